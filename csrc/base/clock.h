@@ -1,0 +1,34 @@
+// Time as an argument: pure logic gets a TimePoint, blocking calls get a Deadline, tests get a FakeClock.
+#pragma once
+
+#include <chrono>
+
+namespace roundelay {
+
+using Duration = std::chrono::nanoseconds;
+using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
+
+inline TimePoint steady_now() { return std::chrono::steady_clock::now(); }
+
+// The moment at which a blocking call gives up. `Deadline::never()` is for waits that another
+// mechanism bounds (the abort word, the caller's own slices).
+class Deadline {
+ public:
+  static Deadline never() { return Deadline(TimePoint::max()); }
+  static Deadline at(TimePoint when) { return Deadline(when); }
+  static Deadline after(Duration delay) { return Deadline(steady_now() + delay); }
+
+  [[nodiscard]] TimePoint when() const { return when_; }
+  [[nodiscard]] bool passed(TimePoint now) const { return now >= when_; }
+  [[nodiscard]] bool passed() const { return *this != never() && passed(steady_now()); }
+  [[nodiscard]] Deadline sooner(Deadline other) const { return when_ < other.when_ ? *this : other; }
+  // Remaining time in whole milliseconds, rounded up, for poll(2)-like calls; -1 for never.
+  [[nodiscard]] int poll_milliseconds(TimePoint now) const;
+  friend bool operator==(Deadline, Deadline) = default;
+
+ private:
+  explicit Deadline(TimePoint when) : when_(when) {}
+  TimePoint when_;
+};
+
+}  // namespace roundelay

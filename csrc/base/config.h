@@ -1,0 +1,63 @@
+// Configuration: read once, at init, into one typed value. ROUNDELAY_X wins over HOROVOD_X.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+
+namespace roundelay {
+
+struct Config {
+  // Fusion and negotiation
+  std::int64_t fusion_threshold = 128 << 20;  // bytes a fused operation may have at most; 0: no fusion
+  std::int64_t theta = 16 << 20;              // bytes of ready tensors that make an order at once
+  Duration cycle_time = std::chrono::milliseconds(1);  // the longest linger
+  std::int64_t cache_capacity = 1024;         // names in the response cache; 0: off
+  bool deterministic = false;                 // pin the fusion plan: sums do not depend on arrival
+  // The two clocks
+  bool stall_check_disable = false;
+  Duration stall_check_time = std::chrono::seconds(60);
+  Duration stall_shutdown_time{0};            // 0: never
+  Duration progress_timeout = std::chrono::seconds(30);  // plus bytes over a slow link's rate
+  Duration start_timeout = std::chrono::seconds(30);
+  // What is used
+  std::string bootstrap = "auto";             // auto | mpi | single
+  std::string channel = "auto";               // auto | tcp | mpi
+  std::string node_id;                        // "": hostname and boot id
+  std::string interface;                      // "": any; network interfaces for tcp, comma separated
+  // What is shown
+  std::string timeline;                       // "": off, a path, or DYNAMIC
+  bool timeline_mark_cycles = false;
+  LogLevel log_level = LogLevel::kWarning;
+  bool log_hide_time = false;
+
+  // Of what must be equal on all ranks.
+  [[nodiscard]] std::uint64_t hash() const;
+};
+
+// One line of `roundelay.config`: for people and docs.
+struct ConfigLine {
+  std::string variable;  // ROUNDELAY_X
+  std::string value;
+  std::string source;    // "default", "ROUNDELAY_X" or "HOROVOD_X"
+  std::string meaning;
+};
+
+using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
+
+struct LoadedConfig {
+  Config config;
+  std::vector<ConfigLine> lines;       // every knob, in the order of the struct
+  std::vector<std::string> no_effect;  // HOROVOD_ variables that are set but have no counterpart, with the reason
+};
+
+// Errors: kInvalidArgument naming the variable, the value and what is allowed.
+Result<LoadedConfig> load_config(const Environment& environment);
+
+}  // namespace roundelay

@@ -1,0 +1,38 @@
+// Element types, reduction operations and collective operations: the vocabulary of every layer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace roundelay {
+
+// Values travel on the wire: append only.
+enum class DType : std::uint8_t {
+  kFloat64, kFloat32, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool,
+};
+inline constexpr int kDTypeCount = 10;
+
+// Order and values are Horovod's (hvd.Average == 0 ...).
+enum class ReduceOp : std::uint8_t { kAverage, kSum, kAdasum, kMin, kMax, kProduct };
+inline constexpr int kReduceOpCount = 6;
+
+enum class Operation : std::uint8_t { kAllreduce, kBroadcast, kBarrier };
+inline constexpr int kOperationCount = 3;
+
+std::size_t size_of(DType dtype);            // bytes per element
+std::string_view name_of(DType dtype);       // torch's names: "float32", "bfloat16" ...
+std::string_view name_of(ReduceOp op);       // "Average", "Sum" ...
+std::string_view name_of(Operation op);      // "allreduce" ...
+bool is_floating(DType dtype);
+
+// y = round(x * factor / divisor): one multiplication, one true division, one rounding to the dtype.
+// Average divides (a rounded reciprocal would not give equal inputs back). Integers truncate toward zero.
+struct Scale {
+  double factor = 1.0;
+  std::int64_t divisor = 1;
+  [[nodiscard]] bool identity() const { return factor == 1.0 && divisor == 1; }
+  friend bool operator==(const Scale&, const Scale&) = default;
+};
+
+}  // namespace roundelay

@@ -1,0 +1,46 @@
+// The control plane: a process's mailbox. Small messages between any two ranks, in order and exactly once.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace roundelay::channel {
+
+struct Incoming {
+  int from = -1;  // world rank
+  Bytes bytes;
+  Status lost;  // not ok: the connection to `from` is gone for good (bytes is empty; reported once a peer)
+};
+
+// Threads: send, wait and wake from any thread. receive and close by one thread at a time (the holder of the
+// negotiation token). Messages to oneself loop back.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+
+  // Never blocks: what the medium does not take at once is queued and goes out from later calls.
+  // Errors: kAborted when `to` is known to be gone.
+  virtual Status send(int to, ConstByteSpan message) = 0;
+
+  // The next message or loss, if there is one now; also moves queued output.
+  virtual std::optional<Incoming> receive() = 0;
+
+  // Sleeps until receive() may have something, wake() is called, or the deadline. May return early.
+  // Sleepers use no CPU unless the medium has no other way (channel/mpi documents its back-off).
+  virtual void wait(Deadline deadline) = 0;
+
+  // Ends all waits in progress and the next one that starts before a receive().
+  virtual void wake() = 0;
+
+  // Sends what is queued (until the deadline), then closes. Peers see the loss unless they closed too.
+  virtual void close(Deadline deadline) = 0;
+
+  // False if only the thread that made the channel may call anything but wake() and send().
+  [[nodiscard]] virtual bool any_thread() const { return true; }
+};
+
+}  // namespace roundelay::channel

@@ -1,0 +1,73 @@
+// The data plane: a group of ranks with one way to move bytes.
+//
+// Contract of every fabric: all members start the same calls in the same order; results are bit-equal on all
+// members; a call ends by its deadline or when the abort word is raised. After an error the fabric is poisoned:
+// later calls fail with the first cause, and buffers of unfinished calls may still be written by the medium, so
+// the caller must leak them (Fabric::poisoned()).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/abort.h"
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/group.h"
+#include "base/status.h"
+
+namespace roundelay::collective {
+
+// Memory that a fabric may know: region 0 is any address of this process; others come from register_region.
+using RegionId = std::uint32_t;
+inline constexpr RegionId kAdHoc = 0;
+
+struct Buffer {
+  std::byte* base = nullptr;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  RegionId region = kAdHoc;
+
+  [[nodiscard]] std::byte* data() const { return base + offset; }
+};
+
+struct Stream;  // an accelerator's queue; null on CPUs
+
+struct Call {
+  Operation operation = Operation::kAllreduce;
+  Buffer buffer;  // in place: input before, result after
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;  // never kAverage: that is kSum with a divisor in `scale`
+  Scale scale;                          // applied once to the finished result, one rounding
+  int root = 0;                         // index in the group; broadcast only
+  Stream* stream = nullptr;
+  Deadline deadline = Deadline::never();
+  const AbortToken* abort = nullptr;  // looked at by every test; may be null
+};
+
+// A call in progress. One thread at a time.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  // Moves the call on without blocking. True: the result is in place and no peer reads this rank's part any more.
+  virtual Result<bool> test() = 0;
+  // The member of the group this call is waiting for now, -1 if none: names the culprit at a missed deadline.
+  [[nodiscard]] virtual int waiting_for() const { return -1; }
+  // Tests until done, spinning briefly, then yielding, then sleeping in growing steps of at most 200 us.
+  Status wait();
+};
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual const Group& group() const = 0;
+  // At most a few calls may be in progress at once; they may finish in any order.
+  virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
+  // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
+  [[nodiscard]] virtual bool any_thread() const = 0;
+  [[nodiscard]] virtual bool poisoned() const = 0;
+};
+
+}  // namespace roundelay::collective

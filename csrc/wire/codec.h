@@ -1,0 +1,15 @@
+// Messages <-> bytes. Every length is checked against what is there before anything is allocated;
+// hostile bytes give an error, never a crash nor an allocation larger than a small multiple of the input.
+#pragma once
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "wire/messages.h"
+
+namespace roundelay::wire {
+
+Bytes encode(const Message& message);
+// Errors: kInternal, naming the field and the offset that is wrong. Trailing bytes are an error.
+Result<Message> decode(ConstByteSpan bytes);
+
+}  // namespace roundelay::wire

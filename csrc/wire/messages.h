@@ -1,0 +1,125 @@
+// What ranks say to each other on the control plane. Plain values; wire/codec.h turns them into bytes.
+//
+// Reports go up to the coordinator of a lane, orders come down to its members; both are numbered and
+// travel in FIFO order between two ranks. Aborts, pings and timeline chunks travel apart from them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/group.h"
+#include "base/status.h"
+
+namespace roundelay::wire {
+
+// 0 means "no id". Ids are assigned and evicted only by orders and never reused within an init.
+using CacheId = std::uint32_t;
+inline constexpr CacheId kNoCacheId = 0;
+
+// First message on every connection: both sides must be the same build with the same config.
+struct Hello {
+  std::int32_t rank = 0;
+  std::uint32_t generation = 0;  // of init: a late peer of an earlier init is refused
+  std::string version;
+  std::uint64_t config_hash = 0;
+  friend bool operator==(const Hello&, const Hello&) = default;
+};
+
+// One rank's wish to take part in one operation: everything that must agree between ranks.
+struct Request {
+  std::string name;
+  Operation operation = Operation::kAllreduce;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;
+  std::int32_t root = -1;  // world rank; broadcast only
+  Scale prescale;
+  Scale postscale;
+  std::vector<std::int64_t> shape;
+  bool cacheable = true;  // unnamed operations never come again under the same name
+  std::string error;      // not empty: this rank's local checks failed, and why
+  friend bool operator==(const Request&, const Request&) = default;
+};
+
+struct Report {
+  LaneId lane;
+  std::uint64_t last_order = 0;      // the newest order this rank had applied when it wrote this
+  bool flush = false;                // this rank waits, or its step's last gradient is in: do not linger
+  bool leaving = false;              // this rank called shutdown(): order nothing more that needs it
+  std::vector<Request> requests;     // in full, first time or after a change
+  std::vector<CacheId> cached;       // ascending: requests the response cache knows
+  friend bool operator==(const Report&, const Report&) = default;
+};
+
+// A member of a fused operation. Known to the cache: id alone. New: name, and the id it has from now on.
+struct Member {
+  CacheId id = kNoCacheId;
+  std::string name;
+  friend bool operator==(const Member&, const Member&) = default;
+};
+
+struct FusedOperation {
+  std::vector<Member> members;  // in buffer order
+  friend bool operator==(const FusedOperation&, const FusedOperation&) = default;
+};
+
+// The next use of `name` fails with this text on every rank.
+struct Failure {
+  std::string name;
+  StatusCode code = StatusCode::kMismatch;
+  std::string text;
+  friend bool operator==(const Failure&, const Failure&) = default;
+};
+
+struct Order {
+  LaneId lane;
+  std::uint64_t sequence = 0;  // 1, 2, 3 ... for each lane
+  std::vector<FusedOperation> operations;
+  std::vector<Failure> failures;
+  std::vector<CacheId> evicted;      // applied before anything else in this order
+  std::int32_t shut_down_by = -1;    // not -1: that rank left; this is the lane's last order
+  friend bool operator==(const Order&, const Order&) = default;
+};
+
+// The first cause of a fault that ends the job's communication. Outruns orders.
+struct Abort {
+  std::int32_t culprit = -1;  // world rank, -1 if unknown
+  std::string text;
+  friend bool operator==(const Abort&, const Abort&) = default;
+};
+
+// "I have been inside this operation past its progress deadline, waiting for that peer."
+struct Stuck {
+  LaneId lane;
+  std::uint64_t sequence = 0;
+  std::int32_t waiting_for = -1;  // world rank, -1 if unknown
+  std::string text;
+  friend bool operator==(const Stuck&, const Stuck&) = default;
+};
+
+// Are you there, and what does your clock say? Times are steady-clock nanoseconds of the writer.
+struct Ping {
+  std::uint64_t token = 0;
+  std::int64_t sent = 0;
+  friend bool operator==(const Ping&, const Ping&) = default;
+};
+struct Pong {
+  std::uint64_t token = 0;
+  std::int64_t sent = 0;   // copied from the ping
+  std::int64_t here = 0;   // the answering rank's clock
+  friend bool operator==(const Pong&, const Pong&) = default;
+};
+
+// A piece of one rank's timeline (runtime/timeline.h), on its way to rank 0's file.
+struct TimelineChunk {
+  std::int32_t rank = 0;
+  bool last = false;
+  std::string events;
+  friend bool operator==(const TimelineChunk&, const TimelineChunk&) = default;
+};
+
+using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk>;
+
+}  // namespace roundelay::wire
