@@ -57,7 +57,9 @@ struct LoadedConfig {
   std::vector<std::string> no_effect;  // HOROVOD_ variables that are set but have no counterpart, with the reason
 };
 
-// Errors: kInvalidArgument naming the variable, the value and what is allowed.
-Result<LoadedConfig> load_config(const Environment& environment);
+// `set_variables`: the names of all variables that are set, where they can be listed; a ROUNDELAY_ name among them
+// that is not known is an error, too.
+// Errors: kInvalidArgument naming the variable as it was set, the value and what is allowed.
+Result<LoadedConfig> load_config(const Environment& environment, const std::vector<std::string>& set_variables = {});
 
 }  // namespace roundelay

@@ -54,6 +54,8 @@ class Pending {
   virtual Result<bool> test() = 0;
   // The member of the group this call is waiting for now, -1 if none: names the culprit at a missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
+  // True where ranks outnumber cores: spinning would take the core that a peer needs.
+  [[nodiscard]] virtual bool crowded() const { return false; }
   // Tests until done, spinning briefly, then yielding, then sleeping in growing steps of at most 200 us.
   Status wait();
 };

@@ -120,6 +120,14 @@ struct TimelineChunk {
   friend bool operator==(const TimelineChunk&, const TimelineChunk&) = default;
 };
 
-using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk>;
+// What a rank tells all others at init, through the bootstrap's one exchange.
+struct Introduction {
+  Hello hello;
+  std::string node;  // equal on the ranks of one node
+  std::string card;  // where its TCP channel listens (channel/tcp/card.h); empty: it cannot use sockets
+  friend bool operator==(const Introduction&, const Introduction&) = default;
+};
+
+using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction>;
 
 }  // namespace roundelay::wire

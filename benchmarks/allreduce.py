@@ -1,0 +1,88 @@
+"""Roundelay's allreduce beside Gloo's and the installed MPI's, turn by turn in one run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import launch, show
+
+_SIZES = ("256", "4K", "64K", "1M", "4M", "25M", "100M")
+_QUICK_SIZES = ("256", "64K", "1M")
+_DTYPES = ("float32", "float16", "bfloat16")
+PEERS = ("gloo", "mpi")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.allreduce", description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="jobs to start (default: 2 4)")
+    parser.add_argument(
+        "--sizes", type=show.parse_size, nargs="+", help=f"bytes (default: {' '.join(_SIZES)})"
+    )
+    parser.add_argument("--dtypes", choices=_DTYPES, nargs="+", default=list(_DTYPES))
+    parser.add_argument("--repetitions", type=int, help="measurements of each cell (default: 15)")
+    parser.add_argument("--quick", action="store_true", help="few sizes and repetitions: under a minute")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
+    return parser
+
+
+def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Make the table's rows: Roundelay's time, then how many times as long each peer takes."""
+    made = []
+    for cell in cells:
+        seconds = cell["seconds"]
+        peers = [show.ratio_text(show.ratio(seconds, peer)) for peer in PEERS]
+        own = show.seconds_text(seconds["roundelay"]["median"])
+        made.append([show.SHORT[cell["dtype"]], show.size_text(cell["bytes"]), own, *peers])
+    return made
+
+
+def reasons(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """Say once why cells are empty."""
+    found: dict[str, set[str]] = {}
+    for cell in cells:
+        for peer, why in cell["empty"].items():
+            found.setdefault(f"{peer}: {why}", set()).add(show.SHORT[cell["dtype"]])
+    return [f"-  {why} ({', '.join(sorted(types))})" for why, types in found.items()]
+
+
+def _plot(found: dict[str, Any], path: Path) -> None:
+    try:
+        from benchmarks.plot import plot_allreduce
+    except ImportError:
+        print("no plot, matplotlib is missing: pip install matplotlib")
+        return
+    plot_allreduce(found, path)
+    print(f"wrote {path}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    default = _QUICK_SIZES if arguments.quick else _SIZES
+    spec = {
+        "sizes": arguments.sizes or [show.parse_size(size) for size in default],
+        "dtypes": arguments.dtypes,
+        "repetitions": arguments.repetitions or (5 if arguments.quick else 15),
+    }
+    mpirun = launch.find_launcher()
+    console = show.console()
+    jobs = []
+    for ranks in arguments.ranks:
+        timeout = 60 if arguments.quick else 1800
+        cells = launch.run_ranks(mpirun, "benchmarks.allreduce_worker", ranks, spec, timeout)["cells"]
+        jobs.append({"ranks": ranks, "cells": cells})
+        title = f"Allreduce, {ranks} ranks: Roundelay's median, and how many times as long its peers take"
+        console.print(title, highlight=False)
+        console.print(show.table(["type", "size", "roundelay", *PEERS], rows(cells)))
+        for line in reasons(cells):
+            console.print(line, highlight=False)
+    found = {"machine": launch.machine(mpirun), "jobs": jobs}
+    show.save(arguments.output / "allreduce.json", found)
+    _plot(found, arguments.output / "allreduce.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""Starts the ranks of a measurement with the installed MPI, and brings back what rank 0 found."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from roundelay.run.errors import UsageError
+from roundelay.run.mpi import Job, Mpirun, command_line, exported, find_mpirun
+
+_ROOT = Path(__file__).resolve().parent.parent
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+def find_launcher() -> Mpirun:
+    """Find the mpirun to use, or exit with the line that says what is missing."""
+    try:
+        return find_mpirun(os.environ)
+    except UsageError as error:
+        sys.exit(f"benchmarks: {error}")
+
+
+def own_rank() -> int:
+    """Tell this process's rank, from what mpirun put into its environment."""
+    for variable in _RANK_VARIABLES:
+        if variable in os.environ:
+            return int(os.environ[variable])
+    raise RuntimeError(
+        "started by no mpirun: run `python -m benchmarks.allreduce` or `benchmarks.train_step`"
+    )
+
+
+def run_ranks(
+    mpirun: Mpirun, module: str, ranks: int, spec: dict[str, Any], timeout: float
+) -> dict[str, Any]:
+    """Run `python -m module` on this machine's ranks with one thread each.
+
+    Args:
+        mpirun: what starts them.
+        module: its `main(spec)` runs on every rank; see `worker`.
+        ranks: how many.
+        spec: what to measure, as JSON can hold it.
+        timeout: seconds after which all of them are ended.
+
+    Returns:
+        What rank 0's `main` returned.
+
+    Exits when a rank failed, with mpirun's exit code, or did not end in time.
+
+    """
+    with tempfile.TemporaryDirectory(prefix="roundelay-bench-") as folder:
+        path = Path(folder) / "spec.json"
+        path.write_text(json.dumps({**spec, "ranks": ranks, "folder": folder}))
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        program = [sys.executable, "-m", module, str(path)]
+        job = Job(ranks, [], True, exported(environment, one_machine=True), [], program)
+        # A group of its own, so that nothing is left behind when it has to be ended.
+        process = subprocess.Popen(
+            command_line(mpirun, job),
+            cwd=_ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            code = process.wait(timeout)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                sys.exit(f"benchmarks: {module} with {ranks} ranks did not end within {timeout:.0f} s")
+            raise
+        result = Path(folder) / "result.json"
+        if code != 0 or not result.exists():
+            print(f"benchmarks: {module} with {ranks} ranks failed: exit code {code}", file=sys.stderr)
+            sys.exit(code or 1)
+        found: dict[str, Any] = json.loads(result.read_text())
+        return found
+
+
+def machine(mpirun: Mpirun) -> dict[str, Any]:
+    """Describe what the numbers were measured on."""
+    return {
+        "cores": len(os.sched_getaffinity(0)),
+        "cpu": _cpu_name(),
+        "torch": torch.__version__,
+        "mpi": f"{mpirun.flavour.value} {mpirun.version}",
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

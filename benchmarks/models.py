@@ -1,0 +1,96 @@
+"""Models to train in benchmarks.train_step, with their inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A model, and how to make a batch: its inputs, and classes of shape (batch,) or (batch, length)."""
+
+    model: nn.Module
+    batch: Callable[[torch.Generator], tuple[torch.Tensor, torch.Tensor]]
+
+
+def task_loss(model: nn.Module, inputs: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    """Compute the mean cross entropy of a batch, with the logits in the last dimension."""
+    out = model(inputs)
+    logits = getattr(out, "logits", out)
+    return nn.functional.cross_entropy(logits.flatten(0, -2), classes.flatten())
+
+
+def mlp() -> Task:
+    """Build 48 layers of 256: many small gradients."""
+    layers = [layer for _ in range(48) for layer in (nn.Linear(256, 256), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(256, 10))
+    return Task(model, lambda g: (torch.randn(64, 256, generator=g), torch.randint(10, (64,), generator=g)))
+
+
+class _Transformer(nn.Module):
+    def __init__(self, words: int, width: int, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(words, width)
+        layer = nn.TransformerEncoderLayer(
+            width, 4, 4 * width, dropout=0.0, batch_first=True, norm_first=True
+        )
+        self.encoder = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
+        self.head = nn.Linear(width, words)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.encoder(self.embedding(tokens)))
+        return logits
+
+
+def transformer() -> Task:
+    """Build 4 layers of 256 with a vocabulary of 4096: two large gradients among small ones."""
+    words, length, batch = 4096, 32, 4
+
+    def make(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = torch.randint(words, (batch, length + 1), generator=generator)
+        return tokens[:, :-1], tokens[:, 1:].contiguous()
+
+    return Task(_Transformer(words, 256, 4), make)
+
+
+def cnn() -> Task:
+    """Build eight convolutions on 32x32 images: few parameters for much work."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for wide, stride in ((32, 1), (32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1)):
+        convolution = nn.Conv2d(channels, wide, 3, stride, 1, bias=False)
+        layers += [convolution, nn.GroupNorm(8, wide), nn.ReLU()]
+        channels = wide
+    model = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 10))
+    return Task(
+        model, lambda g: (torch.randn(8, 3, 32, 32, generator=g), torch.randint(10, (8,), generator=g))
+    )
+
+
+def resnet50() -> Task:
+    """Build transformers' ResNet-50 with random weights, on 96x96 images."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    model = ResNetForImageClassification(ResNetConfig(num_labels=1000))
+    return Task(
+        model, lambda g: (torch.randn(4, 3, 96, 96, generator=g), torch.randint(1000, (4,), generator=g))
+    )
+
+
+MODELS: dict[str, Callable[[], Task]] = {
+    "mlp": mlp,
+    "transformer": transformer,
+    "cnn": cnn,
+    "resnet50": resnet50,
+}
+
+
+def available() -> list[str]:
+    """List the models that can be built here: ResNet-50 needs the transformers package."""
+    missing = importlib.util.find_spec("transformers") is None
+    return [name for name in MODELS if name != "resnet50" or not missing]

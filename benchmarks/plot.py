@@ -1,0 +1,77 @@
+"""Draws measurements. Imports matplotlib: import this module only where a plot is wanted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from benchmarks import show
+
+_COLORS = {"roundelay": "#3b6fb6", "gloo": "#d1862f", "mpi": "#57a773", "ddp": "#d1362f", "none": "#b9bdc4"}
+
+
+def _figure(rows: int, columns: int, height: float) -> tuple[Figure, list[list[Axes]]]:
+    figure = Figure(figsize=(4.2 * columns, height * rows + 0.6), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for one in axes.flat:
+        for side in ("top", "right"):
+            one.spines[side].set_visible(False)
+    return figure, [list(row) for row in axes]
+
+
+def plot_allreduce(found: dict[str, Any], path: Path) -> None:
+    """Draw time over size for every number of ranks and type."""
+    jobs = found["jobs"]
+    dtypes = list(dict.fromkeys(cell["dtype"] for cell in jobs[0]["cells"]))
+    figure, axes = _figure(len(jobs), len(dtypes), 3.0)
+    for row, job in zip(axes, jobs, strict=True):
+        for one, dtype in zip(row, dtypes, strict=True):
+            cells = [cell for cell in job["cells"] if cell["dtype"] == dtype]
+            for name in cells[0]["seconds"]:
+                times = [cell["seconds"][name] for cell in cells]
+                sizes = [cell["bytes"] for cell in cells]
+                color = _COLORS[name]
+                one.plot(sizes, [t["median"] for t in times], "o-", color=color, label=name, markersize=4)
+                one.fill_between(
+                    sizes, [t["low"] for t in times], [t["high"] for t in times], color=color, alpha=0.2
+                )
+            one.set_xscale("log", base=2)
+            one.set_yscale("log")
+            one.set_xticks(
+                [c["bytes"] for c in cells], [show.size_text(c["bytes"]) for c in cells], fontsize=7
+            )
+            one.tick_params(axis="x", rotation=40)
+            one.minorticks_off()
+            one.set_title(f"{show.SHORT[dtype]}, {job['ranks']} ranks", fontsize=10)
+            one.grid(alpha=0.3)
+        row[0].set_ylabel("seconds (median, quartiles)")
+    axes[0][0].legend(frameon=False, fontsize=8)
+    figure.suptitle("Allreduce: lower is better", fontsize=12)
+    figure.savefig(path)
+
+
+def plot_train_step(found: dict[str, Any], path: Path) -> None:
+    """Draw the step without communication, and what each library adds to it."""
+    jobs = found["jobs"]
+    models = [cell["model"] for cell in jobs[0]["cells"]]
+    figure, axes = _figure(len(jobs), len(models), 2.6)
+    for row, job in zip(axes, jobs, strict=True):
+        for one, cell in zip(row, job["cells"], strict=True):
+            compute = cell["seconds"]["none"]["median"] * 1e3
+            names = [name for name in cell["seconds"] if name != "none"]
+            added = [max(0.0, cell["exposed"][name]["median"] * 1e3) for name in names]
+            one.barh(names, [compute] * len(names), color=_COLORS["none"], label="without communication")
+            one.barh(names, added, left=compute, color=[_COLORS[name] for name in names])
+            for place, value in enumerate(added):
+                one.text(compute + value, place, f" +{value:.3g} ms", va="center", fontsize=8)
+            one.set_xlim(0, (compute + max(added)) * 1.25)
+            one.invert_yaxis()
+            one.set_title(f"{cell['model']}, {job['ranks']} ranks", fontsize=10)
+            one.set_xlabel("ms a step (median)", fontsize=8)
+    figure.suptitle("Training step: gray is the step without communication, the rest is exposed", fontsize=12)
+    figure.savefig(path)

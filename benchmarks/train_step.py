@@ -1,0 +1,86 @@
+"""A training step with Roundelay beside DDP, plain Gloo and no communication, turn by turn in one run."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import launch, show
+from benchmarks.models import available
+
+_QUICK_MODELS = ("mlp",)
+PEERS = ("ddp", "gloo")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.train_step", description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="jobs to start (default: 2 4)")
+    parser.add_argument(
+        "--models", choices=available(), nargs="+", help="default: all that can be built here"
+    )
+    parser.add_argument("--repetitions", type=int, help="steps of each (default: 21)")
+    parser.add_argument("--quick", action="store_true", help="one model, few steps: under a minute")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
+    return parser
+
+
+def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Make the table's rows: the step alone, what communication adds to it, how long peers take."""
+    made = []
+    for cell in cells:
+        seconds = cell["seconds"]
+        steps = [show.seconds_text(seconds[name]["median"]) for name in ("none", "roundelay")]
+        exposed = [show.seconds_text(cell["exposed"][name]["median"]) for name in ("roundelay", *PEERS)]
+        peers = [show.ratio_text(show.ratio(seconds, peer)) for peer in PEERS]
+        what = f"{cell['tensors']} tensors, {show.size_text(cell['bytes'])}"
+        made.append([cell["model"], what, *steps, *peers, *exposed])
+    return made
+
+
+def _plot(found: dict[str, Any], path: Path) -> None:
+    try:
+        from benchmarks.plot import plot_train_step
+    except ImportError:
+        print("no plot, matplotlib is missing: pip install matplotlib")
+        return
+    plot_train_step(found, path)
+    print(f"wrote {path}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    spec = {
+        "models": arguments.models or (list(_QUICK_MODELS) if arguments.quick else available()),
+        "repetitions": arguments.repetitions or (5 if arguments.quick else 21),
+    }
+    mpirun = launch.find_launcher()
+    console = show.console()
+    columns = [
+        "model",
+        "gradients",
+        "alone",
+        "roundelay",
+        *PEERS,
+        "exposed",
+        *(f"exposed {peer}" for peer in PEERS),
+    ]
+    jobs = []
+    for ranks in arguments.ranks:
+        timeout = 60 if arguments.quick else 1800
+        cells = launch.run_ranks(mpirun, "benchmarks.train_step_worker", ranks, spec, timeout)["cells"]
+        jobs.append({"ranks": ranks, "cells": cells})
+        title = (
+            f"Training step, {ranks} ranks: alone, with Roundelay, and how many times as long with its peers"
+        )
+        console.print(title, highlight=False)
+        console.print(show.table(columns, rows(cells)))
+    found = {"machine": launch.machine(mpirun), "jobs": jobs}
+    show.save(arguments.output / "train_step.json", found)
+    _plot(found, arguments.output / "train_step.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+# Before project(): a missing compiler is one line with its cure, and ccache is taken where it is.
+if(NOT CMAKE_CXX_COMPILER AND NOT DEFINED ENV{CXX})
+  find_program(roundelay_cxx NAMES c++ g++ clang++)
+  if(NOT roundelay_cxx)
+    message(FATAL_ERROR "No C++ compiler found; install one: apt-get install g++")
+  endif()
+endif()
+
+find_program(roundelay_ccache ccache)
+if(roundelay_ccache AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${roundelay_ccache} CACHE FILEPATH "ccache")
+endif()

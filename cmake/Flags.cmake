@@ -1,0 +1,37 @@
+# Flags of all targets.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11)
+  message(FATAL_ERROR "g++ ${CMAKE_CXX_COMPILER_VERSION} has no complete C++20; install a newer one: apt-get install g++-12")
+endif()
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+
+add_library(roundelay_flags INTERFACE)
+target_include_directories(roundelay_flags INTERFACE ${PROJECT_SOURCE_DIR}/csrc)
+target_compile_options(roundelay_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+if(ROUNDELAY_WERROR)
+  target_compile_options(roundelay_flags INTERFACE -Werror)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(roundelay_flags INTERFACE -Wthread-safety)
+endif()
+target_link_libraries(roundelay_flags INTERFACE Threads::Threads)
+
+if(ROUNDELAY_SANITIZE)
+  set(sanitize -fsanitize=${ROUNDELAY_SANITIZE} -fno-omit-frame-pointer)
+  if(ROUNDELAY_SANITIZE MATCHES undefined)
+    list(APPEND sanitize -fno-sanitize-recover=all)
+  endif()
+  target_compile_options(roundelay_flags INTERFACE ${sanitize})
+  target_link_options(roundelay_flags INTERFACE ${sanitize})
+  if(ROUNDELAY_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    # g++ warns that TSan does not model fences; the code keeps to operations that it does model.
+    target_compile_options(roundelay_flags INTERFACE -Wno-tsan)
+  endif()
+endif()

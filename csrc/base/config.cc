@@ -1,0 +1,206 @@
+#include "base/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+#include <utility>
+
+#include "base/knobs.h"
+
+namespace roundelay {
+namespace {
+
+constexpr std::string_view kOurPrefix = "ROUNDELAY_";
+constexpr std::string_view kHorovodPrefix = "HOROVOD_";
+constexpr auto kLevels =
+    std::to_array<std::string_view>({"trace", "debug", "info", "warning", "error", "fatal"});
+
+// Set by the build, the launcher and for it: no knobs of the core.
+constexpr std::string_view kMpiHome = "ROUNDELAY_MPI_HOME";
+constexpr std::string_view kLauncherPrefix = "ROUNDELAY_RUN_";
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return result;
+}
+
+// The whole text must be the number: no spaces, no sign but '-', nothing after it.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The shortest text that reads back as the same number, never in exponents.
+std::string show_number(double value) {
+  std::array<char, 400> text{};
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
+  return error == std::errc() ? std::string(text.data(), end) : std::string();
+}
+
+// Each kind of knob: read (an error is what would have been allowed), and show in a form that reads back.
+using Refusal = std::optional<std::string>;
+
+Refusal read(const IntegerKnob& knob, std::string_view text, Config& config) {
+  const auto value = parse_number<std::int64_t>(text);
+  if (value && *value >= knob.least && *value <= knob.most) {
+    config.*knob.field = *value;
+    return std::nullopt;
+  }
+  return "a whole number from " + std::to_string(knob.least) + " to " + std::to_string(knob.most);
+}
+std::string show(const IntegerKnob& knob, const Config& config) { return std::to_string(config.*knob.field); }
+
+Refusal read(const DurationKnob& knob, std::string_view text, Config& config) {
+  const auto unit = static_cast<double>(knob.unit.count());
+  const double most = static_cast<double>(kLongest.count()) / unit;
+  const auto value = parse_number<double>(text);
+  if (value && *value >= 0 && *value <= most) {  // NaN compares false
+    const Duration duration{std::llround(*value * unit)};
+    if (duration > Duration::zero() || (knob.zero_allowed && *value == 0)) {
+      config.*knob.field = duration;
+      return std::nullopt;
+    }
+  }
+  const std::string name = knob.unit == std::chrono::seconds(1) ? "seconds" : "milliseconds";
+  return name + (knob.zero_allowed ? " from 0 to " : " above 0 up to ") + show_number(most);
+}
+std::string show(const DurationKnob& knob, const Config& config) {
+  return show_number(static_cast<double>((config.*knob.field).count()) /
+                     static_cast<double>(knob.unit.count()));
+}
+
+Refusal read(const SwitchKnob& knob, std::string_view text, Config& config) {
+  const std::string word = lower(text);
+  const auto number = parse_number<std::int64_t>(text);  // Horovod: any number above 0 is on
+  const bool on = word == "true" || word == "yes" || word == "on";
+  const bool off = word == "false" || word == "no" || word == "off";
+  if (!on && !off && !number) return "0, 1, true, false, yes, no, on or off";
+  config.*knob.field = on || (number && *number > 0);
+  return std::nullopt;
+}
+std::string show(const SwitchKnob& knob, const Config& config) { return config.*knob.field ? "1" : "0"; }
+
+bool is_choice(std::string_view choices, std::string_view word) {
+  while (!choices.empty()) {
+    const auto bar = std::min(choices.find('|'), choices.size());
+    if (choices.substr(0, bar) == word) return true;
+    choices.remove_prefix(std::min(bar + 1, choices.size()));
+  }
+  return false;
+}
+
+Refusal read(const ChoiceKnob& knob, std::string_view text, Config& config) {
+  std::string word = lower(text);
+  if (!is_choice(knob.choices, word)) return "one of " + std::string(knob.choices);
+  config.*knob.field = std::move(word);
+  return std::nullopt;
+}
+std::string show(const ChoiceKnob& knob, const Config& config) { return config.*knob.field; }
+
+Refusal read(const TextKnob& knob, std::string_view text, Config& config) {
+  config.*knob.field = text;
+  return std::nullopt;
+}
+std::string show(const TextKnob& knob, const Config& config) { return config.*knob.field; }
+
+Refusal read(const LogLevelKnob& knob, std::string_view text, Config& config) {
+  const auto* const level = std::find(kLevels.begin(), kLevels.end(), lower(text));
+  if (level == kLevels.end()) return "one of trace, debug, info, warning, error, fatal";
+  config.*knob.field = static_cast<LogLevel>(level - kLevels.begin());
+  return std::nullopt;
+}
+std::string show(const LogLevelKnob& knob, const Config& config) {
+  return std::string(kLevels[static_cast<std::size_t>(config.*knob.field)]);
+}
+
+std::string show(const Knob& knob, const Config& config) {
+  return std::visit([&](const auto& kind) { return show(kind, config); }, knob.kind);
+}
+
+std::string with_prefix(std::string_view prefix, std::string_view name) {
+  return std::string(prefix).append(name);
+}
+
+Result<ConfigLine> load(const Knob& knob, const Environment& environment, Config& config) {
+  ConfigLine line{with_prefix(kOurPrefix, knob.name), "", "default", std::string(knob.meaning)};
+  std::string variable = line.variable;
+  std::optional<std::string> text = environment(variable);
+  if (!text && !knob.horovod.empty()) {
+    variable = with_prefix(kHorovodPrefix, knob.horovod);
+    text = environment(variable);
+  }
+  if (text) {
+    const Refusal allowed =
+        std::visit([&](const auto& kind) { return read(kind, *text, config); }, knob.kind);
+    if (allowed) return Status::invalid(variable + "=\"" + *text + "\" is not valid: it must be " + *allowed);
+    line.source = variable;
+  }
+  line.value = show(knob, config);
+  return line;
+}
+
+// Letters to insert, delete or replace to get from one to the other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+Status check_name(const std::string& variable) {
+  if (!variable.starts_with(kOurPrefix) || variable == kMpiHome || variable.starts_with(kLauncherPrefix))
+    return {};
+  const std::string_view name = std::string_view(variable).substr(kOurPrefix.size());
+  const auto distance = [&](const Knob& knob) { return edit_distance(knob.name, name); };
+  const Knob& nearest = *std::ranges::min_element(knobs(), {}, distance);
+  if (nearest.name == name) return {};
+  return Status::invalid(variable + " is set, but there is no such variable; the nearest is " +
+                         with_prefix(kOurPrefix, nearest.name));
+}
+
+}  // namespace
+
+std::uint64_t Config::hash() const {
+  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a, 64 bits
+  for (const Knob& knob : knobs()) {
+    if (!knob.shared) continue;
+    for (const char c : with_prefix(knob.name, "=" + show(knob, *this) + "\n"))
+      hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  }
+  return hash;
+}
+
+Result<LoadedConfig> load_config(const Environment& environment,
+                                 const std::vector<std::string>& set_variables) {
+  for (const std::string& variable : set_variables) ROUNDELAY_RETURN_IF_ERROR(check_name(variable));
+  LoadedConfig loaded;
+  for (const Knob& knob : knobs()) {
+    Result<ConfigLine> line = load(knob, environment, loaded.config);
+    if (!line.ok()) return line.status();
+    loaded.lines.push_back(std::move(line).value());
+  }
+  for (const NoEffect& entry : without_effect()) {
+    const std::string variable = with_prefix(kHorovodPrefix, entry.name);
+    if (environment(variable))
+      loaded.no_effect.push_back(variable + " has no effect, because " + std::string(entry.reason));
+  }
+  return loaded;
+}
+
+}  // namespace roundelay

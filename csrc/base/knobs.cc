@@ -1,0 +1,113 @@
+#include "base/knobs.h"
+
+#include <array>
+#include <chrono>
+
+namespace roundelay {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::string_view kOurs;  // Horovod has no such knob
+constexpr bool kShared = true;
+constexpr bool kOwn = false;
+
+// In the order of the struct. cache_capacity's limit is wire::kMaxIds (checked by a test).
+const auto kKnobs = std::to_array<Knob>({
+    {"FUSION_THRESHOLD", "FUSION_THRESHOLD", IntegerKnob{&Config::fusion_threshold}, kShared,
+     "bytes a fused operation may have at most; 0: no fusion"},
+    {"THETA", kOurs, IntegerKnob{&Config::theta}, kShared,
+     "bytes of ready tensors that start an operation at once"},
+    {"CYCLE_TIME", "CYCLE_TIME", DurationKnob{&Config::cycle_time, milliseconds(1), true}, kShared,
+     "milliseconds that ready tensors wait for others at most"},
+    {"CACHE_CAPACITY", "CACHE_CAPACITY", IntegerKnob{&Config::cache_capacity, 0, 65536}, kShared,
+     "names in the response cache; 0: off"},
+    {"DETERMINISTIC", kOurs, SwitchKnob{&Config::deterministic}, kShared,
+     "pin the fusion plan, so that sums do not depend on the order of arrival"},
+    {"STALL_CHECK_DISABLE", "STALL_CHECK_DISABLE", SwitchKnob{&Config::stall_check_disable}, kShared,
+     "do not warn of ranks that submit nothing"},
+    {"STALL_CHECK_TIME_SECONDS", "STALL_CHECK_TIME_SECONDS",
+     DurationKnob{&Config::stall_check_time, seconds(1)}, kShared,
+     "seconds after which missing ranks and their tensors are named"},
+    {"STALL_SHUTDOWN_TIME_SECONDS", "STALL_SHUTDOWN_TIME_SECONDS",
+     DurationKnob{&Config::stall_shutdown_time, seconds(1), true}, kShared,
+     "seconds after which a missing rank is an error; 0: never"},
+    {"PROGRESS_TIMEOUT", kOurs, DurationKnob{&Config::progress_timeout, seconds(1)}, kShared,
+     "seconds without progress, beyond the transfer's own time, after which a running operation fails"},
+    {"START_TIMEOUT", "START_TIMEOUT", DurationKnob{&Config::start_timeout, seconds(1)}, kShared,
+     "seconds that init waits for all ranks"},
+    {"BOOTSTRAP", kOurs, ChoiceKnob{&Config::bootstrap, "auto|mpi|single"}, kShared,
+     "how ranks find each other"},
+    {"CHANNEL", kOurs, ChoiceKnob{&Config::channel, "auto|tcp|mpi"}, kShared, "how control messages travel"},
+    {"NODE_ID", kOurs, TextKnob{&Config::node_id}, kOwn,
+     "what ranks of one node share; empty: hostname and boot id"},
+    {"INTERFACE", "GLOO_IFACE", TextKnob{&Config::interface}, kOwn,
+     "network interfaces for control messages, comma separated; empty: any"},
+    {"TIMELINE", "TIMELINE", TextKnob{&Config::timeline}, kOwn,
+     "file for the timeline, or DYNAMIC for start_timeline(); empty: off"},
+    {"TIMELINE_MARK_CYCLES", "TIMELINE_MARK_CYCLES", SwitchKnob{&Config::timeline_mark_cycles}, kOwn,
+     "mark each order in the timeline"},
+    {"LOG_LEVEL", "LOG_LEVEL", LogLevelKnob{&Config::log_level}, kOwn,
+     "least severe messages that are shown"},
+    {"LOG_HIDE_TIME", "LOG_HIDE_TIME", SwitchKnob{&Config::log_hide_time}, kOwn,
+     "messages without the time of day"},
+});
+
+constexpr std::string_view kNoAutotune =
+    "nothing is tuned by trial: set ROUNDELAY_THETA and ROUNDELAY_CYCLE_TIME";
+constexpr std::string_view kByTopology =
+    "the algorithm follows from the message's size and the ranks' places";
+constexpr std::string_view kNoGpu = "this build reduces on the CPU";
+constexpr std::string_view kNoGloo =
+    "ranks find each other through the launcher, without a rendezvous server";
+constexpr std::string_view kNoElastic = "the number of ranks is fixed while a job runs";
+constexpr std::string_view kByLauncher = "ranks are numbered by the bootstrap, not by the environment";
+constexpr std::string_view kOtherFramework = "only PyTorch is supported";
+
+constexpr auto kWithoutEffect = std::to_array<NoEffect>({
+    {"AUTOTUNE", kNoAutotune},
+    {"AUTOTUNE_LOG", kNoAutotune},
+    {"AUTOTUNE_WARMUP_SAMPLES", kNoAutotune},
+    {"AUTOTUNE_STEPS_PER_SAMPLE", kNoAutotune},
+    {"AUTOTUNE_BAYES_OPT_MAX_SAMPLES", kNoAutotune},
+    {"AUTOTUNE_GAUSSIAN_PROCESS_NOISE", kNoAutotune},
+    {"HIERARCHICAL_ALLREDUCE", kByTopology},
+    {"HIERARCHICAL_ALLGATHER", kByTopology},
+    {"TORUS_ALLREDUCE", kByTopology},
+    {"ADASUM_MPI_CHUNK_SIZE", "Adasum is not supported"},
+    {"BATCH_D2D_MEMCOPIES", kNoGpu},
+    {"NUM_NCCL_STREAMS", kNoGpu},
+    {"ENABLE_ASYNC_COMPLETION", kNoGpu},
+    {"DISABLE_NVTX_RANGES", kNoGpu},
+    {"DISABLE_GROUP_FUSION", "there are no grouped operations to keep apart"},
+    {"DYNAMIC_PROCESS_SETS", "the world is the only process set"},
+    {"THREAD_AFFINITY", "threads run where the operating system puts them; bind ranks with mpirun"},
+    {"MPI_THREADS_DISABLE", "the thread level that MPI grants decides"},
+    {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL choose what the controller chose"},
+    {"CPU_OPERATIONS", "ROUNDELAY_BOOTSTRAP chooses what moves the data"},
+    {"CCL_CACHE", "oneCCL is not supported"},
+    {"GLOO_TIMEOUT_SECONDS", "ROUNDELAY_START_TIMEOUT and ROUNDELAY_PROGRESS_TIMEOUT are the time limits"},
+    {"GLOO_RENDEZVOUS_ADDR", kNoGloo},
+    {"GLOO_RENDEZVOUS_PORT", kNoGloo},
+    {"HOSTNAME", "ROUNDELAY_NODE_ID names a node"},
+    {"RANK", kByLauncher},
+    {"SIZE", kByLauncher},
+    {"LOCAL_RANK", kByLauncher},
+    {"LOCAL_SIZE", kByLauncher},
+    {"CROSS_RANK", kByLauncher},
+    {"CROSS_SIZE", kByLauncher},
+    {"SECRET_KEY", "the launcher has no services to protect"},
+    {"ELASTIC", kNoElastic},
+    {"ELASTIC_TIMEOUT", kNoElastic},
+    {"ENABLE_XLA_OPS", kOtherFramework},
+    {"SPARK_START_TIMEOUT", "Spark is not supported"},
+    {"SPARK_USE_LOCAL_RANK_GPU_INDEX", "Spark is not supported"},
+});
+
+}  // namespace
+
+std::span<const Knob> knobs() { return kKnobs; }
+std::span<const NoEffect> without_effect() { return kWithoutEffect; }
+
+}  // namespace roundelay

@@ -1,0 +1,29 @@
+// Status -> Python exception.
+#pragma once
+
+#include <stdexcept>
+#include <utility>
+
+#include "base/status.h"
+
+namespace roundelay::bindings {
+
+// Becomes roundelay._core.HorovodInternalError (a RuntimeError).
+class InternalError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Before an operation runs: ValueError where the caller can fix the call, InternalError after a fault, else
+// RuntimeError.
+[[noreturn]] void raise(const Status& error);
+inline void check(const Status& status) {
+  if (!status.ok()) raise(status);
+}
+template <typename T>
+T value_of(Result<T> result) {
+  check(result.status());
+  return std::move(result).value();
+}
+
+}  // namespace roundelay::bindings

@@ -1,0 +1,188 @@
+#include "bindings/life.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <pybind11/stl.h>
+
+#include <atomic>
+#include <string>
+#include <utility>
+
+#include "base/annotations.h"
+#include "base/version.h"
+#include "bindings/config.h"
+#include "bindings/errors.h"
+#include "bindings/topics.h"
+
+namespace roundelay::bindings {
+namespace {
+
+struct Life {
+  Mutex change;  // held by init and shutdown from end to end
+  Mutex mutex;   // for a moment; never together with the GIL's acquisition
+  std::shared_ptr<runtime::Context> context GUARDED_BY(mutex);
+  std::shared_ptr<const LoadedConfig> config GUARDED_BY(mutex);
+  std::uint32_t generation GUARDED_BY(change) = 0;
+  adapter::Operands operands;
+  std::atomic<bool> used{false};    // an init was begun
+  std::atomic<bool> forked{false};  // in a child of a process that had used us: its threads are not here
+};
+
+// Never destroyed: at exit, or in a forked child, threads or locks of it may be anyone's.
+Life& life() {
+  static auto& life = *new Life;
+  return life;
+}
+
+void in_forked_child() {
+  if (life().used) life().forked = true;
+}
+
+void refuse_in_child() {
+  if (life().forked)
+    throw std::runtime_error(
+        "Roundelay was initialized in the parent process and cannot be used in a forked child; start "
+        "processes "
+        "with the 'spawn' or 'forkserver' method");
+}
+
+Result<runtime::Backend*> load_backend(const std::string& path) {
+  // The MPI library looks up its own plug-ins' symbols globally. Never unloaded: MPI lives until exit.
+  void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (module == nullptr) return Status::unavailable("cannot load " + path + ": " + ::dlerror());
+  const auto entry = reinterpret_cast<runtime::BackendEntry>(::dlsym(module, runtime::kBackendEntry));
+  if (entry == nullptr) return Status::unavailable(path + " is no module of Roundelay");
+  runtime::Backend* backend = entry();
+  if (backend->version() != version())
+    return Status::unavailable(path + " is of version " + backend->version() + ", the core of version " +
+                               version() + "; install the package anew");
+  return backend;
+}
+
+Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path) {
+  Life& the = life();
+  MutexLock changing(the.change);
+  {
+    MutexLock lock(the.mutex);
+    if (the.context) return {};
+  }
+  runtime::Backend* backend = nullptr;
+  if (backend_path) {
+    Result<runtime::Backend*> result = load_backend(*backend_path);
+    if (!result.ok()) return result.status();
+    backend = *result;
+  }
+  the.used = true;
+  auto context = runtime::Context::create(loaded.config, backend, ++the.generation);
+  if (!context.ok()) return context.status();
+  MutexLock lock(the.mutex);
+  the.context = std::move(context).value();
+  the.config = std::make_shared<const LoadedConfig>(std::move(loaded));
+  return {};
+}
+
+void init(const std::optional<std::string>& backend_path) {
+  refuse_in_child();
+  LoadedConfig loaded = load_config_from_environment();
+  Status status;
+  {
+    const py::gil_scoped_release no_gil;
+    status = start(std::move(loaded), backend_path);
+  }
+  check(status);
+}
+
+// Handles that nobody synchronized: their tensors go, unless the medium may still write to them.
+void drop_operands(runtime::Context& context) {
+  for (const submit::Handle handle : life().operands.handles()) {
+    const std::optional<Status> status = context.wait(handle, Deadline::at(steady_now()));
+    adapter::OperandPtr operand = life().operands.take(handle);
+    if (!status || status->code() == StatusCode::kAborted) (void)operand.release();
+  }
+}
+
+void shut_down() {
+  Life& the = life();
+  if (the.forked) return;  // a child's exit handlers
+  std::shared_ptr<runtime::Context> context;
+  {
+    const py::gil_scoped_release no_gil;
+    MutexLock changing(the.change);
+    {
+      MutexLock lock(the.mutex);
+      context = std::exchange(the.context, nullptr);
+      the.config = nullptr;
+    }
+    if (context) context->shutdown();
+  }
+  if (!context) return;
+  drop_operands(*context);
+  const py::gil_scoped_release no_gil;  // the last owner joins threads
+  context = nullptr;
+}
+
+bool is_initialized() {
+  if (life().forked) return false;
+  MutexLock lock(life().mutex);
+  return life().context != nullptr;
+}
+
+// Before the interpreter ends by an unhandled exception; does nothing where there are no peers to tell.
+void fail(const std::string& why) {
+  if (!is_initialized()) return;
+  const auto context = life_context();
+  const py::gil_scoped_release no_gil;
+  context->fail(why);
+}
+
+// A number of this process's place, by the member's name.
+template <typename T>
+auto place(T runtime::Placement::*member) {
+  return [member] { return life_context()->placement().*member; };
+}
+
+}  // namespace
+
+std::shared_ptr<runtime::Context> life_context() {
+  refuse_in_child();
+  MutexLock lock(life().mutex);
+  if (!life().context) throw py::value_error("Roundelay has not been initialized; use hvd.init().");
+  return life().context;
+}
+
+std::shared_ptr<const LoadedConfig> life_config() {
+  refuse_in_child();
+  MutexLock lock(life().mutex);
+  if (!life().config) throw py::value_error("Roundelay has not been initialized; use hvd.init().");
+  return life().config;
+}
+
+adapter::Operands& life_operands() { return life().operands; }
+
+void bind_life(py::module_& module) {
+  ::pthread_atfork(nullptr, nullptr, in_forked_child);
+  module.def("init", init, py::arg("backend_path"));
+  module.def("shutdown", shut_down);
+  module.def("is_initialized", is_initialized);
+  module.def("after_fork", in_forked_child);
+  module.def("fail", fail, py::arg("why"));
+  module.def("rank", place(&runtime::Placement::rank));
+  module.def("size", place(&runtime::Placement::size));
+  module.def("local_rank", place(&runtime::Placement::local_rank));
+  module.def("local_size", place(&runtime::Placement::local_size));
+  module.def("cross_rank", place(&runtime::Placement::cross_rank));
+  module.def("cross_size", place(&runtime::Placement::cross_size));
+  module.def("is_homogeneous", place(&runtime::Placement::homogeneous));
+  module.def("stats", [] { return life_context()->stats(); });
+  module.def(
+      "backend_description",
+      [](const std::string& path) {
+        const py::gil_scoped_release no_gil;
+        Result<runtime::Backend*> backend = load_backend(path);
+        if (!backend.ok()) throw std::runtime_error(backend.status().message());
+        return (*backend)->description();
+      },
+      py::arg("path"));
+}
+
+}  // namespace roundelay::bindings

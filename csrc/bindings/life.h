@@ -1,0 +1,21 @@
+// The one Context of this process, from init() to shutdown().
+#pragma once
+
+#include <memory>
+
+#include "adapter/operands.h"
+#include "base/config.h"
+#include "runtime/context.h"
+
+namespace roundelay::bindings {
+
+// Alive as long as the caller keeps it, also while another thread shuts it down.
+// Errors: ValueError before init and after shutdown, RuntimeError in a forked child.
+std::shared_ptr<runtime::Context> life_context();
+// What init() read. Errors: as life_context().
+std::shared_ptr<const LoadedConfig> life_config();
+
+// Tensors in flight.
+adapter::Operands& life_operands();
+
+}  // namespace roundelay::bindings

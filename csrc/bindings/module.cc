@@ -1,0 +1,17 @@
+#include <torch/version.h>
+
+#include "base/version.h"
+#include "bindings/topics.h"
+
+PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
+  namespace bindings = roundelay::bindings;
+  module.doc() = "The C++ core of Roundelay.";
+  module.attr("__version__") = roundelay::version();
+  module.def("torch_build_version", [] { return TORCH_VERSION; });
+  bindings::bind_errors(module);
+  bindings::bind_config(module);
+  bindings::bind_life(module);
+  bindings::bind_operations(module);
+  bindings::bind_timeline(module);
+  bindings::bind_plan(module);
+}

@@ -1,0 +1,17 @@
+// One function a topic adds its part to the module; the contract is python/roundelay/_core.pyi.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace roundelay::bindings {
+
+namespace py = pybind11;
+
+void bind_errors(py::module_& module);
+void bind_config(py::module_& module);
+void bind_life(py::module_& module);
+void bind_operations(py::module_& module);
+void bind_timeline(py::module_& module);
+void bind_plan(py::module_& module);
+
+}  // namespace roundelay::bindings

@@ -1,0 +1,45 @@
+// What a rank tells the others through the bootstrap, so that they can connect to it: its visiting card.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "platform/tcp/address.h"
+#include "platform/tcp/socket.h"
+
+namespace roundelay::channel {
+
+// Random, made for each listener: whoever cannot show it is a stranger.
+using Token = std::array<std::byte, 16>;
+
+struct Card {
+  Token token{};
+  std::uint16_t port = 0;
+  std::string host;  // platform::host_identity()
+  std::vector<platform::Address> addresses;
+  friend bool operator==(const Card&, const Card&) = default;
+
+  // Where to try, in this order: over loopback only on the same host.
+  [[nodiscard]] std::vector<platform::Endpoint> endpoints(const std::string& own_host) const;
+};
+
+Bytes encode_card(const Card& card);
+// Errors: kInternal.
+Result<Card> decode_card(ConstByteSpan bytes);
+
+// Made before the cards are exchanged: peers may connect at once, the kernel holds them until the channel is
+// there.
+struct TcpListener {
+  // `interfaces`: names to be reached at, comma separated; "" means any that is up.
+  static Result<TcpListener> listen(const std::string& interfaces);
+  [[nodiscard]] Bytes card_bytes() const { return encode_card(card); }
+
+  platform::Listener socket;
+  Card card;
+};
+
+}  // namespace roundelay::channel

@@ -1,0 +1,97 @@
+#include "channel/tcp/frames.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <string>
+
+namespace roundelay::channel {
+
+std::array<std::byte, kFrameHeader> frame_header(std::size_t size) {
+  std::array<std::byte, kFrameHeader> header;
+  for (std::size_t i = 0; i < kFrameHeader; ++i) header[i] = static_cast<std::byte>((size >> (8 * i)) & 0xff);
+  return header;
+}
+
+ByteSpan FrameReader::space() {
+  if (!large_.empty()) return ByteSpan(large_).subspan(large_filled_);
+  if (buffer_.empty()) buffer_.resize(kBuffer);
+  if (begin_ > 0) {
+    // next() was called until empty, so at most a piece of one message moves.
+    std::memmove(buffer_.data(), buffer_.data() + begin_, buffered());
+    end_ -= begin_;
+    begin_ = 0;
+  }
+  return ByteSpan(buffer_).subspan(end_);
+}
+
+void FrameReader::filled(std::size_t bytes) {
+  if (large_.empty()) {
+    end_ += bytes;
+  } else {
+    large_filled_ += bytes;
+  }
+}
+
+Result<std::optional<Bytes>> FrameReader::next() {
+  if (!large_.empty()) {
+    if (large_filled_ < large_.size()) return std::optional<Bytes>();
+    return std::optional<Bytes>(std::exchange(large_, {}));
+  }
+  if (buffered() < kFrameHeader) return std::optional<Bytes>();
+  std::size_t size = 0;
+  for (std::size_t i = 0; i < kFrameHeader; ++i)
+    size |= std::to_integer<std::size_t>(buffer_[begin_ + i]) << (8 * i);
+  if (size > longest_) {
+    return Status::internal("a message of " + std::to_string(size) + " bytes was announced, " +
+                            std::to_string(longest_) + " are allowed");
+  }
+  if (kFrameHeader + size > kBuffer) {
+    begin_ += kFrameHeader;
+    large_.resize(size);
+    large_filled_ = std::min(size, buffered());
+    std::memcpy(large_.data(), buffer_.data() + begin_, large_filled_);
+    begin_ += large_filled_;
+    return next();
+  }
+  if (buffered() < kFrameHeader + size) return std::optional<Bytes>();
+  const auto* start = buffer_.data() + begin_ + kFrameHeader;
+  begin_ += kFrameHeader + size;
+  if (begin_ == end_) begin_ = end_ = 0;
+  return std::optional<Bytes>(Bytes(start, start + size));
+}
+
+void SendQueue::push(ConstByteSpan message, std::size_t sent) {
+  assert(sent == 0 || frames_.empty());
+  const auto header = frame_header(message.size());
+  Bytes frame;
+  frame.reserve(header.size() + message.size());
+  frame.insert(frame.end(), header.begin(), header.end());
+  frame.insert(frame.end(), message.begin(), message.end());
+  if (frames_.empty()) head_sent_ = sent;
+  frames_.push_back(std::move(frame));
+}
+
+platform::Transfer SendQueue::flush(const platform::Socket& socket) {
+  while (!frames_.empty()) {
+    std::array<ConstByteSpan, platform::Socket::kMostParts> parts;
+    const std::size_t count = std::min(parts.size(), frames_.size());
+    for (std::size_t i = 0; i < count; ++i) parts[i] = frames_[i];
+    parts[0] = parts[0].subspan(head_sent_);
+    const platform::Transfer done = socket.write(std::span(parts).first(count));
+    if (done.state != platform::Transfer::State::kSome) return done;
+    head_sent_ += done.bytes;
+    while (!frames_.empty() && head_sent_ >= frames_.front().size()) {
+      head_sent_ -= frames_.front().size();
+      frames_.pop_front();
+    }
+  }
+  return {};
+}
+
+void SendQueue::clear() {
+  frames_.clear();
+  head_sent_ = 0;
+}
+
+}  // namespace roundelay::channel

@@ -1,0 +1,138 @@
+// The control plane over TCP: one connection for each two ranks that talk, made when first needed.
+//
+// Connecting. A rank with something to say dials the other and shows a greeting; the one that was dialled
+// checks it and answers with its own. Messages flow only after that, so a connection that loses out has
+// carried none. When two ranks dial each other at once, the lower rank's connection stands: the higher rank
+// drops its own when the lower's greeting arrives; the lower parks the higher's and takes it only should its
+// own attempt fail.
+//
+// Loss. The end or an error of a connection that stood is the loss of that peer, for good. Strangers are
+// closed quietly.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/annotations.h"
+#include "base/group.h"
+#include "channel/channel.h"
+#include "channel/tcp/card.h"
+#include "channel/tcp/frames.h"
+#include "channel/tcp/greeting.h"
+#include "platform/tcp/epoll.h"
+
+namespace roundelay::channel {
+
+class TcpChannel final : public Channel {
+ public:
+  // `identity`: this rank's Hello (rank included). `cards`: TcpListener::card_bytes of all ranks, by world
+  // rank. Errors: kInternal (a card does not decode), kUnavailable (out of descriptors).
+  static Result<std::unique_ptr<TcpChannel>> create(const Group& world, wire::Hello identity,
+                                                    std::span<const Bytes> cards, TcpListener listener);
+  ~TcpChannel() override;
+
+  // Returns when the connection to `peer` stands, so that its loss will be seen from now on. Ranks call it at
+  // init towards rank 0. Errors: kAborted: the peer is lost (receive() tells it too), or the deadline passed.
+  Status connect(int peer, Deadline deadline) EXCLUDES(mutex_);
+
+  Status send(int to, ConstByteSpan message) override EXCLUDES(mutex_);
+  std::optional<Incoming> receive() override EXCLUDES(mutex_);
+  void wait(Deadline deadline) override EXCLUDES(mutex_);
+  void wake() override EXCLUDES(mutex_);
+  void close(Deadline deadline) override EXCLUDES(mutex_);
+
+ private:
+  using Events = std::span<const platform::Epoll::Event>;
+
+  enum class Stage : unsigned char {
+    kDialling,  // by us: TCP is connecting
+    kGreeting,  // the other side's greeting is still to come
+    kParked,    // by a higher rank, greeted, while our own attempt runs
+    kOpen,
+  };
+  struct Connection {
+    std::uint64_t id;
+    platform::Socket socket;
+    Stage stage;
+    int peer;  // -1: not known yet
+    FrameReader reader{kLongestGreeting};
+    bool watches_output = false;
+  };
+  enum class PeerState : unsigned char { kIdle, kDialling, kOpen, kLost };
+  struct Peer {
+    PeerState state = PeerState::kIdle;
+    Token token{};
+    std::string host;
+    std::vector<platform::Endpoint> endpoints;
+    std::size_t next_endpoint = 0;
+    std::string last_failure;
+    Connection* connection = nullptr;  // our attempt, or the one that stands
+    Connection* parked = nullptr;
+    SendQueue queue;
+    Status lost;
+  };
+
+  TcpChannel(int rank, wire::Hello identity, TcpListener listener, platform::Epoll epoll,
+             platform::EventFd waker);
+
+  // Connections coming and going (handshake.cc)
+  void dial(int peer_rank) REQUIRES(mutex_);
+  void dial_failed(Connection& connection, const std::string& why) REQUIRES(mutex_);
+  void dialled(Connection& connection) REQUIRES(mutex_);
+  void accept_all() REQUIRES(mutex_);
+  void limit_strangers() REQUIRES(mutex_);
+  void greeted(Connection& connection, ConstByteSpan bytes) REQUIRES(mutex_);
+  void greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting) REQUIRES(mutex_);
+  void greeted_by_dialler(Connection& connection, const Greeting& greeting) REQUIRES(mutex_);
+  Status check_identity(const Greeting& greeting) const;
+  bool send_greeting(Connection& connection) REQUIRES(mutex_);
+  void stand(Connection& connection) REQUIRES(mutex_);
+  Connection* add(platform::Socket socket, Stage stage, int peer) REQUIRES(mutex_);
+  void drop(Connection& connection) REQUIRES(mutex_);
+  void lose(int peer_rank, Status why) REQUIRES(mutex_);
+
+  // Bytes (tcp_channel.cc)
+  void handle(Events events) REQUIRES(mutex_);
+  void handle(Connection& connection, const platform::Epoll::Event& event) REQUIRES(mutex_);
+  void read(std::uint64_t id) REQUIRES(mutex_);
+  void ended(Connection& connection, const std::string& why) REQUIRES(mutex_);
+  void flush(Peer& peer) REQUIRES(mutex_);
+  void poll(Deadline deadline) EXCLUDES(mutex_);
+  void rouse() REQUIRES(mutex_);
+  void signal() REQUIRES(mutex_);
+  void acknowledge_wake() REQUIRES(mutex_);
+  bool all_flushed() REQUIRES(mutex_);
+  bool all_acknowledged() REQUIRES(mutex_);
+  void shut() REQUIRES(mutex_);
+
+  Peer& at(int rank) REQUIRES(mutex_) { return peers_[static_cast<std::size_t>(rank)]; }
+  Connection* find(std::uint64_t id) REQUIRES(mutex_);
+
+  const int rank_;
+  const wire::Hello identity_;
+  const Card card_;
+  platform::Epoll epoll_;  // wait is called without the lock
+  const platform::EventFd waker_;
+
+  Mutex mutex_;
+  std::optional<platform::Listener> listener_ GUARDED_BY(mutex_);
+  bool listener_muted_ GUARDED_BY(mutex_) = false;
+  std::vector<Peer> peers_ GUARDED_BY(mutex_);
+  std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_ GUARDED_BY(mutex_);
+  std::deque<std::uint64_t> strangers_
+      GUARDED_BY(mutex_);  // accepted, not greeted yet; may name some that are gone
+  std::uint64_t next_id_ GUARDED_BY(mutex_) = 2;
+  std::deque<Incoming> inbox_ GUARDED_BY(mutex_);
+  int waiters_ GUARDED_BY(mutex_) = 0;
+  bool signalled_ GUARDED_BY(mutex_) = false;         // the waker is readable
+  bool drain_when_alone_ GUARDED_BY(mutex_) = false;  // ... until those who wait now have left
+  bool closing_ GUARDED_BY(mutex_) = false;           // nothing more may be sent
+  bool closed_ GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace roundelay::channel

@@ -1,0 +1,28 @@
+#include "collective/algorithm_fabric.h"
+
+#include <utility>
+
+#include "collective/check.h"
+
+namespace roundelay::collective {
+namespace {
+
+// Calls in progress at once need different tags; MPI guarantees tags up to 32767.
+constexpr int kTags = 1 << 14;
+
+}  // namespace
+
+AlgorithmFabric::AlgorithmFabric(std::shared_ptr<FabricState> state, Options options)
+    : state_(std::move(state)), options_(options) {}
+
+Result<std::unique_ptr<Pending>> AlgorithmFabric::start(const Call& call) {
+  if (!state_->poison.ok()) return state_->poison;
+  ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group.size()));
+  if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
+  if (state_->usable) ROUNDELAY_RETURN_IF_ERROR(state_->usable());
+  const int tag = calls_++ % kTags;
+  const Algorithm& algorithm = options_.select(call, state_->group.size());
+  return std::unique_ptr<Pending>(std::make_unique<ProgramPending>(state_, call, algorithm, tag));
+}
+
+}  // namespace roundelay::collective

@@ -1,0 +1,82 @@
+#include "collective/exchange.h"
+
+#include <utility>
+
+namespace roundelay::collective {
+
+Exchange::Exchange(Transport& transport, ScratchPool& pool, int tag)
+    : transport_(transport), pool_(pool), tag_(tag) {
+  posted_.reserve(16);
+}
+
+Exchange::~Exchange() {
+  for (ScratchPool::Block& block : blocks_) {
+    if (abandoned_) {
+      ScratchPool::abandon(std::move(block));
+    } else {
+      pool_.give(std::move(block));
+    }
+  }
+}
+
+Transfer Exchange::send(int peer, ConstByteSpan data) {
+  if (!error_.ok()) return kNoTransfer;
+  return post(peer, transport_.send(peer, data, tag_));
+}
+
+Transfer Exchange::receive(int peer, ByteSpan data) {
+  if (!error_.ok()) return kNoTransfer;
+  return post(peer, transport_.receive(peer, data, tag_));
+}
+
+Transfer Exchange::post(int peer, Result<Ticket> ticket) {
+  if (!ticket.ok()) {
+    error_ = ticket.status();
+    return kNoTransfer;
+  }
+  posted_.push_back({*ticket, peer, false});
+  return next() - 1;
+}
+
+std::byte* Exchange::scratch(std::size_t bytes) {
+  blocks_.push_back(pool_.take(bytes));
+  return blocks_.back().memory.get();
+}
+
+Exchange::Waiting Exchange::done(Transfer first, Transfer second) {
+  awaited_[0] = first;
+  awaited_[1] = second;
+  awaited_before_ = 0;
+  return Waiting{this};
+}
+
+Exchange::Waiting Exchange::done_before(Transfer end) {
+  awaited_[0] = awaited_[1] = kNoTransfer;
+  awaited_before_ = end;
+  return Waiting{this};
+}
+
+bool Exchange::finished(Transfer transfer) {
+  if (transfer == kNoTransfer) return true;
+  Posted& posted = posted_[transfer];
+  if (posted.done) return true;
+  Result<bool> done = transport_.test(posted.ticket);
+  if (!done.ok()) error_ = done.status();
+  posted.done = done.ok() && *done;
+  if (!posted.done) waiting_for_ = posted.peer;
+  return posted.done;
+}
+
+bool Exchange::settled() {
+  if (!error_.ok()) return false;
+  for (const Transfer transfer : awaited_) {
+    if (!finished(transfer)) return false;
+  }
+  for (; all_done_before_ < awaited_before_; ++all_done_before_) {
+    if (!finished(all_done_before_)) return false;
+  }
+  waiting_for_ = -1;
+  return true;
+}
+
+}  // namespace roundelay::collective

@@ -1,0 +1,133 @@
+#include "collective/inproc/hub.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "collective/algorithm_fabric.h"
+
+namespace roundelay::collective {
+
+class InprocTransport final : public Transport {
+ public:
+  InprocTransport(std::shared_ptr<InprocHub> hub, int index) : hub_(std::move(hub)), index_(index) {}
+  // Nobody writes into this member's memory any more.
+  ~InprocTransport() override { hub_->withdraw(index_); }
+
+  [[nodiscard]] int index() const override { return index_; }
+  [[nodiscard]] int size() const override { return static_cast<int>(hub_->members_); }
+
+  Result<Ticket> send(int peer, ConstByteSpan data, int tag) override {
+    return keep(hub_->post({index_, peer, tag, data, {}}, true));
+  }
+  Result<Ticket> receive(int peer, ByteSpan data, int tag) override {
+    return keep(hub_->post({peer, index_, tag, {}, data}, false));
+  }
+  Result<bool> test(Ticket ticket) override {
+    Result<bool> done = hub_->test(*slots_[ticket]);
+    if (done.ok() && *done) {
+      slots_[ticket] = nullptr;
+      free_.push_back(ticket);
+    }
+    return done;
+  }
+
+ private:
+  Ticket keep(InprocHub::PostedPtr posted) {
+    if (free_.empty()) {
+      slots_.push_back(std::move(posted));
+      return static_cast<Ticket>(slots_.size() - 1);
+    }
+    const Ticket ticket = free_.back();
+    free_.pop_back();
+    slots_[ticket] = std::move(posted);
+    return ticket;
+  }
+
+  const std::shared_ptr<InprocHub> hub_;
+  const int index_;
+  std::vector<InprocHub::PostedPtr> slots_;
+  std::vector<Ticket> free_;
+};
+
+InprocHub::InprocHub(int members)
+    : members_(static_cast<std::size_t>(members)),
+      links_(members_ * members_),
+      silent_(members_),
+      failed_(members_) {}
+
+std::unique_ptr<Transport> InprocHub::transport(int index) {
+  return std::make_unique<InprocTransport>(shared_from_this(), index);
+}
+
+InprocHub::Link& InprocHub::link(int from, int to) {
+  return links_[static_cast<std::size_t>(from) * members_ + static_cast<std::size_t>(to)];
+}
+
+InprocHub::PostedPtr InprocHub::post(Posted posted, bool is_send) {
+  auto mine = std::make_shared<Posted>(posted);
+  MutexLock lock(mutex_);
+  if (silent_[static_cast<std::size_t>(posted.from)] || silent_[static_cast<std::size_t>(posted.to)]) return mine;
+  Link& between = link(posted.from, posted.to);
+  std::deque<PostedPtr>& theirs = is_send ? between.receives : between.sends;
+  const auto match = std::find_if(theirs.begin(), theirs.end(),
+                                  [&](const PostedPtr& other) { return other->tag == posted.tag; });
+  if (match == theirs.end()) {
+    (is_send ? between.sends : between.receives).push_back(mine);
+    return mine;
+  }
+  const PostedPtr other = *match;
+  theirs.erase(match);
+  const ConstByteSpan source = is_send ? mine->source : other->source;
+  const ByteSpan target = is_send ? other->target : mine->target;
+  mine->sizes_differ = other->sizes_differ = source.size() != target.size();
+  if (!mine->sizes_differ && !source.empty()) std::memcpy(target.data(), source.data(), source.size());
+  mine->done = other->done = true;
+  return mine;
+}
+
+Result<bool> InprocHub::test(const Posted& posted) {
+  MutexLock lock(mutex_);
+  if (posted.sizes_differ) return Status::internal("sender and receiver disagree on a message's size");
+  if (posted.done) return true;
+  for (const int member : {posted.from, posted.to}) {
+    if (failed_[static_cast<std::size_t>(member)]) {
+      return Status::aborted("the connection to member " + std::to_string(member) + " was lost");
+    }
+  }
+  return false;
+}
+
+void InprocHub::silence(int index) {
+  withdraw(index);
+  MutexLock lock(mutex_);
+  silent_[static_cast<std::size_t>(index)] = true;
+}
+
+void InprocHub::fail(int index) {
+  MutexLock lock(mutex_);
+  failed_[static_cast<std::size_t>(index)] = true;
+}
+
+void InprocHub::withdraw(int index) {
+  MutexLock lock(mutex_);
+  for (int other = 0; other < static_cast<int>(members_); ++other) {
+    link(index, other).sends.clear();
+    link(other, index).receives.clear();
+  }
+}
+
+std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub, Group group, Select select) {
+  auto state = std::make_shared<FabricState>();
+  state->transport = hub->transport(group.index);
+  state->crowded = group.size() > static_cast<int>(std::thread::hardware_concurrency());
+  state->group = std::move(group);
+  AlgorithmFabric::Options options;
+  options.name = "inproc";
+  options.select = select;
+  return std::make_unique<AlgorithmFabric>(std::move(state), options);
+}
+
+}  // namespace roundelay::collective

@@ -1,0 +1,24 @@
+// The fabric of a group of one: no transport, no thread. An allreduce applies the scale; the rest is done.
+#pragma once
+
+#include <memory>
+
+#include "collective/fabric.h"
+
+namespace roundelay::collective {
+
+class LocalFabric final : public Fabric {
+ public:
+  explicit LocalFabric(Group group);
+
+  [[nodiscard]] std::string_view name() const override { return "local"; }
+  [[nodiscard]] const Group& group() const override { return group_; }
+  Result<std::unique_ptr<Pending>> start(const Call& call) override;
+  [[nodiscard]] bool any_thread() const override { return true; }
+  [[nodiscard]] bool poisoned() const override { return false; }
+
+ private:
+  const Group group_;
+};
+
+}  // namespace roundelay::collective

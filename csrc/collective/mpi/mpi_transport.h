@@ -1,0 +1,44 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "collective/transport.h"
+#include "platform/mpi/session.h"
+
+namespace roundelay::collective {
+
+// Owns `communicator`, whose ranks are the group's indices.
+class MpiTransport final : public Transport {
+ public:
+  MpiTransport(mpi::Session& session, MPI_Comm communicator, std::size_t most_message_bytes);
+  // Frees the communicator, unless transfers are still out: then it stays.
+  ~MpiTransport() override;
+
+  [[nodiscard]] int index() const override { return index_; }
+  [[nodiscard]] int size() const override { return size_; }
+  Result<Ticket> send(int peer, ConstByteSpan data, int tag) override;
+  Result<Ticket> receive(int peer, ByteSpan data, int tag) override;
+  Result<bool> test(Ticket ticket) override;
+
+ private:
+  // One transfer: the message's parts, in order. Reused with its memory.
+  struct Slot {
+    std::vector<MPI_Request> requests;
+    std::size_t next = 0;  // the first that is not done
+  };
+  template <typename Post>
+  Result<Ticket> post(std::size_t bytes, const Post& post_part);
+
+  mpi::Session& session_;
+  const MPI_Comm communicator_;
+  const std::size_t most_bytes_;
+  int index_ = 0;
+  int size_ = 1;
+  std::vector<Slot> slots_;
+  std::vector<Ticket> free_;
+};
+
+}  // namespace roundelay::collective

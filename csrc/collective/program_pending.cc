@@ -1,0 +1,68 @@
+#include "collective/program_pending.h"
+
+#include <string>
+#include <utility>
+
+namespace roundelay::collective {
+namespace {
+
+constexpr unsigned kTestsPerClockRead = 16;  // a clock read costs as much as a test
+
+}  // namespace
+
+ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& call,
+                               const Algorithm& algorithm, int tag)
+    : state_(std::move(state)),
+      call_(call),
+      exchange_(*state_->transport, state_->scratch, tag),
+      program_(algorithm.program(exchange_, call)) {
+  program_.resume();  // the first transfers start now
+}
+
+ProgramPending::~ProgramPending() {
+  if (program_.done()) return;
+  state_->fail(Status::aborted(std::string(name_of(call_.operation)) + " was dropped before its end"));
+  exchange_.abandon();
+}
+
+Result<bool> ProgramPending::test() {
+  if (!state_->poison.ok()) return state_->poison;
+  if (Status error = advance(); !error.ok()) {
+    state_->fail(error);
+    return error;
+  }
+  return program_.done();
+}
+
+Status ProgramPending::advance() {
+  while (!program_.done()) {
+    if (!exchange_.settled()) {
+      return exchange_.error().ok() ? interrupted() : exchange_.error();
+    }
+    program_.resume();
+  }
+  if (program_.threw()) {
+    exchange_.abandon();
+    return explain("ran out of memory");
+  }
+  return exchange_.error();
+}
+
+// Looked at only while nothing moves: a call whose data is there ends well, however late.
+Status ProgramPending::interrupted() {
+  if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
+  if (call_.deadline == Deadline::never()) return {};
+  if (tests_++ % kTestsPerClockRead != 0 || !call_.deadline.passed()) return {};
+  return explain("made no progress until its deadline");
+}
+
+Status ProgramPending::explain(const std::string& what) const {
+  std::string text(name_of(call_.operation));
+  text += " of " + std::to_string(call_.buffer.bytes) + " bytes " + what;
+  if (const int peer = exchange_.waiting_for(); peer >= 0) {
+    text += ", waiting for rank " + std::to_string(state_->group.ranks[static_cast<std::size_t>(peer)]);
+  }
+  return Status::aborted(text);
+}
+
+}  // namespace roundelay::collective

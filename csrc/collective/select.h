@@ -1,0 +1,13 @@
+// Which algorithm a call takes: a pure function of operation, bytes and members, so that all members agree.
+#pragma once
+
+#include "collective/program.h"
+
+namespace roundelay::collective {
+
+using Select = const Algorithm& (*)(const Call& call, int size);
+
+// The table in select.cc, with thresholds measured over MPI's shared memory transport (docs there).
+const Algorithm& select_algorithm(const Call& call, int size);
+
+}  // namespace roundelay::collective

@@ -1,0 +1,89 @@
+#include "fuse/plan.h"
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+
+#include "fuse/layout.h"
+
+namespace roundelay::fuse {
+namespace {
+
+// An operation that may still take members of its class.
+struct Open {
+  std::size_t operation = 0;  // index in the plan
+  std::size_t members = 0;    // 0: none is open
+  std::size_t room = 0;       // bytes below the threshold
+};
+
+bool fits(std::size_t bytes, std::size_t room) {
+  return bytes <= room && padding_after(bytes) <= room - bytes;
+}
+
+}  // namespace
+
+std::vector<FusedIndices> plan(std::span<const Candidate> candidates, const PlanLimits& limits) {
+  std::vector<FusedIndices> operations;
+  std::unordered_map<std::uint64_t, Open> open_of;  // looked up only: its order is not the plan's
+  const std::size_t threshold = limits.fusion_threshold_bytes;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const auto [bytes, fusion_class] = candidates[i];
+    if (fusion_class == kNoFusion || threshold == 0) {
+      operations.push_back({i});
+      continue;
+    }
+    Open& open = open_of[fusion_class];
+    if (open.members > 0 && fits(bytes, open.room)) {
+      operations[open.operation].push_back(i);
+    } else {
+      open = {operations.size(), 0, threshold};
+      operations.push_back({i});
+    }
+    if (!fits(bytes, open.room)) continue;  // larger than the threshold: alone, nothing stays open
+    open.room -= bytes + padding_after(bytes);
+    ++open.members;
+    const bool enough = limits.theta_bytes > 0 && threshold - open.room >= limits.theta_bytes;
+    if (enough || open.members >= limits.max_members) open.members = 0;
+  }
+  return operations;
+}
+
+Result<std::vector<std::vector<std::int64_t>>> plan_integers(const std::vector<std::int64_t>& bytes,
+                                                             const std::vector<std::int64_t>& classes,
+                                                             std::int64_t fusion_threshold,
+                                                             std::int64_t theta) {
+  if (bytes.size() != classes.size()) {
+    return Status::invalid("plan: " + std::to_string(bytes.size()) + " sizes but " +
+                           std::to_string(classes.size()) + " classes");
+  }
+  const bool negative = std::any_of(bytes.begin(), bytes.end(), [](std::int64_t size) { return size < 0; });
+  if (negative || fusion_threshold < 0 || theta < 0) {
+    return Status::invalid("plan: sizes, fusion threshold and theta must not be negative");
+  }
+  std::vector<Candidate> candidates;
+  candidates.reserve(bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    candidates.push_back({static_cast<std::size_t>(bytes[i]), static_cast<std::uint64_t>(classes[i])});
+  }
+  const PlanLimits limits{.fusion_threshold_bytes = static_cast<std::size_t>(fusion_threshold),
+                          .theta_bytes = static_cast<std::size_t>(theta)};
+  std::vector<std::vector<std::int64_t>> indices;
+  for (const FusedIndices& operation : plan(candidates, limits)) {
+    indices.emplace_back(operation.begin(), operation.end());
+  }
+  return indices;
+}
+
+TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool flush, const FireLimits& limits) {
+  if (oldest_ready == TimePoint::max()) return TimePoint::max();
+  if (flush || ready_bytes >= limits.theta_bytes) return oldest_ready;
+  return oldest_ready > TimePoint::max() - limits.linger ? TimePoint::max() : oldest_ready + limits.linger;
+}
+
+bool fires(std::size_t ready_bytes, TimePoint oldest_ready, TimePoint now, bool flush,
+           const FireLimits& limits) {
+  const TimePoint when = next_fire(ready_bytes, oldest_ready, flush, limits);
+  return when != TimePoint::max() && now >= when;
+}
+
+}  // namespace roundelay::fuse

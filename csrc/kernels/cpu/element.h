@@ -1,0 +1,179 @@
+// How each dtype is stored, what it is computed in, and the four reductions.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "base/dtype.h"
+#include "kernels/cpu/half.h"
+
+namespace roundelay::kernels {
+
+// Memory may be unaligned even to the element: all access goes through these two.
+template <typename T>
+[[gnu::always_inline]] inline T load(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+template <typename T>
+[[gnu::always_inline]] inline void store(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// A NaN that a reduction gave, whatever its sign and payload, becomes this type's one quiet NaN; and -0 is
+// less than +0. So reductions are commutative to the last bit, and two ranks that combine the same pair
+// agree, whichever of them holds the accumulator.
+template <typename T>
+[[gnu::always_inline]] inline T same_nan(T value) {
+  return value == value ? value : std::numeric_limits<T>::quiet_NaN();
+}
+
+// `Wide` is what reductions compute in, `Scaled` what scaling computes in. widen() and narrow() convert as
+// IEEE 754 says; operand() and result() are their counterparts in reductions, where NaNs end as one NaN
+// anyway.
+template <typename T, typename S = double>
+struct Native {
+  using Stored = T;
+  using Wide = T;
+  using Scaled = S;
+  [[gnu::always_inline]] static Wide widen(Stored value) { return value; }
+  [[gnu::always_inline]] static Stored narrow(Wide value) { return value; }
+  [[gnu::always_inline]] static Wide operand(Stored value) { return value; }
+  [[gnu::always_inline]] static Stored result(Wide value) {
+    if constexpr (std::is_floating_point_v<T>) return same_nan(value);
+    return value;
+  }
+};
+
+template <DType>
+struct Element;
+template <>
+struct Element<DType::kFloat64> : Native<double> {};
+template <>
+struct Element<DType::kFloat32> : Native<float> {};
+template <>
+struct Element<DType::kInt64> : Native<std::int64_t> {};
+template <>
+struct Element<DType::kInt32> : Native<std::int32_t> {};
+template <>
+struct Element<DType::kInt16> : Native<std::int16_t> {};
+template <>
+struct Element<DType::kInt8> : Native<std::int8_t> {};
+template <>
+struct Element<DType::kUInt8> : Native<std::uint8_t> {};
+template <>
+struct Element<DType::kBool> {
+  using Stored = std::uint8_t;  // any nonzero byte is true
+  using Wide = bool;
+  [[gnu::always_inline]] static Wide widen(Stored value) { return value != 0; }
+  [[gnu::always_inline]] static Stored narrow(Wide value) { return value ? 1 : 0; }
+  [[gnu::always_inline]] static Wide operand(Stored value) { return widen(value); }
+  [[gnu::always_inline]] static Stored result(Wide value) { return narrow(value); }
+};
+template <>
+struct Element<DType::kFloat16> {
+  using Stored = std::uint16_t;
+  using Wide = float;
+  using Scaled = float;
+  [[gnu::always_inline]] static Wide widen(Stored value) { return half_to_float(value); }
+  [[gnu::always_inline]] static Stored narrow(Wide value) { return float_to_half(value); }
+  [[gnu::always_inline]] static Wide operand(Stored value) { return widen(value); }
+  [[gnu::always_inline]] static Stored result(Wide value) { return narrow(same_nan(value)); }
+};
+template <>
+struct Element<DType::kBFloat16> {
+  using Stored = std::uint16_t;
+  using Wide = float;
+  using Scaled = float;
+  [[gnu::always_inline]] static Wide widen(Stored value) { return bfloat_to_float(value); }
+  [[gnu::always_inline]] static Stored narrow(Wide value) { return float_to_bfloat(value); }
+  [[gnu::always_inline]] static Wide operand(Stored value) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(value) << 16);
+  }
+  [[gnu::always_inline]] static Stored result(Wide value) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+    const std::uint32_t rounded = bits + 0x7fffU + ((bits >> 16) & 1U);
+    return static_cast<Stored>((value == value ? rounded : 0x7fc00000U) >> 16);
+  }
+};
+
+// Truncates toward zero, saturates, and makes NaN 0.
+template <typename T>
+[[gnu::always_inline]] inline T saturate(double value) {
+  constexpr T kLeast = std::numeric_limits<T>::min();
+  constexpr T kMost = std::numeric_limits<T>::max();
+  if constexpr (sizeof(T) < sizeof(double)) {
+    value = value == value ? value : 0.0;
+    value = value < static_cast<double>(kLeast) ? static_cast<double>(kLeast) : value;
+    value = value > static_cast<double>(kMost) ? static_cast<double>(kMost) : value;
+    return static_cast<T>(value);
+  } else {
+    constexpr double kBeyond = 9223372036854775808.0;  // 2^63: the greatest value itself is no double
+    if (value != value) return 0;
+    if (value >= kBeyond) return kMost;
+    return value < -kBeyond ? kLeast : static_cast<T>(value);
+  }
+}
+
+// An unsigned type for T's bits, of at least int's width: the only ones for which wrap-around is defined.
+template <typename T>
+using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+
+struct SumOp {
+  template <typename T>
+  [[gnu::always_inline]] T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a | b;
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<BitsOf<T>>(a) + static_cast<BitsOf<T>>(b));
+    } else {
+      return a + b;
+    }
+  }
+};
+
+struct ProductOp {
+  template <typename T>
+  [[gnu::always_inline]] T operator()(T a, T b) const {
+    if constexpr (std::is_same_v<T, bool>) {
+      return a & b;
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<BitsOf<T>>(a) * static_cast<BitsOf<T>>(b));
+    } else {
+      return a * b;
+    }
+  }
+};
+
+struct MinOp {
+  template <typename T>
+  [[gnu::always_inline]] T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return a < b ? a : b;
+    } else {
+      // Both are the lesser number; or zeros, one of them perhaps -0; or the one is a NaN, which "or" keeps
+      // one.
+      const T one = a < b ? a : b;
+      const T other = b < a ? b : a;
+      return std::bit_cast<T>(std::bit_cast<BitsOf<T>>(one) | std::bit_cast<BitsOf<T>>(other));
+    }
+  }
+};
+
+struct MaxOp {
+  template <typename T>
+  [[gnu::always_inline]] T operator()(T a, T b) const {
+    if constexpr (std::is_integral_v<T>) {
+      return a > b ? a : b;
+    } else {
+      return -MinOp{}(-a, -b);
+    }
+  }
+};
+
+}  // namespace roundelay::kernels

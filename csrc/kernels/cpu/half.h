@@ -1,0 +1,54 @@
+// fp16 and bf16 <-> fp32, bit by bit as IEEE 754 says: subnormals, infinities, NaN (always made quiet), ties
+// to even. Selects instead of branches, and no fp32 subnormals on the way, so that the loops vectorise and
+// flush-to-zero modes change nothing.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace roundelay::kernels {
+
+[[gnu::always_inline]] inline float half_to_float(std::uint16_t half) {
+  constexpr std::uint32_t kRebias = 112U << 23;    // fp32's exponent bias less fp16's
+  constexpr std::uint32_t kSmallest = 113U << 23;  // 2^-14, the least normal fp16
+  const std::uint32_t sign = (half & 0x8000U) << 16;
+  const std::uint32_t magnitude = half & 0x7fffU;
+  const std::uint32_t normal = (magnitude << 13) + kRebias;
+  // An infinite exponent needs the rebias once more; a NaN its quiet bit.
+  const std::uint32_t special = (normal + kRebias) | (magnitude > 0x7c00U ? 0x400000U : 0U);
+  // (1 + m/2^10) * 2^-14 - 2^-14 is exact.
+  const float shifted = std::bit_cast<float>((magnitude << 13) + kSmallest);
+  const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(shifted - std::bit_cast<float>(kSmallest));
+  const std::uint32_t finite = magnitude < 0x400U ? subnormal : normal;
+  const std::uint32_t bits = magnitude >= 0x7c00U ? special : finite;
+  return std::bit_cast<float>(sign | bits);
+}
+
+[[gnu::always_inline]] inline std::uint16_t float_to_half(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t magnitude = bits & 0x7fffffffU;
+  // Rounding may carry into the exponent: 65520 becomes infinity by itself.
+  const std::uint32_t normal = (magnitude - (112U << 23) + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+  // 0.5's last bit is worth 2^-24, as a subnormal fp16's: the addition rounds at the right place.
+  const std::uint32_t subnormal =
+      std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+  const std::uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x3ffU);
+  std::uint32_t half = magnitude < 0x38800000U ? subnormal : normal;  // 2^-14
+  half = magnitude >= 0x47800000U ? 0x7c00U : half;                   // 2^16
+  half = magnitude > 0x7f800000U ? nan : half;
+  return static_cast<std::uint16_t>(((bits >> 16) & 0x8000U) | half);
+}
+
+[[gnu::always_inline]] inline float bfloat_to_float(std::uint16_t value) {
+  const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
+  return std::bit_cast<float>((bits & 0x7fffffffU) > 0x7f800000U ? bits | 0x400000U : bits);
+}
+
+[[gnu::always_inline]] inline std::uint16_t float_to_bfloat(float value) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t nan = (bits >> 16) | 0x40U;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+}
+
+}  // namespace roundelay::kernels

@@ -1,0 +1,93 @@
+// The loops of all kernels, to be inlined into functions that are compiled for one instruction set
+// (variants.cc).
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/cpu/element.h"
+
+namespace roundelay::kernels {
+
+template <DType kType, typename Op>
+[[gnu::always_inline]] inline void reduce_loop(std::byte* accumulator, const std::byte* incoming,
+                                               std::size_t count) {
+  using E = Element<kType>;
+  using Stored = typename E::Stored;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto a = E::operand(load<Stored>(accumulator + i * sizeof(Stored)));
+    const auto b = E::operand(load<Stored>(incoming + i * sizeof(Stored)));
+    store<Stored>(accumulator + i * sizeof(Stored), E::result(Op{}(a, b)));
+  }
+}
+
+// In place and apart are two loops, as each alone needs no check for overlap to be vectorised.
+template <typename To, typename From, typename F>
+[[gnu::always_inline]] inline void map_loop(std::byte* destination, const std::byte* source,
+                                            std::size_t count, F function) {
+  if (destination == source) {
+    for (std::size_t i = 0; i < count; ++i)
+      store<To>(destination + i * sizeof(To), function(load<From>(destination + i * sizeof(From))));
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    store<To>(destination + i * sizeof(To), function(load<From>(source + i * sizeof(From))));
+}
+
+// One multiplication, one division. A power of two divides by multiplying with its reciprocal: the same bits.
+template <typename Real, bool kPowerOfTwo>
+struct ScaleBy {
+  Real factor;
+  Real divisor;  // or its reciprocal
+  [[gnu::always_inline]] Real operator()(Real value) const {
+    return kPowerOfTwo ? value * factor * divisor : value * factor / divisor;
+  }
+};
+
+template <DType kType, bool kPowerOfTwo>
+struct ScaleElement {
+  using E = Element<kType>;
+  using Stored = typename E::Stored;
+  using Real = typename E::Scaled;
+  ScaleBy<Real, kPowerOfTwo> by;
+
+  [[gnu::always_inline]] Stored operator()(Stored value) const {
+    const Real scaled = by(static_cast<Real>(E::widen(value)));
+    if constexpr (std::is_integral_v<typename E::Wide>) {
+      return saturate<Stored>(scaled);
+    } else {
+      return E::narrow(static_cast<typename E::Wide>(scaled));
+    }
+  }
+};
+
+inline bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
+
+template <DType kType>
+[[gnu::always_inline]] inline void scale_loop(std::byte* destination, const std::byte* source,
+                                              std::size_t count, Scale scale) {
+  using E = Element<kType>;
+  using Stored = typename E::Stored;
+  if constexpr (kType == DType::kBool) {
+    const auto normalise = [](Stored value) { return E::narrow(E::widen(value)); };
+    map_loop<Stored, Stored>(destination, source, count, normalise);
+  } else {
+    using Real = typename E::Scaled;
+    const Real factor = static_cast<Real>(scale.factor);
+    const Real divisor = static_cast<Real>(scale.divisor);
+    if constexpr (kType == DType::kInt64) {
+      if (scale.factor == 1.0 && scale.divisor > 0) {
+        const auto divide = [by = scale.divisor](Stored value) { return value / by; };
+        map_loop<Stored, Stored>(destination, source, count, divide);
+        return;
+      }
+    }
+    if (is_power_of_two(scale.divisor)) {
+      map_loop<Stored, Stored>(destination, source, count,
+                               ScaleElement<kType, true>{{factor, Real{1} / divisor}});
+    } else {
+      map_loop<Stored, Stored>(destination, source, count, ScaleElement<kType, false>{{factor, divisor}});
+    }
+  }
+}
+
+}  // namespace roundelay::kernels

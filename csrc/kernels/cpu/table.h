@@ -1,0 +1,43 @@
+// Tables of kernels, one for each instruction set this build knows; the best that runs here is chosen once.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace roundelay::kernels {
+
+using ReduceFunction = void (*)(std::byte* accumulator, const std::byte* incoming, std::size_t count);
+using ScaleFunction = void (*)(std::byte* destination, const std::byte* source, std::size_t count,
+                               Scale scale);
+using CastFunction = void (*)(std::byte* destination, const std::byte* source, std::size_t count);
+
+template <typename T>
+constexpr std::size_t index_of(T value) {
+  return static_cast<std::size_t>(value);
+}
+
+struct Table {
+  std::string_view name;
+  // [dtype][op]; null for Average and Adasum, which are no elementwise operations.
+  std::array<std::array<ReduceFunction, kReduceOpCount>, kDTypeCount> reduce{};
+  std::array<ScaleFunction, kDTypeCount> scale{};
+  // The casts that travel with every step; all others are portable (cast.cc).
+  CastFunction half_to_float = nullptr;
+  CastFunction float_to_half = nullptr;
+  CastFunction bfloat_to_float = nullptr;
+  CastFunction float_to_bfloat = nullptr;
+};
+
+// Those that this processor runs, the portable one first, the best last.
+std::span<const Table> usable_tables();
+inline const Table& best_table() { return usable_tables().back(); }
+
+// [to][from], complete.
+using CastTable = std::array<std::array<CastFunction, kDTypeCount>, kDTypeCount>;
+const CastTable& portable_casts();
+
+}  // namespace roundelay::kernels

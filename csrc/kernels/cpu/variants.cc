@@ -1,0 +1,112 @@
+// The loops, compiled once for each instruction set. Plain target attributes and a table instead of
+// target_clones: the resolvers of those run before sanitizers are ready, and clang has no counterpart for
+// templates.
+#include "kernels/cpu/loops.h"
+#include "kernels/cpu/table.h"
+
+#include "kernels/cpu/f16c.h"  // defines ROUNDELAY_X86 and the targets, where they are
+
+namespace roundelay::kernels {
+namespace {
+
+// A struct of entry points; `attribute` says what they are compiled for.
+#define ROUNDELAY_VARIANT(Name, attribute)                                                               \
+  struct Name {                                                                                          \
+    template <DType kType, typename Op>                                                                  \
+    attribute static void reduce(std::byte* accumulator, const std::byte* incoming, std::size_t count) { \
+      reduce_loop<kType, Op>(accumulator, incoming, count);                                              \
+    }                                                                                                    \
+    template <DType kType>                                                                               \
+    attribute static void scale(std::byte* destination, const std::byte* source, std::size_t count,      \
+                                Scale by) {                                                              \
+      scale_loop<kType>(destination, source, count, by);                                                 \
+    }                                                                                                    \
+    template <DType kType>                                                                               \
+    attribute static void widen(std::byte* destination, const std::byte* source, std::size_t count) {    \
+      map_loop<float, std::uint16_t>(destination, source, count, Element<kType>::widen);                 \
+    }                                                                                                    \
+    template <DType kType>                                                                               \
+    attribute static void narrow(std::byte* destination, const std::byte* source, std::size_t count) {   \
+      map_loop<std::uint16_t, float>(destination, source, count, Element<kType>::narrow);                \
+    }                                                                                                    \
+  }
+
+ROUNDELAY_VARIANT(Portable, );
+
+template <typename Variant, DType kType>
+constexpr void fill(Table& table) {
+  auto& row = table.reduce[index_of(kType)];
+  row[index_of(ReduceOp::kSum)] = &Variant::template reduce<kType, SumOp>;
+  row[index_of(ReduceOp::kMin)] = &Variant::template reduce<kType, MinOp>;
+  row[index_of(ReduceOp::kMax)] = &Variant::template reduce<kType, MaxOp>;
+  row[index_of(ReduceOp::kProduct)] = &Variant::template reduce<kType, ProductOp>;
+  table.scale[index_of(kType)] = &Variant::template scale<kType>;
+}
+
+template <typename Variant>
+constexpr Table make_table(std::string_view name) {
+  Table table;
+  table.name = name;
+  fill<Variant, DType::kFloat64>(table);
+  fill<Variant, DType::kFloat32>(table);
+  fill<Variant, DType::kFloat16>(table);
+  fill<Variant, DType::kBFloat16>(table);
+  fill<Variant, DType::kInt64>(table);
+  fill<Variant, DType::kInt32>(table);
+  fill<Variant, DType::kInt16>(table);
+  fill<Variant, DType::kInt8>(table);
+  fill<Variant, DType::kUInt8>(table);
+  fill<Variant, DType::kBool>(table);
+  table.half_to_float = &Variant::template widen<DType::kFloat16>;
+  table.float_to_half = &Variant::template narrow<DType::kFloat16>;
+  table.bfloat_to_float = &Variant::template widen<DType::kBFloat16>;
+  table.float_to_bfloat = &Variant::template narrow<DType::kBFloat16>;
+  return table;
+}
+
+#ifdef ROUNDELAY_X86
+
+ROUNDELAY_VARIANT(Avx2, ROUNDELAY_AVX2);
+ROUNDELAY_VARIANT(Avx512, ROUNDELAY_AVX512);
+
+template <typename Variant>
+constexpr Table make_f16c_table(std::string_view name) {
+  Table table = make_table<Variant>(name);
+  auto& row = table.reduce[index_of(DType::kFloat16)];
+  row[index_of(ReduceOp::kSum)] = &f16c::reduce<SumOp>;
+  row[index_of(ReduceOp::kMin)] = &f16c::reduce<MinOp>;
+  row[index_of(ReduceOp::kMax)] = &f16c::reduce<MaxOp>;
+  row[index_of(ReduceOp::kProduct)] = &f16c::reduce<ProductOp>;
+  table.scale[index_of(DType::kFloat16)] = &f16c::scale;
+  table.half_to_float = &f16c::widen;
+  table.float_to_half = &f16c::narrow;
+  return table;
+}
+
+constexpr std::array<Table, 3> kTables = {make_table<Portable>("portable"), make_f16c_table<Avx2>("AVX2"),
+                                          make_f16c_table<Avx512>("AVX-512")};
+
+std::size_t count_usable() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  const bool f16c = __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+  if (!f16c || !__builtin_cpu_supports("avx2")) return 1;
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return avx512 ? 3 : 2;
+}
+
+#else
+
+constexpr std::array<Table, 1> kTables = {make_table<Portable>("portable")};
+std::size_t count_usable() { return 1; }
+
+#endif
+
+}  // namespace
+
+std::span<const Table> usable_tables() {
+  static const std::size_t count = count_usable();
+  return std::span(kTables).first(count);
+}
+
+}  // namespace roundelay::kernels

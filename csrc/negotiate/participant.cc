@@ -1,0 +1,167 @@
+#include "negotiate/participant.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roundelay::negotiate {
+
+void Participant::submit(const wire::Request& request) {
+  const std::string& name = request.name;
+  if (pending_.contains(name) || own_errors_.contains(name) || deferred_.contains(name)) {
+    deferred_[name].push_back(request);
+    return;
+  }
+  begin(request);
+}
+
+void Participant::begin(const wire::Request& request) {
+  const std::string name = request.name;
+  if (const auto ahead = failed_ahead_.find(name); ahead != failed_ahead_.end()) {
+    Status why = std::move(ahead->second.front());
+    ahead->second.pop_front();
+    if (ahead->second.empty()) failed_ahead_.erase(ahead);
+    if (request.error.empty()) settled_.push_back({name, std::move(why)});
+    settle(name);
+    return;
+  }
+  if (request.error.empty()) {
+    pending_.emplace(name, Pending{request});
+  } else {
+    own_errors_.emplace(name, request);
+  }
+  to_report_.push_back(name);
+}
+
+void Participant::settle(const std::string& name) {
+  const auto waiting = deferred_.find(name);
+  if (waiting == deferred_.end()) return;
+  const wire::Request next = std::move(waiting->second.front());
+  waiting->second.pop_front();
+  if (waiting->second.empty()) deferred_.erase(waiting);
+  begin(next);
+}
+
+std::optional<wire::Report> Participant::take_report() {
+  // A flush covers what was reported so far: without anything new behind it, it is no news.
+  const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !to_report_.empty());
+  const bool leaving = leaving_ && !left_;
+  if (to_report_.empty() && !flush && !leaving) return std::nullopt;
+
+  wire::Report report;
+  report.lane = lane_;
+  report.last_order = last_order_;
+  report.flush = flush;
+  report.leaving = leaving;
+  left_ = left_ || leaving;
+  unflushed_ = !flush;
+  for (const std::string& name : to_report_) {
+    const auto found = pending_.find(name);
+    if (found == pending_.end()) {
+      report.requests.push_back(own_errors_.at(name));
+      continue;
+    }
+    Pending& pending = found->second;
+    pending.reported = true;
+    const auto cached = cache_.find(name);
+    if (cached != cache_.end() && cached->second.request == pending.request) {
+      pending.reported_as = cached->second.id;
+      report.cached.push_back(pending.reported_as);
+    } else {
+      pending.reported_as = wire::kNoCacheId;
+      report.requests.push_back(pending.request);
+    }
+  }
+  std::sort(report.cached.begin(), report.cached.end());
+  to_report_.clear();
+  return report;
+}
+
+std::vector<Settled> Participant::take_settled() { return std::exchange(settled_, {}); }
+
+void Participant::evict(wire::CacheId id) {
+  const auto found = names_.find(id);
+  if (found == names_.end()) return;
+  const std::string name = std::move(found->second);
+  names_.erase(found);
+  if (const auto cached = cache_.find(name); cached != cache_.end() && cached->second.id == id) cache_.erase(cached);
+  // The coordinator cannot know what a report by a stale id meant: say it again in full.
+  const auto pending = pending_.find(name);
+  if (pending != pending_.end() && pending->second.reported_as == id) {
+    pending->second.reported_as = wire::kNoCacheId;
+    pending->second.reported = false;
+    to_report_.push_back(name);
+  }
+}
+
+Result<std::string> Participant::name_of_member(const wire::Member& member) const {
+  if (!member.name.empty()) return member.name;
+  const auto found = names_.find(member.id);
+  if (found == names_.end()) {
+    return Status::internal("an order names cache id " + std::to_string(member.id) + ", which this rank does not know");
+  }
+  return found->second;
+}
+
+Status Participant::remember(const wire::Member& member, const wire::Request& request) {
+  if (member.name.empty() || member.id == wire::kNoCacheId) return {};
+  if (names_.contains(member.id)) {
+    return Status::internal("an order assigns cache id " + std::to_string(member.id) + " twice");
+  }
+  cache_.insert_or_assign(member.name, Cached{member.id, request});
+  names_.emplace(member.id, member.name);
+  return {};
+}
+
+Status Participant::apply_operation(const wire::FusedOperation& operation, Applied& applied) {
+  auto& names = applied.operations.emplace_back();
+  for (const wire::Member& member : operation.members) {
+    Result<std::string> name = name_of_member(member);
+    if (!name.ok()) return name.status();
+    const auto found = pending_.find(*name);
+    if (found == pending_.end() || !found->second.reported) {
+      return Status::internal("an order names '" + *name + "', which this rank did not report");
+    }
+    ROUNDELAY_RETURN_IF_ERROR(remember(member, found->second.request));
+    pending_.erase(found);
+    names.push_back(std::move(name).value());
+  }
+  return {};
+}
+
+void Participant::apply_failure(const wire::Failure& failure, Applied& applied) {
+  const std::string& name = failure.name;
+  const Status why(failure.code, failure.text);
+  if (const auto pending = pending_.find(name); pending != pending_.end()) {
+    if (!pending->second.reported) std::erase(to_report_, name);
+    pending_.erase(pending);
+    applied.failed.push_back({name, why});
+    settle(name);
+  } else if (own_errors_.erase(name) > 0) {
+    std::erase(to_report_, name);  // a peer's error came first and settles this use
+    settle(name);
+  } else {
+    failed_ahead_[name].push_back(why);
+  }
+}
+
+Result<Applied> Participant::apply(const wire::Order& order) {
+  if (order.sequence != last_order_ + 1) {
+    return Status::internal("order " + std::to_string(order.sequence) + " came after order " +
+                            std::to_string(last_order_));
+  }
+  last_order_ = order.sequence;
+  Applied applied;
+  applied.shut_down_by = order.shut_down_by;
+  for (const wire::CacheId id : order.evicted) evict(id);
+  for (const wire::FusedOperation& operation : order.operations) {
+    ROUNDELAY_RETURN_IF_ERROR(apply_operation(operation, applied));
+  }
+  for (const wire::Failure& failure : order.failures) apply_failure(failure, applied);
+  // Uses deferred behind an operation begin when it is ordered: ranks count uses, not completions.
+  for (const auto& names : applied.operations) {
+    for (const std::string& name : names) settle(name);
+  }
+  return applied;
+}
+
+}  // namespace roundelay::negotiate

@@ -1,0 +1,28 @@
+#include "negotiate/response_cache.h"
+
+namespace roundelay::negotiate {
+
+const wire::Request* ResponseCache::find(wire::CacheId id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : &found->second->request;
+}
+
+wire::CacheId ResponseCache::id_of(const wire::Request& request) const {
+  const auto found = by_name_.find(request.name);
+  return found != by_name_.end() && found->second->request == request ? found->second->id : wire::kNoCacheId;
+}
+
+void ResponseCache::touch(wire::CacheId id) {
+  const auto found = by_id_.find(id);
+  if (found != by_id_.end()) lines_.splice(lines_.begin(), lines_, found->second);
+}
+
+wire::CacheId ResponseCache::erase(Position position) {
+  const wire::CacheId id = position->id;
+  by_id_.erase(id);
+  by_name_.erase(position->request.name);
+  lines_.erase(position);
+  return id;
+}
+
+}  // namespace roundelay::negotiate

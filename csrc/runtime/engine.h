@@ -1,0 +1,74 @@
+// Who does the work, and when: one coordination thread, one background thread a lane, and callers that wait.
+//
+// Threads:        holds                 sleeps in
+//   coordination  negotiation token     channel.wait
+//   lane (each)   that lane's token     lane.wait_for_work, or a back-off while a collective runs
+//   a waiter      one token at a time   channel.wait (as driver), or on its handle
+// When a fabric or channel tolerates one thread only, the coordination thread runs the lanes too and nobody drives.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "channel/channel.h"
+#include "runtime/lane.h"
+#include "runtime/negotiator.h"
+#include "runtime/progress_token.h"
+#include "submit/handles.h"
+
+namespace roundelay::runtime {
+
+class Engine {
+ public:
+  struct Options {
+    bool crowded = false;  // ranks outnumber cores: never spin
+    // Called by the coordination thread now and then; returns when it wants to be called again.
+    std::function<Deadline(TimePoint now)> housekeeping;
+  };
+
+  Engine(channel::Channel& channel, Negotiator& negotiator, std::vector<Lane*> lanes, submit::HandleTable& handles,
+         Options options);
+  ~Engine() { stop(); }
+
+  // Starts the threads; later calls do nothing.
+  void start();
+  // Joins them; what is in flight stays as it is.
+  void stop();
+
+  // Something was submitted, or the negotiator has news of this process: act soon.
+  void wake() { channel_.wake(); }
+  // The abort word was raised: lanes fail what they have.
+  void rouse_lanes();
+
+  // Returns when the handle is done or at the deadline; does the work itself where it may.
+  bool wait(submit::Handle handle, Deadline deadline);
+
+ private:
+  void coordinate();
+  void run_lane(Lane& lane);
+  bool step_lanes();
+  // Each returns true if it held a token, so that trying again makes sense.
+  bool drive_lanes(submit::Handle handle, Deadline deadline);
+  bool drive_negotiation(submit::Handle handle, Deadline deadline);
+  [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
+  [[nodiscard]] bool lanes_have_work() const;
+
+  channel::Channel& channel_;
+  Negotiator& negotiator_;
+  const std::vector<Lane*> lanes_;
+  submit::HandleTable& handles_;
+  const Options options_;
+  const bool one_thread_;
+
+  ProgressToken negotiation_;
+  TimePoint background_due_ = TimePoint::min();  // when the coordination thread looks next (token's holder only)
+  std::atomic<bool> stopping_{false};
+  std::once_flag started_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,108 @@
+// A lane carries out the orders of one (process set, device), in sequence, two deep: the next fused operation is
+// packed while the one before it is on the wire.
+//
+// A step function: whoever holds the lane's token calls step(). Entries that were ordered belong to the lane until it
+// completes them, on every path: after an abort it fails them, and only then are the user's buffers free.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/annotations.h"
+#include "collective/fabric.h"
+#include "complete/completer.h"
+#include "fuse/fusion_buffer.h"
+#include "runtime/batch.h"
+#include "runtime/progress_token.h"
+#include "runtime/timeline.h"
+#include "submit/table.h"
+#include "wire/messages.h"
+
+namespace roundelay::runtime {
+
+struct LaneOptions {
+  Duration progress_timeout = std::chrono::seconds(30);
+  std::size_t fusion_threshold = 0;  // fusion buffers above it are given back
+};
+
+struct LaneCounters {
+  std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0};
+};
+
+class Lane {
+ public:
+  // What the lane tells the control plane; called by the token's holder.
+  struct Faults {
+    std::function<void(wire::Stuck)> stuck;  // a missed progress deadline: who is to blame is for the watchdog
+    std::function<void(wire::Abort)> fault;  // anything else that ends communication
+  };
+
+  Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer, Timeline& timeline,
+       const AbortToken& abort, LaneOptions options, Faults faults);
+  ~Lane();
+
+  [[nodiscard]] LaneId id() const { return id_; }
+  [[nodiscard]] const collective::Fabric& fabric() const { return *fabric_; }
+  [[nodiscard]] submit::TensorTable& table() { return table_; }
+  [[nodiscard]] ProgressToken& token() { return token_; }
+  // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
+  [[nodiscard]] bool caller_may_drive() const { return fabric_->any_thread(); }
+
+  // By the holder of the negotiation token, in order.
+  void enqueue(std::uint64_t sequence, std::vector<std::string> names) EXCLUDES(mutex_);
+  // By the holder of the lane's token. Never blocks; false if nothing moved.
+  bool step() EXCLUDES(mutex_);
+
+  // Ordered and not complete. After an abort: until all of it has been failed.
+  [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
+  // Sleeps until there is work, or rouse(), or the deadline.
+  void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
+  void rouse() EXCLUDES(mutex_);
+
+  [[nodiscard]] const LaneCounters& counters() const { return counters_; }
+
+ private:
+  bool test_running();
+  bool start_prepared();
+  bool prepare_next() EXCLUDES(mutex_);
+  void finish(Batch& batch);
+  void fail(Batch& batch, const Status& why);
+  bool fail_everything() EXCLUDES(mutex_);
+  void on_error(const Batch& batch, const Status& why);
+  [[nodiscard]] std::string describe(const Batch& batch) const;
+  [[nodiscard]] int culprit(const Batch& batch) const;
+  void forget_work(std::size_t batches);
+
+  const LaneId id_;
+  const std::unique_ptr<collective::Fabric> fabric_;
+  complete::Completer& completer_;
+  Timeline& timeline_;
+  const AbortToken& abort_;
+  const LaneOptions options_;
+  const Faults faults_;
+  submit::TensorTable table_;
+  ProgressToken token_;
+  LaneCounters counters_;
+
+  // The token holder's own.
+  std::unique_ptr<Batch> running_;
+  std::unique_ptr<Batch> prepared_;
+  bool faulted_ = false;  // reported; waiting for the abort word
+  std::vector<fuse::FusionBuffer> buffers_;
+  std::size_t next_buffer_ = 0;
+
+  std::atomic<int> work_{0};
+  Mutex mutex_;
+  CondVar work_came_;
+  bool roused_ GUARDED_BY(mutex_) = false;
+  std::deque<std::unique_ptr<Batch>> queue_ GUARDED_BY(mutex_);
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,258 @@
+#include "runtime/negotiator.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "wire/codec.h"
+
+namespace roundelay::runtime {
+namespace {
+
+constexpr std::size_t kClockSamples = 8;
+
+std::int64_t nanoseconds(TimePoint t) { return t.time_since_epoch().count(); }
+
+}  // namespace
+
+Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,
+                       NegotiationSink& sink)
+    : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), watchdog_(rank, size) {}
+
+void Negotiator::add_lane(LaneId id, Group group, submit::TensorTable& table) {
+  Lane lane{group, &table, negotiate::Participant(id), nullptr};
+  if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options_);
+  lanes_.emplace(id, std::move(lane));
+}
+
+bool Negotiator::step(TimePoint now) {
+  bool moved = receive_all(now);
+  moved = take_posted(now) || moved;
+  if (aborted_) return moved;
+  moved = report_news(now) || moved;
+  moved = give_orders(now) || moved;
+  if (auto verdict = watchdog_.take_verdict(now)) {
+    abort(*verdict, rank_);
+    moved = true;
+  }
+  return moved;
+}
+
+Deadline Negotiator::next_due() const {
+  if (aborted_) return Deadline::never();
+  Deadline due = watchdog_.next_due();
+  for (const auto& [id, lane] : lanes_) {
+    if (lane.coordinator) due = due.sooner(lane.coordinator->next_due());
+  }
+  return due;
+}
+
+bool Negotiator::receive_all(TimePoint now) {
+  bool moved = false;
+  while (auto incoming = channel_.receive()) {
+    moved = true;
+    if (!incoming->lost.ok()) {
+      on_lost(incoming->from, incoming->lost);
+      continue;
+    }
+    Result<wire::Message> message = wire::decode(incoming->bytes);
+    if (!message.ok()) {
+      abort({incoming->from, "rank " + std::to_string(incoming->from) + " sent rank " + std::to_string(rank_) +
+                                 " a message that cannot be read: " + message.status().message()},
+            rank_);
+      continue;
+    }
+    dispatch(incoming->from, std::move(message).value(), now);
+  }
+  return moved;
+}
+
+void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
+  if (auto* report = std::get_if<wire::Report>(&message)) {
+    on_report(from, *report, now);
+  } else if (auto* order = std::get_if<wire::Order>(&message)) {
+    on_order(*order);
+  } else if (auto* fault = std::get_if<wire::Abort>(&message)) {
+    abort(*fault, from);
+  } else if (auto* stuck = std::get_if<wire::Stuck>(&message)) {
+    on_stuck(from, *stuck, now);
+  } else if (auto* ping = std::get_if<wire::Ping>(&message)) {
+    send(from, wire::Pong{ping->token, ping->sent, nanoseconds(now)});
+  } else if (auto* pong = std::get_if<wire::Pong>(&message)) {
+    on_pong(from, *pong);
+  } else if (auto* chunk = std::get_if<wire::TimelineChunk>(&message)) {
+    sink_.timeline_chunk(std::move(*chunk));
+  }
+}
+
+void Negotiator::on_report(int from, const wire::Report& report, TimePoint now) {
+  const auto found = lanes_.find(report.lane);
+  if (aborted_ || found == lanes_.end() || !found->second.coordinator) return;
+  Lane& lane = found->second;
+  for (int member = 0; member < lane.group.size(); ++member) {
+    if (lane.group.ranks[static_cast<std::size_t>(member)] != from) continue;
+    if (Status s = lane.coordinator->on_report(member, report, now); !s.ok()) abort({from, s.message()}, rank_);
+  }
+}
+
+void Negotiator::on_order(const wire::Order& order) {
+  const auto found = lanes_.find(order.lane);
+  if (aborted_ || found == lanes_.end()) return;
+  Lane& lane = found->second;
+  Result<negotiate::Applied> applied = lane.participant.apply(order);
+  if (!applied.ok()) {
+    abort({rank_, "rank " + std::to_string(rank_) + ": " + applied.status().message()}, rank_);
+    return;
+  }
+  for (auto& names : applied->operations) sink_.execute(order.lane, order.sequence, std::move(names));
+  settle_all(order.lane, std::move(applied->failed));
+  settle_all(order.lane, lane.participant.take_settled());
+  if (applied->shut_down_by >= 0) {
+    lane.closed = true;
+    sink_.shut_down(order.lane, applied->shut_down_by);
+  }
+}
+
+void Negotiator::settle_all(LaneId id, std::vector<negotiate::Settled> settled) {
+  for (auto& s : settled) sink_.settle(id, s.name, std::move(s.status));
+}
+
+bool Negotiator::report_news(TimePoint now) {
+  const bool flush = flush_.exchange(false, std::memory_order_acq_rel);
+  const bool leave = leave_.load(std::memory_order_acquire);
+  bool moved = false;
+  for (auto& [id, lane] : lanes_) {
+    if (lane.closed) continue;
+    lane.table->drain(drained_);
+    for (const wire::Request& request : drained_) lane.participant.submit(request);
+    if (flush) lane.participant.flush();
+    if (leave) lane.participant.leave();
+    settle_all(id, lane.participant.take_settled());
+    auto report = lane.participant.take_report();
+    if (!report) continue;
+    moved = true;
+    ++counters_.reports;
+    counters_.cached_requests += static_cast<std::int64_t>(report->cached.size());
+    counters_.full_requests += static_cast<std::int64_t>(report->requests.size());
+    const int coordinator = lane.group.ranks.front();
+    if (coordinator == rank_) {
+      on_report(rank_, *report, now);
+    } else {
+      send(coordinator, *report);
+    }
+  }
+  return moved;
+}
+
+bool Negotiator::give_orders(TimePoint now) {
+  bool moved = false;
+  for (auto& [id, lane] : lanes_) {
+    if (!lane.coordinator || lane.closed) continue;
+    while (auto order = lane.coordinator->take_order(now)) {
+      moved = true;
+      ++counters_.orders;
+      for (const int rank : lane.group.ranks) {
+        if (rank != rank_) send(rank, *order);
+      }
+      on_order(*order);
+      if (aborted_) return true;
+    }
+    for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
+    for (const auto& line : lane.coordinator->take_stall_warnings(now)) log(LogLevel::kWarning, line);
+  }
+  return moved;
+}
+
+bool Negotiator::take_posted(TimePoint now) {
+  std::deque<wire::Message> posted;
+  {
+    MutexLock lock(posted_mutex_);
+    posted.swap(posted_);
+  }
+  for (wire::Message& message : posted) {
+    if (auto* stuck = std::get_if<wire::Stuck>(&message)) {
+      on_stuck(rank_, *stuck, now);
+    } else if (auto* fault = std::get_if<wire::Abort>(&message)) {
+      abort(*fault, rank_);
+    } else if (auto* chunk = std::get_if<wire::TimelineChunk>(&message)) {
+      if (rank_ == 0) {
+        sink_.timeline_chunk(std::move(*chunk));
+      } else {
+        send(0, message);
+      }
+    }
+  }
+  return !posted.empty();
+}
+
+void Negotiator::on_stuck(int from, const wire::Stuck& stuck, TimePoint now) {
+  if (aborted_) return;
+  if (from == rank_ && rank_ != 0) send(0, stuck);
+  if (!watchdog_.on_stuck(from, stuck, now)) return;
+  for (int rank = 1; rank < size_; ++rank) send(rank, wire::Ping{0, nanoseconds(now)});
+}
+
+void Negotiator::measure_clock(TimePoint now) {
+  clock_samples_.clear();
+  if (rank_ != 0) send(0, wire::Ping{1, nanoseconds(now)});
+}
+
+void Negotiator::on_pong(int from, const wire::Pong& pong) {
+  watchdog_.on_sign_of_life(from);
+  if (pong.token == 0) return;
+  const TimePoint now = steady_now();
+  clock_samples_.push_back({pong.sent, pong.here, nanoseconds(now)});
+  if (clock_samples_.size() < kClockSamples) {
+    send(0, wire::Ping{pong.token + 1, nanoseconds(now)});
+  } else if (const auto offset = estimate(clock_samples_)) {
+    sink_.clock_offset(offset->offset);
+  }
+}
+
+void Negotiator::on_lost(int from, const Status& why) {
+  if (all_closed()) return;  // everybody is leaving: a closed connection is what we expect
+  abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
+                   ". Its process ended or its host is unreachable; look for its own last message."},
+        rank_);
+}
+
+void Negotiator::abort(const wire::Abort& cause, int heard_from) {
+  if (std::exchange(aborted_, true)) return;
+  // Through rank 0, so that everyone hears of it once; whoever cannot reach rank 0 sees that by itself.
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool tell = rank != rank_ && rank != cause.culprit && rank != heard_from && (rank_ == 0 || rank == 0);
+    if (tell) send(rank, cause);
+  }
+  sink_.abort(Status::aborted(cause.text));
+}
+
+void Negotiator::send(int to, const wire::Message& message) {
+  const Bytes bytes = wire::encode(message);
+  ++counters_.messages_sent;
+  counters_.message_bytes += static_cast<std::int64_t>(bytes.size());
+  // A peer that is gone is reported by receive(), with the reason: nothing to add here.
+  if (Status s = channel_.send(to, bytes); !s.ok() && log_enabled(LogLevel::kDebug)) log(LogLevel::kDebug, s.message());
+}
+
+bool Negotiator::all_closed() const {
+  for (const auto& [id, lane] : lanes_) {
+    if (!lane.closed) return false;
+  }
+  return true;
+}
+
+void Negotiator::report_stuck(wire::Stuck stuck) {
+  MutexLock lock(posted_mutex_);
+  posted_.emplace_back(std::move(stuck));
+}
+
+void Negotiator::report_fault(wire::Abort abort) {
+  MutexLock lock(posted_mutex_);
+  posted_.emplace_back(std::move(abort));
+}
+
+void Negotiator::post_timeline(wire::TimelineChunk chunk) {
+  MutexLock lock(posted_mutex_);
+  posted_.emplace_back(std::move(chunk));
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,112 @@
+// Joins submit, negotiate and channel: one process's whole control plane as a step function.
+//
+// Whoever holds the negotiation token calls step(); nothing in it blocks. The simulation drives many of these in one
+// thread over the inproc channel with a fake clock.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/annotations.h"
+#include "channel/channel.h"
+#include "negotiate/coordinator.h"
+#include "negotiate/participant.h"
+#include "runtime/timeline_clock.h"
+#include "runtime/watchdog.h"
+#include "submit/table.h"
+#include "wire/messages.h"
+
+namespace roundelay::runtime {
+
+// What the control plane decides; called by the token's holder.
+class NegotiationSink {
+ public:
+  virtual ~NegotiationSink() = default;
+  // The next fused operation of the lane, in order.
+  virtual void execute(LaneId lane, std::uint64_t sequence, std::vector<std::string> names) = 0;
+  virtual void settle(LaneId lane, const std::string& name, Status status) = 0;
+  virtual void shut_down(LaneId lane, int by_rank) = 0;
+  // The first cause; nothing is executed or settled after it.
+  virtual void abort(const Status& cause) = 0;
+  virtual void ready(LaneId lane, const negotiate::ReadyNote& note) = 0;  // on coordinators
+  virtual void clock_offset(std::int64_t nanoseconds) = 0;                // to rank 0's clock; not on rank 0
+  virtual void timeline_chunk(wire::TimelineChunk chunk) = 0;             // on rank 0
+};
+
+struct ControlCounters {
+  std::atomic<std::int64_t> reports{0}, orders{0}, messages_sent{0}, message_bytes{0}, cached_requests{0},
+      full_requests{0};
+};
+
+class Negotiator {
+ public:
+  Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,
+             NegotiationSink& sink);
+
+  // Before the first step.
+  void add_lane(LaneId lane, Group group, submit::TensorTable& table);
+
+  // Moves everything that can move now; false if nothing did. Token's holder only.
+  bool step(TimePoint now);
+  [[nodiscard]] Deadline next_due() const;
+
+  // From any thread; acted upon by the next step (wake the channel to have it soon).
+  void request_flush() { flush_.store(true, std::memory_order_release); }
+  void request_leave() { leave_.store(true, std::memory_order_release); }
+  void report_stuck(wire::Stuck stuck) EXCLUDES(posted_mutex_);
+  void report_fault(wire::Abort abort) EXCLUDES(posted_mutex_);
+  void post_timeline(wire::TimelineChunk chunk) EXCLUDES(posted_mutex_);
+  // Asks rank 0 for its clock, a few times; sink.clock_offset has the answer. Token's holder only.
+  void measure_clock(TimePoint now);
+
+  [[nodiscard]] const ControlCounters& counters() const { return counters_; }
+
+ private:
+  struct Lane {
+    Group group;
+    submit::TensorTable* table;
+    negotiate::Participant participant;
+    std::unique_ptr<negotiate::Coordinator> coordinator;  // on the group's first rank
+    bool closed = false;
+  };
+
+  bool receive_all(TimePoint now);
+  bool take_posted(TimePoint now);
+  bool report_news(TimePoint now);
+  bool give_orders(TimePoint now);
+  void dispatch(int from, wire::Message message, TimePoint now);
+  void on_report(int from, const wire::Report& report, TimePoint now);
+  void on_order(const wire::Order& order);
+  void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
+  void on_pong(int from, const wire::Pong& pong);
+  void on_lost(int from, const Status& why);
+  void settle_all(LaneId id, std::vector<negotiate::Settled> settled);
+  // Ends communication: tells the others (through rank 0), then the sink. First call only.
+  void abort(const wire::Abort& cause, int heard_from);
+  void send(int to, const wire::Message& message);
+  [[nodiscard]] bool all_closed() const;
+
+  channel::Channel& channel_;
+  const int rank_;
+  const int size_;
+  const negotiate::CoordinatorOptions options_;
+  NegotiationSink& sink_;
+  std::map<LaneId, Lane> lanes_;
+  Watchdog watchdog_;
+  std::vector<ClockSample> clock_samples_;
+  bool aborted_ = false;
+  std::vector<wire::Request> drained_;
+  ControlCounters counters_;
+
+  std::atomic<bool> flush_{false};
+  std::atomic<bool> leave_{false};
+  Mutex posted_mutex_;
+  std::deque<wire::Message> posted_ GUARDED_BY(posted_mutex_);  // Stuck, Abort, TimelineChunk from other threads
+};
+
+}  // namespace roundelay::runtime

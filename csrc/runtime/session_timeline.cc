@@ -1,0 +1,77 @@
+// The session's part in the timeline: events are drained here, travel as chunks, and rank 0 writes the file.
+#include "base/log.h"
+#include "runtime/session.h"
+
+namespace roundelay::runtime {
+namespace {
+
+constexpr Duration kPeriod = std::chrono::milliseconds(500);
+
+}  // namespace
+
+Status Session::start_timeline(const std::string& path, bool mark_cycles) {
+  if (parts_.placement.rank == 0) {
+    MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(file_.open(path));
+    last_chunks_ = 0;
+  }
+  timeline_.start(mark_cycles);
+  engine_.start();
+  engine_.wake();
+  return {};
+}
+
+Status Session::stop_timeline() {
+  timeline_.stop();
+  ship_timeline(true);
+  engine_.wake();
+  collect_last_chunks(Deadline::after(std::chrono::seconds(5)));
+  MutexLock lock(mutex_);
+  return file_.close();
+}
+
+void Session::observe(const submit::Entry& entry) {
+  if (!timeline_.enabled()) return;
+  timeline_.record_tensor(entry.request.name,
+                          {entry.stamps.submitted, entry.stamps.ordered, entry.stamps.started, steady_now()});
+}
+
+Deadline Session::housekeeping(TimePoint now) {
+  if (!timeline_.enabled()) return Deadline::never();
+  if (now >= next_shipping_) {
+    next_shipping_ = now + kPeriod;
+    ship_timeline(false);
+  }
+  return Deadline::at(next_shipping_);
+}
+
+void Session::ship_timeline(bool last) {
+  MutexLock lock(shipping_);  // a stop on one thread and the coordination thread's own round
+  std::string text = timeline_.drain();
+  while (!text.empty()) {
+    negotiator_.post_timeline({parts_.placement.rank, false, std::move(text)});
+    text = timeline_.drain();
+  }
+  if (last) negotiator_.post_timeline({parts_.placement.rank, true, {}});
+}
+
+void Session::clock_offset(std::int64_t nanoseconds) { timeline_.set_offset(Duration(nanoseconds)); }
+
+void Session::timeline_chunk(wire::TimelineChunk chunk) {
+  MutexLock lock(mutex_);
+  if (chunk.last) {
+    ++last_chunks_;
+    changed_.notify_all();
+  }
+  if (!file_.is_open() || chunk.events.empty()) return;
+  if (Status s = file_.append(chunk.events); !s.ok()) log(LogLevel::kError, s.message());
+}
+
+void Session::collect_last_chunks(Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (file_.is_open() && last_chunks_ < parts_.placement.size && !deadline.passed() && !abort_.raised()) {
+    changed_.wait_until(mutex_, deadline);
+  }
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,53 @@
+#include "submit/handles.h"
+
+namespace roundelay::submit {
+
+std::atomic<Handle> HandleTable::next_{1};
+
+Handle HandleTable::allocate() {
+  const Handle handle = next_.fetch_add(1, std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  states_.emplace(handle, State{});
+  return handle;
+}
+
+bool HandleTable::complete(Handle handle, Status status) {
+  MutexLock lock(mutex_);
+  const auto found = states_.find(handle);
+  if (found == states_.end() || found->second.done) return false;
+  found->second = {true, std::move(status)};
+  if (sleepers_ > 0) completed_.notify_all();
+  return true;
+}
+
+std::optional<bool> HandleTable::done(Handle handle) const {
+  MutexLock lock(mutex_);
+  const auto found = states_.find(handle);
+  if (found == states_.end()) return std::nullopt;
+  return found->second.done;
+}
+
+bool HandleTable::sleep_until_done(Handle handle, Deadline deadline) {
+  MutexLock lock(mutex_);
+  ++sleepers_;
+  bool done = false;
+  while (true) {
+    const auto found = states_.find(handle);
+    done = found == states_.end() || found->second.done;
+    if (done || deadline.passed()) break;
+    completed_.wait_until(mutex_, deadline);
+  }
+  --sleepers_;
+  return done;
+}
+
+std::optional<Status> HandleTable::take(Handle handle) {
+  MutexLock lock(mutex_);
+  const auto found = states_.find(handle);
+  if (found == states_.end() || !found->second.done) return std::nullopt;
+  Status status = std::move(found->second.status);
+  states_.erase(found);
+  return status;
+}
+
+}  // namespace roundelay::submit

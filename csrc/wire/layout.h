@@ -1,0 +1,131 @@
+// What each message looks like in bytes: its fields, in order. One function a type serves Writer and Reader.
+// A new message is a line in the variant of wire/messages.h (append only) and a layout here.
+#pragma once
+
+#include <concepts>
+#include <type_traits>
+
+#include "wire/messages.h"
+
+namespace roundelay::wire {
+
+template <typename M, typename T>
+concept Is = std::same_as<std::remove_const_t<M>, T>;
+
+inline constexpr int kStatusCodeCount = static_cast<int>(StatusCode::kInternal) + 1;
+
+void layout(auto& io, Is<LaneId> auto& lane) {
+  io.integer("lane.process_set", lane.process_set);
+  io.integer("lane.device", lane.device);
+}
+
+void layout(auto& io, Is<Scale> auto& scale) {
+  io.fixed("scale.factor", scale.factor);
+  io.integer("scale.divisor", scale.divisor);
+  io.require(scale.divisor >= 1, "scale.divisor", "is less than 1");
+}
+
+void layout(auto& io, Is<Hello> auto& m) {
+  io.integer("hello.rank", m.rank);
+  io.integer("hello.generation", m.generation);
+  io.text("hello.version", m.version);
+  io.fixed("hello.config_hash", m.config_hash);
+}
+
+void layout(auto& io, Is<Request> auto& m) {
+  io.text("request.name", m.name);
+  io.enumeration("request.operation", m.operation, kOperationCount);
+  io.enumeration("request.dtype", m.dtype, kDTypeCount);
+  io.enumeration("request.reduce_op", m.reduce_op, kReduceOpCount);
+  io.integer("request.root", m.root);
+  layout(io, m.prescale);
+  layout(io, m.postscale);
+  io.list("request.shape", m.shape, 1, [&](auto& extent) {
+    io.integer("request.shape", extent);
+    io.require(extent >= 0, "request.shape", "is negative");
+  });
+  io.boolean("request.cacheable", m.cacheable);
+  io.text("request.error", m.error);
+}
+inline constexpr std::size_t kLeastRequest = 26;
+
+void layout(auto& io, Is<Report> auto& m) {
+  layout(io, m.lane);
+  io.integer("report.last_order", m.last_order);
+  io.boolean("report.flush", m.flush);
+  io.boolean("report.leaving", m.leaving);
+  io.list("report.requests", m.requests, kLeastRequest, [&](auto& request) { layout(io, request); });
+  io.runs("report.cached", m.cached);
+}
+
+void layout(auto& io, Is<FusedOperation> auto& m) {
+  // Members mostly follow one another by id, and only new ones are named: one byte each in the steady state.
+  std::int64_t expected = 0;
+  io.list("operation.members", m.members, 1, [&](auto& member) {
+    bool named = !member.name.empty();
+    io.step("member.id", member.id, expected, named);
+    if (named) io.text("member.name", member.name);
+    io.require(named == !member.name.empty(), "member.name", "is empty");
+    io.require(named || member.id != kNoCacheId, "member.id", "is neither an id nor named");
+  });
+}
+
+void layout(auto& io, Is<Failure> auto& m) {
+  io.text("failure.name", m.name);
+  io.enumeration("failure.code", m.code, kStatusCodeCount);
+  io.require(m.code != StatusCode::kOk, "failure.code", "is success");
+  io.text("failure.text", m.text);
+}
+inline constexpr std::size_t kLeastFailure = 3;
+
+void layout(auto& io, Is<Order> auto& m) {
+  layout(io, m.lane);
+  io.integer("order.sequence", m.sequence);
+  io.list("order.operations", m.operations, 1, [&](auto& operation) { layout(io, operation); });
+  io.list("order.failures", m.failures, kLeastFailure, [&](auto& failure) { layout(io, failure); });
+  io.list("order.evicted", m.evicted, 1, [&](auto& id) { io.integer("order.evicted", id); });
+  io.integer("order.shut_down_by", m.shut_down_by);
+}
+
+void layout(auto& io, Is<Abort> auto& m) {
+  io.integer("abort.culprit", m.culprit);
+  io.text("abort.text", m.text);
+}
+
+void layout(auto& io, Is<Stuck> auto& m) {
+  layout(io, m.lane);
+  io.integer("stuck.sequence", m.sequence);
+  io.integer("stuck.waiting_for", m.waiting_for);
+  io.text("stuck.text", m.text);
+}
+
+void layout(auto& io, Is<Ping> auto& m) {
+  io.integer("ping.token", m.token);
+  io.fixed("ping.sent", m.sent);
+}
+
+void layout(auto& io, Is<Pong> auto& m) {
+  io.integer("pong.token", m.token);
+  io.fixed("pong.sent", m.sent);
+  io.fixed("pong.here", m.here);
+}
+
+void layout(auto& io, Is<TimelineChunk> auto& m) {
+  io.integer("timeline.rank", m.rank);
+  io.boolean("timeline.last", m.last);
+  io.text("timeline.events", m.events);
+}
+
+void layout(auto& io, Is<Introduction> auto& m) {
+  layout(io, m.hello);
+  io.text("introduction.node", m.node);
+  io.text("introduction.card", m.card);
+}
+
+void layout(auto& io, Is<Introduction> auto& m) {
+  layout(io, m.hello);
+  io.text("introduction.node", m.node);
+  io.text("introduction.card", m.card);
+}
+
+}  // namespace roundelay::wire

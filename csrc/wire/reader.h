@@ -1,0 +1,103 @@
+// Bytes -> values, trusting nothing. The first thing that is wrong is kept with its field and offset; from
+// then on every call leaves its value as it is, so that layouts need no checks of their own.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "wire/codec.h"
+#include "wire/messages.h"
+
+namespace roundelay::wire {
+
+class Reader {
+ public:
+  explicit Reader(ConstByteSpan in) : in_(in) {}
+
+  [[nodiscard]] std::size_t left() const { return in_.size() - at_; }
+  [[nodiscard]] bool ok() const { return error_.ok(); }
+  [[nodiscard]] const Status& error() const { return error_; }
+
+  // Keeps the first error only, with the offset that was reached.
+  void fail(const char* field, const char* what);
+
+  void require(bool valid, const char* field, const char* what) {
+    if (!valid) fail(field, what);
+  }
+
+  std::uint8_t byte(const char* field);
+
+  // Only the shortest form is valid: a value has one encoding.
+  std::uint64_t varint(const char* field);
+
+  template <typename T>
+  void integer(const char* field, T& value) {
+    const std::uint64_t raw = varint(field);
+    if (!ok()) return;
+    if constexpr (std::is_signed_v<T>) {
+      const auto wide = static_cast<std::int64_t>((raw >> 1) ^ (~(raw & 1) + 1));
+      if (wide < std::numeric_limits<T>::min() || wide > std::numeric_limits<T>::max())
+        return fail(field, "is out of range");
+      value = static_cast<T>(wide);
+    } else {
+      if (raw > std::numeric_limits<T>::max()) return fail(field, "is out of range");
+      value = static_cast<T>(raw);
+    }
+  }
+
+  void fixed(const char* field, std::uint64_t& value);
+  void fixed(const char* field, std::int64_t& value) {
+    std::uint64_t raw = 0;
+    fixed(field, raw);
+    value = static_cast<std::int64_t>(raw);
+  }
+  void fixed(const char* field, double& value) {
+    std::uint64_t raw = 0;
+    fixed(field, raw);
+    value = std::bit_cast<double>(raw);
+  }
+
+  void step(const char* field, CacheId& id, std::int64_t& expected, bool& flag);
+
+  void boolean(const char* field, bool& value) {
+    const std::uint8_t raw = byte(field);
+    if (raw > 1) return fail(field, "is neither 0 nor 1");
+    value = raw == 1;
+  }
+
+  template <typename E>
+  void enumeration(const char* field, E& value, int count) {
+    const std::uint8_t raw = byte(field);
+    if (raw >= count) return fail(field, "has a value this build does not know");
+    value = static_cast<E>(raw);
+  }
+
+  void text(const char* field, std::string& value);
+
+  // `least`: the bytes an item takes at least; a count that the rest cannot hold is refused before
+  // allocating.
+  template <typename T, typename Item>
+  void list(const char* field, std::vector<T>& values, std::size_t least, Item item) {
+    const std::uint64_t count = varint(field);
+    if (!ok()) return;
+    if (count > left() / least) return fail(field, "has more items than bytes follow");
+    values.reserve(count);
+    for (std::uint64_t i = 0; i < count && ok(); ++i) item(values.emplace_back());
+  }
+
+  // Ascending by construction; kMaxIds bounds what a few bytes can make grow.
+  void runs(const char* field, std::vector<CacheId>& ids);
+
+ private:
+  ConstByteSpan in_;
+  std::size_t at_ = 0;
+  Status error_;
+};
+
+}  // namespace roundelay::wire

@@ -1,0 +1,97 @@
+// Values -> bytes. The counterpart of wire/reader.h: both offer the same calls, so that one layout
+// (wire/layout.h) serves both directions.
+#pragma once
+
+#include <bit>
+#include <cassert>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "base/bytes.h"
+#include "wire/messages.h"
+
+namespace roundelay::wire {
+
+class Writer {
+ public:
+  explicit Writer(Bytes& out) : out_(out) {}
+
+  void byte(std::uint8_t value) { out_.push_back(std::byte{value}); }
+
+  // Seven bits a byte, least significant first; the high bit says that more follow.
+  void varint(std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) byte(static_cast<std::uint8_t>(value | 0x80));
+    byte(static_cast<std::uint8_t>(value));
+  }
+
+  // Signed numbers in zigzag order (0, -1, 1, -2 ...), so that small ones of either sign are short.
+  template <typename T>
+  void integer(const char*, T value) {
+    if constexpr (std::is_signed_v<T>) {
+      const auto wide = static_cast<std::int64_t>(value);
+      varint((static_cast<std::uint64_t>(wide) << 1) ^ static_cast<std::uint64_t>(wide >> 63));
+    } else {
+      varint(value);
+    }
+  }
+
+  // Eight bytes, least significant first: for values whose high bits are used.
+  void fixed(const char*, std::uint64_t value) {
+    for (int shift = 0; shift < 64; shift += 8) byte(static_cast<std::uint8_t>(value >> shift));
+  }
+  void fixed(const char* field, std::int64_t value) { fixed(field, static_cast<std::uint64_t>(value)); }
+  void fixed(const char* field, double value) { fixed(field, std::bit_cast<std::uint64_t>(value)); }
+
+  // An id as its distance from the expected one, with a flag in the lowest bit.
+  void step(const char* field, CacheId id, std::int64_t& expected, bool flag) {
+    const std::int64_t distance = std::int64_t{id} - expected;
+    integer(field, distance * 2 + (flag ? 1 : 0));
+    expected = std::int64_t{id} + 1;
+  }
+
+  void boolean(const char*, bool value) { byte(value ? 1 : 0); }
+
+  template <typename E>
+  void enumeration(const char*, E value, [[maybe_unused]] int count) {
+    assert(static_cast<int>(value) < count);
+    byte(static_cast<std::uint8_t>(value));
+  }
+
+  void text(const char*, const std::string& value) {
+    varint(value.size());
+    const auto* bytes = reinterpret_cast<const std::byte*>(value.data());
+    out_.insert(out_.end(), bytes, bytes + value.size());
+  }
+
+  template <typename T, typename Item>
+  void list(const char*, const std::vector<T>& values, std::size_t /*least bytes an item*/, Item item) {
+    varint(values.size());
+    for (const T& value : values) item(value);
+  }
+
+  // Ascending ids as runs: how many ids are skipped, and how many follow one another (less one).
+  void runs(const char*, const std::vector<CacheId>& ids) {
+    std::vector<std::uint64_t> numbers;
+    std::uint64_t next = kNoCacheId + 1;  // the least id that may come
+    for (std::size_t i = 0; i < ids.size();) {
+      std::size_t end = i + 1;
+      while (end < ids.size() && ids[end] == ids[end - 1] + 1) ++end;
+      assert(ids[i] >= next);
+      numbers.push_back(ids[i] - next);
+      numbers.push_back(end - i - 1);
+      next = std::uint64_t{ids[end - 1]} + 2;  // had it been one more, the run would have gone on
+      i = end;
+    }
+    varint(numbers.size() / 2);
+    for (const std::uint64_t number : numbers) varint(number);
+  }
+
+  void require(bool, const char*, const char*) {}  // the reader's side checks
+
+ private:
+  Bytes& out_;
+};
+
+}  // namespace roundelay::wire

@@ -1,0 +1,27 @@
+"""Roundelay: gradient synchronisation for data-parallel PyTorch training.
+
+``import roundelay.torch as hvd`` is the drop-in for ``horovod.torch``. Importing this package alone loads neither
+torch nor the C++ core, so that command line tools start quickly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+
+def stats() -> dict[str, int]:
+    """Counters of this process since init: see ``roundelay.torch.stats``."""
+    from roundelay.torch import stats as counters
+
+    return counters()
+
+
+def __getattr__(name: str) -> Any:
+    if name in {"config", "errors", "torch"}:
+        return importlib.import_module(f"roundelay.{name}")
+    if name == "HorovodInternalError":
+        return importlib.import_module("roundelay.errors").HorovodInternalError
+    raise AttributeError(f"module 'roundelay' has no attribute {name!r}")

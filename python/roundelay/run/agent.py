@@ -1,0 +1,272 @@
+"""The process beside each rank: starts the program, relays its output, and tells the launcher how it ended.
+
+mpirun starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`): it uses only the
+standard library. The program is the agent's child and inherits everything, so it is this rank's MPI process.
+The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
+to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
+gone, the connection ends, and the agent ends its program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+# Agent to launcher: kind and length, then that many bytes.
+HEADER = struct.Struct(">cI")
+HELLO, STDOUT, STDERR, EXIT = b"H", b"o", b"e", b"X"
+# Launcher to agent: one byte an order; SIGNAL is followed by the signal's number.
+SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
+
+ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
+RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "I_MPI_INFO_LOCAL_SIZE")
+
+ORPHAN_GRACE_S = 1.0  # what a dead program left behind, or a launcher's death, gets before SIGKILL
+_CHUNK = 1 << 16
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def die_with_parent(signum: int) -> None:
+    """Asks the kernel to send `signum` to this process when the thread that forked it ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signum), 0, 0, 0)
+
+
+def first_number(variables: tuple[str, ...]) -> int | None:
+    """The value of the first of `variables` that is set to a number."""
+    for variable in variables:
+        value = os.environ.get(variable, "")
+        if value.isdigit():
+            return int(value)
+    return None
+
+
+def dial(address: str) -> socket.socket:
+    """Connects to "unix:NAME" (abstract) or "tcp:host,...:port" (the first that answers). Raises OSError."""
+    kind, _, where = address.partition(":")
+    if kind == "unix":
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.connect("\0" + where)
+        return connection
+    hosts, _, port = where.rpartition(":")
+    errors = []
+    for host in hosts.split(","):
+        try:
+            connection = socket.create_connection((host, int(port)), timeout=5)
+            connection.settimeout(None)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            return connection
+        except OSError as error:
+            errors.append(f"{host}: {error}")
+    raise OSError("; ".join(errors))
+
+
+def children() -> list[int]:
+    """The pids of this process's children, orphans that it adopted included."""
+    found: list[int] = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            with open(f"/proc/self/task/{task}/children") as listing:
+                found += [int(pid) for pid in listing.read().split()]
+        except OSError:
+            continue
+    return found
+
+
+def send_signal(pid: int, signum: int) -> None:
+    """Sends a signal to a process that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signum)
+
+
+class Agent:
+    """One rank's program and its connection to the launcher."""
+
+    def __init__(self, command: list[str], rank: int, connection: socket.socket) -> None:
+        self._command = command
+        self._rank = rank
+        self._connection = connection
+        self._program: subprocess.Popen[bytes] | None = None
+        self._told_to_stop = False
+        self._leave = threading.Event()
+
+    def run(self) -> None:
+        """Starts the program, relays until it has ended, reports, and waits for leave."""
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        environment, threads = self._environment()
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, self._on_signal)
+        hello = {
+            "rank": self._rank,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "threads": threads,
+        }
+        try:
+            self._program = subprocess.Popen(
+                self._command,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                close_fds=False,  # an MPI may have handed down a descriptor (PMI_FD)
+                preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509  no thread yet
+            )
+        except OSError as error:
+            self._send(HELLO, json.dumps(hello).encode())
+            self._send(STDERR, f"cannot start {self._command[0]!r}: {error.strerror}\n".encode())
+            self._report(126 if isinstance(error, PermissionError) else 127)
+        else:
+            hello["pid"] = self._program.pid
+            self._send(HELLO, json.dumps(hello).encode())
+            threading.Thread(target=self._obey, daemon=True).start()
+            self._relay(self._program)
+            self._report(self._program.wait())
+            self._leave.wait()
+            return
+        self._obey()
+
+    def _environment(self) -> tuple[dict[str, str], int | None]:
+        """The program's environment, and the OMP_NUM_THREADS chosen here (None: the user's own stands)."""
+        environment = dict(os.environ)
+        for variable in (ADDRESS, TOKEN):
+            environment.pop(variable, None)
+        if "OMP_NUM_THREADS" in environment:
+            return environment, None
+        threads = max(1, len(os.sched_getaffinity(0)) // max(1, first_number(LOCAL_SIZE_VARIABLES) or 1))
+        environment["OMP_NUM_THREADS"] = str(threads)
+        return environment, threads
+
+    def _send(self, kind: bytes, payload: bytes) -> None:
+        """Sends one frame; a launcher that is gone is noticed by _obey."""
+        with contextlib.suppress(OSError):
+            self._connection.sendall(HEADER.pack(kind, len(payload)) + payload)
+
+    def _report(self, returncode: int) -> None:
+        """Says how the program ended: `returncode` as subprocess has it (minus the signal)."""
+        report = {"returncode": returncode, "stopped": self._told_to_stop}
+        self._send(EXIT, json.dumps(report).encode())
+
+    def _relay(self, program: subprocess.Popen[bytes]) -> None:
+        """Passes output on until the program has ended, ends what it left behind, and empties the pipes."""
+        assert program.stdout is not None
+        assert program.stderr is not None
+        ended = os.pidfd_open(program.pid)
+        with selectors.DefaultSelector() as selector:
+            selector.register(ended, selectors.EVENT_READ, None)
+            selector.register(program.stdout, selectors.EVENT_READ, STDOUT)
+            selector.register(program.stderr, selectors.EVENT_READ, STDERR)
+            over = False
+            while not over:
+                for key, _ in selector.select():
+                    if key.data is None:
+                        over = True
+                    else:
+                        self._relay_chunk(selector, key)
+            selector.unregister(ended)
+            program.wait()
+            self._end_orphans()
+            while selector.get_map() and (ready := selector.select(timeout=0)):
+                for key, _ in ready:
+                    self._relay_chunk(selector, key)
+        os.close(ended)
+
+    def _relay_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+        data = os.read(key.fd, _CHUNK)
+        if data:
+            self._send(key.data, data)
+        else:
+            selector.unregister(key.fileobj)
+
+    def _end_orphans(self) -> None:
+        """Ends every process that the program started and left: SIGTERM, a grace, SIGKILL."""
+        deadline = time.monotonic() + ORPHAN_GRACE_S
+        for pid in children():
+            send_signal(pid, signal.SIGTERM)
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                if time.monotonic() > deadline:
+                    for orphan in children():
+                        send_signal(orphan, signal.SIGKILL)
+                time.sleep(0.01)
+
+    def _on_signal(self, signum: int, _frame: object) -> None:
+        """mpirun, or someone, signals the agent: that is meant for the program."""
+        self._told_to_stop = True
+        self._signal_program(signum)
+
+    def _signal_program(self, signum: int) -> None:
+        if self._program is not None and self._program.returncode is None:
+            send_signal(self._program.pid, signum)
+
+    def _obey(self) -> None:
+        """Follows the launcher's orders; its end of the connection closing is the order to end at once."""
+        orders = self._connection.makefile("rb", buffering=0)
+        while True:
+            try:
+                order = orders.read(1)
+            except OSError:
+                order = b""
+            if order == SIGNAL:
+                number = orders.read(1)
+                if number:
+                    self._on_signal(number[0], None)
+            elif order == KILL:
+                self._told_to_stop = True
+                self._signal_program(signal.SIGKILL)
+            elif order == LEAVE:
+                self._leave.set()
+                return
+            else:
+                self._abandon()
+
+    def _abandon(self) -> None:
+        """The launcher is gone: ends the program and this agent."""
+        self._told_to_stop = True
+        self._signal_program(signal.SIGTERM)
+        deadline = time.monotonic() + ORPHAN_GRACE_S
+        while children() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        deadline = time.monotonic() + ORPHAN_GRACE_S
+        while children() and time.monotonic() < deadline:
+            for pid in children():
+                send_signal(pid, signal.SIGKILL)
+            time.sleep(0.02)
+        os._exit(1)
+
+
+def main() -> int:
+    """Entry of the script: `agent.py -- program ...`; launcher's address and token are in the environment."""
+    command = sys.argv[2:]
+    if ADDRESS not in os.environ:  # the line that --dry-run shows, started by hand: no launcher to talk to
+        os.execvp(command[0], command)
+    rank = first_number(RANK_VARIABLES)
+    if rank is None:
+        print("roundelay agent: this MPI does not tell a process its rank", file=sys.stderr)
+        return 1
+    try:
+        connection = dial(os.environ[ADDRESS])
+        connection.sendall(bytes.fromhex(os.environ[TOKEN]))
+    except OSError as error:
+        print(f"roundelay agent: rank {rank} cannot reach the launcher: {error}", file=sys.stderr)
+        return 1
+    Agent(command, rank, connection).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,284 @@
+"""Runs mpirun and listens to the agents until every rank has ended; ends the others when one has failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import IO
+
+from roundelay.run import agent
+from roundelay.run.link import Listener, Peer
+from roundelay.run.output import Output, Stream
+from roundelay.run.verdict import Ending, Problem, Verdict, exit_status, how, judge
+
+# After a rank failed. It exited: the others, who may be failing of the same cause, get a moment to end by
+# themselves. It was killed: they get longer, to say whom they lost. All is over within 5 s of the failure.
+EXIT_GRACE_S, SIGNAL_GRACE_S, KILL_AFTER_S = 1.0, 3.0, 4.0
+INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
+# For mpirun to end once its ranks have, and after each signal that it then gets; longer where all went well.
+MPIRUN_GRACE_S, MPIRUN_QUIET_GRACE_S = 1.0, 5.0
+_TICK_S = 0.1
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the launcher itself is told."""
+
+    num_proc: int
+    start_timeout: float  # seconds
+    verbose: bool
+    say: Callable[[str], None]  # shows a line of the launcher's own
+
+
+class Launcher:
+    """One job, from mpirun's start to the last process's end."""
+
+    def __init__(
+        self,
+        command: list[str],
+        environment: dict[str, str],
+        listener: Listener,
+        output: Output,
+        settings: Settings,
+    ) -> None:
+        self._command, self._environment = command, environment
+        self._listener, self._output, self._settings = listener, output, settings
+        self._selector = selectors.DefaultSelector()
+        self._mpirun_output = Stream(b"[mpirun] ", sys.stderr.buffer, None)
+        self._held: list[bytes] = []  # what mpirun said after a failure: shown only if the failure is its own
+        self._peers: dict[int, Peer] = {}
+        self._places: dict[int, str] = {}
+        self._endings: list[Ending] = []
+        self._interrupted_by: int | None = None
+        self._problem: str | None = None
+        self._terminate_at = self._kill_at = self._end_mpirun_at = float("inf")
+        self._mpirun_signals = [signal.SIGTERM, signal.SIGKILL]
+        self._killed = self._dismissed = self._reader_gone = False
+
+    def run(self) -> Verdict:
+        """Runs the job to its end. Must be called on the main thread: it handles signals meanwhile."""
+        handlers = {signum: signal.signal(signum, self._on_signal) for signum in SIGNALS}
+        try:
+            return self._run()
+        finally:
+            for signum, handler in handlers.items():
+                signal.signal(signum, handler)
+
+    def _run(self) -> Verdict:
+        started = time.monotonic()
+        mpirun = subprocess.Popen(
+            self._command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL if os.isatty(0) else None,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is the launcher's to pass on
+            preexec_fn=lambda: agent.die_with_parent(signal.SIGTERM),  # noqa: PLW1509  no threads
+        )
+        assert mpirun.stdout is not None
+        os.set_blocking(mpirun.stdout.fileno(), False)
+        self._selector.register(self._listener.socket, selectors.EVENT_READ, self._on_caller)
+        self._selector.register(mpirun.stdout, selectors.EVENT_READ, self._on_mpirun_output)
+        ended = os.pidfd_open(mpirun.pid)
+        self._selector.register(ended, selectors.EVENT_READ, lambda _: None)
+        while mpirun.poll() is None:
+            self._step()
+            self._advance(mpirun, started)
+        self._selector.unregister(ended)
+        os.close(ended)
+        self._on_mpirun_output(mpirun.stdout)
+        # The agents' last frames may still be on their way.
+        deadline = time.monotonic() + MPIRUN_GRACE_S
+        while self._peers and time.monotonic() < deadline:
+            self._step()
+        for rank in list(self._peers):
+            self._lose(rank)
+        self._listener.close()
+        return self._verdict(mpirun.returncode)
+
+    def _verdict(self, mpirun_returncode: int) -> Verdict:
+        if self._reader_gone:
+            return Verdict(128 + signal.SIGPIPE)
+        problem = None
+        if self._problem is not None:
+            problem = Problem(self._problem, 1)
+        elif mpirun_returncode != 0:
+            text = f"mpirun itself ended the job: {how(mpirun_returncode)}"
+            problem = Problem(text, exit_status(mpirun_returncode))
+        verdict = judge(
+            self._endings,
+            self._settings.num_proc,
+            self._output.last_words,
+            interrupted_by=self._interrupted_by,
+            problem=problem,
+        )
+        if verdict.rank is None and verdict.status != 0 and self._interrupted_by is None:
+            self._show(lambda: self._mpirun_output.write(b"".join(self._held), time.monotonic()))
+        self._show(self._mpirun_output.close)
+        return verdict
+
+    def _step(self) -> None:
+        """Waits a moment for something to happen and deals with it."""
+        for key, _ in self._selector.select(timeout=_TICK_S):
+            key.data(key.fileobj)
+        self._show(lambda: self._output.tick(time.monotonic()))
+
+    def _show(self, write: Callable[[], None]) -> None:
+        """Writes for the user. When nobody reads (`roundelayrun ... | head`), the job ends, as by SIGPIPE."""
+        if self._reader_gone:
+            return
+        try:
+            write()
+        except BrokenPipeError:
+            self._reader_gone = True
+            self._kill()
+
+    # --- what comes in
+
+    def _on_caller(self, _: object) -> None:
+        peer = self._listener.accept()
+        self._selector.register(peer.socket, selectors.EVENT_READ, lambda _: self._on_frames(peer))
+
+    def _on_mpirun_output(self, pipe: IO[bytes]) -> None:
+        try:
+            data = os.read(pipe.fileno(), 1 << 16)
+        except BlockingIOError:
+            return
+        if not data:
+            if pipe in self._selector.get_map():
+                self._selector.unregister(pipe)
+        elif any(ending.returncode != 0 for ending in self._endings) or self._interrupted_by is not None:
+            self._held.append(data)
+        else:
+            self._show(lambda: self._mpirun_output.write(data, time.monotonic()))
+
+    def _on_frames(self, peer: Peer) -> None:
+        frames = peer.receive()
+        if frames is None:
+            self._selector.unregister(peer.socket)
+            peer.socket.close()
+            if peer.rank is not None and self._peers.get(peer.rank) is peer:
+                self._lose(peer.rank)
+            return
+        for kind, payload in frames:
+            self._on_frame(peer, kind, payload)
+
+    def _on_frame(self, peer: Peer, kind: bytes, payload: bytes) -> None:
+        if kind == agent.HELLO:
+            self._on_hello(peer, json.loads(payload))
+        elif peer.rank is None:
+            return
+        elif kind == agent.EXIT:
+            report, place = json.loads(payload), self._places[peer.rank]
+            self._on_ending(Ending(peer.rank, report["returncode"], report["stopped"], place))
+        else:
+            stream = self._output.streams[peer.rank, "stdout" if kind == agent.STDOUT else "stderr"]
+            self._show(lambda: stream.write(payload, time.monotonic()))
+
+    def _on_hello(self, peer: Peer, hello: dict[str, int | str | None]) -> None:
+        rank = int(hello["rank"] or 0)
+        if rank >= self._settings.num_proc or rank in self._peers:
+            asked = self._settings.num_proc
+            self._fail(f"mpirun started rank {rank} where {asked} ranks were asked for (see --mpi-args)")
+            return
+        peer.rank = rank
+        self._peers[rank] = peer
+        self._places[rank] = f"pid {hello['pid']} on {hello['host']}"
+        if self._settings.verbose:
+            threads = f", OMP_NUM_THREADS={hello['threads']}" if hello["threads"] is not None else ""
+            self._settings.say(f"rank {rank} is {self._places[rank]}{threads}")
+        if self._killed:
+            peer.order(agent.KILL)
+
+    def _on_ending(self, ending: Ending) -> None:
+        self._endings.append(ending)
+        self._show(lambda: self._output.close(ending.rank))
+        if ending.returncode != 0:
+            now = time.monotonic()
+            grace = SIGNAL_GRACE_S if ending.returncode < 0 else EXIT_GRACE_S
+            self._terminate_at = min(self._terminate_at, now + grace)
+            self._kill_at = min(self._kill_at, now + KILL_AFTER_S)
+
+    def _lose(self, rank: int) -> None:
+        """An agent's connection is over. Without a report its program was killed with it."""
+        peer = self._peers.pop(rank)
+        if all(ending.rank != rank for ending in self._endings):
+            self._on_ending(Ending(rank, -signal.SIGKILL, True, self._places[rank]))
+        if peer.socket.fileno() >= 0:
+            self._selector.unregister(peer.socket)
+            peer.socket.close()
+
+    # --- what goes out
+
+    def _order(self, order: bytes) -> None:
+        """Gives an order to every rank that still runs."""
+        ended = {ending.rank for ending in self._endings}
+        for rank, peer in list(self._peers.items()):
+            if rank not in ended:
+                peer.order(order)
+
+    def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
+        """The user's first signal goes to the ranks; the second ends them at once."""
+        if self._interrupted_by is not None:
+            self._kill()
+            return
+        self._interrupted_by = signum
+        self._order(agent.SIGNAL + bytes([signum]))
+        self._terminate_at = float("inf")
+        self._kill_at = time.monotonic() + INTERRUPT_GRACE_S
+
+    def _fail(self, problem: str) -> None:
+        self._problem = self._problem or problem
+        self._kill()
+
+    def _kill(self) -> None:
+        self._killed = True
+        self._kill_at = float("inf")
+        self._order(agent.KILL)
+        # Also where ranks never called in.
+        self._end_mpirun_at = min(self._end_mpirun_at, time.monotonic() + MPIRUN_GRACE_S)
+
+    def _advance(self, mpirun: subprocess.Popen[bytes], started: float) -> None:
+        """Does what is due."""
+        now = time.monotonic()
+        if now >= self._terminate_at:
+            self._terminate_at = float("inf")
+            self._order(agent.SIGNAL + bytes([signal.SIGTERM]))
+        if now >= self._kill_at:
+            self._kill()
+        if len(self._places) < self._settings.num_proc and not self._killed:
+            self._check_start(now - started)
+        if len(self._endings) == self._settings.num_proc and not self._dismissed:
+            self._dismiss()
+        if now >= self._end_mpirun_at:
+            mpirun.send_signal(self._mpirun_signals[0])
+            del self._mpirun_signals[:-1]
+            self._end_mpirun_at = now + MPIRUN_GRACE_S
+
+    def _check_start(self, waited: float) -> None:
+        """Some ranks have not called in: that is an error after a while, and no reason to let Ctrl-C wait."""
+        if self._interrupted_by is not None:
+            self._kill()
+        elif waited > self._settings.start_timeout:
+            missing = [str(rank) for rank in range(self._settings.num_proc) if rank not in self._places]
+            allowed = f"{self._settings.start_timeout:g} s (--start-timeout)"
+            self._fail(f"rank {', '.join(missing)} did not start within {allowed}")
+
+    def _dismiss(self) -> None:
+        """Every rank has ended: the agents may go, and mpirun with them."""
+        self._dismissed = True
+        for peer in self._peers.values():
+            peer.order(agent.LEAVE)
+        well = all(ending.returncode == 0 for ending in self._endings)
+        grace = MPIRUN_QUIET_GRACE_S if well else MPIRUN_GRACE_S
+        self._end_mpirun_at = time.monotonic() + grace

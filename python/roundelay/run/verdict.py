@@ -1,0 +1,95 @@
+"""Who failed first, what the job's exit status is, and the last words to the user."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How one rank's program ended. `returncode` as subprocess has it; `stopped`: it had been told to end."""
+
+    rank: int
+    returncode: int
+    stopped: bool
+    place: str  # "pid N on HOST"
+
+    @property
+    def status(self) -> int:
+        """The exit status as a shell has it."""
+        return exit_status(self.returncode)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What went wrong beside the ranks: in mpirun, or in starting them."""
+
+    text: str
+    status: int  # the job's exit status if no rank failed by itself
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The job's exit status and what to say about it; `rank` is whose last words to show."""
+
+    status: int
+    text: str = ""
+    rank: int | None = None
+
+
+def exit_status(returncode: int) -> int:
+    """128 + signal for a process that a signal ended."""
+    return 128 - returncode if returncode < 0 else returncode
+
+
+def how(returncode: int) -> str:
+    """Words like "exit code 3" or "killed by SIGKILL (signal 9)"."""
+    if returncode >= 0:
+        return f"exit code {returncode}"
+    try:
+        name = signal.Signals(-returncode).name
+    except ValueError:
+        return f"killed by signal {-returncode}"
+    return f"killed by {name} (signal {-returncode})"
+
+
+def is_victim(last_words: list[bytes]) -> bool:
+    """Whether a rank's last line says that it ended because of another rank."""
+    spoken = [line for line in last_words if line.strip()]
+    return bool(spoken) and b"HorovodInternalError" in spoken[-1]
+
+
+def first_failure(endings: list[Ending], last_words: Callable[[int], list[bytes]]) -> Ending | None:
+    """The failure that the others followed from. `endings` are in order of arrival."""
+    failed = [ending for ending in endings if ending.returncode != 0 and not ending.stopped]
+    culprits = [ending for ending in failed if not is_victim(last_words(ending.rank))]
+    return next(iter(culprits + failed), None)
+
+
+def judge(
+    endings: list[Ending],
+    num_proc: int,
+    last_words: Callable[[int], list[bytes]],
+    *,
+    interrupted_by: int | None,
+    problem: Problem | None,
+) -> Verdict:
+    """What became of the job, by what counts most: the user's signal, the first failing rank, a problem."""
+    if interrupted_by is not None:
+        name = signal.Signals(interrupted_by).name
+        return Verdict(128 + interrupted_by, f"ended by {name}; no rank is left")
+    if len(endings) == num_proc and all(ending.returncode == 0 for ending in endings):
+        return Verdict(0)
+    first = first_failure(endings, last_words)
+    if first is None and problem is not None:
+        return Verdict(problem.status, problem.text)
+    if first is None:
+        first = next((ending for ending in endings if ending.returncode != 0), None)
+    if first is not None:
+        text = f"rank {first.rank} ({first.place}) failed first: {how(first.returncode)}"
+        return Verdict(first.status, text, first.rank)
+    seen = {ending.rank for ending in endings}
+    missing = ", ".join(str(rank) for rank in range(num_proc) if rank not in seen)
+    return Verdict(1, f"mpirun ended, but never started rank {missing}")

@@ -1,0 +1,1 @@
+"""Reads, sums up and draws the timelines that jobs write (docs/timeline.md)."""

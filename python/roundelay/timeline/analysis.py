@@ -1,0 +1,162 @@
+"""What a trace says about a job: pure functions over events. All times are microseconds."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from roundelay.timeline.events import Event, Trace
+from roundelay.timeline.intervals import Interval, clip, subtract, total, union
+
+# csrc/runtime/timeline.h, Track
+TRAINING, COPY, COLLECTIVE, NEGOTIATION = 1, 2, 3, 4
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Step:
+    """One training step of one rank."""
+
+    rank: int
+    index: int
+    begin: float
+    end: float
+    backward: float  # computing gradients
+    communication: float  # while a collective, or a copy for one, was under way
+    exposed: float  # the part of communication while no gradient was computed: its cost
+    blocked: float  # inside synchronize()
+    operations: int  # fused operations that began in it
+    tensors: int
+    bytes: int
+
+    @property
+    def duration(self) -> float:
+        """From the end of the step before (the first: from its backward) to its own end."""
+        return self.end - self.begin
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Fusion:
+    """How many tensors became how many operations."""
+
+    tensors: int
+    operations: int
+    bytes: int
+
+    @property
+    def tensors_per_operation(self) -> float:
+        """0 when nothing was communicated."""
+        return self.tensors / self.operations if self.operations else 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Straggler:
+    """How often a rank was the last to report a tensor, and for how long the first had waited by then."""
+
+    rank: int
+    times: int
+    median: float
+    longest: float
+
+
+def _pairs(events: Iterable[Event]) -> list[Interval]:
+    return [(e.begin, e.end) for e in events]
+
+
+def backward(trace: Trace, rank: int) -> list[Interval]:
+    """Tell when the rank was computing gradients: in a backward pass, and not waiting at its end."""
+    return subtract(_pairs(trace.spans(rank, TRAINING, "backward")), blocked(trace, rank))
+
+
+def blocked(trace: Trace, rank: int) -> list[Interval]:
+    """Tell when the rank was inside synchronize()."""
+    return union(_pairs(trace.spans(rank, TRAINING, "synchronize")))
+
+
+def communication(trace: Trace, rank: int) -> list[Interval]:
+    """Tell when the rank was communicating or copying for it."""
+    return union(_pairs(trace.spans(rank, COLLECTIVE)) + _pairs(trace.spans(rank, COPY)))
+
+
+def exposed(trace: Trace, rank: int) -> list[Interval]:
+    """Tell when the rank was communicating and not computing gradients."""
+    return subtract(communication(trace, rank), backward(trace, rank))
+
+
+def windows(trace: Trace, rank: int) -> list[Interval]:
+    """Find where the rank's steps begin and end.
+
+    A step ends where step() ends and begins where the one before ended. A trace without step() is cut where
+    backwards begin, one without training at all is one step.
+    """
+    training = trace.spans(rank, TRAINING)
+    ends = [e.end for e in training if e.name == "step"]
+    if ends:
+        begins = [min(training[0].begin, ends[0]), *ends[:-1]]
+        return list(zip(begins, ends, strict=True))
+    marks = [e for e in trace.events if e.phase == "X" and e.rank == rank]
+    if not marks:
+        return []
+    last = max(e.end for e in marks)
+    starts = [e.begin for e in training if e.name == "backward"] or [min(e.begin for e in marks)]
+    return list(zip(starts, [*starts[1:], last], strict=True))
+
+
+def steps(trace: Trace) -> list[Step]:
+    """Measure every step of every rank, by rank and time."""
+    found = []
+    for rank in trace.ranks:
+        inside, waits = backward(trace, rank), blocked(trace, rank)
+        busy, open_ = communication(trace, rank), exposed(trace, rank)
+        collectives = trace.spans(rank, COLLECTIVE)
+        for index, (begin, end) in enumerate(windows(trace, rank)):
+            of_step = fusion(e for e in collectives if begin <= e.begin < end)
+            found.append(
+                Step(
+                    rank=rank,
+                    index=index,
+                    begin=begin,
+                    end=end,
+                    backward=total(clip(inside, begin, end)),
+                    communication=total(clip(busy, begin, end)),
+                    exposed=total(clip(open_, begin, end)),
+                    blocked=total(clip(waits, begin, end)),
+                    operations=of_step.operations,
+                    tensors=of_step.tensors,
+                    bytes=of_step.bytes,
+                )
+            )
+    return found
+
+
+def fusion(collectives: Iterable[Event]) -> Fusion:
+    """Sum up the fused operations among some events of one rank."""
+    tensors = operations = size = 0
+    for event in collectives:
+        if event.phase == "X" and event.track == COLLECTIVE:
+            tensors += int(event.args.get("tensors", 1))
+            operations += 1
+            size += int(event.args.get("bytes", 0))
+    return Fusion(tensors, operations, size)
+
+
+def stragglers(trace: Trace) -> list[Straggler]:
+    """Count who was last, the most frequent first."""
+    waits: dict[int, list[float]] = defaultdict(list)
+    for event in trace.events:
+        if event.name == "ready" and event.phase == "i":
+            waits[int(event.args["last_rank"])].append(float(event.args["waited_us"]))
+    found = [Straggler(rank, len(w), statistics.median(w), max(w)) for rank, w in waits.items()]
+    return sorted(found, key=lambda s: (-s.times, s.rank))
+
+
+def median(steps_: Sequence[Step], field: str) -> float:
+    """Take the median of one of Step's fields; 0 of no steps."""
+    return float(statistics.median(getattr(s, field) for s in steps_)) if steps_ else 0.0
+
+
+def hidden_share(steps_: Sequence[Step]) -> float | None:
+    """Tell which part of all communication ran behind backward, 0 to 1; None where there was none."""
+    all_ = sum(s.communication for s in steps_)
+    return 1.0 - sum(s.exposed for s in steps_) / all_ if all_ > 0 else None

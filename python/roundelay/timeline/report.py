@@ -1,0 +1,129 @@
+"""The summary of a trace, for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from roundelay.timeline import analysis
+from roundelay.timeline.analysis import Step
+from roundelay.timeline.events import Trace
+
+_LONG = 24  # a table of more steps than this shows the first and the last ones
+
+
+def time_text(microseconds: float) -> str:
+    """Format with three digits and a unit people read at a glance."""
+    for limit, divisor, unit in ((1e3, 1.0, "us"), (1e6, 1e3, "ms")):
+        if abs(microseconds) < limit:
+            return f"{microseconds / divisor:.3g} {unit}"
+    return f"{microseconds / 1e6:.2f} s"
+
+
+def bytes_text(count: float) -> str:
+    """Format in binary units."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
+def headline(trace: Trace, steps: Sequence[Step]) -> str:
+    """Describe the job in one line."""
+    ranks = len(trace.ranks)
+    parts = [
+        f"{ranks} rank{'s' if ranks != 1 else ''}",
+        f"step {time_text(analysis.median(steps, 'duration'))}",
+    ]
+    hidden = analysis.hidden_share(steps)
+    if hidden is None:
+        parts.append("no communication")
+    else:
+        parts.append(f"communication {time_text(analysis.median(steps, 'communication'))}")
+        parts.append(f"of it exposed {time_text(analysis.median(steps, 'exposed'))} ({1 - hidden:.0%})")
+    return ", ".join(parts)
+
+
+def fusion_line(trace: Trace, steps: Sequence[Step]) -> str:
+    """Describe what fusion did on the first rank, whose operations are everybody's."""
+    of_rank = [s for s in steps if s.rank == trace.ranks[0]]
+    tensors, operations = sum(s.tensors for s in of_rank), sum(s.operations for s in of_rank)
+    size = sum(s.bytes for s in of_rank)
+    if not operations:
+        return "fusion: no operations"
+    return (
+        f"fusion: {tensors} tensors in, {operations} operations out ({tensors / operations:.1f} a piece), "
+        f"{bytes_text(size)}, {bytes_text(size / operations)} an operation"
+    )
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, justify="right")
+    return table
+
+
+def _step_cells(steps: Sequence[Step]) -> list[str]:
+    fields = ("duration", "backward", "communication", "exposed", "blocked")
+    return [time_text(analysis.median(steps, field)) for field in fields]
+
+
+def _rank_table(trace: Trace, steps: Sequence[Step]) -> Table:
+    columns = ("rank", "steps", "step", "backward", "communication", "exposed", "in synchronize", "was last")
+    table = _table("Ranks (medians of a step)", *columns)
+    last = {s.rank: s for s in analysis.stragglers(trace)}
+    for rank in trace.ranks:
+        own = [s for s in steps if s.rank == rank]
+        late = last.get(rank)
+        words = (
+            f"{late.times}x, median {time_text(late.median)}, at most {time_text(late.longest)}"
+            if late
+            else "-"
+        )
+        table.add_row(str(rank), str(len(own)), *_step_cells(own), words)
+    return table
+
+
+def _step_table(steps: Sequence[Step]) -> Table:
+    columns = (
+        "step",
+        "time",
+        "backward",
+        "communication",
+        "exposed",
+        "in synchronize",
+        "tensors",
+        "operations",
+        "bytes",
+    )
+    table = _table("Steps (medians over ranks)", *columns)
+    indices = sorted({s.index for s in steps})
+    shown = indices if len(indices) <= _LONG else [*indices[: _LONG // 2], *indices[-_LONG // 2 :]]
+    for position, index in enumerate(shown):
+        if position and index != shown[position - 1] + 1:
+            table.add_row("...", *[""] * (len(columns) - 1))
+        own = [s for s in steps if s.index == index]
+        counts = [f"{analysis.median(own, field):.0f}" for field in ("tensors", "operations")]
+        table.add_row(str(index), *_step_cells(own), *counts, bytes_text(analysis.median(own, "bytes")))
+    return table
+
+
+def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
+    """Print what a person wants to know of a job: headline, warnings, fusion, ranks, steps."""
+    console.print(headline(trace, steps), highlight=False)
+    if trace.truncated:
+        console.print(
+            "the file's end is missing: the job died, or still runs", style="yellow", highlight=False
+        )
+    if trace.dropped:
+        console.print(
+            f"{trace.dropped} events are missing: buffers were full", style="yellow", highlight=False
+        )
+    console.print(fusion_line(trace, steps), highlight=False)
+    console.print(_rank_table(trace, steps))
+    console.print(_step_table(steps))

@@ -1,0 +1,87 @@
+"""Runs something at the end of the outermost backward.
+
+The engine's callbacks run at the end of the backward that queued them, and reentrant checkpointing runs backwards
+inside a backward. Inside, a node of the outer graph is being evaluated: its successors run in the outer backward,
+and a hook on them queues the callback there.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch.autograd import Variable
+
+from roundelay.torch.measure import Span
+
+
+class Listener(Protocol):
+    """What wants to know that a backward has ended."""
+
+    scope: int
+
+    def has_submitted(self) -> bool:
+        """Whether there is something to compare notes about."""
+
+    def begin_round(self, final: bool) -> None:
+        """Tells the other ranks what was submitted; does not wait."""
+
+    def end_round(self) -> None:
+        """Waits until everything that was submitted is complete."""
+
+
+class BackwardEnd:
+    """The one list of who took part in the backward that is running."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+        self._queued_in = -1  # the graph task that has our callback
+        self._span: Span | None = None
+
+    def note(self, listener: Listener) -> None:
+        """Called from a gradient's hook: ``listener`` took part in this backward."""
+        task = torch._C._current_graph_task_id()
+        if task == self._queued_in and listener in self._listeners:
+            return
+        if self._span is None:
+            self._span = Span("backward", "backward_ns")
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+        self._queue(task)
+
+    def _queue(self, task: int) -> None:
+        if task != self._queued_in:
+            self._queued_in = task
+            Variable._execution_engine.queue_callback(self._ended)  # type: ignore[no-untyped-call]
+
+    def _ended(self) -> None:
+        self._queued_in = -1
+        outer_node = torch._C._current_autograd_node()
+        if outer_node is not None:
+            self._pass_on(outer_node)
+            return
+        listeners, self._listeners = sorted(self._listeners, key=lambda listener: listener.scope), []
+        if self._span is not None:
+            self._span.end()
+            self._span = None
+        listeners = [listener for listener in listeners if listener.has_submitted()]
+        # All rounds begin before the first is waited for: ranks may have met the optimizers in different orders.
+        for listener in listeners:
+            listener.begin_round(final=False)
+        for listener in listeners:
+            listener.end_round()
+
+    def _pass_on(self, outer_node: Any) -> None:
+        hooks: list[Any] = []
+
+        def in_outer_backward(*_: Any) -> None:
+            for hook in hooks:
+                hook.remove()
+            self._queue(torch._C._current_graph_task_id())
+
+        for successor, _ in outer_node.next_functions:
+            if successor is not None:
+                hooks.append(successor.register_prehook(in_outer_backward))
+
+
+backward_end = BackwardEnd()

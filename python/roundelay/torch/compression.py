@@ -1,0 +1,65 @@
+"""What gradients look like on the wire: ``Compression.none``, ``Compression.fp16``, ``Compression.bf16``."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Protocol
+
+import torch
+
+
+class Compressor(Protocol):
+    """A pair of functions; ``context`` is what ``decompress`` needs to undo ``compress``."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]: ...
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor: ...
+
+
+class NoneCompressor:
+    """Sends the tensor as it is."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor:
+        return tensor
+
+
+class _CastCompressor:
+    """Casts wider floating types to ``wire``; other types pass unchanged."""
+
+    wire: ClassVar[torch.dtype]
+
+    @classmethod
+    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
+        if tensor.dtype in (torch.float32, torch.float64):
+            return tensor.to(cls.wire), tensor.dtype
+        return tensor, None
+
+    @classmethod
+    def decompress(cls, tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor:
+        return tensor if context is None else tensor.to(context)
+
+
+class FP16Compressor(_CastCompressor):
+    """fp16 on the wire: half the bytes, 11 significant bits, largest value 65504."""
+
+    wire = torch.float16
+
+
+class BF16Compressor(_CastCompressor):
+    """bf16 on the wire: half the bytes, 8 significant bits, the range of fp32."""
+
+    wire = torch.bfloat16
+
+
+class Compression:
+    """The choices for ``compression=`` of allreduce and DistributedOptimizer."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+    bf16 = BF16Compressor

@@ -1,0 +1,92 @@
+"""Starting, stopping and asking: init, shutdown, ranks and sizes, what this build can do, timeline."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from roundelay import _backend, _core
+from roundelay.errors import NotInThisVersionError
+
+is_initialized = _core.is_initialized
+rank = _core.rank
+size = _core.size
+local_rank = _core.local_rank
+local_size = _core.local_size
+cross_rank = _core.cross_rank
+cross_size = _core.cross_size
+is_homogeneous = _core.is_homogeneous
+
+
+def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> None:
+    """Joins the job; calling it again does nothing, after ``shutdown`` it starts anew.
+
+    Collective over all ranks that one launcher started; without a launcher size is 1. Raises RuntimeError with the
+    cure where the launcher and the build do not fit, ValueError naming a variable with a bad value,
+    NotInThisVersionError for ``comm`` or ``process_sets``.
+    """
+    if comm is not None:
+        raise NotInThisVersionError("init(comm=...) is not in this version yet: call init() to use all ranks")
+    if process_sets is not None and len(process_sets) > 0:
+        raise NotInThisVersionError("init(process_sets=...) is not in this version yet: call init() without it")
+    if _core.is_initialized():
+        return
+    _core.init(_backend.backend_path(_core.load_config().bootstrap))
+
+
+def shutdown() -> None:
+    """Leaves the job. Operations still outstanding on any rank fail with HorovodInternalError."""
+    _core.shutdown()
+
+
+atexit.register(shutdown)
+os.register_at_fork(after_in_child=_core.after_fork)
+
+
+def mpi_built() -> bool:
+    """Whether this build has the module that speaks MPI."""
+    return _backend.mpi_module() is not None
+
+
+def mpi_enabled() -> bool:
+    """Whether this process would use (or uses) MPI: it is built and an MPI launcher started the process."""
+    return mpi_built() and _backend.backend_path(_core.load_config().bootstrap) is not None
+
+
+def mpi_threads_supported() -> bool:
+    """Whether MPI allows calls from several threads at once (MPI_THREAD_MULTIPLE). Needs ``init`` first."""
+    _core.size()  # raises where init was not called
+    path = _backend.mpi_module()
+    return path is not None and mpi_enabled() and "MPI_THREAD_MULTIPLE" in _core.backend_description(path)
+
+
+def nccl_built() -> int:
+    """NCCL's version code, 0: not in this build."""
+    return 0
+
+
+def _not_built() -> bool:
+    """Always False: this build has no such backend."""
+    return False
+
+
+gloo_built = gloo_enabled = ddl_built = ccl_built = cuda_built = rocm_built = _not_built
+
+
+def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
+    """Starts to record a timeline of all ranks into ``file_path`` (Chrome trace JSON).
+
+    Needs ROUNDELAY_TIMELINE (or HOROVOD_TIMELINE) set to DYNAMIC or a path at init; ValueError otherwise, and for
+    a path that cannot be written.
+    """
+    _core.size()
+    if not _core.config().timeline:
+        raise ValueError("start_timeline needs ROUNDELAY_TIMELINE=DYNAMIC (or a path) when init() is called")
+    _core.start_timeline(file_path, mark_cycles)
+
+
+def stop_timeline() -> None:
+    """Ends the recording and completes the file."""
+    _core.stop_timeline()

@@ -1,0 +1,36 @@
+"""Where a training step's time goes: counters for ``stats()`` and marks in the timeline."""
+
+from __future__ import annotations
+
+import time
+
+from roundelay import _core
+
+_nanoseconds = {"backward_ns": 0, "exposed_ns": 0}
+
+
+class Span:
+    """A stretch of this thread's time, added to a counter and, while a timeline is recorded, marked in it."""
+
+    __slots__ = ("begin", "counter", "name")
+
+    def __init__(self, name: str, counter: str | None = None) -> None:
+        self.name, self.counter = name, counter
+        self.begin = time.monotonic_ns()  # the steady clock, which the core uses too
+
+    def end(self) -> None:
+        """Ends the span now."""
+        end = time.monotonic_ns()
+        if self.counter is not None:
+            _nanoseconds[self.counter] += end - self.begin
+        if _core.timeline_enabled():
+            _core.timeline_mark(self.name, self.begin, end)
+
+
+def stats() -> dict[str, int]:
+    """Counters of this process: the core's since init (tensors, operations, bytes ...), and of its optimizers.
+
+    ``backward_ns``: from a backward's first gradient to its end; ``exposed_ns``: waiting for communication that
+    backward did not hide. Both in nanoseconds since the process began.
+    """
+    return {**_core.stats(), **_nanoseconds}

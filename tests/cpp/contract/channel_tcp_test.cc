@@ -1,0 +1,364 @@
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <thread>
+
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/channel_contract.h"
+#include "tests/cpp/contract/tcp_world.h"
+
+namespace roundelay::testing {
+namespace {
+
+using Catch::Matchers::Contains;
+using channel::Incoming;
+using channel::TcpChannel;
+using namespace std::chrono_literals;
+
+// A program that knows nothing of us: a plain, blocking socket.
+class Foreigner {
+ public:
+  explicit Foreigner(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0) throw std::runtime_error("connect");
+  }
+  ~Foreigner() { ::close(fd_); }
+  Foreigner(const Foreigner&) = delete;
+  Foreigner& operator=(const Foreigner&) = delete;
+
+  void say(ConstByteSpan bytes) const {
+    static_cast<void>(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
+  }
+  // Whether the other side hung up, while `channel` works.
+  [[nodiscard]] bool turned_away(TcpChannel& channel) const {
+    for (const Deadline deadline = Deadline::after(5s); !deadline.passed();) {
+      channel.wait(Deadline::after(5ms));
+      std::byte byte;
+      const ssize_t got = ::recv(fd_, &byte, 1, MSG_DONTWAIT);
+      if (got == 0 || (got < 0 && errno == ECONNRESET)) return true;
+    }
+    return false;
+  }
+
+ private:
+  int fd_;
+};
+
+void check_that_they_talk(TcpChannel& a, int rank_a, TcpChannel& b, int rank_b) {
+  REQUIRE(a.send(rank_b, to_bytes("to b")).ok());
+  const Deadline deadline = Deadline::after(10s);
+  std::optional<Incoming> got;
+  while (!(got = b.receive()) && !deadline.passed()) a.wait(Deadline::after(1ms));
+  REQUIRE(got.has_value());
+  CHECK(got->from == rank_a);
+  CHECK(got->bytes == to_bytes("to b"));
+  REQUIRE(b.send(rank_a, to_bytes("to a")).ok());
+  CHECK(receive_one(a).bytes == to_bytes("to a"));
+}
+
+std::uint16_t port_of(const Bytes& card) { return channel::decode_card(card)->port; }
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  DIR* const directory = ::opendir("/proc/self/fd");
+  while (::readdir(directory) != nullptr) ++count;
+  ::closedir(directory);
+  return count;
+}
+
+double cpu_seconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+TEST_CASE("channel contract: tcp") {
+  check_channel([](int size) {
+    TcpWorld world(size);
+    Channels channels;
+    for (int rank = 0; rank < size; ++rank) channels.push_back(world.channel(rank));
+    return channels;
+  });
+}
+
+TEST_CASE("tcp: strangers are turned away and harm nobody") {
+  TcpWorld world(2);
+  auto zero = world.channel(0);
+  auto one = world.channel(1);
+  const std::uint16_t port = port_of(world.cards[0]);
+  Foreigner silent(port);
+  Foreigner half(port);
+  half.say(to_bytes(std::string_view("\x20\0\0\0RD", 6)));
+
+  SECTION("garbage") {
+    Foreigner browser(port);
+    browser.say(to_bytes("GET / HTTP/1.1\r\n\r\n"));
+    CHECK(browser.turned_away(*zero));
+    Foreigner noise(port);
+    noise.say(pattern(100'000, 1));
+    CHECK(noise.turned_away(*zero));
+  }
+  SECTION("well-formed, with another job's token, or meant for another rank") {
+    const auto card = channel::decode_card(world.cards[0]);
+    channel::Token wrong = card->token;
+    wrong.back() ^= std::byte{1};
+    for (const Bytes& greeting : {channel::encode_greeting(wrong, 0, hello_of(1)),
+                                  channel::encode_greeting(card->token, 1, hello_of(1)),
+                                  channel::encode_greeting(card->token, 0, hello_of(0)),
+                                  channel::encode_greeting(card->token, 0, hello_of(2)),
+                                  channel::encode_greeting(card->token, 0, hello_of(-1))}) {
+      Foreigner imposter(port);
+      imposter.say(channel::frame_header(greeting.size()));
+      imposter.say(greeting);
+      CHECK(imposter.turned_away(*zero));
+    }
+  }
+  SECTION("a crowd that says nothing makes room") {
+    std::vector<std::unique_ptr<Foreigner>> crowd;
+    for (int i = 0; i < 100; ++i) crowd.push_back(std::make_unique<Foreigner>(port));
+    CHECK(silent.turned_away(*zero));
+  }
+  CHECK_FALSE(zero->receive().has_value());
+  check_that_they_talk(*one, 1, *zero, 0);
+}
+
+TEST_CASE("tcp: a rank whose token for its peer is wrong loses the peer, which does not notice") {
+  TcpWorld world(2);
+  auto zero = world.channel(0);
+  world.cards[0][0] ^= std::byte{1};
+  auto one = world.channel(1);
+  REQUIRE(one->send(0, to_bytes("hello?")).ok());
+  std::optional<Incoming> loss;
+  while (!(loss = one->receive())) zero->wait(Deadline::after(1ms));
+  CHECK_THAT(loss->lost.message(), Contains("cannot connect to rank 0"));
+  CHECK_FALSE(zero->receive().has_value());
+}
+
+void check_mismatch(const wire::Hello& other, bool both_dial, const std::vector<std::string>& named) {
+  TcpWorld world(2);
+  auto zero = world.channel(0);
+  auto one = world.channel(1, other);
+  REQUIRE(one->send(0, to_bytes("x")).ok());
+  if (both_dial) REQUIRE(zero->send(1, to_bytes("x")).ok());
+  std::optional<Incoming> at_zero;
+  std::optional<Incoming> at_one;
+  const Deadline deadline = Deadline::after(10s);
+  while ((!at_zero || !at_one) && !deadline.passed()) {
+    if (!at_zero) at_zero = zero->receive();
+    if (!at_one) at_one = one->receive();
+  }
+  REQUIRE((at_zero && at_one));
+  CHECK(at_zero->from == 1);
+  CHECK(at_one->from == 0);
+  for (const std::string& text : named) CHECK_THAT(at_zero->lost.message(), Contains(text));
+  CHECK(at_one->lost == at_zero->lost);
+  CHECK_FALSE(zero->receive().has_value());
+  CHECK_FALSE(one->receive().has_value());
+}
+
+TEST_CASE("tcp: builds and configurations that differ are one error, the same on both sides") {
+  for (const bool both_dial : {false, true}) {
+    CAPTURE(both_dial);
+    wire::Hello other = hello_of(1);
+    other.version = "1.1+test";
+    check_mismatch(other, both_dial,
+                   {"different builds", "rank 0 has \"1.0+test\"", "rank 1 has \"1.1+test\""});
+    other = hello_of(1);
+    other.config_hash = 0xabcdef;
+    check_mismatch(
+        other, both_dial,
+        {"different configurations", "rank 0 has hash 0000000000001234", "rank 1 has hash 0000000000abcdef"});
+    other = hello_of(1);
+    other.generation = 2;
+    check_mismatch(other, both_dial, {"different inits", "rank 0 has number 1", "rank 1 has number 2"});
+  }
+}
+
+TEST_CASE("tcp: two ranks that dial each other at once end up with one connection") {
+  for (int round = 0; round < 200; ++round) {
+    TcpWorld world(2);
+    auto zero = world.channel(0);
+    auto one = world.channel(1);
+    // Both dial before either looks at what came in: the worst case, each time.
+    for (const char* text : {"1", "2", "3"}) {
+      REQUIRE(zero->send(1, to_bytes(text)).ok());
+      REQUIRE(one->send(0, to_bytes(text)).ok());
+    }
+    const bool zero_first = round % 2 == 0;
+    std::string at_zero;
+    std::string at_one;
+    const Deadline deadline = Deadline::after(10s);
+    while (at_zero.size() + at_one.size() < 6 && !deadline.passed()) {
+      for (const bool turn : {zero_first, !zero_first}) {
+        auto incoming = (turn ? zero : one)->receive();
+        if (!incoming) continue;
+        REQUIRE(incoming->lost.ok());
+        (turn ? at_zero : at_one) += static_cast<char>(incoming->bytes.at(0));
+      }
+    }
+    REQUIRE(at_zero == "123");
+    REQUIRE(at_one == "123");
+  }
+}
+
+TEST_CASE("tcp: a parked connection is taken when one's own attempt fails") {
+  TcpWorld world(2);
+  // What rank 0 believes to be rank 1 is somebody who accepts (in the kernel) and says nothing.
+  std::optional<platform::Listener> mute = std::move(platform::Listener::create()).value();
+  const Bytes right = world.cards[1];
+  auto card = channel::decode_card(right);
+  card->port = mute->port();
+  std::erase_if(card->addresses,
+                [](const platform::Address& address) { return address.v6 || !address.loopback; });
+  world.cards[1] = channel::encode_card(*card);
+  auto zero = world.channel(0);
+  world.cards[1] = right;
+  auto one = world.channel(1);
+
+  REQUIRE(zero->send(1, to_bytes("from 0")).ok());
+  REQUIRE(one->send(0, to_bytes("from 1")).ok());
+  for (int i = 0; i < 20; ++i) {
+    CHECK_FALSE(zero->receive().has_value());
+    CHECK_FALSE(one->receive().has_value());
+    zero->wait(Deadline::after(1ms));
+  }
+  mute.reset();
+  CHECK(receive_one(*zero).bytes == to_bytes("from 1"));
+  CHECK(receive_one(*one).bytes == to_bytes("from 0"));
+}
+
+TEST_CASE("tcp: connect makes losses visible and has a deadline") {
+  TcpWorld world(3);
+  auto zero = world.channel(0);
+  auto one = world.channel(1);
+  SECTION("both ends stand after it") {
+    std::thread acceptor([&] { CHECK(receive_one(*zero).from == 1); });
+    const Status connected = one->connect(0, Deadline::after(10s));
+    one.reset();
+    acceptor.join();
+    CHECK(connected.ok());
+  }
+  SECTION("nobody answers") {
+    const TimePoint start = steady_now();
+    const Status late = one->connect(0, Deadline::after(50ms));
+    CHECK(late.code() == StatusCode::kAborted);
+    CHECK_THAT(late.message(), Contains("rank 0"));
+    CHECK(steady_now() - start < 5s);
+  }
+  SECTION("nobody listens") {
+    world.listeners[2].reset();
+    const Status refused = one->connect(2, Deadline::after(10s));
+    CHECK(refused.code() == StatusCode::kAborted);
+    CHECK_THAT(refused.message(), Contains("rank 2") && Contains("connection refused"));
+    CHECK(receive_one(*one).from == 2);
+  }
+  SECTION("to oneself") { CHECK(one->connect(1, Deadline::after(1s)).ok()); }
+}
+
+TEST_CASE("tcp: a killed process is seen at once, even if a child of it lives on") {
+  ChildRank child([](TcpChannel& channel) {
+    static_cast<void>(channel.connect(0, Deadline::after(10s)));
+    const pid_t watcher = ::getpid();
+    if (::fork() == 0) {
+      // Like a data loader's worker: has copies of all that its parent had open, and outlives it.
+      for (int i = 0; i < 300 && ::getppid() == watcher; ++i) ::usleep(10'000);
+      ::sleep(3);
+      ::_exit(0);
+    }
+    static_cast<void>(channel.send(0, to_bytes("forked")));
+    while (true) channel.wait(Deadline::after(60s));
+  });
+  CHECK(receive_one(*child.parent).bytes == to_bytes("forked"));
+  const TimePoint start = steady_now();
+  child.signal(SIGKILL);
+  const Incoming loss = receive_one(*child.parent);
+  CHECK(loss.from == 1);
+  CHECK_THAT(loss.lost.message(), Contains("connection to rank 1 was lost"));
+  CHECK(steady_now() - start < 1s);
+}
+
+TEST_CASE("tcp: a stopped process does not block send, and gets everything when it goes on") {
+  constexpr int kMessages = 40;
+  constexpr std::size_t kSize = 1 << 20;
+  ChildRank child([](TcpChannel& channel) {
+    static_cast<void>(channel.connect(0, Deadline::after(10s)));
+    static_cast<void>(channel.send(0, to_bytes("ready")));
+    bool good = true;
+    for (std::uint32_t i = 0; i < kMessages; ++i)
+      good = receive_one(channel).bytes == pattern(kSize, i) && good;
+    static_cast<void>(channel.send(0, to_bytes(good ? "good" : "bad")));
+    static_cast<void>(receive_one(channel));
+  });
+  TcpChannel& channel = *child.parent;
+  CHECK(receive_one(channel).bytes == to_bytes("ready"));
+  child.signal(SIGSTOP);
+  const TimePoint start = steady_now();
+  for (std::uint32_t i = 0; i < kMessages; ++i) REQUIRE(channel.send(1, pattern(kSize, i)).ok());
+  CHECK(steady_now() - start < 5s);
+  channel.wait(Deadline::after(20ms));
+  CHECK_FALSE(channel.receive().has_value());
+  const double before = cpu_seconds();
+  channel.wait(Deadline::after(200ms));
+  CHECK(cpu_seconds() - before < 0.05);  // a full socket is no reason to spin
+  child.signal(SIGCONT);
+  CHECK(receive_one(channel).bytes == to_bytes("good"));
+}
+
+TEST_CASE("tcp: close gives up on a stopped process at its deadline") {
+  ChildRank child([](TcpChannel& channel) {
+    static_cast<void>(channel.send(0, to_bytes("ready")));
+    while (true) channel.wait(Deadline::after(60s));
+  });
+  CHECK(receive_one(*child.parent).bytes == to_bytes("ready"));
+  child.signal(SIGSTOP);
+  for (std::uint32_t i = 0; i < 20; ++i) REQUIRE(child.parent->send(1, pattern(1 << 20, i)).ok());
+  const TimePoint start = steady_now();
+  child.parent->close(Deadline::after(100ms));
+  CHECK(steady_now() - start >= 100ms);
+  CHECK(steady_now() - start < 5s);
+  CHECK(child.parent->send(1, to_bytes("x")).code() == StatusCode::kUnavailable);
+}
+
+TEST_CASE("tcp: no descriptor is left behind") {
+  const std::size_t before = open_descriptors();
+  for (int i = 0; i < 100; ++i) {
+    TcpWorld world(2);
+    auto zero = world.channel(0);
+    auto one = world.channel(1);
+    check_that_they_talk(*one, 1, *zero, 0);
+    if (i % 2 == 0) zero->close(Deadline::after(1s));
+  }
+  CHECK(open_descriptors() == before);
+}
+
+TEST_CASE("tcp: waiting costs no CPU") {
+  TcpWorld world(2);
+  auto zero = world.channel(0);
+  auto one = world.channel(1);
+  check_that_they_talk(*one, 1, *zero, 0);
+  while (zero->receive() || one->receive()) {
+  }
+  const double before = cpu_seconds();
+  const TimePoint start = steady_now();
+  int waits = 0;
+  while (steady_now() - start < 1s) {
+    zero->wait(Deadline::at(start + 1s));
+    ++waits;
+  }
+  CHECK(cpu_seconds() - before < 0.005);
+  CHECK(waits <= 2);
+}
+
+}  // namespace
+}  // namespace roundelay::testing

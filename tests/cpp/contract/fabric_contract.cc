@@ -1,0 +1,304 @@
+#include "tests/cpp/contract/fabric_contract.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "kernels/kernels.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::Algorithm;
+using collective::Pending;
+
+constexpr DType kAllDTypes[] = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
+                                DType::kInt64,   DType::kInt32,   DType::kInt16,   DType::kInt8,
+                                DType::kUInt8,   DType::kBool};
+constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+
+// Small whole numbers whose sums and products over 8 members are exact in every type.
+double input(int member, std::size_t i, DType dtype, ReduceOp op) {
+  const std::size_t mixed = static_cast<std::size_t>(member) * 3 + i;
+  if (dtype == DType::kBool) return mixed % 5 < 3 ? 1.0 : 0.0;
+  if (op == ReduceOp::kProduct) return mixed % 8 == 0 ? 2.0 : 1.0;
+  return static_cast<double>(mixed % 5 + 1);
+}
+
+double combine(double a, double b, DType dtype, ReduceOp op) {
+  const bool boolean = dtype == DType::kBool;
+  switch (op) {
+    case ReduceOp::kSum: return boolean ? std::max(a, b) : a + b;
+    case ReduceOp::kMin: return std::min(a, b);
+    case ReduceOp::kMax: return std::max(a, b);
+    default: return a * b;
+  }
+}
+
+double expected(int size, std::size_t i, DType dtype, ReduceOp op) {
+  double value = input(0, i, dtype, op);
+  for (int member = 1; member < size; ++member) {
+    value = combine(value, input(member, i, dtype, op), dtype, op);
+  }
+  return value;
+}
+
+std::vector<double> inputs(int member, std::size_t count, DType dtype, ReduceOp op) {
+  std::vector<double> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = input(member, i, dtype, op);
+  return values;
+}
+
+std::string compare(const std::vector<double>& got, const std::function<double(std::size_t)>& want,
+                    const std::string& what) {
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] != want(i)) {
+      return what + ": element " + std::to_string(i) + " of " + std::to_string(got.size()) + " is " +
+             std::to_string(got[i]) + ", not " + std::to_string(want(i));
+    }
+  }
+  return {};
+}
+
+// One allreduce of `count` elements that start `shift` bytes off alignment, with a guard on both sides.
+std::string allreduce_once(Fabric& fabric, std::size_t count, DType dtype, ReduceOp op, Scale scale = {},
+                           std::size_t shift = 0) {
+  constexpr std::byte kGuard{0x5a};
+  const int size = fabric.group().size();
+  const std::vector<std::byte> data = encode(inputs(fabric.group().index, count, dtype, op), dtype);
+  std::vector<std::byte> memory(shift + 8 + data.size() + 8, kGuard);
+  std::byte* const at = memory.data() + shift + 8;
+  std::copy(data.begin(), data.end(), at);
+  Call call = call_over(Operation::kAllreduce, memory.data(), data.size());
+  call.buffer.offset = shift + 8;
+  call.dtype = dtype;
+  call.reduce_op = op;
+  call.scale = scale;
+  const std::string what = std::string(name_of(dtype)) + " " + std::string(name_of(op));
+  if (std::string error = run_call(fabric, call); !error.empty()) return what + ": " + error;
+  const auto is_guard = [](std::byte b) { return b == kGuard; };
+  if (!std::all_of(memory.data(), at, is_guard) ||
+      !std::all_of(at + data.size(), memory.data() + memory.size(), is_guard)) {
+    return what + ": wrote outside its buffer";
+  }
+  const auto want = [&](std::size_t i) {
+    const double value = expected(size, i, dtype, op) * scale.factor / static_cast<double>(scale.divisor);
+    return is_floating(dtype) ? value : std::trunc(value);
+  };
+  return compare(decode(at, count, dtype), want, what);
+}
+
+std::string all_types(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) {
+    for (const DType dtype : kAllDTypes) {
+      for (const ReduceOp op : kOps) {
+        if (std::string bad = allreduce_once(fabric, 67, dtype, op); !bad.empty()) return bad;
+      }
+      if (dtype == DType::kBool) continue;
+      if (std::string bad = allreduce_once(fabric, 35, dtype, ReduceOp::kSum, {3.0, 2}); !bad.empty()) return bad;
+    }
+    return std::string();
+  });
+}
+
+std::string sizes(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
+    const auto p = static_cast<std::size_t>(size);
+    std::vector<std::size_t> counts = {0, 1, 2, 3, p - 1, p, p + 1, 2 * p + 1, 255};
+    // Around the cuts of the ring (128 KiB a piece and shard) and of MPI's messages in its tests.
+    for (const std::size_t cut : {std::size_t{1024}, (std::size_t{128} << 10) / 4 * p}) {
+      for (const std::size_t count : {cut - 1, cut, cut + 1}) counts.push_back(count);
+    }
+    counts.push_back((std::size_t{700} << 10) / 4 + 1);
+    for (const std::size_t count : counts) {
+      for (const std::size_t shift : {0, 1}) {
+        std::string bad = allreduce_once(fabric, count, DType::kFloat32, ReduceOp::kSum, {1.0, size}, shift);
+        // Sums of small numbers divided by P: exact only where P is a power of two.
+        if (!bad.empty() && (size & (size - 1)) == 0) return bad;
+        bad = allreduce_once(fabric, count, DType::kInt16, ReduceOp::kSum, {2.0, 1}, shift);
+        if (!bad.empty()) return bad;
+      }
+    }
+    return std::string();
+  });
+}
+
+std::string broadcasts(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    for (int root = 0; root < size; ++root) {
+      for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4097},
+                                      std::size_t{256} << 10, (std::size_t{1500} << 10) + 3}) {
+        const bool is_root = fabric.group().index == root;
+        std::vector<std::byte> memory(bytes + 1);
+        for (std::size_t i = 0; is_root && i < bytes; ++i) memory[i] = static_cast<std::byte>(i * 7 + bytes + 1);
+        Call call = call_over(Operation::kBroadcast, memory.data(), bytes);
+        call.root = root;
+        if (std::string error = run_call(fabric, call); !error.empty()) return error;
+        for (std::size_t i = 0; i < bytes; ++i) {
+          if (memory[i] != static_cast<std::byte>(i * 7 + bytes + 1)) {
+            return "root " + std::to_string(root) + ": byte " + std::to_string(i) + " is wrong";
+          }
+        }
+      }
+    }
+    return std::string();
+  });
+}
+
+// Values that round differently in each order of addition, and NaNs with different payloads.
+std::string bit_equal(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) {
+    for (const DType dtype : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+      for (const ReduceOp op : kOps) {
+        constexpr std::size_t kCount = 1001;
+        std::vector<std::byte> mine(kCount * size_of(dtype));
+        unsigned state = 12345U + 977U * static_cast<unsigned>(fabric.group().index);
+        for (std::byte& b : mine) {
+          state = state * 1664525U + 1013904223U;
+          b = static_cast<std::byte>(state >> 24U);
+        }
+        Call call = call_over(Operation::kAllreduce, mine.data(), mine.size());
+        call.dtype = dtype;
+        call.reduce_op = op;
+        call.scale = {1.0, 3};
+        if (std::string error = run_call(fabric, call); !error.empty()) return error;
+        std::vector<std::byte> first = mine;
+        call = call_over(Operation::kBroadcast, first.data(), first.size());
+        if (std::string error = run_call(fabric, call); !error.empty()) return error;
+        if (first != mine) return std::string(name_of(dtype)) + " differs from member 0's result";
+      }
+    }
+    return std::string();
+  });
+}
+
+// A barrier is over only after all have entered: each adds to a sum that all must then agree on.
+std::string barriers(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
+    for (int round = 0; round < 20; ++round) {
+      const Call call = call_over(Operation::kBarrier, nullptr, 0);
+      if (std::string error = run_call(fabric, call); !error.empty()) return error;
+    }
+    return std::string();
+  });
+}
+
+// Calls in progress together, tested in the opposite order on every other member.
+std::string two_at_once(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    for (int round = 0; round < 10; ++round) {
+      std::vector<std::vector<double>> values;
+      std::vector<std::vector<std::byte>> memory;
+      std::vector<std::unique_ptr<Pending>> pending;
+      for (const std::size_t count : {std::size_t{100000}, std::size_t{10}, std::size_t{3000}}) {
+        memory.push_back(encode(inputs(fabric.group().index, count, DType::kFloat32, ReduceOp::kSum),
+                                DType::kFloat32));
+        Call call = call_over(Operation::kAllreduce, memory.back().data(), memory.back().size());
+        auto started = fabric.start(call);
+        if (!started.ok()) return started.status().message();
+        pending.push_back(std::move(*started));
+      }
+      std::vector<bool> over(3);
+      while (std::count(over.begin(), over.end(), true) < 3) {
+        for (std::size_t n = 0; n < 3; ++n) {
+          const std::size_t i = fabric.group().index % 2 == 0 ? n : 2 - n;
+          if (over[i]) continue;
+          const Result<bool> done = pending[i]->test();
+          if (!done.ok()) return done.status().message();
+          over[i] = *done;
+        }
+      }
+      for (const auto& result : memory) {
+        const auto got = decode(result.data(), result.size() / 4, DType::kFloat32);
+        const auto want = [&](std::size_t i) { return expected(size, i, DType::kFloat32, ReduceOp::kSum); };
+        if (std::string bad = compare(got, want, "two at once"); !bad.empty()) return bad;
+      }
+    }
+    return std::string();
+  });
+}
+
+// A call that makes no sense is refused and the fabric goes on.
+std::string refusals(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    std::vector<std::byte> memory(10);
+    Call call = call_over(Operation::kAllreduce, memory.data(), memory.size());
+    if (fabric.start(call).ok()) return std::string("10 bytes of float32 were accepted");
+    call.buffer.bytes = 8;
+    call.reduce_op = ReduceOp::kAverage;
+    if (fabric.start(call).status().code() != StatusCode::kInvalidArgument) {
+      return std::string("Average was accepted");
+    }
+    call = call_over(Operation::kBroadcast, memory.data(), memory.size());
+    call.root = size;
+    if (fabric.start(call).ok()) return std::string("a root outside the group was accepted");
+    if (fabric.poisoned()) return std::string("a refused call poisoned the fabric");
+    return allreduce_once(fabric, 5, DType::kInt32, ReduceOp::kSum);
+  });
+}
+
+}  // namespace
+
+Select always_ring() {
+  return [](const Call& call, int size) -> const Algorithm& {
+    static constexpr Algorithm kRing{"ring", collective::ring_allreduce};
+    const bool fits = call.operation == Operation::kAllreduce && size > 1 && call.buffer.bytes > 0;
+    return fits ? kRing : collective::select_algorithm(call, size);
+  };
+}
+
+Select always_recursive_doubling() {
+  return [](const Call& call, int size) -> const Algorithm& {
+    static constexpr Algorithm kDoubling{"recursive_doubling", collective::recursive_doubling_allreduce};
+    return call.operation == Operation::kAllreduce ? kDoubling : collective::select_algorithm(call, size);
+  };
+}
+
+std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  kernels::cast(bytes.data(), dtype, values.data(), DType::kFloat64, values.size());
+  return bytes;
+}
+
+std::vector<double> decode(const std::byte* data, std::size_t count, DType dtype) {
+  std::vector<double> values(count);
+  kernels::cast(values.data(), DType::kFloat64, data, dtype, count);
+  return values;
+}
+
+Call call_over(Operation operation, std::byte* memory, std::size_t bytes) {
+  Call call;
+  call.operation = operation;
+  call.buffer.base = memory;
+  call.buffer.bytes = bytes;
+  call.deadline = Deadline::after(std::chrono::seconds(60));
+  return call;
+}
+
+std::string run_call(Fabric& fabric, const Call& call) {
+  auto pending = fabric.start(call);
+  if (!pending.ok()) return pending.status().message();
+  return (*pending)->wait().message();
+}
+
+const std::vector<Test>& fabric_contract() {
+  static const std::vector<Test> kTests = {
+      {"every type and operation, ring", [](Medium& m, int p) { return all_types(m, p, always_ring()); }},
+      {"every type and operation, recursive doubling",
+       [](Medium& m, int p) { return all_types(m, p, always_recursive_doubling()); }},
+      {"sizes and alignment, ring", [](Medium& m, int p) { return sizes(m, p, always_ring()); }},
+      {"sizes and alignment, as selected",
+       [](Medium& m, int p) { return sizes(m, p, collective::select_algorithm); }},
+      {"broadcast from each root", broadcasts},
+      {"bit-equal, ring", [](Medium& m, int p) { return bit_equal(m, p, always_ring()); }},
+      {"bit-equal, recursive doubling",
+       [](Medium& m, int p) { return bit_equal(m, p, always_recursive_doubling()); }},
+      {"barriers", barriers},
+      {"several calls at once", two_at_once},
+      {"refused calls", refusals},
+  };
+  return kTests;
+}
+
+}  // namespace roundelay::contract

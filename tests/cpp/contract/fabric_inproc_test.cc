@@ -1,0 +1,238 @@
+// The fabric contract with threads in one process, and what only this medium can show: faults, one thread
+// that steps all members.
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "collective/inproc/hub.h"
+#include "collective/local.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/fabric_contract.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::InprocHub;
+using collective::make_inproc_fabric;
+using collective::Pending;
+using collective::select_algorithm;
+
+Group group_of(int size, int index) {
+  Group group;
+  for (int rank = 0; rank < size; ++rank) group.ranks.push_back(10 + rank);  // world ranks differ from indices
+  group.index = index;
+  return group;
+}
+
+std::vector<std::unique_ptr<Fabric>> fabrics_of(const std::shared_ptr<InprocHub>& hub, int size,
+                                                Select select = select_algorithm) {
+  std::vector<std::unique_ptr<Fabric>> fabrics;
+  for (int i = 0; i < size; ++i) fabrics.push_back(make_inproc_fabric(hub, group_of(size, i), select));
+  return fabrics;
+}
+
+class ThreadMedium final : public Medium {
+ public:
+  [[nodiscard]] int largest_group() const override { return 8; }
+  std::string run(int size, Select select, const Part& part) override {
+    auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size, select);
+    std::vector<std::string> complaints(fabrics.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < fabrics.size(); ++i) {
+      threads.emplace_back([&, i] { complaints[i] = part(*fabrics[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < complaints.size(); ++i) {
+      if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
+    }
+    return {};
+  }
+};
+
+// One member's allreduce of ones.
+struct Member {
+  std::vector<float> data;
+  std::unique_ptr<Pending> pending;
+  bool over = false;
+  Status error;
+};
+
+std::vector<Member> start_all(const std::vector<std::unique_ptr<Fabric>>& fabrics, std::size_t count,
+                              const std::function<void(Call&, std::size_t)>& change = {}) {
+  std::vector<Member> members(fabrics.size());
+  for (std::size_t i = 0; i < fabrics.size(); ++i) {
+    members[i].data.assign(count, 1.0F);
+    Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[i].data.data()), count * 4);
+    if (change) change(call, i);
+    auto started = fabrics[i]->start(call);
+    REQUIRE(started.ok());
+    members[i].pending = std::move(*started);
+  }
+  return members;
+}
+
+// Tests members in random turns from this one thread until each is done or failed.
+void step_to_end(std::vector<Member>& members, unsigned seed) {
+  std::mt19937 random(seed);
+  std::size_t open = members.size();
+  while (open > 0) {
+    Member& member = members[random() % members.size()];
+    if (member.over) continue;
+    const Result<bool> done = member.pending->test();
+    if (!done.ok()) member.error = done.status();
+    member.over = !done.ok() || *done;
+    open -= member.over ? 1 : 0;
+  }
+}
+
+TEST_CASE("inproc keeps the fabric contract", "[fabric]") {
+  ThreadMedium medium;
+  for (const Test& test : fabric_contract()) {
+    SECTION(test.name) {
+      for (int size = 1; size <= medium.largest_group(); ++size) {
+        INFO(test.name << ", " << size << " members");
+        CHECK(test.run(medium, size) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("one thread steps all members in any order", "[fabric]") {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    const int size = 2 + static_cast<int>(seed % 7);
+    const Select select = seed % 2 == 0 ? always_ring() : always_recursive_doubling();
+    const auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size, select);
+    const std::size_t count = seed % 10 == 0 ? 100001 : 1 + seed % 23;
+    auto members = start_all(fabrics, count);
+    step_to_end(members, seed);
+    for (const Member& member : members) {
+      REQUIRE(member.error.ok());
+      REQUIRE(std::count(member.data.begin(), member.data.end(), static_cast<float>(size)) ==
+              static_cast<std::ptrdiff_t>(count));
+    }
+  }
+}
+
+TEST_CASE("a silent member is named at the deadline and the fabric is poisoned", "[fabric]") {
+  for (const std::size_t count : {std::size_t{8}, std::size_t{200000}}) {
+    const auto hub = std::make_shared<InprocHub>(3);
+    const auto fabrics = fabrics_of(hub, 3);
+    hub->silence(1);
+    const TimePoint begin = steady_now();
+    auto members = start_all(fabrics, count, [](Call& call, std::size_t) {
+      call.deadline = Deadline::after(std::chrono::milliseconds(50));
+    });
+    step_to_end(members, 1);
+    CHECK(steady_now() - begin >= std::chrono::milliseconds(50));
+    CHECK(steady_now() - begin < std::chrono::seconds(2));
+    bool named = false;
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(members[i].error.code() == StatusCode::kAborted);
+      CHECK(fabrics[i]->poisoned());
+      named = named || members[i].error.message().find("waiting for rank 11") != std::string::npos;
+      // The first cause is what later calls get.
+      std::vector<float> data(4);
+      const Call late = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 16);
+      CHECK(fabrics[i]->start(late).status() == members[i].error);
+    }
+    CHECK(named);
+  }
+}
+
+TEST_CASE("the abort word ends a call that has no deadline", "[fabric]") {
+  const auto hub = std::make_shared<InprocHub>(2);
+  const auto fabrics = fabrics_of(hub, 2);
+  hub->silence(1);
+  AbortToken abort;
+  auto members = start_all(fabrics, 1000, [&](Call& call, std::size_t) {
+    call.deadline = Deadline::never();
+    call.abort = &abort;
+  });
+  for (int i = 0; i < 100; ++i) REQUIRE(members[0].pending->test().ok());
+  abort.raise(Status::aborted("rank 11 was killed"));
+  CHECK(members[0].pending->test().status().message() == "rank 11 was killed");
+  CHECK(members[0].pending->wait().message() == "rank 11 was killed");
+  CHECK(fabrics[0]->poisoned());
+}
+
+TEST_CASE("a lost connection ends the calls of all that wait for it", "[fabric]") {
+  const auto hub = std::make_shared<InprocHub>(4);
+  const auto fabrics = fabrics_of(hub, 4, always_ring());
+  hub->fail(2);
+  auto members = start_all(fabrics, 100000, [](Call& call, std::size_t) {
+    call.deadline = Deadline::after(std::chrono::milliseconds(200));
+  });
+  step_to_end(members, 7);
+  for (const Member& member : members) CHECK(member.error.code() == StatusCode::kAborted);
+  CHECK(members[3].error.message() == "the connection to member 2 was lost");
+}
+
+TEST_CASE("one call's fault ends the other calls in progress with its cause", "[fabric]") {
+  const auto fabrics = fabrics_of(std::make_shared<InprocHub>(2), 2);
+  AbortToken abort;
+  std::vector<float> one(4), two(4);
+  Call first = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(one.data()), 16);
+  first.abort = &abort;
+  const Call second = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(two.data()), 16);
+  auto a = fabrics[0]->start(first);
+  auto b = fabrics[0]->start(second);
+  REQUIRE((a.ok() && b.ok()));
+  abort.raise(Status::aborted("cause"));
+  CHECK((*a)->test().status().message() == "cause");
+  CHECK((*b)->test().status().message() == "cause");
+}
+
+TEST_CASE("dropping a call in progress poisons the fabric", "[fabric]") {
+  const auto fabrics = fabrics_of(std::make_shared<InprocHub>(2), 2);
+  std::vector<float> data(4);
+  auto pending = fabrics[0]->start(call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 16));
+  REQUIRE(pending.ok());
+  pending->reset();
+  CHECK(fabrics[0]->poisoned());
+}
+
+TEST_CASE("a barrier waits for everyone", "[fabric]") {
+  for (int size = 2; size <= 8; ++size) {
+    const auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size);
+    std::vector<std::unique_ptr<Pending>> pending;
+    for (int i = 0; i + 1 < size; ++i) {
+      auto started = fabrics[static_cast<std::size_t>(i)]->start(call_over(Operation::kBarrier, nullptr, 0));
+      REQUIRE(started.ok());
+      pending.push_back(std::move(*started));
+    }
+    for (int round = 0; round < 50; ++round) {
+      for (auto& one : pending) {
+        const Result<bool> done = one->test();
+        REQUIRE(done.ok());
+        REQUIRE_FALSE(*done);
+      }
+    }
+    auto last = fabrics.back()->start(call_over(Operation::kBarrier, nullptr, 0));
+    REQUIRE(last.ok());
+    pending.push_back(std::move(*last));
+    bool all = false;
+    for (int round = 0; round < 100 && !all; ++round) {
+      all = true;
+      for (auto& one : pending) all = *one->test() && all;
+    }
+    CHECK(all);
+  }
+}
+
+TEST_CASE("a group of one only scales", "[fabric]") {
+  collective::LocalFabric fabric(group_of(1, 0));
+  std::vector<float> data = {2.0F, 4.0F};
+  Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 8);
+  call.scale = {0.5, 1};
+  CHECK(run_call(fabric, call) == "");
+  CHECK(data == std::vector<float>{1.0F, 2.0F});
+  CHECK(run_call(fabric, call_over(Operation::kBarrier, nullptr, 0)) == "");
+  call.reduce_op = ReduceOp::kAdasum;
+  CHECK(fabric.start(call).status().code() == StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace roundelay::contract

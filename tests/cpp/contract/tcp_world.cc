@@ -1,0 +1,100 @@
+#include "tests/cpp/contract/tcp_world.h"
+
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <numeric>
+#include <stdexcept>
+
+namespace roundelay::testing {
+namespace {
+
+Group group_of(int size, int rank) {
+  Group group;
+  group.ranks.resize(static_cast<std::size_t>(size));
+  std::iota(group.ranks.begin(), group.ranks.end(), 0);
+  group.index = rank;
+  return group;
+}
+
+channel::TcpListener listen() {
+  auto listener = channel::TcpListener::listen("");
+  if (!listener.ok()) throw std::runtime_error(listener.status().message());
+  return std::move(listener).value();
+}
+
+std::unique_ptr<channel::TcpChannel> make(int rank, std::vector<Bytes> cards, channel::TcpListener listener,
+                                          wire::Hello identity) {
+  auto channel = channel::TcpChannel::create(group_of(static_cast<int>(cards.size()), rank),
+                                             std::move(identity), cards, std::move(listener));
+  if (!channel.ok()) throw std::runtime_error(channel.status().message());
+  return std::move(channel).value();
+}
+
+// Cards fit one packet.
+Bytes swap_cards(int socket, const Bytes& mine) {
+  Bytes theirs(4096);
+  if (::send(socket, mine.data(), mine.size(), MSG_NOSIGNAL) < 0) throw std::runtime_error("send");
+  const ssize_t got = ::recv(socket, theirs.data(), theirs.size(), 0);
+  if (got <= 0) throw std::runtime_error("recv");
+  theirs.resize(static_cast<std::size_t>(got));
+  return theirs;
+}
+
+}  // namespace
+
+wire::Hello hello_of(int rank) { return {rank, 1, "1.0+test", 0x1234}; }
+
+TcpWorld::TcpWorld(int size) {
+  for (int rank = 0; rank < size; ++rank) {
+    listeners.emplace_back(listen());
+    cards.push_back(listeners.back()->card_bytes());
+  }
+}
+
+std::unique_ptr<channel::TcpChannel> TcpWorld::channel(int rank, wire::Hello identity) {
+  auto& listener = listeners[static_cast<std::size_t>(rank)];
+  auto made = make(rank, cards, std::move(*listener), std::move(identity));
+  listener.reset();
+  return made;
+}
+
+ChildRank::ChildRank(const Body& body) {
+  int sockets[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+    throw std::runtime_error("socketpair");
+  process_ = ::fork();
+  const int rank = process_ == 0 ? 1 : 0;
+  const int mine = sockets[rank];
+  ::close(sockets[1 - rank]);
+  try {
+    channel::TcpListener listener = listen();
+    const Bytes card = listener.card_bytes();
+    const Bytes other = swap_cards(mine, card);
+    ::close(mine);
+    auto channel = make(rank, rank == 0 ? std::vector{card, other} : std::vector{other, card},
+                        std::move(listener), hello_of(rank));
+    if (rank == 0) {
+      parent = std::move(channel);
+      return;
+    }
+    body(*channel);
+    channel->close(Deadline::after(std::chrono::seconds(5)));
+  } catch (...) {
+    if (rank == 0) throw;
+    ::_exit(1);
+  }
+  ::_exit(0);  // no destructors or handlers of the parent's
+}
+
+void ChildRank::signal(int number) const { ::kill(process_, number); }
+
+ChildRank::~ChildRank() {
+  signal(SIGKILL);
+  while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace roundelay::testing

@@ -1,0 +1,45 @@
+// Ranks that talk over TCP on this machine, for tests.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "channel/tcp/tcp_channel.h"
+
+namespace roundelay::testing {
+
+wire::Hello hello_of(int rank);
+
+// A world before its channels are made: every rank listens, the cards are exchanged.
+struct TcpWorld {
+  explicit TcpWorld(int size);
+
+  // Once for each rank, as it takes the rank's listener. Throws on errors.
+  std::unique_ptr<channel::TcpChannel> channel(int rank) { return channel(rank, hello_of(rank)); }
+  std::unique_ptr<channel::TcpChannel> channel(int rank, wire::Hello identity);
+
+  std::vector<std::optional<channel::TcpListener>> listeners;
+  std::vector<Bytes> cards;
+};
+
+// A second process with rank 1 of a world of two; killed, if it still runs, and awaited by the destructor.
+class ChildRank {
+ public:
+  using Body = std::function<void(channel::TcpChannel&)>;
+  explicit ChildRank(const Body& body);
+  ~ChildRank();
+  ChildRank(const ChildRank&) = delete;
+  ChildRank& operator=(const ChildRank&) = delete;
+
+  std::unique_ptr<channel::TcpChannel> parent;  // rank 0
+  void signal(int number) const;
+
+ private:
+  pid_t process_ = -1;
+};
+
+}  // namespace roundelay::testing

@@ -1,0 +1,220 @@
+// Seeded fuzzing of the codec: structured round trips, mutated messages, random bytes. Decoding may allocate
+// a small multiple of its input only: this binary's operator new counts.
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/cpp/catch.h"
+#include "wire/codec.h"
+
+namespace {
+thread_local std::size_t t_allocated = 0;
+
+void* counted(std::size_t size) {
+  t_allocated += size;
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size); }
+void* operator new[](std::size_t size) { return counted(size); }
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size == 0 ? 1 : size);
+}
+void* operator new[](std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size == 0 ? 1 : size);
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace roundelay::wire {
+namespace {
+
+// Numbers of every magnitude are equally likely: the edges of a varint are hit often.
+class Source {
+ public:
+  explicit Source(std::uint64_t seed) : random_(seed) {}
+
+  std::uint64_t bits() { return random_(); }
+  std::uint64_t below(std::uint64_t bound) { return random_() % bound; }
+  bool coin() { return (random_() & 1) != 0; }
+  template <typename T>
+  T number() {
+    return static_cast<T>(random_() >> below(64));
+  }
+  template <typename E>
+  E one_of(int count) {
+    return static_cast<E>(below(static_cast<std::uint64_t>(count)));
+  }
+  std::string text() {
+    std::string text(below(4) == 0 ? below(300) : below(12), '\0');
+    for (char& c : text) c = static_cast<char>(random_());
+    return text;
+  }
+  LaneId lane() { return {.process_set = number<std::uint32_t>(), .device = number<std::int32_t>()}; }
+  Scale scale() {
+    return {.factor = static_cast<double>(number<std::int64_t>()) / 8,
+            .divisor = 1 + static_cast<std::int64_t>(bits() >> (2 + below(62)))};
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+Request random_request(Source& source) {
+  Request request;
+  request.name = source.text();
+  request.operation = source.one_of<Operation>(kOperationCount);
+  request.dtype = source.one_of<DType>(kDTypeCount);
+  request.reduce_op = source.one_of<ReduceOp>(kReduceOpCount);
+  request.root = source.number<std::int32_t>();
+  request.prescale = source.scale();
+  request.postscale = source.scale();
+  for (auto n = source.below(5); n > 0; --n)
+    request.shape.push_back(static_cast<std::int64_t>(source.bits() >> (1 + source.below(63))));
+  request.cacheable = source.coin();
+  if (source.below(4) == 0) request.error = source.text();
+  return request;
+}
+
+Report random_report(Source& source) {
+  Report report{.lane = source.lane(),
+                .last_order = source.number<std::uint64_t>(),
+                .flush = source.coin(),
+                .leaving = source.coin(),
+                .requests = {},
+                .cached = {}};
+  for (auto n = source.below(4); n > 0; --n) report.requests.push_back(random_request(source));
+  std::uint64_t next = 1;
+  for (auto runs = source.below(6); runs > 0; --runs) {
+    next += source.number<std::uint32_t>() >> 4;
+    for (auto n = source.below(40); n > 0; --n, ++next) report.cached.push_back(static_cast<CacheId>(next));
+  }
+  return report;
+}
+
+Order random_order(Source& source) {
+  Order order{.lane = source.lane(),
+              .sequence = source.number<std::uint64_t>(),
+              .operations = {},
+              .failures = {},
+              .evicted = {},
+              .shut_down_by = source.number<std::int32_t>()};
+  for (auto n = source.below(4); n > 0; --n) {
+    auto& members = order.operations.emplace_back().members;
+    auto id = source.number<CacheId>();
+    for (auto m = source.below(30); m > 0; --m) {
+      id = source.below(8) == 0 ? source.number<CacheId>() : id + 1;
+      members.push_back({id, id == kNoCacheId || source.coin() ? "n" + source.text() : ""});
+    }
+  }
+  for (auto n = source.below(3); n > 0; --n) {
+    const auto code = static_cast<StatusCode>(1 + source.below(static_cast<int>(StatusCode::kInternal)));
+    order.failures.push_back({source.text(), code, source.text()});
+  }
+  for (auto n = source.below(10); n > 0; --n) order.evicted.push_back(source.number<CacheId>());
+  return order;
+}
+
+Hello random_hello(Source& source) {
+  return {source.number<std::int32_t>(), source.number<std::uint32_t>(), source.text(), source.bits()};
+}
+
+Message random_message(Source& source) {
+  switch (source.below(std::variant_size_v<Message>)) {
+    case 0:
+      return random_hello(source);
+    case 1:
+      return random_report(source);
+    case 2:
+      return random_order(source);
+    case 3:
+      return Abort{source.number<std::int32_t>(), source.text()};
+    case 4:
+      return Stuck{source.lane(), source.number<std::uint64_t>(), source.number<std::int32_t>(),
+                   source.text()};
+    case 5:
+      return Ping{source.number<std::uint64_t>(), source.number<std::int64_t>()};
+    case 6:
+      return Pong{source.number<std::uint64_t>(), source.number<std::int64_t>(),
+                  source.number<std::int64_t>()};
+    case 7:
+      return TimelineChunk{source.number<std::int32_t>(), source.coin(), source.text()};
+    default:
+      return Introduction{random_hello(source), source.text(), source.text()};
+  }
+}
+
+// Decodes within its allowance; what is accepted has exactly these bytes as its encoding. True if accepted.
+bool survives(ConstByteSpan bytes) {
+  const std::size_t before = t_allocated;
+  const Result<Message> result = decode(bytes);
+  const std::size_t used = t_allocated - before;
+  // A report's run of ids may grow to kMaxIds whatever its length; a vector that doubles allocates twice its
+  // size.
+  const bool has_runs = bytes.size() > 1 && bytes[1] == std::byte{1};
+  const std::size_t allowance = 64 * bytes.size() + 512 + (has_runs ? 2 * sizeof(CacheId) * kMaxIds : 0);
+  if (used > allowance) FAIL(used << " bytes were allocated for " << bytes.size());
+  if (!result.ok()) return false;
+  const Bytes again = encode(*result);
+  if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end()))
+    FAIL("accepted, but not canonical");
+  return true;
+}
+
+TEST_CASE("random messages come back as they were", "[codec][fuzz]") {
+  for (std::uint64_t seed = 0; seed < 100'000; ++seed) {
+    Source source(seed);
+    const Message message = random_message(source);
+    const Result<Message> back = decode(encode(message));
+    if (!back.ok()) FAIL("seed " << seed << ": " << back.status().message());
+    if (!(*back == message)) FAIL("seed " << seed << ": the message changed");
+  }
+}
+
+TEST_CASE("mutated messages are refused or understood, within memory", "[codec][fuzz]") {
+  std::size_t accepted = 0;
+  for (std::uint64_t seed = 0; seed < 150'000; ++seed) {
+    INFO("seed " << seed);
+    Source source(seed);
+    Bytes bytes = encode(random_message(source));
+    for (auto n = 1 + source.below(4); n > 0; --n) {
+      const auto at = static_cast<std::ptrdiff_t>(source.below(bytes.size() + 1));
+      const auto value = static_cast<std::byte>(source.bits());
+      switch (source.below(4)) {
+        case 0:
+          bytes.insert(bytes.begin() + at, value);
+          break;
+        case 1:
+          if (at < std::ssize(bytes)) bytes.erase(bytes.begin() + at);
+          break;
+        case 2:
+          bytes.resize(static_cast<std::size_t>(at));
+          break;
+        default:
+          if (at < std::ssize(bytes)) bytes[static_cast<std::size_t>(at)] ^= value;
+      }
+    }
+    accepted += survives(bytes) ? 1U : 0U;
+  }
+  CHECK(accepted > 1000);  // else the mutations would never get past the first checks
+}
+
+TEST_CASE("random bytes are refused or understood, within memory", "[codec][fuzz]") {
+  for (std::uint64_t seed = 0; seed < 150'000; ++seed) {
+    INFO("seed " << seed);
+    Source source(seed);
+    Bytes bytes = {std::byte{1}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
+    for (auto n = source.below(64); n > 0; --n)
+      bytes.push_back(static_cast<std::byte>(source.coin() ? source.below(4) : source.bits()));
+    survives(bytes);
+  }
+}
+
+}  // namespace
+}  // namespace roundelay::wire

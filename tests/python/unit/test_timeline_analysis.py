@@ -1,0 +1,116 @@
+"""What the analysis says of traces whose numbers are known."""
+
+from typing import Any
+
+import pytest
+
+from roundelay.timeline import analysis
+from roundelay.timeline.analysis import COLLECTIVE, COPY, NEGOTIATION, TRAINING, Straggler
+from roundelay.timeline.events import Event, Trace
+
+
+def span(rank: int, track: int, name: str, begin: float, end: float, **args: Any) -> Event:
+    return Event("X", name, rank, track, begin, end - begin, args)
+
+
+def allreduce(rank: int, begin: float, end: float, tensors: int, size: int) -> Event:
+    return span(rank, COLLECTIVE, "allreduce", begin, end, tensors=tensors, bytes=size)
+
+
+def ready(last: int, waited: float) -> Event:
+    return Event(
+        "i", "ready", 0, NEGOTIATION, 0.0, 0.0, {"tensor": "w", "last_rank": last, "waited_us": waited}
+    )
+
+
+@pytest.fixture
+def trace() -> Trace:
+    """Two steps of rank 0, one of rank 1."""
+    return Trace(
+        [
+            span(0, TRAINING, "backward", 100, 200),
+            allreduce(0, 150, 190, tensors=3, size=1000),
+            span(0, COPY, "pack", 180, 195),
+            allreduce(0, 195, 230, tensors=1, size=200),
+            span(0, TRAINING, "synchronize", 205, 240),
+            span(0, TRAINING, "step", 240, 250),
+            span(0, TRAINING, "backward", 300, 400),
+            allreduce(0, 410, 450, tensors=4, size=1200),
+            span(0, TRAINING, "synchronize", 400, 460),
+            span(0, TRAINING, "step", 400, 470),
+            span(1, TRAINING, "backward", 110, 240),
+            allreduce(1, 150, 190, tensors=3, size=1000),
+            allreduce(1, 195, 230, tensors=1, size=200),
+            span(1, TRAINING, "step", 240, 250),
+        ]
+    )
+
+
+def test_steps(trace: Trace) -> None:
+    first, second, other = analysis.steps(trace)
+    assert (first.rank, first.index, first.begin, first.end) == (0, 0, 100, 250)
+    assert (first.backward, first.communication, first.exposed, first.blocked) == (100, 80, 30, 35)
+    assert (first.tensors, first.operations, first.bytes) == (4, 2, 1200)
+    assert (second.rank, second.index, second.begin, second.end, second.duration) == (0, 1, 250, 470, 220)
+    assert (second.backward, second.communication, second.exposed, second.blocked) == (100, 40, 40, 60)
+    assert (other.rank, other.backward, other.communication, other.exposed, other.blocked) == (
+        1,
+        130,
+        75,
+        0,
+        0,
+    )
+    assert analysis.median([first, second, other], "exposed") == 30
+    assert analysis.hidden_share([first, second]) == pytest.approx(1 - 70 / 120)
+
+
+def test_waiting_at_the_end_of_backward_hides_nothing() -> None:
+    trace = Trace(
+        [
+            span(0, TRAINING, "backward", 0, 100),
+            span(0, TRAINING, "synchronize", 80, 100),
+            allreduce(0, 70, 100, tensors=1, size=4),
+            span(0, TRAINING, "step", 100, 110),
+        ]
+    )
+    (step,) = analysis.steps(trace)
+    assert (step.backward, step.exposed) == (80, 20)
+
+
+def test_several_backwards_are_one_step() -> None:
+    events = [span(0, TRAINING, "backward", b, b + 10) for b in (0, 20, 40)]
+    (step,) = analysis.steps(Trace([*events, span(0, TRAINING, "step", 60, 65)]))
+    assert (step.begin, step.end, step.backward) == (0, 65, 30)
+
+
+def test_without_step_marks_the_backwards_cut() -> None:
+    events = [span(0, TRAINING, "backward", b, b + 10) for b in (0, 20)]
+    assert analysis.windows(Trace([*events, allreduce(0, 25, 40, 1, 4)]), 0) == [(0, 20), (20, 40)]
+
+
+def test_without_training_all_is_one_step() -> None:
+    trace = Trace([allreduce(0, 5, 15, 2, 8), allreduce(0, 25, 40, 3, 12)])
+    (step,) = analysis.steps(trace)
+    assert (step.begin, step.end, step.communication, step.exposed) == (5, 40, 25, 25)
+    assert analysis.steps(Trace([])) == []
+
+
+def test_fusion(trace: Trace) -> None:
+    total = analysis.fusion(e for e in trace.events if e.rank == 0)
+    assert (total.tensors, total.operations, total.bytes) == (8, 3, 2400)
+    assert total.tensors_per_operation == pytest.approx(8 / 3)
+    assert analysis.fusion([]).tensors_per_operation == 0
+
+
+def test_stragglers() -> None:
+    events = [ready(1, 10), ready(3, 40), ready(3, 20), ready(3, 90), ready(0, 5)]
+    assert analysis.stragglers(Trace(events)) == [
+        Straggler(3, 3, 40, 90),
+        Straggler(0, 1, 5, 5),
+        Straggler(1, 1, 10, 10),
+    ]
+
+
+def test_nothing_to_take_a_median_of() -> None:
+    assert analysis.median([], "exposed") == 0
+    assert analysis.hidden_share([]) is None

@@ -1,0 +1,123 @@
+"""`roundelay timeline` as a user runs it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roundelay.timeline.cli import main
+from roundelay.timeline.report import bytes_text, time_text
+
+
+def job(ranks: int, steps: int) -> list[dict[str, Any]]:
+    """Each step takes 20 ms, of which 10 are backward; 4 of 8 ms of communication are behind it."""
+    events: list[dict[str, Any]] = []
+    for rank in range(ranks):
+        for step in range(steps):
+            zero = 20_000 * step
+            training = (
+                ("backward", 5_000, 15_000),
+                ("synchronize", 15_000, 19_000),
+                ("step", 19_000, 20_000),
+            )
+            for name, begin, end in training:
+                where = {"ph": "X", "pid": rank, "tid": 1, "name": name}
+                events.append({**where, "ts": zero + begin, "dur": end - begin})
+            args = {
+                "order": step,
+                "index": 0,
+                "tensors": 6,
+                "bytes": 3 << 20,
+                "dtype": "float32",
+                "names": ["w"],
+            }
+            where = {"ph": "X", "pid": rank, "tid": 3, "name": "allreduce"}
+            events.append({**where, "ts": zero + 11_000, "dur": 8_000, "args": args})
+    late = {"tensor": "w", "last_rank": ranks - 1, "waited_us": 1500.0}
+    events.append({"ph": "i", "pid": 0, "tid": 4, "name": "ready", "s": "t", "ts": 1, "args": late})
+    return events
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps(job(2, 5)))
+    return path
+
+
+def test_summary_and_picture(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "2 ranks, step 20 ms, communication 8 ms, of it exposed 4 ms (50%)" in out
+    assert "fusion: 30 tensors in, 5 operations out (6.0 a piece), 15.0 MiB, 3.0 MiB an operation" in out
+    assert "1x, median 1.5 ms, at most 1.5 ms" in out
+    assert "missing" not in out
+    picture = Path(f"{file}.png")
+    assert f"picture: {picture}" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_chosen_steps_and_svg(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "p.svg"
+    assert main([str(file), "--steps", "3:", "--output", str(picture)]) == 0
+    assert "12 tensors in, 2 operations out" in capsys.readouterr().out
+    text = picture.read_text()
+    assert "<svg" in text
+    assert "<!-- step 3 -->" in text
+    assert "<!-- step 2 -->" not in text
+
+
+def test_a_truncated_file_still_opens(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text(json.dumps(job(2, 5))[:-20])
+    assert main([str(file)]) == 0
+    assert "the job died, or still runs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("hello", "no trace"), ("[]", "has no spans"), ("[\n", "has no spans")]
+)
+def test_no_trace(file: Path, capsys: pytest.CaptureFixture[str], text: str, why: str) -> None:
+    file.write_text(text)
+    assert main([str(file)]) == 1
+    error = capsys.readouterr().err
+    assert why in error
+    assert error.count("\n") == 1
+
+
+def test_a_missing_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path / "none.json")]) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_steps_that_are_not_there(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(file), "--steps", "7:9"]) == 1
+    assert "the file has steps 0:5" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--steps", "x"], ["--output", "p.txt"]])
+def test_wrong_arguments(file: Path, arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(file), *arguments])
+    assert ended.value.code == 2
+
+
+def test_an_unwritable_picture(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(file), "--output", str(tmp_path / "none" / "p.png")]) == 1
+    assert "No such file" in capsys.readouterr().err
+
+
+def test_without_matplotlib(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "roundelay.timeline.picture", None)
+    assert main([str(file)]) == 0
+    assert "pip install matplotlib" in capsys.readouterr().err
+    assert main([str(file), "--output", str(tmp_path / "p.png")]) == 1
+    assert "pip install matplotlib" in capsys.readouterr().err
+
+
+def test_units() -> None:
+    assert [time_text(t) for t in (0, 12.34, 1500, 2.5e6)] == ["0 us", "12.3 us", "1.5 ms", "2.50 s"]
+    assert [bytes_text(b) for b in (10, 1536, 3 << 20, 5 << 30)] == ["10 B", "1.5 KiB", "3.0 MiB", "5.0 GiB"]

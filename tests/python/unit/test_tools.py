@@ -1,0 +1,148 @@
+"""The checks of tools/ find what they are there for, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import check_layers
+import check_size
+import check_stub
+
+
+def _tree(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / "csrc" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+HEADERS = dict.fromkeys(
+    (
+        "base/status.h",
+        "fuse/plan.h",
+        "fuse/pool.h",
+        "channel/channel.h",
+        "platform/mpi/session.h",
+        "platform/tcp/socket.h",
+        "submit/table.h",
+        "runtime/engine.h",
+    ),
+    "#pragma once\n",
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("wire/a.cc", '#include "base/status.h"'),
+        ("wire/a.cc", "#include <vector>"),
+        ("negotiate/a.cc", '#include "fuse/plan.h"'),
+        ("channel/mpi/a.cc", '#include "platform/mpi/session.h"'),
+        ("channel/mpi/a.cc", "#include <mpi.h>"),
+        ("channel/tcp/a.cc", '#include "channel/channel.h"'),
+        ("runtime/a.cc", '#include "platform/tcp/socket.h"'),
+        ("runtime/mpi/a.cc", '#include "platform/mpi/session.h"'),
+        ("adapter/a.cc", "#include <torch/extension.h>"),
+        ("bindings/a.cc", '#include "runtime/engine.h"'),
+    ],
+)
+def test_layers_allow(tmp_path: Path, file: str, line: str) -> None:
+    assert check_layers.check(_tree(tmp_path, {**HEADERS, file: line})) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "why"),
+    [
+        ("base/a.cc", '#include "submit/table.h"', "base may not include submit/table.h"),
+        ("negotiate/a.cc", '#include "fuse/pool.h"', "negotiate may not include fuse/pool.h"),
+        ("channel/tcp/a.cc", '#include "platform/mpi/session.h"', "channel/tcp may not include"),
+        ("submit/a.cc", '#include "platform/tcp/socket.h"', "submit may not include"),
+        ("runtime/a.cc", '#include "platform/mpi/session.h"', "runtime may not include"),
+        ("runtime/a.cc", "#include <mpi.h>", "mpi.h (mpi.h) belongs under mpi only"),
+        ("runtime/a.cc", "#include <ATen/ATen.h>", "a torch header (ATen/ATen.h) belongs under"),
+        ("wire/a.cc", '#include "status.h"', '"status.h" is no file of csrc'),
+        ("torch/a.cc", "", "not in a folder of the design"),
+    ],
+)
+def test_layers_forbid(tmp_path: Path, file: str, line: str, why: str) -> None:
+    breaks = check_layers.check(_tree(tmp_path, {**HEADERS, file: line}))
+    assert len(breaks) == 1
+    assert why in breaks[0]
+
+
+def test_size_counts_lines_of_a_file() -> None:
+    assert check_size.check_text("a.cc", "int a;\n" * 400) == []
+    assert check_size.check_text("a.cc", "int a;\n" * 401) == ["a.cc: 401 lines (at most 400)"]
+    assert check_size.check_text("a.md", "text\n" * 401) == []
+
+
+def test_size_counts_lines_of_a_python_function() -> None:
+    text = "class A:\n  def f(self):\n" + "    pass\n" * 69
+    assert check_size.check_text("a.py", text) == []
+    assert check_size.check_text("a.py", text + "    pass\n") == ["a.py:2: f: 71 lines (at most 70)"]
+
+
+@pytest.mark.parametrize("head", ["int f(int a)", "template <class T>\nT A::g() const noexcept"])
+def test_size_counts_lines_of_a_cpp_function(head: str) -> None:
+    def text(size: int) -> str:
+        body = "  if (a) { b(); }  // }\n" + "  c(\"}\", '{', 1'000);\n" * (size - 3 - head.count("\n"))
+        return "namespace n {\nclass B { int x(); };\n" + head + " {\n" + body + "}\n}  // namespace n\n"
+
+    assert check_size.check_text("a.cc", text(70)) == []
+    breaks = check_size.check_text("a.cc", text(71))
+    assert len(breaks) == 1
+    assert breaks[0].startswith("a.cc:3: ")
+    assert breaks[0].endswith(": 71 lines (at most 70)")
+
+
+@pytest.mark.parametrize("text", ["// TO" + "DO: later", "see /home" + "/me/file", "# XX" + "X"])
+def test_size_finds_notes_and_machine_paths(text: str) -> None:
+    assert len(check_size.check_text("a.py" if text[0] == "#" else "a.md", text)) == 1
+
+
+def test_size_leaves_ordinary_text_alone() -> None:
+    assert check_size.check_text("a.md", "../work/file, https://x.org/home/a, method, TODOS") == []
+
+
+STUB = """
+__version__: str
+class Config:
+    theta: int
+def poll(handle: int) -> bool: ...
+def barrier(names: list[tuple[str, int]], root: int) -> None: ...
+"""
+
+
+def _module() -> ModuleType:
+    module = ModuleType("_core")
+
+    def poll() -> None:
+        """poll(handle: int) -> bool"""
+
+    def barrier() -> None:
+        """barrier(names: list[tuple[str, int]], root: int = 0) -> None"""
+
+    config = type("Config", (), {"theta": 1})
+    module.__dict__.update(__version__="1", Config=config, poll=poll, barrier=barrier)
+    return module
+
+
+def test_stub_equal() -> None:
+    assert check_stub.differences(STUB, _module()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("handle: int", "id: int", "poll: the stub has ['id'], the module ['handle']"),
+        (", root: int", "", "barrier: the stub has ['names']"),
+        ("theta", "tau", "Config.tau: in the stub only"),
+        ("def poll", "def pole", "pole: in the stub only"),
+    ],
+)
+def test_stub_differs(old: str, new: str, why: str) -> None:
+    assert any(line.startswith(why) for line in check_stub.differences(STUB.replace(old, new), _module()))

@@ -1,0 +1,109 @@
+"""Enforces who may include whom in csrc: `python tools/check_layers.py [ROOT]`.
+
+Exit code 1 with one line a break. The table is design section 2.
+Includes of the project's own files are written in quotes and start at csrc.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+BELOW = {"base", "wire"}  # what every stage may see
+# folder -> what it may include beside itself; "x": the subfolder of the same name (for bootstrap/mpi: mpi)
+TABLE: dict[str, set[str]] = {
+    "base": set(),
+    "platform": {"base"},
+    "wire": {"base"},
+    "kernels": {"base"},
+    "submit": BELOW,
+    "fuse": BELOW | {"kernels"},
+    "bootstrap": BELOW | {"platform/x"},
+    "negotiate": BELOW | {"fuse/plan.h"},
+    "channel": BELOW | {"kernels", "platform/x"},
+    "collective": BELOW | {"kernels", "platform/x"},
+    "complete": {"base", "submit"},
+    "compress": {"base", "kernels", "collective/fabric.h"},
+    "model": {"base", "fuse/plan.h"},
+}
+BELOW_RUNTIME = set(TABLE)
+TABLE["runtime"] = BELOW_RUNTIME
+TABLE["adapter"] = BELOW_RUNTIME | {"runtime"}
+TABLE["bindings"] = BELOW_RUNTIME | {"runtime", "adapter"}
+
+# A header of these patterns may be included only where the folder is named so.
+FOREIGN: list[tuple[re.Pattern[str], str, set[str]]] = [
+    (re.compile(r"mpi(-ext)?\.h$"), "mpi.h", {"mpi"}),
+    (re.compile(r"nccl\.h$"), "nccl.h", {"nccl"}),
+    (re.compile(r"(cuda|cuda_runtime|cuda_fp16)(_api)?\.h$"), "a CUDA header", {"cuda", "nccl"}),
+    (re.compile(r"(torch|ATen|c10|pybind11)/|Python\.h$"), "a torch header", {"adapter", "bindings", "c10d"}),
+]
+# Platform folders that only the folders of the same name may see, and the runtime's folder of that name.
+OPTIONAL = {"mpi", "nccl", "cuda", "c10d"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+
+
+def _allowed(folders: tuple[str, ...], target: str) -> bool:
+    """Whether a file in `folders` (bootstrap/mpi: ("bootstrap", "mpi")) may include `target` (of csrc)."""
+    parts = Path(target).parts
+    top, kind = parts[0], parts[1] if len(parts) > 2 else ""
+    if top not in TABLE:
+        return False
+    if kind in OPTIONAL and kind not in folders[1:]:
+        return False
+    if top == folders[0]:
+        # Of its own siblings a backend sees none: channel/tcp does not know channel/inproc.
+        return len(folders) == 1 or not kind or kind == folders[1]
+    for entry in TABLE[folders[0]]:
+        head, _, tail = entry.partition("/")
+        if head != top:
+            continue
+        if not tail or target == entry or (tail == "x" and kind and kind in folders[1:]):
+            return True
+    return False
+
+
+def check_file(path: Path, csrc: Path) -> list[str]:
+    """Return one line for each forbidden include of one file."""
+    relative = path.relative_to(csrc)
+    folders = relative.parts[:-1]
+    if not folders or folders[0] not in TABLE:
+        return [f"{relative}: not in a folder of the design ({', '.join(TABLE)})"]
+    breaks = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        quote, target = match.groups()
+        where = f"{relative}:{number}"
+        for pattern, name, homes in FOREIGN:
+            if pattern.match(target) and not homes & set(folders):
+                breaks.append(f"{where}: {name} ({target}) belongs under {' or '.join(sorted(homes))} only")
+        if quote != '"':
+            continue
+        if not (csrc / target).is_file():
+            breaks.append(f'{where}: "{target}" is no file of csrc (includes start at csrc)')
+        elif not _allowed(folders, target):
+            breaks.append(f"{where}: {'/'.join(folders)} may not include {target}")
+    return breaks
+
+
+def check(root: Path) -> list[str]:
+    """Return one line for each break of the table below `root`/csrc."""
+    csrc = root / "csrc"
+    files = sorted(path for suffix in ("*.h", "*.cc") for path in csrc.rglob(suffix))
+    return [line for path in files for line in check_file(path, csrc)]
+
+
+def main(arguments: list[str]) -> int:
+    """Check the tree at arguments[0] (default: this one); return the exit code."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    breaks = check(root)
+    for line in breaks:
+        print(f"layers: {line}", file=sys.stderr)
+    return 1 if breaks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

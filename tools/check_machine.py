@@ -1,0 +1,34 @@
+"""Says what the machine lacks for a build, one line with its cure each, before anything is downloaded.
+
+Runs under the machine's own Python (no packages): `python3 tools/check_machine.py`.
+Exit code 1 if something is missing.
+"""
+
+import importlib.util
+import os
+import shutil
+import sys
+import sysconfig
+
+
+def missing() -> "list[str]":
+    """Return one line a missing thing: what and the command that cures it."""
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    lines = []
+    if sys.version_info < (3, 10):
+        lines.append(f"Python {version} is too old (3.10 or newer): make PYTHON=/path/to/a/newer/python3")
+    compilers = [os.environ.get("CXX", ""), "c++", "g++", "clang++"]
+    if not any(shutil.which(name) for name in compilers if name):
+        lines.append("No C++ compiler found: apt-get install g++")
+    if not all(importlib.util.find_spec(name) for name in ("venv", "ensurepip")):
+        lines.append(f"Python {version} has no venv module: apt-get install python3-venv")
+    if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+        lines.append(f"Python {version} has no headers (Python.h): apt-get install python3-dev")
+    return lines
+
+
+if __name__ == "__main__":
+    found = missing()
+    for line in found:
+        print(f"roundelay: {line}", file=sys.stderr)
+    sys.exit(1 if found else 0)

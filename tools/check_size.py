@@ -1,0 +1,113 @@
+"""Checks what keeps the source readable: `python tools/check_size.py [ROOT]`.
+
+Exit code 1 with one line a break.
+No file over 400 lines, no function over 70, no notes to self, no path of one machine.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+FILE_LINES = 400
+FUNCTION_LINES = 70
+CODE = {".h", ".cc", ".py", ".pyi", ".cmake", ".sh"}
+TEXT = {".md", ".toml", ".json", ".txt", ".yml", ".yaml", ""} | CODE
+# Split, so that this file passes its own check.
+BANNED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
+MACHINE_PATH = re.compile(r"(?<![\w./~])/(work|home|Users)" r"/\w")
+_SKIPPED = re.compile(
+    r'//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
+    re.DOTALL,
+)
+_NO_FUNCTION = re.compile(
+    r"^\s*(extern\b|(inline\s+)?namespace\b|(template\s*<.*>\s*)?(class|struct|union|enum)\b)"
+)
+
+
+def python_functions(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield (name, first line, number of lines) of each function, its decorators excluded."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Keep only the line breaks of a comment or literal."""
+    return "\n" * match.group().count("\n")
+
+
+def cpp_functions(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield (head, first line, number of lines) of each outermost function, by counting braces."""
+    code = _SKIPPED.sub(_blank, re.sub(r"(?<=\d)'(?=\d)", "", text))
+    code = re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", _blank, code, flags=re.MULTILINE)
+    line, start, head = 1, 1, ""
+    body: tuple[int, str, int] | None = None  # depth, head, first line of the function being read
+    depth = 0
+    for char in code:
+        if char == "\n":
+            line += 1
+        if not head.strip():
+            start = line
+        if char == "{":
+            if body is None and not _NO_FUNCTION.match(head.strip()) and "(" in head:
+                body = (depth, " ".join(head.split()), start)
+            depth += 1
+        elif char == "}":
+            depth -= 1
+            if body is not None and body[0] == depth:
+                yield body[1], body[2], line - body[2] + 1
+                body = None
+        head = "" if char in "{};" else head + char
+
+
+def check_text(name: str, text: str) -> list[str]:
+    """Return one line for each break in the file `name` with this text."""
+    suffix = Path(name).suffix
+    lines = text.splitlines()
+    breaks = []
+    for number, line in enumerate(lines, 1):
+        for pattern, what in ((BANNED, "a note to self"), (MACHINE_PATH, "a path of one machine")):
+            found = pattern.search(line)
+            if found:
+                breaks.append(f"{name}:{number}: {what} ({found.group()})")
+    if suffix not in CODE:
+        return breaks
+    if len(lines) > FILE_LINES:
+        breaks.append(f"{name}: {len(lines)} lines (at most {FILE_LINES})")
+    functions: Iterator[tuple[str, int, int]] = iter(())
+    if suffix in {".py", ".pyi"}:
+        functions = python_functions(text)
+    elif suffix in {".h", ".cc"}:
+        functions = cpp_functions(text)
+    for function, first, size in functions:
+        if size > FUNCTION_LINES:
+            breaks.append(f"{name}:{first}: {function[:60]}: {size} lines (at most {FUNCTION_LINES})")
+    return breaks
+
+
+def own_files(root: Path) -> list[Path]:
+    """Return the files that git knows or would take up, text only."""
+    command = ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    paths = [root / name for name in sorted(set(names)) if Path(name).suffix in TEXT]
+    return [path for path in paths if path.is_file()]
+
+
+def main(arguments: list[str]) -> int:
+    """Check the tree at arguments[0] (default: this one); return the exit code."""
+    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
+    breaks = []
+    for path in own_files(root):
+        breaks += check_text(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
+    for line in breaks:
+        print(f"size: {line}", file=sys.stderr)
+    return 1 if breaks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,27 @@
+#!/bin/sh
+# check_wheel.sh PYTHON: builds the wheel as a user would, installs it into a folder of its own and uses it there.
+set -eu
+python=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" .
+"$python" -m pip install --quiet --no-deps --target "$folder/site" "$folder"/roundelay-*.whl
+cat >"$folder/alone.py" <<'PROGRAM'
+import pathlib
+import sys
+
+import roundelay
+import roundelay.torch as hvd
+import torch
+
+site = pathlib.Path(__file__).parent / "site"
+assert pathlib.Path(roundelay.__file__).is_relative_to(site), roundelay.__file__
+hvd.init()
+assert hvd.size() == 1
+assert hvd.allreduce(torch.arange(4.0), op=hvd.Sum).tolist() == [0.0, 1.0, 2.0, 3.0]
+hvd.shutdown()
+assert not [line for line in open("/proc/self/maps") if "libmpi" in line], "size 1 loaded MPI"
+PROGRAM
+cd "$folder"
+PYTHONPATH="$folder/site" "$python" alone.py
+echo "wheel: $(ls "$folder"/*.whl | xargs -n1 basename) imports and runs alone, without MPI"
