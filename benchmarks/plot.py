@@ -17,7 +17,7 @@ _COLORS = {"roundelay": "#3b6fb6", "gloo": "#d1862f", "mpi": "#57a773", "ddp": "
 def _figure(rows: int, columns: int, height: float) -> tuple[Figure, list[list[Axes]]]:
     figure = Figure(figsize=(4.2 * columns, height * rows + 0.6), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(rows, columns, squeeze=False)
+    axes = figure.subplots(rows, columns, squeeze=False, sharey="row")
     for one in axes.flat:
         for side in ("top", "right"):
             one.spines[side].set_visible(False)

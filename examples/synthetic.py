@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import statistics
 import time
 from collections.abc import Callable
@@ -73,7 +74,7 @@ class Job:
 def mlp(batch: int) -> Job:
     """Build eight fully connected layers on vectors of 784."""
     widths = [784, *[512] * 7]
-    layers = [m for a, b in zip(widths, widths[1:], strict=False) for m in (nn.Linear(a, b), nn.ReLU())]
+    layers = [m for a, b in itertools.pairwise(widths) for m in (nn.Linear(a, b), nn.ReLU())]
     return Job(
         nn.Sequential(*layers, nn.Linear(512, 10)),
         torch.randn(batch, 784),
@@ -137,11 +138,8 @@ def prepare(arguments: argparse.Namespace) -> tuple[Job, Callable[[], None]]:
     model, inputs, classes = job.model.to(device), job.inputs.to(device), job.classes.to(device)
 
     plain = torch.optim.SGD(model.parameters(), lr=0.01 * hvd.size())
-    compression = hvd.Compression.none
-    if arguments.fp16_allreduce:
-        compression = hvd.Compression.fp16
-    if arguments.bf16_allreduce:
-        compression = hvd.Compression.bf16
+    on_wire = "fp16" if arguments.fp16_allreduce else "bf16" if arguments.bf16_allreduce else "none"
+    compression = getattr(hvd.Compression, on_wire)
     optimizer = hvd.DistributedOptimizer(
         plain, named_parameters=model.named_parameters(), compression=compression
     )
@@ -150,7 +148,8 @@ def prepare(arguments: argparse.Namespace) -> tuple[Job, Callable[[], None]]:
 
     def train() -> None:
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(inputs), classes).backward()
+        loss = nn.functional.cross_entropy(model(inputs), classes)
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if use_cuda:
             torch.cuda.synchronize()

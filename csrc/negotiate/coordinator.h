@@ -75,7 +75,7 @@ class Coordinator {
   void abort_stalled(TimePoint now);
   std::uint64_t fusion_class_of(const wire::Request& request);
   wire::Member member_for(const wire::Request& request, wire::Order& order);
-  [[nodiscard]] std::string who_is_missing(const Slot& slot, bool missing) const;
+  [[nodiscard]] std::string members_where(const Slot& slot, bool reported) const;  // "ranks 1, 2"
 
   LaneId lane_;
   Group group_;

@@ -23,13 +23,14 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string Coordinator::who_is_missing(const Slot& slot, bool missing) const {
+std::string Coordinator::members_where(const Slot& slot, bool reported) const {
   std::string text;
+  int count = 0;
   for (int member = 0; member < group_.size(); ++member) {
-    if (slot.reported[static_cast<std::size_t>(member)] == missing) continue;
-    text += (text.empty() ? "" : ", ") + std::to_string(group_.ranks[static_cast<std::size_t>(member)]);
+    if (slot.reported[static_cast<std::size_t>(member)] != reported) continue;
+    text += (count++ == 0 ? "" : ", ") + std::to_string(group_.ranks[static_cast<std::size_t>(member)]);
   }
-  return text;
+  return (count == 1 ? "rank " : "ranks ") + text;
 }
 
 std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
@@ -40,15 +41,14 @@ std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
   for (auto& [name, slot] : table_) {
     if (now - slot.warned < options_.stall_warning) continue;
     slot.warned = now;
-    const std::string ranks = who_is_missing(slot, true);
+    const std::string ranks = members_where(slot, false);
     names_by_missing[ranks].push_back(name);
     longest[ranks] = std::max(longest[ranks], now - slot.first_seen);
   }
   for (auto& [ranks, names] : names_by_missing) {
     std::sort(names.begin(), names.end());
-    lines.push_back("rank " + ranks + " has not submitted " + list(names) + ", which other ranks have been waiting for " +
-                    "for " + seconds(longest[ranks]) +
-                    ". It may be slow, stopped, or on another path of the program.");
+    lines.push_back(ranks + " did not submit " + list(names) + ", which other ranks wait for since " + seconds(longest[ranks]) +
+                    ": slow, stopped, or on another path of the program");
   }
   return lines;
 }
@@ -65,9 +65,9 @@ void Coordinator::abort_stalled(TimePoint now) {
     const Slot slot = std::move(found->second);
     table_.erase(found);
     fail(slot.request, StatusCode::kAborted,
-         std::string(name_of(slot.request.operation)) + " of '" + name + "' was given up: rank " +
-             who_is_missing(slot, true) + " has not submitted it for " + seconds(options_.stall_abort) +
-             " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of rank " + who_is_missing(slot, false) + " did");
+         std::string(name_of(slot.request.operation)) + " of '" + name + "' was given up: " +
+             members_where(slot, false) + " did not submit it within " + seconds(options_.stall_abort) +
+             " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of " + members_where(slot, true));
   }
 }
 

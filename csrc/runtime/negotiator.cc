@@ -240,6 +240,14 @@ bool Negotiator::all_closed() const {
   return true;
 }
 
+std::size_t Negotiator::outstanding() const {
+  std::size_t sum = 0;
+  for (const auto& [id, lane] : lanes_) {
+    sum += lane.participant.outstanding() + (lane.coordinator ? lane.coordinator->waiting() : 0);
+  }
+  return sum;
+}
+
 void Negotiator::report_stuck(wire::Stuck stuck) {
   MutexLock lock(posted_mutex_);
   posted_.emplace_back(std::move(stuck));

@@ -65,6 +65,8 @@ class Negotiator {
   void measure_clock(TimePoint now);
 
   [[nodiscard]] const ControlCounters& counters() const { return counters_; }
+  // Requests that are neither ordered nor failed, here or in this rank's coordinators. Token's holder only.
+  [[nodiscard]] std::size_t outstanding() const;
 
  private:
   struct Lane {

@@ -84,8 +84,9 @@ void Timeline::record_tensor(std::string_view name, const TensorTimes& times) {
   if (!enabled()) return;
   Event event;
   event.kind = Kind::kTensor;
-  event.times = {nanoseconds(times.submitted), nanoseconds(times.ordered), nanoseconds(times.started),
-                 nanoseconds(times.completed)};
+  const auto reached = [&](TimePoint when) { return when == TimePoint{} ? times.completed : when; };
+  event.times = {nanoseconds(times.submitted), nanoseconds(reached(times.ordered)),
+                 nanoseconds(reached(times.started)), nanoseconds(times.completed)};
   push(event, &name, 1);
 }
 

@@ -38,7 +38,8 @@ struct CollectiveSpan {
   TimePoint end;
 };
 
-// The stations of one tensor: in the table, in an order, on the data plane, handle done.
+// The stations of one tensor: in the table, in an order, on the data plane, handle done. One that failed
+// before leaves those it did not reach as they are.
 struct TensorTimes {
   TimePoint submitted;
   TimePoint ordered;

@@ -122,10 +122,4 @@ void layout(auto& io, Is<Introduction> auto& m) {
   io.text("introduction.card", m.card);
 }
 
-void layout(auto& io, Is<Introduction> auto& m) {
-  layout(io, m.hello);
-  io.text("introduction.node", m.node);
-  io.text("introduction.card", m.card);
-}
-
 }  // namespace roundelay::wire

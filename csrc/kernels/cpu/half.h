@@ -8,6 +8,11 @@
 
 namespace roundelay::kernels {
 
+[[gnu::always_inline]] inline std::uint32_t select(bool which, std::uint32_t yes, std::uint32_t no) {
+  const std::uint32_t mask = 0U - static_cast<std::uint32_t>(which);
+  return (yes & mask) | (no & ~mask);
+}
+
 [[gnu::always_inline]] inline float half_to_float(std::uint16_t half) {
   constexpr std::uint32_t kRebias = 112U << 23;    // fp32's exponent bias less fp16's
   constexpr std::uint32_t kSmallest = 113U << 23;  // 2^-14, the least normal fp16
@@ -19,8 +24,8 @@ namespace roundelay::kernels {
   // (1 + m/2^10) * 2^-14 - 2^-14 is exact.
   const float shifted = std::bit_cast<float>((magnitude << 13) + kSmallest);
   const std::uint32_t subnormal = std::bit_cast<std::uint32_t>(shifted - std::bit_cast<float>(kSmallest));
-  const std::uint32_t finite = magnitude < 0x400U ? subnormal : normal;
-  const std::uint32_t bits = magnitude >= 0x7c00U ? special : finite;
+  const std::uint32_t finite = select(magnitude < 0x400U, subnormal, normal);
+  const std::uint32_t bits = select(magnitude >= 0x7c00U, special, finite);
   return std::bit_cast<float>(sign | bits);
 }
 
@@ -33,9 +38,9 @@ namespace roundelay::kernels {
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
   const std::uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x3ffU);
-  std::uint32_t half = magnitude < 0x38800000U ? subnormal : normal;  // 2^-14
-  half = magnitude >= 0x47800000U ? 0x7c00U : half;                   // 2^16
-  half = magnitude > 0x7f800000U ? nan : half;
+  std::uint32_t half = select(magnitude < 0x38800000U, subnormal, normal);  // 2^-14
+  half = select(magnitude >= 0x47800000U, 0x7c00U, half);                 // 2^16
+  half = select(magnitude > 0x7f800000U, nan, half);
   return static_cast<std::uint16_t>(((bits >> 16) & 0x8000U) | half);
 }
 

@@ -42,6 +42,7 @@ class Session {
   void poison(const std::string& why) EXCLUDES(mutex_);
   // kUnavailable after poison() and after anyone's MPI_Finalize.
   [[nodiscard]] Status usable() const EXCLUDES(mutex_);
+  [[nodiscard]] bool finalized() const { return finalized_; }
 
  private:
   Session() = default;

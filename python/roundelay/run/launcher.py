@@ -21,7 +21,7 @@ from roundelay.run.verdict import Ending, Problem, Verdict, exit_status, how, ju
 
 # After a rank failed. It exited: the others, who may be failing of the same cause, get a moment to end by
 # themselves. It was killed: they get longer, to say whom they lost. All is over within 5 s of the failure.
-EXIT_GRACE_S, SIGNAL_GRACE_S, KILL_AFTER_S = 1.0, 3.0, 4.0
+EXIT_GRACE_S, SIGNAL_GRACE_S, KILL_AFTER_S = 1.0, 2.5, 3.5
 INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
 # For mpirun to end once its ranks have, and after each signal that it then gets; longer where all went well.
 MPIRUN_GRACE_S, MPIRUN_QUIET_GRACE_S = 1.0, 5.0

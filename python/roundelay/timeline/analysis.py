@@ -134,7 +134,7 @@ def fusion(collectives: Iterable[Event]) -> Fusion:
     """Sum up the fused operations among some events of one rank."""
     tensors = operations = size = 0
     for event in collectives:
-        if event.phase == "X" and event.track == COLLECTIVE:
+        if event.phase == "X" and event.track == COLLECTIVE and event.name != "barrier":
             tensors += int(event.args.get("tensors", 1))
             operations += 1
             size += int(event.args.get("bytes", 0))

@@ -125,7 +125,10 @@ class Gradient:
             gradient = flight.gradient.detach()
             if flight.compressed:
                 gradient.copy_(self.reduction.compression.decompress(flight.wire, flight.context))
-            total = flight.gradient if total is None else total.detach().add_(gradient)
+            if total is None:
+                total = flight.gradient
+            else:
+                total.detach().add_(gradient)
         parameter = self.parameter
         if parameter is None:
             return

@@ -46,8 +46,10 @@ class GradientSync:
 
     # -- parameters
 
-    def add(self, parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
+    def add(self, parameters: Iterable[tuple[str, torch.Tensor]], after_backward: bool = False) -> None:
         """Takes over parameters that it does not have yet, and hooks those that were frozen until now.
+
+        after_backward: a gradient that they have came from a backward that no hook saw.
 
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
         """
@@ -61,6 +63,7 @@ class GradientSync:
                 self._gradients[id(parameter)] = _owners[id(parameter)] = gradient
             if not gradient.hooks and parameter.requires_grad and _owners.get(id(parameter)) is gradient:
                 self._hook(parameter, gradient)
+                gradient.accumulated = int(after_backward)
         self._frozen = sum(not gradient.hooks for gradient in self._gradients.values())
 
     def covers(self, number: int) -> bool:
@@ -111,10 +114,9 @@ class GradientSync:
             parameter = gradient.parameter
             if parameter is None or parameter.grad is None or gradient.holds is not Holds.LOCAL:
                 continue
-            # Accumulated but not submitted, newly unfrozen, or made without backward().
-            if gradient.accumulated or not gradient.hooks or untouched:
-                if _owners.get(id(parameter)) is gradient and parameter.requires_grad:
-                    gradient.submit()
+            # Accumulated but not submitted, or made without backward().
+            if (gradient.accumulated or untouched) and _wants(gradient):
+                gradient.submit()
         while self._open():
             self.begin_round(final=True)
             self.end_round()

@@ -105,18 +105,19 @@ class Wrapping:
         if self._sync is not None:
             self._sync.close()
 
-    def _take_parameters(self) -> None:
+    def _take_parameters(self, after_backward: bool = False) -> None:
         """Notices new parameters, and those that were frozen until now."""
         optimizer = self._optimizer()
         if self._sync is None or optimizer is None:
             return
         if self._sync.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
             return
-        self._sync.add(
+        named = (
             (self._names.get(id(parameter), f"noname.{number}.{index}"), parameter)
             for number, group in enumerate(optimizer.param_groups)
             for index, parameter in enumerate(group["params"])
         )
+        self._sync.add(named, after_backward)
 
     def _settle_failed_backward(self) -> None:
         if self._sync is not None and self._sync.outstanding():
@@ -128,7 +129,7 @@ class Wrapping:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        self._take_parameters()
+        self._take_parameters(after_backward=True)
         if self._sync is not None:
             self._sync.synchronize()
 

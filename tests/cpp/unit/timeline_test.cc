@@ -105,6 +105,17 @@ TEST_CASE("timeline: a tensor's life is nested pairs with an id of its rank", "[
         R"({"ph":"b","pid":2,"tid":0,"name":"w","cat":"tensor","id":"0x30000000002","ts":5.000},)");
 }
 
+TEST_CASE("timeline: a tensor that failed in negotiation was never queued", "[timeline]") {
+  const auto text = recorded(0, Duration(0), [](Timeline& timeline) {
+    timeline.record_tensor("w", {at(1000), TimePoint{}, TimePoint{}, at(9000)});
+  });
+  REQUIRE(text.size() == 10);
+  const std::string rest = R"(","cat":"tensor","id":"0x10000000001","ts":9.000})";
+  CHECK(text[3] == R"({"ph":"e","pid":0,"tid":0,"name":"negotiate)" + rest + ",");
+  CHECK(text[4] == R"({"ph":"b","pid":0,"tid":0,"name":"queue)" + rest + ",");
+  CHECK(text[7] == R"({"ph":"e","pid":0,"tid":0,"name":"execute)" + rest + ",");
+}
+
 TEST_CASE("timeline: who was last, and the orders where they are marked", "[timeline]") {
   const auto text = recorded(0, Duration(0), [](Timeline& timeline) {
     timeline.record_ready("w", 3, Duration(1'500'250), at(9000));

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import allreduce, launch, train_step
 
 pytest.importorskip("mpi4py")
+pytest.importorskip("roundelay._core")
 
 
 def test_allreduce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

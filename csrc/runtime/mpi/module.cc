@@ -1,0 +1,78 @@
+// The module that is loaded when MPI is wanted: everything that links MPI, behind runtime/backend.h.
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/version.h"
+#include "bootstrap/mpi/mpi_bootstrap.h"
+#include "channel/mpi/mpi_channel.h"
+#include "collective/local.h"
+#include "collective/mpi/mpi_fabric.h"
+#include "platform/mpi/session.h"
+#include "runtime/backend.h"
+
+namespace roundelay::runtime {
+namespace {
+
+std::optional<std::string> from_environment(const std::string& variable) {
+  const char* value = std::getenv(variable.c_str());
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+class MpiBackend final : public Backend {
+ public:
+  [[nodiscard]] std::string version() const override { return roundelay::version(); }
+
+  Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, Deadline deadline) override {
+    start_timeout_ = config.start_timeout;
+    Result<mpi::Session*> session = mpi::Session::open(from_environment, deadline);
+    if (!session.ok()) return session.status();
+    return bootstrap::MpiBootstrap::create(**session, deadline);
+  }
+
+  Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) override {
+    if (group.size() == 1) {
+      return std::unique_ptr<collective::Fabric>(std::make_unique<collective::LocalFabric>(group));
+    }
+    mpi::Session* session = mpi::Session::current();
+    if (session == nullptr) return not_started();
+    collective::MpiFabricOptions options;
+    options.deadline = Deadline::after(config.start_timeout);
+    return collective::make_mpi_fabric(*session, group, options);
+  }
+
+  Result<std::unique_ptr<channel::Channel>> channel(const Group& world) override {
+    mpi::Session* session = mpi::Session::current();
+    if (session == nullptr) return not_started();
+    return channel::MpiChannel::create(*session, world, Deadline::after(start_timeout_));
+  }
+
+  [[nodiscard]] std::string description() const override {
+    const mpi::Session* session = mpi::Session::current();
+    return session == nullptr ? "MPI, not started" : session->description();
+  }
+
+  void poison(const std::string& why) override {
+    if (mpi::Session* session = mpi::Session::current()) session->poison(why);
+  }
+
+  [[noreturn]] void abort_job(int exit_code) override {
+    const mpi::Session* session = mpi::Session::current();
+    if (session != nullptr && !session->finalized()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    _Exit(exit_code);
+  }
+
+ private:
+  static Status not_started() { return Status::unavailable("MPI was not started: the bootstrap comes first"); }
+
+  Duration start_timeout_ = Config{}.start_timeout;
+};
+
+}  // namespace
+}  // namespace roundelay::runtime
+
+extern "C" roundelay::runtime::Backend* roundelay_backend() {
+  static auto* const backend = new roundelay::runtime::MpiBackend;  // lives as long as the process
+  return backend;
+}

@@ -1,0 +1,215 @@
+// Seeded random schedules of 2..64 ranks. What must hold in each: the same order of operations on all ranks, every
+// handle completes exactly once, the same error text on all ranks, nothing left over, no schedule without an end.
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include "tests/cpp/catch.h"
+#include "tests/cpp/sim/world.h"
+
+namespace roundelay::sim {
+namespace {
+
+negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
+  const auto pick = [&](std::size_t below) { return random() % below; };
+  negotiate::CoordinatorOptions options;
+  options.plan = {pick(3) == 0 ? 0 : std::size_t{16} << pick(6), pick(2) * 64, SIZE_MAX};
+  options.fire = {std::size_t{1} << pick(9), std::chrono::microseconds(pick(1000))};
+  options.cache_capacity = pick(5);  // small: evictions all the time
+  options.stall_warning = Duration{0};
+  return options;
+}
+
+// Every rank uses the same names equally often, each in an order of its own; some uses go wrong on some ranks.
+std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t steps, bool faulty) {
+  std::vector<Script> scripts(world.ranks.size());
+  for (std::size_t step = 0; step < steps; ++step) {
+    std::vector<Use> uses;
+    for (std::size_t n = 0; n < names; ++n) {
+      Use use;
+      use.name = "t" + std::to_string(n);
+      // A shape that changes on all ranks at once invalidates what the cache knows.
+      if (n == 0 && step % 3 == 2) use.shape = {8};
+      uses.push_back(use);
+    }
+    const std::size_t wrong = world.pick(names);
+    const std::size_t culprit = world.pick(scripts.size());
+    const std::size_t kind = faulty ? world.pick(6) : 5;
+    for (std::size_t r = 0; r < scripts.size(); ++r) {
+      std::vector<Use> mine = uses;
+      if (kind == 0 && r == culprit) mine[wrong].shape = {5};
+      if (kind == 1 && r == culprit) mine[wrong].dtype = DType::kInt64;
+      if (kind == 2 && r == culprit) mine[wrong].local_error = "bad input";
+      if (kind == 3 && r % 2 == culprit % 2) mine[wrong].local_error = "bad input on several ranks";
+      if (kind == 4 && r == culprit) mine[wrong].may_duplicate = true;
+      std::shuffle(mine.begin(), mine.end(), world.random());
+      scripts[r].uses.insert(scripts[r].uses.end(), mine.begin(), mine.end());
+    }
+  }
+  return scripts;
+}
+
+void check_same_order(const World& world) {
+  for (const auto& rank : world.ranks) REQUIRE(rank->executed == world.ranks.front()->executed);
+}
+
+void check_each_once(const World& world) {
+  for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+    if (world.dead(r)) continue;
+    REQUIRE(world.ranks[r]->completed == world.ranks[r]->submitted);
+    REQUIRE(world.ranks[r]->completed_twice == 0);
+  }
+}
+
+void check_same_outcomes(const World& world) {
+  std::set<std::string> names;
+  for (const auto& rank : world.ranks) {
+    for (const auto& [name, list] : rank->outcomes) names.insert(name);
+  }
+  for (const std::string& name : names) {
+    for (std::size_t use = 0;; ++use) {
+      const Outcome* first = nullptr;
+      bool any = false;
+      for (const auto& rank : world.ranks) {
+        const auto& list = rank->outcomes[name];
+        if (use >= list.size()) continue;
+        any = true;
+        if (list[use].local) continue;  // that caller had its own text at once
+        if (first == nullptr) first = &list[use];
+        INFO(name << " use " << use << ": '" << first->status.message() << "' or '" << list[use].status.message() << "'");
+        REQUIRE(list[use].status == first->status);
+      }
+      if (!any) break;
+    }
+  }
+}
+
+void check_nothing_left(const World& world) {
+  for (const auto& rank : world.ranks) {
+    REQUIRE(rank->quiet());
+    REQUIRE(rank->table.in_flight() == 0);
+    REQUIRE(rank->negotiator.outstanding() == 0);
+    REQUIRE(rank->aborted.ok());
+  }
+  REQUIRE(world.links_empty());
+}
+
+int size_for(std::uint64_t seed) { return seed % 100 == 0 ? 64 : seed % 20 == 0 ? 17 : 2 + static_cast<int>(seed % 7); }
+
+}  // namespace
+
+TEST_CASE("ranks that submit in different orders run the same operations", "[sim]") {
+  std::size_t messages = 0;
+  for (std::uint64_t seed = 1; seed <= 6000; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    const auto scripts = scripts_for(world, 1 + world.pick(6), 1 + world.pick(5), false);
+    REQUIRE(world.run(scripts));
+    check_same_order(world);
+    check_each_once(world);
+    check_nothing_left(world);
+    for (const auto& rank : world.ranks) REQUIRE(rank->submitted == static_cast<int>(scripts.front().uses.size()));
+    for (const auto& [name, list] : world.ranks.front()->outcomes) {
+      for (const Outcome& outcome : list) REQUIRE(outcome.status.ok());
+    }
+    messages += world.messages;
+  }
+  CHECK(messages > 100'000);
+}
+
+TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim]") {
+  int failed = 0;
+  for (std::uint64_t seed = 1; seed <= 6000; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    REQUIRE(world.run(scripts_for(world, 1 + world.pick(5), 2 + world.pick(5), true)));
+    check_same_order(world);
+    check_each_once(world);
+    check_same_outcomes(world);
+    check_nothing_left(world);
+    for (const auto& [name, list] : world.ranks.front()->outcomes) {
+      failed += static_cast<int>(std::count_if(list.begin(), list.end(), [](const Outcome& o) { return !o.status.ok(); }));
+    }
+  }
+  CHECK(failed > 3000);  // the faults did happen
+}
+
+TEST_CASE("a rank that falls silent is named, and the others go on without what it owes", "[sim]") {
+  int overdue = 0;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    auto options = options_for(random);
+    options.stall_abort = std::chrono::seconds(100);
+    World world(seed, size_for(seed), options);
+    auto scripts = scripts_for(world, 1 + world.pick(4), 2, false);
+    const std::size_t silent = world.pick(scripts.size());
+    scripts[silent].stop_at = world.pick(scripts[silent].uses.size());
+    REQUIRE(world.run(scripts));
+    check_each_once(world);
+    check_same_outcomes(world);
+    check_nothing_left(world);
+    // Ranks that wait for the silent one are themselves late with the next names: it is named first of all.
+    bool named = false;
+    bool failed = false;
+    for (const auto& [name, list] : world.ranks[silent == 0 ? 1 : 0]->outcomes) {
+      for (const Outcome& outcome : list) {
+        if (outcome.status.ok()) continue;
+        ++overdue;
+        failed = true;
+        REQUIRE(outcome.status.code() == StatusCode::kAborted);
+        const std::string& text = outcome.status.message();
+        const std::string missing = text.substr(0, text.find(" did not submit"));
+        named = named || std::regex_search(missing, std::regex("ranks? (.*, )?" + std::to_string(silent) + "(,|$)"));
+      }
+    }
+    REQUIRE(failed == named);
+  }
+  CHECK(overdue > 1000);
+}
+
+TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
+  int aborted = 0;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    const auto scripts = scripts_for(world, 1 + world.pick(4), 3, true);
+    const std::size_t victim = world.pick(scripts.size());
+    const std::size_t when = world.pick(200);
+    world.inject = [&](World& w, std::size_t turn) {
+      if (turn == when) w.kill(static_cast<int>(victim));
+    };
+    REQUIRE(world.run(scripts));
+    check_each_once(world);
+    if (!world.dead(victim)) continue;  // the schedule was over before
+    for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+      if (r == victim) continue;
+      const Rank& rank = *world.ranks[r];
+      REQUIRE(rank.table.in_flight() == 0);
+      REQUIRE(rank.aborted.message().find("rank " + std::to_string(victim) + " is gone") != std::string::npos);
+      ++aborted;
+    }
+  }
+  CHECK(aborted > 1000);
+}
+
+TEST_CASE("one rank's shutdown ends the lane for all, once", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    const auto scripts = scripts_for(world, 1 + world.pick(4), 2, false);
+    REQUIRE(world.run(scripts));
+    const std::size_t leaver = world.pick(world.ranks.size());
+    world.ranks[leaver]->negotiator.request_leave();
+    REQUIRE(world.run(scripts));
+    for (const auto& rank : world.ranks) REQUIRE(rank->shut_down_by == static_cast<int>(leaver));
+    check_same_order(world);
+    check_nothing_left(world);
+  }
+}
+
+}  // namespace roundelay::sim

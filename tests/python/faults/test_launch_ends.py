@@ -1,0 +1,206 @@
+"""Jobs that end badly, with the real mpirun: their status, the last word, how soon; nothing is left over."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launch_job import LIMIT_S, PROMISED_S, Job
+from ranks import mpirun
+
+pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    job = Job(tmp_path)
+    yield job
+    job.end()
+
+
+def test_success_shows_every_line_with_its_rank(job: Job) -> None:
+    body = "print('hello', os.environ['OMP_NUM_THREADS'], flush=True); print('to stderr', file=sys.stderr)"
+    status, out, err = job.run(2, body, "--output-filename", str(job.folder / "out"))
+    assert status == 0
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    assert sorted(out.splitlines()) == [f"[rank {rank}] hello {threads}" for rank in range(2)]
+    assert sorted(err.splitlines()) == [f"[rank {rank}] to stderr" for rank in range(2)]
+    assert (job.folder / "out" / "rank.1" / "stdout").read_text() == f"hello {threads}\n"
+
+
+def test_lines_of_several_ranks_are_never_mixed(job: Job) -> None:
+    body = "for i in range(3000): sys.stdout.write(chr(97 + rank) * 37); sys.stdout.write(f' {i}\\n')"
+    status, out, _ = job.run(3, body)
+    assert status == 0
+    for rank in range(3):
+        mine = [line for line in out.splitlines() if line.startswith(f"[rank {rank}]")]
+        assert mine == [f"[rank {rank}] {chr(97 + rank) * 37} {i}" for i in range(3000)]
+
+
+def test_verbose_says_what_runs_where(job: Job) -> None:
+    status, _, err = job.run(2, "", "--verbose")
+    assert status == 0
+    assert re.search(r"roundelayrun: .*mpirun .*-np 2", err)
+    assert len(re.findall(r"roundelayrun: rank [01] is pid \d+ on \S+, OMP_NUM_THREADS=\d+", err)) == 2
+
+
+def test_the_exit_code_of_the_rank_that_failed_first(job: Job) -> None:
+    body = "meet(3)\nif rank == 1:\n    stamp(); sys.exit(3)\ntime.sleep(60)"
+    status, _, err = job.run(3, body)
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 3
+    assert re.search(r"roundelayrun: rank 1 \(pid \d+ on \S+\) failed first: exit code 3$", err.strip())
+
+
+def test_a_rank_that_raises_has_the_last_word(job: Job) -> None:
+    status, _, err = job.run(
+        2, "meet(2)\nif rank == 0:\n    stamp(); raise ValueError('boom')\ntime.sleep(60)"
+    )
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 1
+    assert "[rank 0] ValueError: boom" in err
+    last = err[err.index("roundelayrun: rank 0") :].splitlines()
+    assert "failed first: exit code 1; its last lines on stderr:" in last[0]
+    assert last[-1] == "  ValueError: boom"
+
+
+def test_survivors_of_a_killed_rank_live_to_say_so(job: Job) -> None:
+    body = """
+meet(3)
+if rank == 2:
+    stamp(); os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(1.5)
+print("rank 2 was lost", flush=True)
+sys.exit(1)
+"""
+    status, out, err = job.run(3, body)
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 137
+    assert sorted(out.splitlines()) == ["[rank 0] rank 2 was lost", "[rank 1] rank 2 was lost"]
+    assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
+
+
+def test_survivors_that_hang_are_ended(job: Job) -> None:
+    body = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+meet(2)
+if rank == 1:
+    stamp(); os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(60)
+"""
+    status, _, _ = job.run(2, body)
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 137
+
+
+def test_what_a_rank_started_ends_with_it(job: Job) -> None:
+    body = """
+import subprocess
+subprocess.Popen(["sleep", "60"], start_new_session=True)
+meet(2)
+"""
+    status, _, _ = job.run(2, body)  # run() looks for what is left
+    assert status == 0
+
+
+@pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_signal_ends_all_ranks_in_order(job: Job, signum: int, status: int) -> None:
+    body = f"""
+def tidy(*_):
+    print("tidied up", flush=True); sys.exit(0)
+signal.signal({int(signum)}, tidy)
+ready(); time.sleep(60)
+"""
+    with job.start(2, body) as process:
+        job.wait_ready(2)
+        process.send_signal(signum)
+        started = time.monotonic()
+        got, out, err = job.finish(process)
+    assert time.monotonic() - started < PROMISED_S
+    assert got == status
+    assert sorted(out.splitlines()) == ["[rank 0] tidied up", "[rank 1] tidied up"]
+    assert (
+        err.strip().splitlines()[-1]
+        == f"roundelayrun: ended by {signal.Signals(signum).name}; no rank is left"
+    )
+
+
+STUBBORN = """
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+ready(); time.sleep(60)
+"""
+
+
+def test_the_second_signal_ends_them_at_once(job: Job) -> None:
+    with job.start(2, STUBBORN) as process:
+        job.wait_ready(2)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        status, _, _ = job.finish(process)
+    assert time.monotonic() - started < 3.0
+    assert status == 130
+
+
+def test_ranks_that_ignore_the_signal_get_five_seconds(job: Job) -> None:
+    with job.start(2, STUBBORN) as process:
+        job.wait_ready(2)
+        process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        status, _, _ = job.finish(process)
+    assert 4.5 < time.monotonic() - started < 8.0
+    assert status == 143
+
+
+@pytest.mark.parametrize("body", ["ready(); time.sleep(60)", STUBBORN], ids=["plain", "stubborn"])
+def test_nothing_outlives_a_killed_launcher(job: Job, body: str) -> None:
+    with job.start(2, body) as process:
+        job.wait_ready(2)
+        assert len(job.left()) >= 6  # the launcher, mpirun, two agents, two programs
+        process.kill()
+        job.expect_nothing_left(within_s=PROMISED_S)
+
+
+def test_nothing_outlives_a_killed_agent(job: Job) -> None:
+    with job.start(2, "ready(); time.sleep(60)") as process:
+        pids = job.wait_ready(2)
+        agent = int(re.findall(r"PPid:\s+(\d+)", Path(f"/proc/{pids[1]}/status").read_text())[0])
+        os.kill(agent, signal.SIGKILL)
+        started = time.monotonic()
+        status, _, err = job.finish(process)
+    assert time.monotonic() - started < PROMISED_S
+    assert status == 137
+    assert "rank 1" in err
+
+
+def test_nobody_reads_any_more(job: Job) -> None:
+    with job.start(2, "ready()\nwhile True: print('y' * 100)") as process:
+        job.wait_ready(2)
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(LIMIT_S) == 128 + signal.SIGPIPE
+        job.expect_nothing_left(within_s=0.5)
+
+
+def test_a_rank_that_never_starts_is_named(job: Job) -> None:
+    folder = job.folder / "bin"
+    folder.mkdir()
+    fake = folder / "mpirun"
+    fake.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "mpirun (Open MPI) 5.0.11" && exit\nexec sleep 60\n'
+    )
+    fake.chmod(0o755)
+    job.bin = folder
+    started = time.monotonic()
+    status, _, err = job.run(2, "", "--start-timeout", "1")
+    assert time.monotonic() - started < PROMISED_S
+    assert status == 1
+    assert err.strip() == "roundelayrun: rank 0, 1 did not start within 1 s (--start-timeout)"

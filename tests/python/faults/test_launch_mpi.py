@@ -1,0 +1,62 @@
+"""Programs that speak MPI under the launcher: the agent between mpirun and them must not show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launch_job import PROMISED_S, Job
+from ranks import mpirun
+
+pytest.importorskip("mpi4py", reason="mpi4py is not installed")
+pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+
+MPI = """
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+assert world.rank == rank
+total = world.allreduce(rank + 1)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    job = Job(tmp_path)
+    yield job
+    job.end()
+
+
+def test_ranks_find_each_other(job: Job) -> None:
+    status, out, err = job.run(3, MPI + "print(world.size, total)")
+    assert (status, err) == (0, "")
+    assert sorted(out.splitlines()) == [f"[rank {rank}] 3 6" for rank in range(3)]
+
+
+def test_survivors_of_a_killed_rank_live(job: Job) -> None:
+    body = """
+if rank == 1:
+    stamp(); os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(1.0)
+print("alive", flush=True)
+os._exit(1)
+"""
+    status, out, err = job.run(3, MPI + body)
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 137
+    assert sorted(out.splitlines()) == ["[rank 0] alive", "[rank 2] alive"]
+    assert re.search(r"rank 1 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
+
+
+def test_mpi_abort_ends_the_job_with_its_code(job: Job) -> None:
+    status, _, _ = job.run(2, MPI + "if rank == 1:\n    stamp(); world.Abort(4)\ntime.sleep(60)")
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 4
+
+
+def test_exit_without_finalize(job: Job) -> None:
+    status, _, err = job.run(2, MPI + "if rank == 1:\n    stamp(); os._exit(3)\ntime.sleep(60)")
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 3
+    assert re.search(r"rank 1 .* failed first: exit code 3$", err.strip())

@@ -1,0 +1,111 @@
+"""A job under roundelayrun, for tests: marked, so that whatever it leaves behind is found."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ranks import ROOT, mpirun
+
+LIMIT_S = 30.0
+PROMISED_S = 5.0  # from a failure to the job's end
+
+# What the ranks run: no MPI, only the rank that the launcher gave it.
+PROGRAM = """
+import os, signal, sys, time
+from pathlib import Path
+rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+def ready():
+    Path(sys.argv[1], f"ready.{rank}").write_text(str(os.getpid()))
+def meet(count):
+    ready()
+    while len(list(Path(sys.argv[1]).glob("ready.*"))) < count:
+        time.sleep(0.01)
+def stamp():
+    Path(sys.argv[1], "failed_at").write_text(str(time.time()))
+"""
+
+
+@dataclass
+class Job:
+    """A roundelayrun whose processes are all marked by a variable in their environment."""
+
+    folder: Path
+    bin: Path | None = None  # with an mpirun of the test's own
+    mark: str = field(default_factory=lambda: f"ROUNDELAY_RUN_TEST_MARK={uuid.uuid4().hex}")
+
+    def start(self, np: int, body: str, *flags: str) -> subprocess.Popen[bytes]:
+        script = self.folder / "program.py"
+        script.write_text(PROGRAM + body)
+        name, _, value = self.mark.partition("=")
+        environment = {
+            **{
+                key: text
+                for key, text in os.environ.items()
+                if not key.startswith(("OMPI_", "PMIX_", "PRTE_"))
+            },
+            name: value,
+            "PYTHONPATH": str(ROOT / "python"),
+            "PATH": os.pathsep.join([str(self.bin or Path(str(mpirun())).parent), os.environ["PATH"]]),
+        }
+        command = [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), *flags]
+        return subprocess.Popen(
+            [*command, sys.executable, str(script), str(self.folder)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def run(self, np: int, body: str, *flags: str) -> tuple[int, str, str]:
+        with self.start(np, body, *flags) as process:
+            return self.finish(process)
+
+    def finish(self, process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+        out, err = process.communicate(timeout=LIMIT_S)
+        self.expect_nothing_left(within_s=0.5)
+        return process.returncode, out.decode(), err.decode()
+
+    def wait_ready(self, count: int) -> list[int]:
+        """The ranks' pids, once all have said that they run."""
+        expect(lambda: len(list(self.folder.glob("ready.*"))) == count, LIMIT_S, "the ranks did not start")
+        time.sleep(0.1)  # a file may be there, but still empty
+        return [int((self.folder / f"ready.{rank}").read_text()) for rank in range(count)]
+
+    def seconds_since_failure(self) -> float:
+        return time.time() - float((self.folder / "failed_at").read_text())
+
+    def left(self) -> list[str]:
+        """The processes of this job that still run."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(f"{entry.name}: {(entry / 'cmdline').read_text()}")
+            except OSError:
+                continue
+        return found
+
+    def end(self) -> None:
+        """Ends what a failed test left."""
+        for line in self.left():
+            os.kill(int(line.partition(":")[0]), signal.SIGKILL)
+
+    def expect_nothing_left(self, within_s: float) -> None:
+        expect(lambda: not self.left(), within_s, "processes are left", self.left)
+
+
+def expect(
+    condition: Callable[[], bool], within_s: float, complaint: str, detail: Callable[[], object] = str
+) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{complaint} {detail()}"
+        time.sleep(0.02)

@@ -1,0 +1,195 @@
+"""allreduce, broadcast and barrier on several ranks: every result is exact."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from ranks import run_checks
+
+import roundelay.torch as hvd
+
+FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
+
+
+@pytest.mark.parametrize("np", [1, 2, 3, 4])
+def test_operations(np: int) -> None:
+    run_checks(__file__, np)
+
+
+def check_sum_of_every_dtype_and_shape() -> None:
+    for dtype in FLOATS + INTEGERS:
+        for shape in [(), (1,), (17,), (3, 5), (2, 3, 4), (0,), (1000,)]:
+            mine = torch.full(shape, hvd.rank() + 1).to(dtype)
+            result = hvd.allreduce(mine, op=hvd.Sum)
+            expected = torch.full(shape, sum(range(1, hvd.size() + 1))).to(dtype)
+            assert result.dtype == dtype
+            assert torch.equal(result, expected), (dtype, shape, result)
+            assert torch.equal(mine, torch.full(shape, hvd.rank() + 1).to(dtype)), "the input was changed"
+
+
+def check_min_max_product() -> None:
+    for dtype in FLOATS + INTEGERS:
+        mine = torch.tensor([hvd.rank() + 1, hvd.size() - hvd.rank()]).to(dtype)
+        product = torch.tensor(range(1, hvd.size() + 1)).prod().item()
+        for op, expected in [(hvd.Min, [1, 1]), (hvd.Max, [hvd.size()] * 2), (hvd.Product, [product] * 2)]:
+            assert hvd.allreduce(mine, op=op).tolist() == expected, (dtype, op)
+
+
+def check_average_of_equal_values_is_the_value() -> None:
+    value = torch.tensor([0.1, 1.0 / 3.0, 1e-30])
+    assert torch.equal(hvd.allreduce(value), value)
+
+
+def check_scale_factors() -> None:
+    mine = torch.full((4,), 2.0)
+    result = hvd.allreduce(mine, op=hvd.Sum, prescale_factor=0.5, postscale_factor=4.0)
+    assert result.tolist() == [4.0 * hvd.size()] * 4
+
+
+def check_in_place_and_strides() -> None:
+    ranks = torch.arange(hvd.size()).sum().item()
+    contiguous = torch.full((6,), float(hvd.rank()))
+    assert hvd.allreduce_(contiguous, op=hvd.Sum) is contiguous
+    assert contiguous.tolist() == [ranks] * 6
+    base = torch.arange(24.0).reshape(2, 3, 2, 2)
+    for strided in [
+        base.clone().to(memory_format=torch.channels_last),
+        base.clone().transpose(0, 1),
+        torch.arange(48.0).reshape(2, 3, 2, 4)[..., ::2],
+    ]:
+        expected = strided.clone() * hvd.size()
+        assert hvd.allreduce_(strided, op=hvd.Sum) is strided
+        assert torch.equal(strided, expected)
+    sliced = torch.arange(10.0)
+    hvd.allreduce_(sliced[2:4], op=hvd.Sum)
+    assert sliced.tolist() == [0, 1, 2.0 * hvd.size(), 3.0 * hvd.size(), *range(4, 10)]
+
+
+def check_many_at_once_in_different_orders() -> None:
+    tensors = {f"order.{index}": torch.full((index + 1,), float(index + hvd.rank())) for index in range(40)}
+    names = list(tensors)
+    names = names[hvd.rank() * 7 % 40 :] + names[: hvd.rank() * 7 % 40]
+    handles = {name: hvd.allreduce_async(tensors[name], name=name, op=hvd.Sum) for name in names}
+    for name in reversed(names):
+        index = int(name.split(".")[1])
+        result = hvd.synchronize(handles[name])
+        assert result is not None
+        assert result.tolist() == [sum(index + rank for rank in range(hvd.size()))] * (index + 1)
+
+
+def check_poll_and_unknown_handles() -> None:
+    handle = hvd.allreduce_async(torch.ones(3), name="polled")
+    while not hvd.poll(handle):
+        pass
+    assert hvd.synchronize(handle) is not None
+    assert hvd.synchronize(handle) is None
+    with pytest.raises(ValueError, match="."):
+        hvd.poll(handle)
+
+
+def check_compression() -> None:
+    mine = torch.full((5,), 1.0 + hvd.rank())
+    for compression in (hvd.Compression.none, hvd.Compression.fp16, hvd.Compression.bf16):
+        result = hvd.allreduce(mine, op=hvd.Sum, compression=compression)
+        assert result.dtype == torch.float32
+        assert result.tolist() == [sum(range(1, hvd.size() + 1))] * 5
+
+
+def check_gradient_of_allreduce() -> None:
+    for op in (hvd.Sum, hvd.Average):
+        x = torch.arange(4.0, requires_grad=True)
+        (hvd.allreduce(x, op=op) * (hvd.rank() + 1)).sum().backward()
+        total = sum(range(1, hvd.size() + 1))
+        assert x.grad is not None
+        assert x.grad.tolist() == [total if op == hvd.Sum else total / hvd.size()] * 4
+    x = torch.arange(4.0, requires_grad=True)
+    with pytest.raises(RuntimeError, match="has no gradient"):
+        hvd.allreduce(x, op=hvd.Max).sum().backward()
+
+
+def check_broadcast_from_every_root() -> None:
+    for root in range(hvd.size()):
+        for dtype in [*FLOATS, *INTEGERS, torch.bool]:
+            mine = torch.full((3, 2), hvd.rank() + 1).to(dtype)
+            expected = torch.full((3, 2), root + 1).to(dtype)
+            assert torch.equal(hvd.broadcast(mine, root), expected)
+            assert torch.equal(mine, torch.full((3, 2), hvd.rank() + 1).to(dtype))
+            assert hvd.broadcast_(mine, root) is mine
+            assert torch.equal(mine, expected)
+
+
+def check_gradient_of_broadcast() -> None:
+    root = hvd.size() - 1
+    x = torch.ones(3, requires_grad=True)
+    (hvd.broadcast(x, root) * (hvd.rank() + 1)).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [sum(range(1, hvd.size() + 1)) if hvd.rank() == root else 0] * 3
+
+
+def check_autograd_notices_what_is_changed_in_place() -> None:
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    z = (y * y).sum()
+    hvd.allreduce_(y, op=hvd.Sum)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        z.backward()
+
+
+def check_wrong_calls_raise_and_the_job_goes_on() -> None:
+    x = torch.ones(3)
+    for call in (
+        lambda: hvd.allreduce(x, op=17),
+        lambda: hvd.allreduce(x, average=True, op=hvd.Sum),
+        lambda: hvd.allreduce(x.to_sparse()),
+        lambda: hvd.broadcast(x, hvd.size()),
+        lambda: hvd.broadcast(x, -1),
+        lambda: hvd.allreduce(torch.ones(3, device="meta")),
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            call()
+    with pytest.raises(hvd.NotInThisVersionError, match="Adasum"):
+        hvd.allreduce(x, op=hvd.Adasum)
+    with pytest.warns(DeprecationWarning, match="average"):
+        assert hvd.allreduce(x, average=False).tolist() == [hvd.size()] * 3
+    assert hvd.allreduce(x).tolist() == [1.0] * 3
+
+
+def check_a_wrong_call_on_one_rank_is_an_error_on_all() -> None:
+    if hvd.size() == 1:
+        return
+    last = hvd.size() - 1
+    x = torch.ones(3)
+    if hvd.rank() == last:
+        with pytest.raises(ValueError, match="sparse"):
+            hvd.allreduce(x.to_sparse(), name="one.sided")
+    else:
+        with pytest.raises(RuntimeError, match="dense"):
+            hvd.allreduce(x, name="one.sided")
+    hvd.barrier()
+    assert hvd.allreduce(x, name="one.sided", op=hvd.Sum).tolist() == [hvd.size()] * 3
+
+
+def check_disagreement_is_an_error_on_all_ranks() -> None:
+    if hvd.size() == 1:
+        return
+    different = torch.ones(3 + (hvd.rank() == 0))
+    with pytest.raises(RuntimeError, match="disagree.shape"):
+        hvd.allreduce(different, name="disagree.shape")
+    dtype = torch.float32 if hvd.rank() == 0 else torch.float64
+    with pytest.raises(RuntimeError, match="disagree.dtype"):
+        hvd.allreduce(torch.ones(3, dtype=dtype), name="disagree.dtype")
+    with pytest.raises(RuntimeError, match="disagree.root"):
+        hvd.broadcast(torch.ones(3), root_rank=min(hvd.rank(), 1), name="disagree.root")
+    assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2
+
+
+def check_shutdown_and_init_again() -> None:
+    hvd.barrier()
+    hvd.shutdown()
+    assert not hvd.is_initialized()
+    with pytest.raises(ValueError, match="init"):
+        hvd.allreduce(torch.ones(1))
+    hvd.init()
+    hvd.init()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()

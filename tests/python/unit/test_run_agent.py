@@ -1,0 +1,151 @@
+"""The agent beside a rank, without mpirun: over the TCP that several hosts use, and over a Unix socket."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from roundelay.run import agent
+from roundelay.run.hosts import Host
+from roundelay.run.link import Listener, Peer
+
+LIMIT_S = 10.0
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def listener(request: pytest.FixtureRequest) -> Iterator[Listener]:
+    made = Listener([Host("localhost", 2)], one_machine=request.param == "unix")
+    assert made.address.startswith(request.param)
+    yield made
+    made.close()
+
+
+def start(listener: Listener, *program: str, **environment: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", agent.__file__, "--", *program],
+        env={
+            **{key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"},
+            "OMPI_COMM_WORLD_RANK": "7",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "1000",
+            agent.ADDRESS: listener.address,
+            agent.TOKEN: listener.token.hex(),
+            **environment,
+        },
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def frames(peer: Peer) -> Iterator[tuple[bytes, bytes]]:
+    """The agent's frames as they come, until its connection ends."""
+    while True:
+        ready, _, _ = select.select([peer.socket], [], [], LIMIT_S)
+        assert ready, "the agent is silent"
+        got = peer.receive()
+        if got is None:
+            return
+        yield from got
+
+
+def until_exit(peer: Peer) -> dict[bytes, bytes]:
+    """What came of each kind, up to the report of the program's end."""
+    came: dict[bytes, bytes] = {}
+    for kind, payload in frames(peer):
+        came[kind] = came.get(kind, b"") + payload
+        if kind == agent.EXIT:
+            return came
+    pytest.fail(f"no report came, but {came}")
+
+
+def report(came: dict[bytes, bytes]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(came[agent.EXIT])
+    return found
+
+
+def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
+    script = "echo out; echo err >&2; echo $OMP_NUM_THREADS; env | grep ROUNDELAY_RUN_; exit 5"
+    with start(listener, "sh", "-c", script) as process:
+        peer = listener.accept()
+        came = until_exit(peer)
+        hello = json.loads(came[agent.HELLO])
+        assert (hello["rank"], hello["host"], hello["threads"]) == (7, socket.gethostname(), 1)
+        assert came[agent.STDOUT] == b"out\n1\n"  # neither address nor token reach the program
+        assert came[agent.STDERR] == b"err\n"
+        assert report(came) == {"returncode": 5, "stopped": False}
+        assert process.poll() is None
+        peer.order(agent.LEAVE)
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_the_users_number_of_threads_stands(listener: Listener) -> None:
+    with start(listener, "sh", "-c", "echo $OMP_NUM_THREADS", OMP_NUM_THREADS="3") as process:
+        peer = listener.accept()
+        came = until_exit(peer)
+        assert came[agent.STDOUT] == b"3\n"
+        assert json.loads(came[agent.HELLO])["threads"] is None
+        peer.order(agent.LEAVE)
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_passes_signals_on(listener: Listener) -> None:
+    with start(listener, "sh", "-c", "echo ready; exec sleep 60") as process:
+        peer = listener.accept()
+        for kind, _ in frames(peer):
+            if kind == agent.STDOUT:
+                peer.order(agent.SIGNAL + bytes([15]))
+            elif kind == agent.EXIT:
+                break
+        peer.order(agent.LEAVE)
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_a_program_that_cannot_start(listener: Listener) -> None:
+    with start(listener, "/no/such/program") as process:
+        peer = listener.accept()
+        came = until_exit(peer)
+        assert came[agent.STDERR] == b"cannot start '/no/such/program': No such file or directory\n"
+        assert report(came)["returncode"] == 127
+        peer.order(agent.LEAVE)
+        assert process.wait(LIMIT_S) == 0
+
+
+def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
+    script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
+    with start(listener, "sh", "-c", script) as process:
+        peer = listener.accept()
+        pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
+        started = time.monotonic()
+        peer.socket.close()
+        assert process.wait(LIMIT_S) == 1
+        assert time.monotonic() - started < 3.0
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_caller_without_the_token_is_refused(listener: Listener) -> None:
+    with agent.dial(listener.address) as stranger:
+        stranger.sendall(b"\0" * 16 + agent.HEADER.pack(agent.EXIT, 0))
+        assert list(frames(listener.accept())) == []
+
+
+def test_says_that_it_cannot_reach_the_launcher(listener: Listener) -> None:
+    listener.close()
+    with start(listener, "true") as process:
+        assert process.wait(LIMIT_S) == 1
+        assert process.stderr is not None
+        assert process.stderr.read().startswith(b"roundelay agent: rank 7 cannot reach the launcher: ")
+
+
+def test_without_a_launcher_it_becomes_the_program() -> None:
+    bare = {key: value for key, value in os.environ.items() if key != agent.ADDRESS}
+    words = [sys.executable, "-I", "-S", agent.__file__, "--", "sh", "-c", "exit 9"]
+    assert subprocess.run(words, env=bare, check=False, timeout=LIMIT_S).returncode == 9

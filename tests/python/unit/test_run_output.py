@@ -1,0 +1,125 @@
+"""Lines, prefixes, progress bars, and what is said in the end."""
+
+from __future__ import annotations
+
+import io
+import signal
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roundelay.run.output import LineSplitter, Output
+from roundelay.run.verdict import Ending, Problem, Verdict, first_failure, how, judge
+
+
+def ending(rank: int, returncode: int, stopped: bool = False) -> Ending:
+    return Ending(rank, returncode, stopped, f"pid {100 + rank} on here")
+
+
+def silence(_rank: int) -> list[bytes]:
+    return []
+
+
+@given(st.lists(st.binary(max_size=20).map(lambda data: data.replace(b"\r", b"")), max_size=30))
+def test_pieces_make_the_same_lines_as_the_whole(pieces: list[bytes]) -> None:
+    splitter = LineSplitter()
+    lines = [line for piece in pieces for line in splitter.feed(piece, 0.0)] + splitter.close()
+    whole = b"".join(pieces)
+    assert lines == (whole[:-1] if whole.endswith(b"\n") else whole).split(b"\n") if whole else lines == []
+
+
+def test_windows_line_ends_are_line_ends() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"one\r\ntwo\r", 0.0) + splitter.feed(b"\nthree", 0.0) == [b"one", b"two"]
+    assert splitter.close() == [b"three"]
+
+
+def test_a_progress_bar_is_shown_once_a_second_and_at_its_end() -> None:
+    splitter = LineSplitter()
+    shown: list[bytes] = []
+    for step in range(101):
+        shown += splitter.feed(b"\r%3d%%" % step, now=step / 20)
+    assert [line.strip() for line in shown] == [b"0%", b"20%", b"40%", b"60%", b"80%", b"100%"]
+    assert splitter.feed(b"\n", 5.0) == []  # it was shown already
+    assert splitter.feed(b"next\n", 5.0) == [b"next"]
+
+
+def test_a_progress_bar_that_pauses_is_shown_as_it_stands() -> None:
+    splitter = LineSplitter()
+    assert splitter.feed(b"\rfirst", 10.0) == [b"first"]
+    assert splitter.feed(b"\rsecond", 10.1) == []
+    assert splitter.tick(10.2) == []
+    assert splitter.tick(11.1) == [b"second"]
+    assert splitter.tick(13.0) == []
+    assert splitter.close() == []
+
+
+def test_each_line_has_its_rank_and_files_have_the_bytes(tmp_path: Path) -> None:
+    stdout, stderr = io.BytesIO(), io.BytesIO()
+    output = Output(2, stdout, stderr, str(tmp_path / "out"))
+    output.streams[0, "stdout"].write(b"half a l", 0.0)
+    output.streams[1, "stdout"].write(b"one\ntwo\nlast", 0.0)
+    output.streams[0, "stdout"].write(b"ine\n", 0.0)
+    output.streams[1, "stderr"].write(b"\r 5%\r10%\n", 0.0)
+    output.close(0)
+    output.close(1)
+    assert stdout.getvalue() == b"[rank 1] one\n[rank 1] two\n[rank 0] half a line\n[rank 1] last\n"
+    assert stderr.getvalue() == b"[rank 1] 10%\n"
+    assert (tmp_path / "out" / "rank.1" / "stdout").read_bytes() == b"one\ntwo\nlast"
+    assert (tmp_path / "out" / "rank.1" / "stderr").read_bytes() == b"\r 5%\r10%\n"
+    assert (tmp_path / "out" / "rank.0" / "stderr").read_bytes() == b""
+    assert output.last_words(1) == [b"10%"]
+
+
+@pytest.mark.parametrize(
+    ("returncode", "words"),
+    [(3, "exit code 3"), (-9, "killed by SIGKILL (signal 9)"), (-63, "killed by signal 63")],
+)
+def test_how(returncode: int, words: str) -> None:
+    assert how(returncode) == words
+
+
+def test_all_is_well_whatever_mpirun_says() -> None:
+    problem = Problem("mpirun itself ended the job: exit code 1", 1)
+    assert judge([ending(0, 0), ending(1, 0)], 2, silence, interrupted_by=None, problem=problem) == Verdict(0)
+
+
+def test_the_first_failure_is_the_jobs() -> None:
+    endings = [ending(0, 0), ending(2, -9), ending(1, 1)]
+    verdict = judge(endings, 3, silence, interrupted_by=None, problem=None)
+    text = "rank 2 (pid 102 on here) failed first: killed by SIGKILL (signal 9)"
+    assert verdict == Verdict(137, text, rank=2)
+
+
+def test_who_lost_a_rank_is_not_the_first_though_it_ended_before() -> None:
+    words = {
+        0: [b"Traceback", b"roundelay.errors.HorovodInternalError: rank 1 was lost", b""],
+        1: [b"Traceback", b"ValueError: boom"],
+    }
+    first = first_failure([ending(0, 1), ending(1, 5)], lambda rank: words[rank])
+    assert first == ending(1, 5)
+    assert first_failure([ending(0, 1)], lambda rank: words[rank]) == ending(0, 1)
+
+
+def test_who_was_told_to_end_did_not_fail() -> None:
+    endings = [ending(0, -15, stopped=True), ending(1, 4)]
+    assert judge(endings, 2, silence, interrupted_by=None, problem=None).status == 4
+
+
+def test_mpirun_itself() -> None:
+    endings = [ending(0, -15, stopped=True), ending(1, -9, stopped=True)]
+    problem = Problem("mpirun itself ended the job: exit code 5", 5)
+    assert judge(endings, 2, silence, interrupted_by=None, problem=problem) == Verdict(5, problem.text)
+    assert judge(endings, 2, silence, interrupted_by=None, problem=None).status == 143
+
+
+def test_the_users_signal_counts_most() -> None:
+    verdict = judge([ending(0, 1)], 2, silence, interrupted_by=signal.SIGINT, problem=Problem("x", 1))
+    assert verdict == Verdict(130, "ended by SIGINT; no rank is left")
+
+
+def test_ranks_that_never_started() -> None:
+    verdict = judge([ending(1, 0)], 3, silence, interrupted_by=None, problem=None)
+    assert verdict == Verdict(1, "mpirun ended, but never started rank 0, 2")

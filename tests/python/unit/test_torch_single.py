@@ -1,0 +1,220 @@
+"""The package in a single process: no launcher, size 1, and what an optimizer keeps when it is wrapped."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import roundelay
+import roundelay.torch as hvd
+from roundelay import _backend
+
+
+@pytest.fixture(autouse=True)
+def _job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("ROUNDELAY_BOOTSTRAP", "single")
+    hvd.init()
+    yield
+    hvd.shutdown()
+
+
+def _model() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+
+
+def _step(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    optimizer.zero_grad()
+    model(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+
+
+def test_a_single_process_is_rank_0_of_1() -> None:
+    assert hvd.is_initialized()
+    assert (hvd.rank(), hvd.size()) == (0, 1)
+    assert (hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()) == (0, 1, 0, 1)
+    assert hvd.is_homogeneous()
+    assert hvd.global_process_set.size() == 1
+    assert hvd.global_process_set.included()
+
+
+def test_before_init_and_after_shutdown_calls_raise() -> None:
+    hvd.shutdown()
+    hvd.shutdown()
+    model = _model()
+    plain = torch.optim.SGD(model.parameters(), lr=0.1)
+    for call in (
+        hvd.rank,
+        hvd.size,
+        hvd.local_rank,
+        hvd.barrier,
+        hvd.mpi_threads_supported,
+        lambda: hvd.allreduce(torch.ones(1)),
+        lambda: hvd.broadcast(torch.ones(1), 0),
+        lambda: hvd.broadcast_parameters(model.state_dict(), 0),
+        lambda: hvd.DistributedOptimizer(plain),
+    ):
+        with pytest.raises(ValueError, match="init"):
+            call()
+
+
+def test_what_this_build_has() -> None:
+    assert isinstance(hvd.mpi_built(), bool)
+    assert not hvd.mpi_enabled()  # ROUNDELAY_BOOTSTRAP=single
+    assert hvd.nccl_built() == 0
+    assert not any((hvd.gloo_built(), hvd.gloo_enabled(), hvd.ddl_built(), hvd.ccl_built(), hvd.cuda_built()))
+    assert [hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product] == list(range(6))
+
+
+def test_names_of_later_versions_say_so() -> None:
+    for name in ("allgather", "alltoall", "join", "SyncBatchNorm", "elastic", "add_process_set"):
+        assert not hasattr(hvd, name)
+        with pytest.raises(hvd.NotInThisVersionError, match=name):
+            getattr(hvd, name)
+    with pytest.raises(AttributeError, match="no attribute 'alreduce'"):
+        _ = hvd.alreduce
+    for arguments in ({"comm": [0]}, {"process_sets": "dynamic"}):
+        with pytest.raises(hvd.NotInThisVersionError, match="init"):
+            hvd.init(**arguments)  # type: ignore[arg-type]
+    with pytest.raises(hvd.NotInThisVersionError, match="global_process_set"):
+        hvd.allreduce(torch.ones(1), process_set=hvd.ProcessSet(3))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"backward_passes_per_step": 0},
+        {"gradient_predivide_factor": 2.0, "op": hvd.Sum},
+        {"gradient_predivide_factor": 0.0},
+        {"op": 9},
+        {"named_parameters": [torch.ones(1)]},
+        {"named_parameters": [("a", torch.ones(1)), ("a", torch.ones(1))]},
+        {"named_parameters": [("a", torch.ones(1))]},
+    ],
+)
+def test_wrong_arguments_of_the_optimizer(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        hvd.DistributedOptimizer(torch.optim.SGD(_model().parameters(), lr=0.1), **arguments)
+
+
+@pytest.mark.parametrize("arguments", [{"op": hvd.Adasum}, {"num_groups": 2}, {"groups": [[]]}])
+def test_later_arguments_of_the_optimizer(arguments: dict[str, Any]) -> None:
+    with pytest.raises(hvd.NotInThisVersionError, match="not in this version"):
+        hvd.DistributedOptimizer(torch.optim.SGD(_model().parameters(), lr=0.1), **arguments)
+
+
+def test_the_optimizer_stays_the_object_it_was() -> None:
+    model = _model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    _step(model, optimizer)
+    state, groups = optimizer.state, optimizer.param_groups
+    called = []
+    optimizer.register_step_pre_hook(lambda *_: called.append("pre"))
+    optimizer.register_step_post_hook(lambda *_: called.append("post"))
+    assert hvd.DistributedOptimizer(optimizer, model.named_parameters()) is optimizer
+    assert type(optimizer) is torch.optim.Adam
+    assert optimizer.state is state
+    assert optimizer.param_groups is groups
+    _step(model, optimizer)
+    assert called == ["pre", "post"]
+    optimizer.synchronize()  # type: ignore[attr-defined]
+    with optimizer.skip_synchronize():  # type: ignore[attr-defined]
+        optimizer.step()
+
+
+def test_schedulers_made_before_and_after() -> None:
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    before = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    optimizer = hvd.DistributedOptimizer(optimizer)
+    after = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _step(model, optimizer)
+        before.step()
+        after.step()
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_copies_pickles_and_checkpoints() -> None:
+    model = _model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    _step(model, optimizer)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for again in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+            assert type(again) is torch.optim.SGD
+            assert "synchronize" not in vars(again)
+            again.step()
+        file = io.BytesIO()
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+        copy.deepcopy(model)
+    file.seek(0)
+    loaded = torch.load(file)
+    fresh = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    fresh.load_state_dict(loaded["optimizer"])
+    assert fresh.param_groups[0]["lr"] == 0.1
+    optimizer.load_state_dict(loaded["optimizer"])
+    _step(model, optimizer)
+
+
+class KeepsEverything(torch.optim.SGD):
+    """An optimizer that pickles all its attributes."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+def test_copies_of_an_optimizer_that_copies_all_attributes_do_nothing_of_ours() -> None:
+    model = _model()
+    optimizer = hvd.DistributedOptimizer(KeepsEverything(model.parameters(), lr=0.1))
+    for again in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        assert type(again) is KeepsEverything
+        again.synchronize()
+        again.step()
+
+
+def test_operations_of_one_rank() -> None:
+    x = torch.arange(3.0)
+    assert hvd.allreduce(x).tolist() == [0, 1, 2]
+    assert hvd.allreduce(x, op=hvd.Sum, prescale_factor=2.0).tolist() == [0, 2, 4]
+    assert hvd.allreduce_(x) is x
+    assert hvd.broadcast(x, 0).tolist() == [0, 1, 2]
+    assert hvd.broadcast_object({"a": 1}) == {"a": 1}
+    assert hvd.synchronize(123456) is None
+    hvd.barrier()
+
+
+def test_the_configuration_can_be_printed() -> None:
+    text = str(roundelay.config)
+    assert "ROUNDELAY_THETA" in text
+    assert roundelay.config.theta > 0
+
+
+def test_a_launcher_without_the_mpi_module_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_backend, "mpi_module", lambda: None)
+    with pytest.raises(RuntimeError, match="PMIX_RANK.*mpicxx"):
+        _backend.backend_path("auto", {"PMIX_RANK": "1"})
+    with pytest.raises(RuntimeError, match="ROUNDELAY_BOOTSTRAP"):
+        _backend.backend_path("mpi", {})
+    assert _backend.backend_path("auto", {}) is None
+    assert _backend.backend_path("single", {"PMIX_RANK": "1"}) is None
+    monkeypatch.setattr(_backend, "mpi_module", lambda: "here.so")
+    assert _backend.backend_path("auto", {"PMI_RANK": "0"}) == "here.so"
+
+
+def test_the_command_line_tools_do_not_load_torch() -> None:
+    script = "import roundelay, sys; print('torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", script]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert result.stdout.strip() == "False"
