@@ -3,8 +3,8 @@
     python examples/digits.py                            # one process, no launcher
     roundelayrun -np 2 python examples/digits.py         # two; plain mpirun does too
 
-The lines marked 1 to 5 are all that data-parallel training adds to an ordinary training script. The batch of a
-step is the same for any number of processes (each takes its share), and so is the loss of each step.
+The lines marked 1 to 5 are all that data-parallel training adds to an ordinary training script. The batch
+of a step is the same for any number of processes (each takes its share), and so is the loss of each step.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def make_model(width: int) -> nn.Module:
 
 
 def my_share(batch: torch.Tensor) -> torch.Tensor:
-    """This rank's part of a batch of indices."""
+    """Gives this rank's part of a batch of indices."""
     return batch.tensor_split(hvd.size())[hvd.rank()]
 
 
@@ -56,7 +56,9 @@ def unhidden_seconds(model: nn.Module, repetitions: int = 10) -> float:
     for _ in range(repetitions):
         hvd.barrier()
         begin = time.perf_counter()
-        handles = [hvd.allreduce_async_(gradient, name=f"probe.{name}") for name, gradient in gradients.items()]
+        handles = [
+            hvd.allreduce_async_(gradient, name=f"probe.{name}") for name, gradient in gradients.items()
+        ]
         for handle in handles:
             hvd.synchronize(handle)
         times.append(time.perf_counter() - begin)
@@ -65,20 +67,24 @@ def unhidden_seconds(model: nn.Module, repetitions: int = 10) -> float:
 
 def report(model: nn.Module, steps: int, seconds: float, accuracy: float, counters: dict[str, int]) -> None:
     """Prints what rank 0 saw."""
-    print(f"test accuracy  {accuracy:.4f}  (epochs together {seconds:.1f} s, {steps} steps, {hvd.size()} processes)")
+    print(f"test accuracy  {accuracy:.4f}  ({steps} steps in {seconds:.1f} s, {hvd.size()} processes)")
     if hvd.size() == 1:
         return
     print(
         f"fusion         {counters['tensors']} tensors in, {counters['operations']} fused operations out, "
         f"{counters['bytes'] / 2**20:.1f} MiB"
     )
-    print(f"each step      backward {counters['backward_ns'] / steps / 1e6:.2f} ms, then waited "
-          f"{counters['exposed_ns'] / steps / 1e6:.2f} ms for communication")
+    print(
+        f"each step      backward {counters['backward_ns'] / steps / 1e6:.2f} ms, then waited "
+        f"{counters['exposed_ns'] / steps / 1e6:.2f} ms for communication"
+    )
 
 
 def main() -> None:
     """Trains, tests, reports."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--batch", type=int, default=64, help="images a step, over all processes")
     parser.add_argument("--width", type=int, default=16, help="channels of the first layer")
@@ -93,7 +99,9 @@ def main() -> None:
     model = make_model(options.width)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4)
     steps_per_epoch = len(train_labels) // options.batch
-    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=options.epochs * steps_per_epoch)
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 0.1, total_steps=options.epochs * steps_per_epoch
+    )
 
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())  # 3: wrap
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)  # 4: start alike
@@ -128,8 +136,9 @@ def main() -> None:
         if unhidden > 0:
             hidden = max(0.0, 1.0 - counters["exposed_ns"] / steps / 1e9 / unhidden)
             print(f"hidden         {hidden:.0%} of {unhidden * 1e3:.2f} ms of communication, behind backward")
-        if roundelay.config.timeline not in ("", "DYNAMIC"):
-            print(f"timeline       {roundelay.config.timeline}  (roundelay timeline {roundelay.config.timeline})")
+        timeline = roundelay.config.timeline
+        if timeline not in ("", "DYNAMIC"):
+            print(f"timeline       {timeline}  (see it: roundelay timeline {timeline})")
         if options.save_losses is not None:
             options.save_losses.write_text(json.dumps(losses))
     hvd.shutdown()

@@ -8,7 +8,7 @@ namespace roundelay::collective {
 namespace {
 
 // Calls in progress at once need different tags; MPI guarantees tags up to 32767.
-constexpr int kTags = 1 << 14;
+constexpr int kCallTags = 1 << 14;  // two each
 
 }  // namespace
 
@@ -20,7 +20,8 @@ Result<std::unique_ptr<Pending>> AlgorithmFabric::start(const Call& call) {
   ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group.size()));
   if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
   if (state_->usable) ROUNDELAY_RETURN_IF_ERROR(state_->usable());
-  const int tag = calls_++ % kTags;
+  const int tag = 2 * (calls_ % kCallTags);
+  calls_ = (calls_ + 1) % kCallTags;
   const Algorithm& algorithm = options_.select(call, state_->group.size());
   return std::unique_ptr<Pending>(std::make_unique<ProgramPending>(state_, call, algorithm, tag));
 }

@@ -18,7 +18,8 @@ class Backoff {
   static constexpr Duration kSpin = std::chrono::microseconds(50);
   static constexpr Duration kLongest = std::chrono::microseconds(200);
 
-  explicit Backoff(bool crowded = false, Duration longest = kLongest) : crowded_(crowded), longest_(longest) {}
+  explicit Backoff(bool crowded = false, Duration longest = kLongest)
+      : crowded_(crowded), longest_(longest) {}
 
   void reset() { *this = Backoff(crowded_, longest_); }
 

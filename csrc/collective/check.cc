@@ -15,8 +15,8 @@ Status check_call(const Call& call, int size) {
   }
   if (call.operation != Operation::kAllreduce) return {};
   if (call.buffer.bytes % size_of(call.dtype) != 0) {
-    return Status::invalid(what + ": " + std::to_string(call.buffer.bytes) + " bytes are no whole number of " +
-                           std::string(name_of(call.dtype)));
+    return Status::invalid(what + ": " + std::to_string(call.buffer.bytes) +
+                           " bytes are no whole number of " + std::string(name_of(call.dtype)));
   }
   if (call.reduce_op == ReduceOp::kAverage || call.reduce_op == ReduceOp::kAdasum) {
     return Status::invalid(what + ": no fabric reduces by " + std::string(name_of(call.reduce_op)));

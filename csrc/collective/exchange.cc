@@ -19,14 +19,14 @@ Exchange::~Exchange() {
   }
 }
 
-Transfer Exchange::send(int peer, ConstByteSpan data) {
+Transfer Exchange::send(int peer, ConstByteSpan data, int stream) {
   if (!error_.ok()) return kNoTransfer;
-  return post(peer, transport_.send(peer, data, tag_));
+  return post(peer, transport_.send(peer, data, tag_ + stream));
 }
 
-Transfer Exchange::receive(int peer, ByteSpan data) {
+Transfer Exchange::receive(int peer, ByteSpan data, int stream) {
   if (!error_.ok()) return kNoTransfer;
-  return post(peer, transport_.receive(peer, data, tag_));
+  return post(peer, transport_.receive(peer, data, tag_ + stream));
 }
 
 Transfer Exchange::post(int peer, Result<Ticket> ticket) {

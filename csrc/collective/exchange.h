@@ -19,6 +19,7 @@ inline constexpr Transfer kNoTransfer = UINT32_MAX;  // waiting for it is no wai
 // Errors do not reach the program: the first one is kept, and the program is never resumed after it.
 class Exchange {
  public:
+  // `tag` and its successor belong to this call.
   Exchange(Transport& transport, ScratchPool& pool, int tag);
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -27,8 +28,9 @@ class Exchange {
   [[nodiscard]] int index() const { return transport_.index(); }
   [[nodiscard]] int size() const { return transport_.size(); }
 
-  Transfer send(int peer, ConstByteSpan data);
-  Transfer receive(int peer, ByteSpan data);
+  // Messages to one peer match its receives in the order of posting, in each of the two streams by itself.
+  Transfer send(int peer, ConstByteSpan data, int stream = 0);
+  Transfer receive(int peer, ByteSpan data, int stream = 0);
   // Memory until the call ends.
   std::byte* scratch(std::size_t bytes);
 

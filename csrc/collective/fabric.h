@@ -1,9 +1,9 @@
 // The data plane: a group of ranks with one way to move bytes.
 //
 // Contract of every fabric: all members start the same calls in the same order; results are bit-equal on all
-// members; a call ends by its deadline or when the abort word is raised. After an error the fabric is poisoned:
-// later calls fail with the first cause, and buffers of unfinished calls may still be written by the medium, so
-// the caller must leak them (Fabric::poisoned()).
+// members; a call ends by its deadline or when the abort word is raised. After an error the fabric is
+// poisoned: later calls fail with the first cause, and buffers of unfinished calls may still be written by
+// the medium, so the caller must leak them (Fabric::poisoned()).
 #pragma once
 
 #include <cstddef>
@@ -50,7 +50,8 @@ struct Call {
 class Pending {
  public:
   virtual ~Pending() = default;
-  // Moves the call on without blocking. True: the result is in place and no peer reads this rank's part any more.
+  // Moves the call on without blocking. True: the result is in place and no peer reads this rank's part any
+  // more.
   virtual Result<bool> test() = 0;
   // The member of the group this call is waiting for now, -1 if none: names the culprit at a missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }

@@ -1,5 +1,5 @@
-// A collective algorithm as a resumable program: a coroutine that posts transfers on an Exchange and waits for
-// them with co_await; between waits it computes. Nothing in it blocks.
+// A collective algorithm as a resumable program: a coroutine that posts transfers on an Exchange and waits
+// for them with co_await; between waits it computes. Nothing in it blocks.
 //
 // Rules for authors (compilers in use miscompile the rest): parameters by value or as references to objects
 // that outlive the program; no temporary with a destructor in an expression with co_await.

@@ -16,7 +16,7 @@ struct FabricState {
   std::unique_ptr<Transport> transport;
   bool crowded = false;                          // ranks outnumber cores
   std::function<void(const Status&)> on_poison;  // may be empty
-  std::function<Status()> usable;                // may be empty; not ok: the medium has gone (MPI was finalised)
+  std::function<Status()> usable;  // may be empty; not ok: the medium has gone (MPI was finalised)
   ScratchPool scratch;
   Status poison;  // the first cause; ok while the fabric works
 
@@ -29,7 +29,8 @@ struct FabricState {
 
 class ProgramPending final : public Pending {
  public:
-  // `tag` is equal on all members for this call and differs from that of other calls in progress.
+  // `tag` and its successor are equal on all members for this call and differ from those of others in
+  // progress.
   ProgramPending(std::shared_ptr<FabricState> state, const Call& call, const Algorithm& algorithm, int tag);
   // A call that is dropped before its end poisons the fabric: its transfers are still out.
   ~ProgramPending() override;

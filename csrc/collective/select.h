@@ -7,7 +7,7 @@ namespace roundelay::collective {
 
 using Select = const Algorithm& (*)(const Call& call, int size);
 
-// The table in select.cc, with thresholds measured over MPI's shared memory transport (docs there).
+// The table in select.cc, with thresholds measured over MPI's shared memory transport.
 const Algorithm& select_algorithm(const Call& call, int size);
 
 }  // namespace roundelay::collective

@@ -1,4 +1,5 @@
-// Send and receive between members of one group: what the algorithms of collective/algorithms/ are written over.
+// Send and receive between members of one group: what the algorithms of collective/algorithms/ are written
+// over.
 #pragma once
 
 #include <cstdint>

@@ -74,7 +74,10 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hel
   auto made = channel::TcpChannel::create(world, std::move(identity), cards, std::move(listener));
   if (!made.ok()) return made.status();
   // The star around rank 0 stands from the start: through it every death is seen.
-  if (world.index != 0) ROUNDELAY_RETURN_IF_ERROR((*made)->connect(0, deadline));
+  for (const int peer : world.ranks) {
+    const bool in_star = peer != world.index && (peer == 0 || world.index == 0);
+    if (in_star) ROUNDELAY_RETURN_IF_ERROR((*made)->connect(peer, deadline));
+  }
   return std::unique_ptr<channel::Channel>(std::move(made).value());
 }
 

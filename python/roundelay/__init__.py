@@ -1,7 +1,7 @@
 """Roundelay: gradient synchronisation for data-parallel PyTorch training.
 
-``import roundelay.torch as hvd`` is the drop-in for ``horovod.torch``. Importing this package alone loads neither
-torch nor the C++ core, so that command line tools start quickly.
+``import roundelay.torch as hvd`` is the drop-in for ``horovod.torch``. Importing this package alone loads
+neither torch nor the C++ core, so that command line tools start quickly.
 """
 
 from __future__ import annotations

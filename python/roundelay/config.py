@@ -26,7 +26,9 @@ def table() -> str:
     rows = [("variable", "value", "source", "meaning"), *config.lines]
     widths = [max(len(str(row[column])) for row in rows) for column in range(3)]
     lines = [
-        "  ".join([*(str(cell).ljust(width) for cell, width in zip(row[:3], widths, strict=True)), str(row[3])])
+        "  ".join(
+            [*(str(cell).ljust(width) for cell, width in zip(row[:3], widths, strict=True)), str(row[3])]
+        )
         for row in rows
     ]
     return "\n".join([*lines, *(f"no effect: {text}" for text in config.no_effect)])

@@ -164,6 +164,12 @@ def probe() -> dict[str, Any]:
 def check_launch(status: int, stderr: str, found: list[dict[str, Any]]) -> Iterator[Check]:
     """The launch check's rows: the launch itself, MPI, channels and fabrics."""
     sizes = [rank["size"] for rank in found]
+    if status == 0 and 0 in sizes:
+        rank = next(rank for rank in found if rank["size"] == 0)
+        reasons = [f"channel {name}: {reason}" for name, reason in rank["channels"].items()]
+        text = "\n".join(["2 ranks were started, but init() failed", *reasons])
+        yield Check("launch", State.BROKEN, text, "cure what init() names, and run roundelay doctor again")
+        return
     if status != 0 or sizes != [2, 2]:
         if status != 0:
             text = stderr.strip() or f"exit status {status}"

@@ -1,7 +1,8 @@
 """The exceptions a user meets.
 
 * ``ValueError``: the call is wrong and can be corrected; data is untouched.
-* ``RuntimeError``: ranks disagree (dtype, shape, op, root ...); the same text on every rank, the job may go on.
+* ``RuntimeError``: ranks disagree (dtype, shape, op, root ...); the same text on every rank, the job may go
+on.
 * ``HorovodInternalError``: a peer failed or left, or a deadline passed; names the first cause.
 * ``NotInThisVersionError``: a name of Horovod's interface that this version does not have yet.
 """

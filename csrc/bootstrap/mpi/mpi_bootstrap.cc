@@ -30,10 +30,10 @@ Result<std::unique_ptr<Bootstrap>> MpiBootstrap::create(mpi::Session& session, D
 Status MpiBootstrap::gather(std::unique_ptr<Exchange>& exchange, int bytes, Deadline deadline) {
   exchange->all.resize(static_cast<std::size_t>(bytes) * static_cast<std::size_t>(size()));
   MPI_Request request = MPI_REQUEST_NULL;
-  ROUNDELAY_RETURN_IF_ERROR(mpi::check(
-      MPI_Iallgather(exchange->mine.data(), bytes, MPI_BYTE, exchange->all.data(), bytes, MPI_BYTE,
-                     communicator_, &request),
-      "MPI_Iallgather"));
+  ROUNDELAY_RETURN_IF_ERROR(
+      mpi::check(MPI_Iallgather(exchange->mine.data(), bytes, MPI_BYTE, exchange->all.data(), bytes, MPI_BYTE,
+                                communicator_, &request),
+                 "MPI_Iallgather"));
   for (int done = 0; done == 0;) {
     ROUNDELAY_RETURN_IF_ERROR(mpi::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
     if (done != 0) break;
@@ -59,7 +59,8 @@ Result<std::vector<Bytes>> MpiBootstrap::all_gather(ConstByteSpan mine, Deadline
 
   const std::uint64_t longest = *std::max_element(length_of.begin(), length_of.end());
   if (longest > INT_MAX) {
-    return Status::invalid("an exchange at the start of " + std::to_string(longest) + " bytes a rank is too long");
+    return Status::invalid("an exchange at the start of " + std::to_string(longest) +
+                           " bytes a rank is too long");
   }
   auto padded = std::make_unique<Exchange>();
   padded->mine.assign(mine.begin(), mine.end());

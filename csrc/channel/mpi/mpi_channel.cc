@@ -20,9 +20,7 @@ constexpr Duration kLongestSleep = std::chrono::milliseconds(2);
 }  // namespace
 
 MpiChannel::MpiChannel(mpi::Session& session, MPI_Comm communicator)
-    : session_(session),
-      communicator_(communicator),
-      gone_(static_cast<std::size_t>(session.size())) {}
+    : session_(session), communicator_(communicator), gone_(static_cast<std::size_t>(session.size())) {}
 
 Result<std::unique_ptr<Channel>> MpiChannel::create(mpi::Session& session, const Group& world,
                                                     Deadline deadline) {
@@ -92,14 +90,15 @@ void MpiChannel::move_output() {
     if (!failure_.ok()) return;
     if (!out->posted) {
       out->posted = true;
-      static_cast<void>(take(mpi::check(MPI_Isend(out->bytes.data(), static_cast<int>(out->bytes.size()), MPI_BYTE,
-                                                  out->to, out->tag, communicator_, &out->request),
+      static_cast<void>(take(mpi::check(MPI_Isend(out->bytes.data(), static_cast<int>(out->bytes.size()),
+                                                  MPI_BYTE, out->to, out->tag, communicator_, &out->request),
                                         "MPI_Isend")));
     }
   }
   while (!outgoing_.empty()) {
     int done = 0;
-    if (!take(mpi::check(MPI_Test(&outgoing_.front()->request, &done, MPI_STATUS_IGNORE), "MPI_Test")).ok()) return;
+    if (!take(mpi::check(MPI_Test(&outgoing_.front()->request, &done, MPI_STATUS_IGNORE), "MPI_Test")).ok())
+      return;
     if (done == 0) return;
     outgoing_.pop_front();
   }
@@ -111,7 +110,9 @@ void MpiChannel::move_input() {
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
     if (!take(mpi::check(MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &there, &message, &status),
-                         "MPI_Improbe")).ok() || there == 0) {
+                         "MPI_Improbe"))
+             .ok() ||
+        there == 0) {
       return;
     }
     int bytes = 0;
@@ -120,11 +121,12 @@ void MpiChannel::move_input() {
     arriving->incoming.from = status.MPI_SOURCE;
     arriving->incoming.bytes.resize(static_cast<std::size_t>(bytes));
     if (status.MPI_TAG == kClosedTag) {
-      arriving->incoming.lost = Status::aborted("rank " + std::to_string(status.MPI_SOURCE) + " has left the job");
+      arriving->incoming.lost =
+          Status::aborted("rank " + std::to_string(status.MPI_SOURCE) + " has left the job");
     }
-    static_cast<void>(take(mpi::check(MPI_Imrecv(arriving->incoming.bytes.data(), bytes, MPI_BYTE, &message,
-                                                 &arriving->request),
-                                      "MPI_Imrecv")));
+    static_cast<void>(take(
+        mpi::check(MPI_Imrecv(arriving->incoming.bytes.data(), bytes, MPI_BYTE, &message, &arriving->request),
+                   "MPI_Imrecv")));
     arriving_.push_back(std::move(arriving));
   }
 }

@@ -19,7 +19,8 @@ namespace roundelay::channel {
 class MpiChannel final : public Channel {
  public:
   // Collective over the world.
-  static Result<std::unique_ptr<Channel>> create(mpi::Session& session, const Group& world, Deadline deadline);
+  static Result<std::unique_ptr<Channel>> create(mpi::Session& session, const Group& world,
+                                                 Deadline deadline);
 
   ~MpiChannel() override;
 

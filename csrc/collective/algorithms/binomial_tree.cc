@@ -1,5 +1,6 @@
-// Broadcast down a binomial tree. Numbers count from the root; a member's parent is its number with the lowest
-// set bit cleared. Segments follow each other down, so that inner members send one while receiving the next.
+// Broadcast down a binomial tree. Numbers count from the root; a member's parent is its number with the
+// lowest set bit cleared. Segments follow each other down, so that inner members send one while receiving the
+// next.
 #include <algorithm>
 #include <vector>
 

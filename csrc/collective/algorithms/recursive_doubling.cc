@@ -1,5 +1,6 @@
-// Recursive doubling: in round k members at distance 2^k exchange all they have. Few messages, but whole ones:
-// for small buffers. Members beyond the largest power of two fold into a neighbour first and get the result.
+// Recursive doubling: in round k members at distance 2^k exchange all they have. Few messages, but whole
+// ones: for small buffers. Members beyond the largest power of two fold into a neighbour first and get the
+// result.
 #include <bit>
 
 #include "collective/algorithms/algorithms.h"

@@ -12,8 +12,10 @@
 namespace roundelay::collective {
 namespace {
 
-constexpr std::size_t kPieceBytes = 128 << 10;  // measured: 64 KiB to 256 KiB are alike over shared memory
-constexpr std::size_t kWindow = 4;              // receives posted ahead
+constexpr std::size_t kWindow = 4;  // receives posted ahead
+// The pieces of step 0 leave while later steps' pieces do, so they need an order of their own.
+constexpr int kLaterSteps = 0;
+constexpr int kFirstStep = 1;
 
 // Arithmetic of one call. A unit is a piece of the shard that is received in a step.
 class Cut {
@@ -25,7 +27,7 @@ class Cut {
         size_(static_cast<std::size_t>(size)),
         index_(static_cast<std::size_t>(index)) {
     const std::size_t largest_shard = (count_ + size_ - 1) / size_;
-    pieces_ = std::max<std::size_t>(1, (largest_shard * element_ + kPieceBytes - 1) / kPieceBytes);
+    pieces_ = std::max<std::size_t>(1, (largest_shard * element_ + kRingPieceBytes - 1) / kRingPieceBytes);
     piece_count_ = (largest_shard + pieces_ - 1) / pieces_;
   }
 
@@ -34,11 +36,11 @@ class Cut {
   [[nodiscard]] std::size_t reduced_units() const { return (size_ - 1) * pieces_; }
   [[nodiscard]] std::size_t units() const { return 2 * reduced_units(); }
   // The last unit of reduced_units(): this member's own shard.
-  [[nodiscard]] bool finishes_shard(std::size_t unit) const {
-    return unit / pieces_ == size_ - 2;
-  }
+  [[nodiscard]] bool finishes_shard(std::size_t unit) const { return unit / pieces_ == size_ - 2; }
   // Where the received unit belongs; the unit that is sent as number n is the one received as n - pieces().
-  [[nodiscard]] ByteSpan received(std::size_t unit) const { return place(unit / pieces_ + 2, unit % pieces_); }
+  [[nodiscard]] ByteSpan received(std::size_t unit) const {
+    return place(unit / pieces_ + 2, unit % pieces_);
+  }
   [[nodiscard]] ByteSpan first_sent(std::size_t unit) const { return place(1, unit % pieces_); }
 
  private:
@@ -81,7 +83,7 @@ Program ring_allreduce(Exchange& net, Call call) {
     for (; posted < std::min(unit + window, cut.units()); ++posted) {
       if (posted < cut.pieces()) {
         const ByteSpan mine = cut.first_sent(posted);
-        if (!mine.empty()) sent[posted] = net.send(right, mine);
+        if (!mine.empty()) sent[posted] = net.send(right, mine, kFirstStep);
       }
       ByteSpan target = cut.received(posted);
       if (target.empty()) continue;  // fewer elements than members, or the shorter shards' last piece
@@ -91,7 +93,7 @@ Program ring_allreduce(Exchange& net, Call call) {
         // The finished shard overwrites the partial sum that left from there one round before.
         co_await net.done(sent[posted - cut.reduced_units()]);
       }
-      received[posted] = net.receive(left, target);
+      received[posted] = net.receive(left, target, posted < cut.pieces() ? kFirstStep : kLaterSteps);
     }
     co_await net.done(received[unit]);
     const ByteSpan place = cut.received(unit);
@@ -99,7 +101,7 @@ Program ring_allreduce(Exchange& net, Call call) {
     if (unit < cut.reduced_units()) {
       add(call, place, scratch + (unit % window) * cut.piece_bytes(), cut.finishes_shard(unit));
     }
-    if (unit + cut.pieces() < cut.units()) sent[unit + cut.pieces()] = net.send(right, place);
+    if (unit + cut.pieces() < cut.units()) sent[unit + cut.pieces()] = net.send(right, place, kLaterSteps);
   }
   co_await net.all();
 }

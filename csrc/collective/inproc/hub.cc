@@ -69,7 +69,8 @@ InprocHub::Link& InprocHub::link(int from, int to) {
 InprocHub::PostedPtr InprocHub::post(Posted posted, bool is_send) {
   auto mine = std::make_shared<Posted>(posted);
   MutexLock lock(mutex_);
-  if (silent_[static_cast<std::size_t>(posted.from)] || silent_[static_cast<std::size_t>(posted.to)]) return mine;
+  if (silent_[static_cast<std::size_t>(posted.from)] || silent_[static_cast<std::size_t>(posted.to)])
+    return mine;
   Link& between = link(posted.from, posted.to);
   std::deque<PostedPtr>& theirs = is_send ? between.receives : between.sends;
   const auto match = std::find_if(theirs.begin(), theirs.end(),
@@ -119,7 +120,8 @@ void InprocHub::withdraw(int index) {
   }
 }
 
-std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub, Group group, Select select) {
+std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub, Group group,
+                                           Select select) {
   auto state = std::make_shared<FabricState>();
   state->transport = hub->transport(group.index);
   state->crowded = group.size() > static_cast<int>(std::thread::hardware_concurrency());

@@ -16,7 +16,7 @@ struct MpiFabricOptions {
   Deadline deadline = Deadline::never();       // to make the communicator
   std::size_t most_message_bytes = 1U << 30U;  // longer ones are cut; tests use less
   Select select = select_algorithm;
-  bool poisons_session = true;                 // false: the caller shows that all requests end
+  bool poisons_session = true;  // false: the caller shows that all requests end
 };
 
 // Collective over the group, in the same order on all members.

@@ -10,7 +10,8 @@ struct Launcher {
   const char* name;
 };
 
-// SLURM_NTASKS is also set where nothing was started by srun (salloc, sbatch): its steps have their own variable.
+// SLURM_NTASKS is also set where nothing was started by srun (salloc, sbatch): its steps have their own
+// variable.
 constexpr Launcher kLaunchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"},
     {"PMI_SIZE", "the mpirun of MPICH, Intel MPI or MVAPICH (Hydra), or srun with PMI"},
@@ -27,7 +28,8 @@ std::optional<std::string> launch_problem(const Environment& environment, int si
     if (!count || std::atoi(count->c_str()) <= 1) continue;
     return std::string("this process is one of ") + *count + " started by " + launcher.name + " (" +
            launcher.count_variable + "=" + *count + "), but roundelay uses " + library +
-           ", which sees only 1: start it with the mpirun of that MPI, or rebuild roundelay with the launcher's MPI"
+           ", which sees only 1: start it with the mpirun of that MPI, or rebuild roundelay with the "
+           "launcher's MPI"
            " first on PATH";
   }
   return std::nullopt;

@@ -21,10 +21,14 @@ std::atomic<Session*> g_session{nullptr};
 
 const char* name_of_level(int level) {
   switch (level) {
-    case MPI_THREAD_SINGLE: return "MPI_THREAD_SINGLE";
-    case MPI_THREAD_FUNNELED: return "MPI_THREAD_FUNNELED";
-    case MPI_THREAD_SERIALIZED: return "MPI_THREAD_SERIALIZED";
-    default: return "MPI_THREAD_MULTIPLE";
+    case MPI_THREAD_SINGLE:
+      return "MPI_THREAD_SINGLE";
+    case MPI_THREAD_FUNNELED:
+      return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED:
+      return "MPI_THREAD_SERIALIZED";
+    default:
+      return "MPI_THREAD_MULTIPLE";
   }
 }
 
@@ -44,7 +48,8 @@ Status check(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
-  return Status::aborted(std::string(call) + ": " + std::string(text.data(), static_cast<std::size_t>(length)));
+  return Status::aborted(std::string(call) + ": " +
+                         std::string(text.data(), static_cast<std::size_t>(length)));
 }
 
 Session* Session::current() { return g_session.load(); }
@@ -82,9 +87,10 @@ Status Session::start(const Environment& environment, Deadline deadline) {
   if (Status error = ask(); !error.ok()) return Status::unavailable(error.message());
   if (const auto problem = launch_problem(environment, size_, library_)) return Status::unavailable(*problem);
   if (thread_level_ < MPI_THREAD_SERIALIZED) {
-    return Status::unavailable(library_ + " gives only " + name_of_level(thread_level_) +
-                               "; roundelay needs MPI_THREAD_SERIALIZED, better MPI_THREAD_MULTIPLE: start MPI "
-                               "with it (mpi4py: its default), or let roundelay start MPI");
+    return Status::unavailable(
+        library_ + " gives only " + name_of_level(thread_level_) +
+        "; roundelay needs MPI_THREAD_SERIALIZED, better MPI_THREAD_MULTIPLE: start MPI "
+        "with it (mpi4py: its default), or let roundelay start MPI");
   }
   const Watchdog watchdog("MPI's first exchange", deadline);
   count_cores();
@@ -102,13 +108,13 @@ Status Session::ask() {
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank"));
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size"));
   if (ours_) {
-    ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN),
-                                    "MPI_Comm_set_errhandler"));
+    ROUNDELAY_RETURN_IF_ERROR(
+        check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
   }
   // MPI_Finalize deletes this attribute first, whoever calls it: from then on no call of ours may enter MPI.
   int key = MPI_KEYVAL_INVALID;
-  ROUNDELAY_RETURN_IF_ERROR(
-      check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, this), "MPI_Comm_create_keyval"));
+  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, this),
+                                  "MPI_Comm_create_keyval"));
   return check(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "MPI_Comm_set_attr");
 }
 

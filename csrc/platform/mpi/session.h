@@ -33,7 +33,8 @@ class Session {
   [[nodiscard]] std::string description() const;
 
   // A communicator of its own for `group`, errors returned. Collective over the group, in the same order on
-  // all members. The world's is made without blocking; a smaller group's creation that hangs ends the process.
+  // all members. The world's is made without blocking; a smaller group's creation that hangs ends the
+  // process.
   Result<MPI_Comm> communicator(const Group& group, Deadline deadline);
   // Only for communicators without outstanding transfers.
   void release(MPI_Comm communicator);

@@ -40,7 +40,8 @@ void Watchdog::watch() {
   while (!over_) {
     if (deadline_.passed()) {
       const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - begin_);
-      std::fprintf(stderr, "roundelay: %s waited %lld s in %s for the other ranks, which did not come; ends now\n",
+      std::fprintf(stderr,
+                   "roundelay: %s waited %lld s in %s for the other ranks, which did not come; ends now\n",
                    who().c_str(), static_cast<long long>(waited.count()), what_.c_str());
       _exit(EXIT_FAILURE);
     }

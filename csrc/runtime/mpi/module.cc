@@ -64,7 +64,9 @@ class MpiBackend final : public Backend {
   }
 
  private:
-  static Status not_started() { return Status::unavailable("MPI was not started: the bootstrap comes first"); }
+  static Status not_started() {
+    return Status::unavailable("MPI was not started: the bootstrap comes first");
+  }
 
   Duration start_timeout_ = Config{}.start_timeout;
 };

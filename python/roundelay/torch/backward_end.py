@@ -1,8 +1,8 @@
 """Runs something at the end of the outermost backward.
 
-The engine's callbacks run at the end of the backward that queued them, and reentrant checkpointing runs backwards
-inside a backward. Inside, a node of the outer graph is being evaluated: its successors run in the outer backward,
-and a hook on them queues the callback there.
+The engine's callbacks run at the end of the backward that queued them, and reentrant checkpointing runs
+backwards inside a backward. Inside, a node of the outer graph is being evaluated: its successors run in the
+outer backward, and a hook on them queues the callback there.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class BackwardEnd:
     def _queue(self, task: int) -> None:
         if task != self._queued_in:
             self._queued_in = task
-            Variable._execution_engine.queue_callback(self._ended)  # type: ignore[no-untyped-call]
+            Variable._execution_engine.queue_callback(self._ended)
 
     def _ended(self) -> None:
         self._queued_in = -1
-        outer_node = torch._C._current_autograd_node()
+        outer_node: Any = torch._C._current_autograd_node()  # None: not inside another backward
         if outer_node is not None:
             self._pass_on(outer_node)
             return
@@ -65,7 +65,7 @@ class BackwardEnd:
             self._span.end()
             self._span = None
         listeners = [listener for listener in listeners if listener.has_submitted()]
-        # All rounds begin before the first is waited for: ranks may have met the optimizers in different orders.
+        # All rounds begin before the first is waited for: ranks may have met the optimizers in any order.
         for listener in listeners:
             listener.begin_round(final=False)
         for listener in listeners:

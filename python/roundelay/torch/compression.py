@@ -11,10 +11,14 @@ class Compressor(Protocol):
     """A pair of functions; ``context`` is what ``decompress`` needs to undo ``compress``."""
 
     @staticmethod
-    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]: ...
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
+        """What is sent, and the context to undo it with."""
+        ...
 
     @staticmethod
-    def decompress(tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor: ...
+    def decompress(tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor:
+        """The received tensor in its former type."""
+        ...
 
 
 class NoneCompressor:
@@ -22,10 +26,12 @@ class NoneCompressor:
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
+        """Leaves the tensor as it is."""
         return tensor, None
 
     @staticmethod
     def decompress(tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor:
+        """Leaves the tensor as it is."""
         return tensor
 
 

@@ -25,8 +25,8 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     """Overwrites ``params`` on every rank with the root's values, in place.
 
     params: a dict (``model.state_dict()``), an iterable of tensors or of ``(name, tensor)`` pairs such as
-    ``model.named_parameters()``, or a module (parameters and buffers). None entries are skipped. ValueError for
-    anything else; RuntimeError where shapes or dtypes differ between ranks.
+    ``model.named_parameters()``, or a module (parameters and buffers). None entries are skipped. ValueError
+    for anything else; RuntimeError where shapes or dtypes differ between ranks.
     """
     _core.size()
     named = _named_tensors(params)
@@ -43,23 +43,33 @@ def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
     elif isinstance(params, Mapping):
         entries = sorted(params.items())
     elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
-        entries = [item if isinstance(item, tuple) else (str(index), item) for index, item in enumerate(params)]
+        entries = [
+            item if isinstance(item, tuple) else (str(index), item) for index, item in enumerate(params)
+        ]
     else:
-        raise ValueError(f"params must be a dict, a module or an iterable of tensors, not {type(params).__name__}")
+        raise ValueError(
+            f"params must be a dict, a module or an iterable of tensors, not {type(params).__name__}"
+        )
     named = [(name, tensor) for name, tensor in entries if tensor is not None]
     for name, tensor in named:
         if not isinstance(tensor, torch.Tensor):
-            raise ValueError(f"params[{name!r}] is a {type(tensor).__name__}, not a tensor: use broadcast_object for it")
+            raise ValueError(
+                f"params[{name!r}] is a {type(tensor).__name__}, not a tensor: use broadcast_object for it"
+            )
     return named
 
 
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's Python object, pickled and unpickled on the other ranks; the root gets its own ``obj`` back."""
+    """The root's Python object, pickled and unpickled on the others; the root gets its own ``obj`` back."""
     name = name or "object"
     is_root = _core.rank() == root_rank
-    data = torch.frombuffer(bytearray(_dumps(obj)), dtype=torch.uint8) if is_root else torch.empty(0, dtype=torch.uint8)
+    data = (
+        torch.frombuffer(bytearray(_dumps(obj)), dtype=torch.uint8)
+        if is_root
+        else torch.empty(0, dtype=torch.uint8)
+    )
     length = torch.tensor([data.numel()], dtype=torch.int64)
     synchronize(broadcast_async_(length, root_rank, f"{name}.length", process_set))
     if not is_root:
@@ -84,8 +94,8 @@ def broadcast_optimizer_state(
     """Gives every rank the root's optimizer state and hyperparameters.
 
     The structure travels first, then each tensor; the optimizer takes no step, and any optimizer whose
-    ``state_dict`` nests dicts, lists and tuples will do. ``model`` is accepted for compatibility and not needed.
-    ValueError where the parameter groups differ from the root's.
+    ``state_dict`` nests dicts, lists and tuples will do. ``model`` is accepted for compatibility and not
+    needed. ValueError where the parameter groups differ from the root's.
     """
     is_root = _core.rank() == root_rank
     tensors: list[torch.Tensor] = []
@@ -94,7 +104,10 @@ def broadcast_optimizer_state(
     if not is_root:
         device = _device_of(optimizer)
         structure = _replace(structure, lambda leaf: _give(leaf, tensors, device))
-    handles = [broadcast_async_(tensor, root_rank, f"optimizer.state.{index}") for index, tensor in enumerate(tensors)]
+    handles = [
+        broadcast_async_(tensor, root_rank, f"optimizer.state.{index}")
+        for index, tensor in enumerate(tensors)
+    ]
     _core.flush()
     for handle in handles:
         synchronize(handle)
@@ -103,7 +116,7 @@ def broadcast_optimizer_state(
 
 
 def _replace(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """A copy of nested dicts, lists and tuples with ``leaf`` applied to what is in them, in their own order."""
+    """A copy of nested dicts, lists and tuples with ``leaf`` applied to what is in them, in order."""
     if isinstance(value, Mapping):
         return {key: _replace(item, leaf) for key, item in value.items()}
     if type(value) in (list, tuple):

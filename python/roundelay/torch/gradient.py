@@ -44,8 +44,9 @@ class _Flight:
 class Gradient:
     """Submits, parks and completes the gradient of one parameter.
 
-    Autograd adds to ``.grad`` in place. Before it does (a tensor hook), a gradient that is in flight or already
-    reduced is set aside, so that the new contribution is reduced on its own and added to it afterwards.
+    Autograd adds to ``.grad`` in place. Before it does (a tensor hook), a gradient that is in flight or
+    already reduced is set aside, so that the new contribution is reduced on its own and added to it
+    afterwards.
     """
 
     __slots__ = (
@@ -86,7 +87,7 @@ class Gradient:
             return
         if self.reduction.op not in LINEAR_OPS:
             raise RuntimeError(
-                f"{self.name}: a second backward before step() needs op=Average or Sum, as other operations of "
+                f"{self.name}: a second backward before step() needs op=Average or Sum, as others of "
                 "several contributions cannot be put together"
             )
         if self.holds is Holds.REDUCED:
@@ -133,7 +134,9 @@ class Gradient:
         if parameter is None:
             return
         if self.holds is Holds.LOCAL and parameter.grad is not None:
-            self.parked = total  # backward_passes_per_step: .grad holds the beginning of the next contribution
+            self.parked = (
+                total  # backward_passes_per_step: .grad holds the beginning of the next contribution
+            )
             return
         if parameter.requires_grad and parameter.grad is not total:
             parameter.grad = total
@@ -170,7 +173,9 @@ class Gradient:
         rule = self.reduction
         plain = gradient.detach()
         wire, context = rule.compression.compress(plain)
-        handle = _core.allreduce_async(wire, wire, name, rule.op, rule.prescale_factor, rule.postscale_factor, 0)
+        handle = _core.allreduce_async(
+            wire, wire, name, rule.op, rule.prescale_factor, rule.postscale_factor, 0
+        )
         self.flights.append(_Flight(handle, gradient, wire, context, wire is not plain))
 
     def _densified(self, gradient: torch.Tensor) -> torch.Tensor:

@@ -1,14 +1,16 @@
 """Keeps the gradients of one optimizer equal on all ranks.
 
-Gradients are submitted from hooks while backward runs. At the end of the outermost backward, and in step() where
-something is still open, the ranks *compare notes*: one small allreduce says how often each gradient was submitted
-by the rank that did so most and least. It is submitted with the last gradients, so it costs no round of its own.
-A rank that lacks a gradient which others have contributes ``.grad`` as it stands, or zeros; a gradient that nobody
-has stays as it is. So everything that was submitted is complete when backward() returns, on every rank.
+Gradients are submitted from hooks while backward runs. At the end of the outermost backward, and in step()
+where something is still open, the ranks *compare notes*: one small allreduce says how often each gradient
+was submitted by the rank that did so most and least. It is submitted with the last gradients, so it costs
+no round of its own. A rank that lacks a gradient which others have contributes ``.grad`` as it stands, or
+zeros; a gradient that nobody has stays as it is. So everything that was submitted is complete when
+backward() returns, on every rank.
 
-step() compares notes only while there is a gradient that no rank has submitted since the last step (an unused
-layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call backward() a different
-number of times as long as each such call brings gradients that the step did not have yet.
+step() compares notes only while there is a gradient that no rank has submitted since the last step (an
+unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
+backward() a different number of times as long as each such call brings gradients that the step did not have
+yet.
 """
 
 from __future__ import annotations
@@ -73,7 +75,6 @@ class GradientSync:
     def _hook(self, parameter: torch.Tensor, gradient: Gradient) -> None:
         sync = weakref.ref(self)
 
-        @unserializable_hook  # type: ignore[no-untyped-call]
         def before(_: torch.Tensor) -> None:
             if gradient.holds is not Holds.LOCAL:
                 gradient.make_room()
@@ -83,7 +84,8 @@ class GradientSync:
             if owner is not None:
                 owner._arrived(gradient)
 
-        gradient.hooks.append(parameter.register_hook(before))  # type: ignore[no-untyped-call]
+        unserializable_hook(before)  # so that pickling the parameter does not warn
+        gradient.hooks.append(parameter.register_hook(before))
         gradient.hooks.append(parameter.register_post_accumulate_grad_hook(after))
 
     def close(self) -> None:
@@ -108,7 +110,7 @@ class GradientSync:
         return any(gradient.submitted for gradient in self._gradients.values())
 
     def synchronize(self) -> None:
-        """Completes everything for this step: gradients not submitted yet, and those that other ranks have."""
+        """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
         untouched = self._rounds == 0
         for gradient in self._gradients.values():
             parameter = gradient.parameter
@@ -203,4 +205,3 @@ class GradientSync:
 def _wants(gradient: Gradient) -> bool:
     parameter = gradient.parameter
     return parameter is not None and parameter.requires_grad and _owners.get(id(parameter)) is gradient
-

@@ -23,14 +23,16 @@ is_homogeneous = _core.is_homogeneous
 def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> None:
     """Joins the job; calling it again does nothing, after ``shutdown`` it starts anew.
 
-    Collective over all ranks that one launcher started; without a launcher size is 1. Raises RuntimeError with the
-    cure where the launcher and the build do not fit, ValueError naming a variable with a bad value,
-    NotInThisVersionError for ``comm`` or ``process_sets``.
+    Collective over all ranks that one launcher started; without a launcher size is 1. Raises RuntimeError
+    with the cure where the launcher and the build do not fit, ValueError naming a variable with a bad
+    value, NotInThisVersionError for ``comm`` or ``process_sets``.
     """
     if comm is not None:
         raise NotInThisVersionError("init(comm=...) is not in this version yet: call init() to use all ranks")
     if process_sets is not None and len(process_sets) > 0:
-        raise NotInThisVersionError("init(process_sets=...) is not in this version yet: call init() without it")
+        raise NotInThisVersionError(
+            "init(process_sets=...) is not in this version yet: call init() without it"
+        )
     if _core.is_initialized():
         return
     _core.init(_backend.backend_path(_core.load_config().bootstrap))
@@ -78,8 +80,8 @@ gloo_built = gloo_enabled = ddl_built = ccl_built = cuda_built = rocm_built = _n
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Starts to record a timeline of all ranks into ``file_path`` (Chrome trace JSON).
 
-    Needs ROUNDELAY_TIMELINE (or HOROVOD_TIMELINE) set to DYNAMIC or a path at init; ValueError otherwise, and for
-    a path that cannot be written.
+    Needs ROUNDELAY_TIMELINE (or HOROVOD_TIMELINE) set to DYNAMIC or a path at init; ValueError otherwise,
+    and for a path that cannot be written.
     """
     _core.size()
     if not _core.config().timeline:

@@ -28,9 +28,9 @@ class Span:
 
 
 def stats() -> dict[str, int]:
-    """Counters of this process: the core's since init (tensors, operations, bytes ...), and of its optimizers.
+    """Counters of this process: the core's since init (tensors, operations ...), and its optimizers'.
 
-    ``backward_ns``: from a backward's first gradient to its end; ``exposed_ns``: waiting for communication that
-    backward did not hide. Both in nanoseconds since the process began.
+    ``backward_ns``: from a backward's first gradient to its end; ``exposed_ns``: waiting for communication
+    that backward did not hide. Both in nanoseconds since the process began.
     """
     return {**_core.stats(), **_nanoseconds}

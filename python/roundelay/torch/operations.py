@@ -1,8 +1,8 @@
-"""Collective operations on tensors: allreduce, broadcast, barrier; blocking, asynchronous, in place, differentiable.
+"""Collective operations on tensors: allreduce, broadcast, barrier; also asynchronous and in place.
 
-Every rank calls the same operations under the same names; the order may differ. Operations without a name are
-numbered, so those must come in the same order everywhere. Errors: ValueError for a wrong call, RuntimeError where
-ranks disagree (dtype, shape, op, root), HorovodInternalError where a peer failed.
+Every rank calls the same operations under the same names; the order may differ. Operations without a name
+are numbered, so those must come in the same order everywhere. Errors: ValueError for a wrong call,
+RuntimeError where ranks disagree (dtype, shape, op, root), HorovodInternalError where a peer failed.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ _pending: dict[int, _Pending] = {}
 
 
 def checked_op(op: int | None, average: bool | None) -> int:
-    """``op`` with Horovod's deprecated ``average`` folded in. ValueError: both given, or no such operation."""
+    """``op`` with Horovod's deprecated ``average`` folded in. ValueError: both given, or no such op."""
     if op is not None and average is not None:
         raise ValueError("give either op or the deprecated average, not both")
     if average is not None:
-        warnings.warn("average is deprecated: use op=hvd.Average or op=hvd.Sum", DeprecationWarning, stacklevel=4)
+        warnings.warn(
+            "average is deprecated: use op=hvd.Average or op=hvd.Sum", DeprecationWarning, stacklevel=4
+        )
         return Average if average else Sum
     if op is None:
         return Average
@@ -113,7 +115,7 @@ def allreduce_async(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an allreduce; ``synchronize(handle)`` gives a new tensor of ``tensor``'s shape, dtype and device.
+    """Starts an allreduce; ``synchronize(handle)`` gives a new tensor like ``tensor``.
 
     Each element is ``op`` over all ranks of ``prescale_factor * element``, times ``postscale_factor``.
     ``tensor`` must not be changed before then.
@@ -130,7 +132,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Like ``allreduce_async``, in place: ``tensor`` holds the result, and ``synchronize(handle)`` returns it."""
+    """Like ``allreduce_async``, in place: ``synchronize(handle)`` returns ``tensor`` itself."""
     return _start_allreduce(tensor, tensor, average, name, op, prescale_factor, postscale_factor, process_set)
 
 
@@ -144,7 +146,9 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Allreduce in place; returns ``tensor``. Not recorded by autograd."""
-    handle = _start_allreduce(tensor, tensor, average, name, op, prescale_factor, postscale_factor, process_set)
+    handle = _start_allreduce(
+        tensor, tensor, average, name, op, prescale_factor, postscale_factor, process_set
+    )
     return _result(handle)
 
 
@@ -152,7 +156,9 @@ class _Allreduce(torch.autograd.Function):
     """The gradient of a sum over ranks is the sum over ranks of the gradients; scales apply alike."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, name: str | None, op: int, pre: float, post: float) -> torch.Tensor:
+    def forward(
+        ctx: Any, tensor: torch.Tensor, name: str | None, op: int, pre: float, post: float
+    ) -> torch.Tensor:
         ctx.arguments = (name, op, pre, post)
         return _result(_start_allreduce(tensor, None, None, name, op, pre, post, global_process_set))
 
@@ -162,7 +168,7 @@ class _Allreduce(torch.autograd.Function):
         if op not in LINEAR_OPS:
             raise RuntimeError(f"allreduce with op={_OP_NAMES[op]} has no gradient: use Average or Sum")
         backward_name = None if name is None else f"{name}.gradient"
-        return _Allreduce.apply(gradients[0], backward_name, op, pre, post), None, None, None, None
+        return _Allreduce.apply(gradients[0], backward_name, op, pre, post), None, None, None, None  # type: ignore[no-untyped-call]
 
 
 def allreduce(
@@ -175,7 +181,7 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Allreduce into a new tensor of ``tensor``'s shape, dtype and device; differentiable for Average and Sum.
+    """Allreduce into a new tensor like ``tensor``; differentiable for Average and Sum.
 
     ``compression`` is applied before, and undone after. See ``allreduce_async`` for the scale factors.
     """
@@ -202,23 +208,32 @@ def _start_broadcast(
 
 
 def broadcast_async(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a broadcast of the root's tensor; ``synchronize(handle)`` gives it as a new tensor."""
     return _start_broadcast(tensor, False, root_rank, name, process_set)
 
 
 def broadcast_async_(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a broadcast that overwrites ``tensor`` with the root's; ``synchronize(handle)`` returns it."""
     return _start_broadcast(tensor, True, root_rank, name, process_set)
 
 
 def broadcast_(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Overwrites ``tensor`` with the root's; returns it. ``root_rank`` is a world rank. Not recorded by autograd."""
+    """Overwrites ``tensor`` with the root's; returns it. Not recorded by autograd."""
     return _result(broadcast_async_(tensor, root_rank, name, process_set))
 
 
@@ -238,7 +253,10 @@ class _Broadcast(torch.autograd.Function):
 
 
 def broadcast(
-    tensor: torch.Tensor, root_rank: int, name: str | None = None, process_set: ProcessSet = global_process_set
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """The root's tensor as a new tensor on every rank; differentiable. ``root_rank`` is a world rank."""
     with _PeersLearn("broadcast", name):
@@ -262,7 +280,9 @@ def synchronize(handle: int) -> torch.Tensor | None:
     if not _core.synchronize(handle) or pending is None:
         return None
     if pending.in_place:
-        torch.autograd.graph.increment_version(pending.output)  # so that autograd notices a changed saved tensor
+        torch.autograd.graph.increment_version(
+            pending.output
+        )  # so that autograd notices a changed saved tensor
     return pending.output
 
 

@@ -1,9 +1,9 @@
-"""``DistributedOptimizer``: gives back the optimizer it was given, with its gradients kept equal on all ranks.
+"""``DistributedOptimizer``: the optimizer that it was given, with gradients kept equal on all ranks.
 
-The object keeps its class, parameter groups, state and hooks. Synchronisation hangs on hooks: of the parameters
-(gradient_sync.py) and before and after ``step``; they are found in whatever order learning rate schedulers and
-GradScaler wrap ``step``. A deepcopy or an unpickled optimizer is a plain one of the original class that
-synchronises nothing: give it to ``DistributedOptimizer`` again.
+The object keeps its class, parameter groups, state and hooks. Synchronisation hangs on hooks: of the
+parameters (gradient_sync.py) and before and after ``step``; they are found in whatever order learning rate
+schedulers and GradScaler wrap ``step``. A deepcopy or an unpickled optimizer is a plain one of the original
+class that synchronises nothing: give it to ``DistributedOptimizer`` again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class _Addition:
 class Wrapping:
     """What belongs to one wrapped optimizer; refers to it weakly."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, sync: GradientSync | None, names: dict[int, str]) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, sync: GradientSync | None, names: dict[int, str]
+    ) -> None:
         self._optimizer = weakref.ref(optimizer)
         self._sync = sync  # None: a single process
         self._names = names
@@ -152,7 +154,9 @@ class Wrapping:
         self._step = Span("step")
         if self._skip:
             if self._sync is not None and self._sync.has_submitted():
-                raise RuntimeError("gradients are still in flight: call synchronize() before skip_synchronize()")
+                raise RuntimeError(
+                    "gradients are still in flight: call synchronize() before skip_synchronize()"
+                )
             return None
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
@@ -184,7 +188,7 @@ def _check_passes(passes: int) -> None:
 def _checked_names(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.Tensor]] | None
 ) -> dict[int, str]:
-    """Names by id(parameter). ValueError where they are not pairs, not unique, or do not cover the optimizer."""
+    """Names by id(parameter). ValueError where they are not unique pairs that cover the optimizer."""
     pairs = list(named_parameters or ())
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
         raise ValueError("named_parameters must be (name, parameter) pairs, such as model.named_parameters()")
@@ -214,18 +218,18 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
 ) -> OptimizerT:
     """Returns ``optimizer`` itself; from now on its gradients are reduced over all ranks while backward runs.
 
-    When ``backward()`` returns the gradients hold the result, so clipping and GradScaler need nothing special.
-    Every rank wraps its optimizers in the same order, with the same parameters. Wrapping again replaces the
-    settings.
+    When ``backward()`` returns the gradients hold the result, so clipping and GradScaler need nothing
+    special. Every rank wraps its optimizers in the same order, with the same parameters. Wrapping again
+    replaces the settings.
 
     named_parameters: names for messages and the timeline. compression: what goes over the wire.
-    backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced.
-    op: Average, Sum, Min, Max or Product. gradient_predivide_factor: with Average, gradients are divided by it
-    before the sum and by size / factor afterwards. sparse_as_dense: sparse gradients are made dense; else they
-    raise ValueError.
+    backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced. op:
+    Average, Sum, Min, Max or Product. gradient_predivide_factor: with Average, gradients are divided by it
+    before the sum and by size / factor afterwards. sparse_as_dense: sparse gradients are made dense; else
+    they raise ValueError.
 
-    It gains ``synchronize()``, ``skip_synchronize()`` and ``set_backward_passes_per_step(n)``.
-    Raises ValueError for wrong arguments and before ``init``, NotInThisVersionError for groups and other sets.
+    It gains ``synchronize()``, ``skip_synchronize()`` and ``set_backward_passes_per_step(n)``. Raises
+    ValueError for wrong arguments and before ``init``, NotInThisVersionError for groups and other sets.
     """
     size = _core.size()
     if not isinstance(optimizer, torch.optim.Optimizer):

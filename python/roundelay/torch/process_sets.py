@@ -22,7 +22,7 @@ class ProcessSet:
         return _core.size()
 
     def rank(self) -> int:
-        """This process's rank inside the set."""
+        """Rank of this process inside the set."""
         return _core.rank()
 
     def included(self) -> bool:

@@ -29,10 +29,14 @@ double input(int member, std::size_t i, DType dtype, ReduceOp op) {
 double combine(double a, double b, DType dtype, ReduceOp op) {
   const bool boolean = dtype == DType::kBool;
   switch (op) {
-    case ReduceOp::kSum: return boolean ? std::max(a, b) : a + b;
-    case ReduceOp::kMin: return std::min(a, b);
-    case ReduceOp::kMax: return std::max(a, b);
-    default: return a * b;
+    case ReduceOp::kSum:
+      return boolean ? std::max(a, b) : a + b;
+    case ReduceOp::kMin:
+      return std::min(a, b);
+    case ReduceOp::kMax:
+      return std::max(a, b);
+    default:
+      return a * b;
   }
 }
 
@@ -96,7 +100,8 @@ std::string all_types(Medium& medium, int size, Select select) {
         if (std::string bad = allreduce_once(fabric, 67, dtype, op); !bad.empty()) return bad;
       }
       if (dtype == DType::kBool) continue;
-      if (std::string bad = allreduce_once(fabric, 35, dtype, ReduceOp::kSum, {3.0, 2}); !bad.empty()) return bad;
+      if (std::string bad = allreduce_once(fabric, 35, dtype, ReduceOp::kSum, {3.0, 2}); !bad.empty())
+        return bad;
     }
     return std::string();
   });
@@ -106,11 +111,13 @@ std::string sizes(Medium& medium, int size, Select select) {
   return medium.run(size, select, [size](Fabric& fabric) {
     const auto p = static_cast<std::size_t>(size);
     std::vector<std::size_t> counts = {0, 1, 2, 3, p - 1, p, p + 1, 2 * p + 1, 255};
-    // Around the cuts of the ring (128 KiB a piece and shard) and of MPI's messages in its tests.
-    for (const std::size_t cut : {std::size_t{1024}, (std::size_t{128} << 10) / 4 * p}) {
+    // Around the cuts of the ring and of MPI's messages in its tests.
+    const std::size_t piece = collective::kRingPieceBytes / sizeof(float);
+    for (const std::size_t cut : {std::size_t{1024}, piece * p}) {
       for (const std::size_t count : {cut - 1, cut, cut + 1}) counts.push_back(count);
     }
-    counts.push_back((std::size_t{700} << 10) / 4 + 1);
+    counts.push_back(piece + piece / 3);
+    counts.push_back(piece * std::min<std::size_t>(p, 4) * 5 + 5);  // more pieces than are in flight (P <= 4)
     for (const std::size_t count : counts) {
       for (const std::size_t shift : {0, 1}) {
         std::string bad = allreduce_once(fabric, count, DType::kFloat32, ReduceOp::kSum, {1.0, size}, shift);
@@ -131,7 +138,8 @@ std::string broadcasts(Medium& medium, int size) {
                                       std::size_t{256} << 10, (std::size_t{1500} << 10) + 3}) {
         const bool is_root = fabric.group().index == root;
         std::vector<std::byte> memory(bytes + 1);
-        for (std::size_t i = 0; is_root && i < bytes; ++i) memory[i] = static_cast<std::byte>(i * 7 + bytes + 1);
+        for (std::size_t i = 0; is_root && i < bytes; ++i)
+          memory[i] = static_cast<std::byte>(i * 7 + bytes + 1);
         Call call = call_over(Operation::kBroadcast, memory.data(), bytes);
         call.root = root;
         if (std::string error = run_call(fabric, call); !error.empty()) return error;
@@ -192,8 +200,8 @@ std::string two_at_once(Medium& medium, int size) {
       std::vector<std::vector<std::byte>> memory;
       std::vector<std::unique_ptr<Pending>> pending;
       for (const std::size_t count : {std::size_t{100000}, std::size_t{10}, std::size_t{3000}}) {
-        memory.push_back(encode(inputs(fabric.group().index, count, DType::kFloat32, ReduceOp::kSum),
-                                DType::kFloat32));
+        memory.push_back(
+            encode(inputs(fabric.group().index, count, DType::kFloat32, ReduceOp::kSum), DType::kFloat32));
         Call call = call_over(Operation::kAllreduce, memory.back().data(), memory.back().size());
         auto started = fabric.start(call);
         if (!started.ok()) return started.status().message();

@@ -22,7 +22,8 @@ using collective::select_algorithm;
 
 Group group_of(int size, int index) {
   Group group;
-  for (int rank = 0; rank < size; ++rank) group.ranks.push_back(10 + rank);  // world ranks differ from indices
+  for (int rank = 0; rank < size; ++rank)
+    group.ranks.push_back(10 + rank);  // world ranks differ from indices
   group.index = index;
   return group;
 }
@@ -65,7 +66,8 @@ std::vector<Member> start_all(const std::vector<std::unique_ptr<Fabric>>& fabric
   std::vector<Member> members(fabrics.size());
   for (std::size_t i = 0; i < fabrics.size(); ++i) {
     members[i].data.assign(count, 1.0F);
-    Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[i].data.data()), count * 4);
+    Call call =
+        call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[i].data.data()), count * 4);
     if (change) change(call, i);
     auto started = fabrics[i]->start(call);
     REQUIRE(started.ok());
@@ -188,7 +190,8 @@ TEST_CASE("one call's fault ends the other calls in progress with its cause", "[
 TEST_CASE("dropping a call in progress poisons the fabric", "[fabric]") {
   const auto fabrics = fabrics_of(std::make_shared<InprocHub>(2), 2);
   std::vector<float> data(4);
-  auto pending = fabrics[0]->start(call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 16));
+  auto pending =
+      fabrics[0]->start(call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 16));
   REQUIRE(pending.ok());
   pending->reset();
   CHECK(fabrics[0]->poisoned());

@@ -66,7 +66,8 @@ TEST_CASE("mpi: a missed deadline names the late rank and poisons the fabric", "
   const TimePoint begin = steady_now();
   const std::string error = run_call(**fabric, call);
   CHECK(error.find("made no progress until its deadline") != std::string::npos);
-  if (session().rank() == 0) CHECK(error.find("waiting for rank " + std::to_string(size - 1)) != std::string::npos);
+  if (session().rank() == 0)
+    CHECK(error.find("waiting for rank " + std::to_string(size - 1)) != std::string::npos);
   CHECK(steady_now() - begin < std::chrono::seconds(5));
   CHECK((*fabric)->poisoned());
   CHECK((*fabric)->start(call).status().message() == error);

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from launch_job import LIMIT_S, PROMISED_S, Job
 from ranks import mpirun
 

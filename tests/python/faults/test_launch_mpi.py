@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from launch_job import PROMISED_S, Job
 from ranks import mpirun
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import run_checks
 
 import roundelay.torch as hvd
+from ranks import run_checks
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
@@ -40,7 +40,7 @@ def check_parameters_in_every_form() -> None:
     ]
     for form in forms:
         model = _model()
-        hvd.broadcast_parameters(form(model), root_rank=root)
+        hvd.broadcast_parameters(form(model), root_rank=root)  # type: ignore[no-untyped-call]
         for (name, mine), roots in zip(model.named_parameters(), _root_model(root).parameters(), strict=True):
             assert torch.equal(mine, roots), name
             assert mine.requires_grad
@@ -65,11 +65,11 @@ def check_object() -> None:
 def _train(model: torch.nn.Module, optimizer: torch.optim.Optimizer, steps: int) -> None:
     for _ in range(steps):
 
-        def closure() -> torch.Tensor:
+        def closure() -> float:
             optimizer.zero_grad()
             loss: torch.Tensor = model(torch.ones(5, 3) * (1 + hvd.rank())).square().sum()
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss
+            loss.backward()
+            return loss.item()
 
         optimizer.step(closure)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from ranks import run_checks
 
 import roundelay.torch as hvd
+from ranks import run_checks
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -84,7 +84,7 @@ def check_poll_and_unknown_handles() -> None:
         pass
     assert hvd.synchronize(handle) is not None
     assert hvd.synchronize(handle) is None
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         hvd.poll(handle)
 
 
@@ -147,7 +147,7 @@ def check_wrong_calls_raise_and_the_job_goes_on() -> None:
         lambda: hvd.allreduce(torch.ones(3, device="meta")),
     ):
         with pytest.raises(ValueError, match=r"\w"):
-            call()
+            call()  # type: ignore[no-untyped-call]
     with pytest.raises(hvd.NotInThisVersionError, match="Adasum"):
         hvd.allreduce(x, op=hvd.Adasum)
     with pytest.warns(DeprecationWarning, match="average"):
@@ -174,12 +174,12 @@ def check_disagreement_is_an_error_on_all_ranks() -> None:
     if hvd.size() == 1:
         return
     different = torch.ones(3 + (hvd.rank() == 0))
-    with pytest.raises(RuntimeError, match="disagree.shape"):
+    with pytest.raises(RuntimeError, match=r"disagree.shape"):
         hvd.allreduce(different, name="disagree.shape")
     dtype = torch.float32 if hvd.rank() == 0 else torch.float64
-    with pytest.raises(RuntimeError, match="disagree.dtype"):
+    with pytest.raises(RuntimeError, match=r"disagree.dtype"):
         hvd.allreduce(torch.ones(3, dtype=dtype), name="disagree.dtype")
-    with pytest.raises(RuntimeError, match="disagree.root"):
+    with pytest.raises(RuntimeError, match=r"disagree.root"):
         hvd.broadcast(torch.ones(3), root_rank=min(hvd.rank(), 1), name="disagree.root")
     assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import run_checks
 from torch.utils.checkpoint import checkpoint
 
 import roundelay.torch as hvd
+from ranks import run_checks
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
@@ -29,7 +29,7 @@ def _sgd(parameters: list[torch.nn.Parameter], **arguments: Any) -> torch.optim.
 
 def _backward(*factors: tuple[torch.nn.Parameter, float]) -> None:
     """Adds `factor` to each parameter's gradient."""
-    torch.stack([(parameter * factor).sum() for parameter, factor in factors]).sum().backward()  # type: ignore[no-untyped-call]
+    torch.stack([(parameter * factor).sum() for parameter, factor in factors]).sum().backward()
 
 
 def _gradient(parameter: torch.nn.Parameter) -> list[float]:
@@ -239,7 +239,7 @@ def check_closures() -> None:
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
         loss = (parameter - target * (hvd.rank() + 1)).square().sum()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         return hvd.allreduce(loss.detach())
 
     for _ in range(3):
@@ -428,7 +428,7 @@ def check_a_mismatch_is_an_error_on_all_and_training_goes_on() -> None:
     parameters = [torch.nn.Parameter(torch.zeros(3 + (hvd.rank() == 0))), torch.nn.Parameter(torch.zeros(2))]
     optimizer = _sgd(parameters)
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="noname.0.0"):
+        with pytest.raises(RuntimeError, match=r"noname.0.0"):
             _backward(*((parameter, 1.0) for parameter in parameters))
         optimizer.zero_grad()
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()

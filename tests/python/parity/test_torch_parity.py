@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from ranks import run_checks
 from torch import nn
 
 import roundelay.torch as hvd
+from ranks import run_checks
 
 STEPS = 10
 BATCH = 8  # over all ranks
@@ -33,7 +33,8 @@ class Transformer(nn.Module):
         self.unused = nn.Linear(16, 5)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        return self.head(self.encoder(self.embedding(tokens)).mean(dim=1))
+        logits: torch.Tensor = self.head(self.encoder(self.embedding(tokens)).mean(dim=1))
+        return logits
 
 
 def _cnn() -> tuple[nn.Module, torch.Tensor]:
@@ -62,7 +63,7 @@ def _train(
 ) -> None:
     for batch, target in zip(inputs, targets, strict=True):
         optimizer.zero_grad()
-        loss_of(model(batch), target).backward()  # type: ignore[no-untyped-call]
+        loss_of(model(batch), target).backward()
         optimizer.step()
 
 
@@ -71,7 +72,9 @@ def _mine(data: torch.Tensor) -> torch.Tensor:
     return data[:, hvd.rank() * share : (hvd.rank() + 1) * share]
 
 
-def _compare(make: Callable[[], tuple[nn.Module, torch.Tensor]], dtype: torch.dtype, tolerance: float) -> None:
+def _compare(
+    make: Callable[[], tuple[nn.Module, torch.Tensor]], dtype: torch.dtype, tolerance: float
+) -> None:
     torch.manual_seed(7)
     model, inputs = make()
     model = model.to(dtype)

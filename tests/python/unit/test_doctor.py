@@ -46,6 +46,7 @@ def test_no_channel_is_a_fault() -> None:
     [
         (137, "noise\nrank 1 failed first: killed", [], "rank 1 failed first: killed"),
         (0, "", found(size=1), "each took itself for one of 1, 1"),
+        (0, "", found(size=0, tcp="no sockets"), "channel tcp: no sockets"),
     ],
 )
 def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, Any]], text: str) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ranks import launch, mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")

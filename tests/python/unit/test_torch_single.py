@@ -84,7 +84,7 @@ def test_names_of_later_versions_say_so() -> None:
         _ = hvd.alreduce
     for arguments in ({"comm": [0]}, {"process_sets": "dynamic"}):
         with pytest.raises(hvd.NotInThisVersionError, match="init"):
-            hvd.init(**arguments)  # type: ignore[arg-type]
+            hvd.init(**arguments)
     with pytest.raises(hvd.NotInThisVersionError, match="global_process_set"):
         hvd.allreduce(torch.ones(1), process_set=hvd.ProcessSet(3))
 
@@ -179,7 +179,7 @@ def test_copies_of_an_optimizer_that_copies_all_attributes_do_nothing_of_ours() 
     optimizer = hvd.DistributedOptimizer(KeepsEverything(model.parameters(), lr=0.1))
     for again in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
         assert type(again) is KeepsEverything
-        again.synchronize()
+        vars(again)["synchronize"]()
         again.step()
 
 
@@ -202,7 +202,7 @@ def test_the_configuration_can_be_printed() -> None:
 
 def test_a_launcher_without_the_mpi_module_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_backend, "mpi_module", lambda: None)
-    with pytest.raises(RuntimeError, match="PMIX_RANK.*mpicxx"):
+    with pytest.raises(RuntimeError, match=r"PMIX_RANK.*mpicxx"):
         _backend.backend_path("auto", {"PMIX_RANK": "1"})
     with pytest.raises(RuntimeError, match="ROUNDELAY_BOOTSTRAP"):
         _backend.backend_path("mpi", {})
