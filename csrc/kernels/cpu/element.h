@@ -83,7 +83,10 @@ struct Element<DType::kFloat16> {
   [[gnu::always_inline]] static Wide widen(Stored value) { return half_to_float(value); }
   [[gnu::always_inline]] static Stored narrow(Wide value) { return float_to_half(value); }
   [[gnu::always_inline]] static Wide operand(Stored value) { return widen(value); }
-  [[gnu::always_inline]] static Stored result(Wide value) { return narrow(same_nan(value)); }
+  [[gnu::always_inline]] static Stored result(Wide value) {
+    const std::uint32_t half = float_to_half(value);
+    return static_cast<Stored>(select((half & 0x7fffU) > 0x7c00U, 0x7e00U, half));
+  }
 };
 template <>
 struct Element<DType::kBFloat16> {
