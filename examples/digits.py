@@ -71,8 +71,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--batch", type=int, default=64, help="images a step, over all processes")
-    parser.add_argument("--rate", type=float, default=0.2, help="the highest learning rate")
+    parser.add_argument("--batch", type=int, default=32, help="images a step, over all processes")
+    parser.add_argument("--rate", type=float, default=0.1, help="the highest learning rate")
     parser.add_argument("--width", type=int, default=16, help="channels of the first layer")
     parser.add_argument("--save-losses", type=Path, metavar="FILE", help="the loss of each step, as JSON")
     parser.add_argument("--save-steps", type=int, default=50, help="how many steps --save-losses keeps")

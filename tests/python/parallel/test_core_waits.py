@@ -25,13 +25,13 @@ def submit(tensor: torch.Tensor, name: str) -> int:
     return _core.allreduce_async(tensor, tensor, name, SUM, 1.0, 1.0, 0)
 
 
-class Rung(Exception):
+class RungError(Exception):
     pass
 
 
 def check_a_signal_ends_a_wait_and_the_handle_stays_valid() -> None:
     def ring(number: int, frame: FrameType | None) -> None:
-        raise Rung
+        raise RungError
 
     tensor = torch.full((4,), float(_core.rank()))
     if _core.rank() == 0:
@@ -40,7 +40,7 @@ def check_a_signal_ends_a_wait_and_the_handle_stays_valid() -> None:
         timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGUSR1])
         timer.start()
         begin = time.monotonic()
-        with pytest.raises(Rung):
+        with pytest.raises(RungError):
             _core.synchronize(handle)
         assert time.monotonic() - begin < 5.0
         timer.join()
@@ -59,12 +59,11 @@ def check_a_wait_leaves_the_interpreter_to_other_threads() -> None:
     tensor = torch.ones(4)
     if _core.rank() == 0:
         handle = submit(tensor, "gil")
-        done = threading.Event()
-        waiter = threading.Thread(target=lambda: (_core.synchronize(handle), done.set()))
+        waiter = threading.Thread(target=_core.synchronize, args=(handle,))
         waiter.start()
         while counted < 1000:  # were the interpreter held, the wait would never end: the others wait for us
             counted += 1
-        assert not done.is_set()
+        assert waiter.is_alive()
         assert _core.synchronize(_core.barrier_async(0))
         waiter.join()
     else:
