@@ -92,6 +92,13 @@ Status agree(bootstrap::Bootstrap& ranks, const Status& mine, Deadline deadline)
   return {};
 }
 
+// Early, so that a path that cannot be written to is an error of init().
+Status open_timeline(SessionParts& parts) {
+  parts.timeline_file = std::make_unique<TimelineFile>();
+  const std::string& path = parts.config.timeline;
+  return path.empty() || path == "DYNAMIC" ? Status{} : parts.timeline_file->open(path);
+}
+
 Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t generation, Deadline deadline) {
   const Config& config = parts.config;
   auto listener = try_listen(config);
@@ -115,6 +122,7 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
 
   auto fabric = parts.backend->fabric(world, config);
   Status outcome = fabric.status();
+  if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
   if (fabric.ok()) parts.fabric = std::move(fabric).value();
   if (outcome.ok()) {
     auto channel = everyone_listens ? open_tcp(world, mine.hello, all, std::move(*listener), deadline)
@@ -140,16 +148,13 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
     parts.fabric = std::make_unique<collective::LocalFabric>(Group{0, {0}, 0});
+    ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
   } else {
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, **ranks, generation, deadline));
   }
   set_log(config.log_level, parts.placement.rank, !config.log_hide_time);
-  auto session = std::make_unique<Session>(std::move(parts));
-  if (!config.timeline.empty() && config.timeline != "DYNAMIC") {
-    ROUNDELAY_RETURN_IF_ERROR(session->start_timeline(config.timeline, config.timeline_mark_cycles));
-  }
-  return std::unique_ptr<Context>(std::move(session));
+  return std::unique_ptr<Context>(std::make_unique<Session>(std::move(parts)));
 }
 
 }  // namespace roundelay::runtime

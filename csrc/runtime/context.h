@@ -61,7 +61,8 @@ class Context {
   [[nodiscard]] virtual std::map<std::string, std::int64_t> stats() const = 0;
 
   virtual Timeline& timeline() = 0;
-  // Local to this rank's events; rank 0 opens the file. Errors: kInvalidArgument (unwritable path).
+  // Rank 0's call starts and stops it on all ranks; on others they do nothing. Errors: kInvalidArgument
+  // (unwritable path).
   virtual Status start_timeline(const std::string& path, bool mark_cycles) = 0;
   virtual Status stop_timeline() = 0;
 

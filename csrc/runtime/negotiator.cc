@@ -81,6 +81,8 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
     on_pong(from, *pong);
   } else if (auto* chunk = std::get_if<wire::TimelineChunk>(&message)) {
     sink_.timeline_chunk(std::move(*chunk));
+  } else if (auto* to = std::get_if<wire::TimelineSwitch>(&message)) {
+    sink_.timeline_switch(*to);
   }
 }
 
@@ -179,6 +181,10 @@ bool Negotiator::take_posted(TimePoint now) {
       } else {
         send(0, message);
       }
+    } else {
+      for (int rank = 0; rank < size_; ++rank) {
+        if (rank != rank_) send(rank, message);
+      }
     }
   }
   return !posted.empty();
@@ -261,6 +267,11 @@ void Negotiator::report_fault(wire::Abort abort) {
 void Negotiator::post_timeline(wire::TimelineChunk chunk) {
   MutexLock lock(posted_mutex_);
   posted_.emplace_back(std::move(chunk));
+}
+
+void Negotiator::post_timeline(wire::TimelineSwitch to) {
+  MutexLock lock(posted_mutex_);
+  posted_.emplace_back(to);
 }
 
 }  // namespace roundelay::runtime

@@ -36,6 +36,7 @@ class NegotiationSink {
   virtual void ready(LaneId lane, const negotiate::ReadyNote& note) = 0;  // on coordinators
   virtual void clock_offset(std::int64_t nanoseconds) = 0;                // to rank 0's clock; not on rank 0
   virtual void timeline_chunk(wire::TimelineChunk chunk) = 0;             // on rank 0
+  virtual void timeline_switch(wire::TimelineSwitch to) = 0;              // not on rank 0
 };
 
 struct ControlCounters {
@@ -60,7 +61,8 @@ class Negotiator {
   void request_leave() { leave_.store(true, std::memory_order_release); }
   void report_stuck(wire::Stuck stuck) EXCLUDES(posted_mutex_);
   void report_fault(wire::Abort abort) EXCLUDES(posted_mutex_);
-  void post_timeline(wire::TimelineChunk chunk) EXCLUDES(posted_mutex_);
+  void post_timeline(wire::TimelineChunk chunk) EXCLUDES(posted_mutex_);    // to rank 0
+  void post_timeline(wire::TimelineSwitch to) EXCLUDES(posted_mutex_);       // from rank 0, to all others
   // Asks rank 0 for its clock, a few times; sink.clock_offset has the answer. Token's holder only.
   void measure_clock(TimePoint now);
 

@@ -51,10 +51,12 @@ Session::Session(SessionParts parts)
                          parts_.channel->wake();
                        }})),
       engine_(*parts_.channel, negotiator_, {world_.get()}, handles_,
-              {crowded(parts_.placement), [this](TimePoint now) { return housekeeping(now); }}) {
+              {crowded(parts_.placement), [this](TimePoint now) { return housekeeping(now); }}),
+      file_(parts_.timeline_file ? std::move(parts_.timeline_file) : std::make_unique<TimelineFile>()) {
   negotiator_.add_lane(world_->id(), world_->fabric().group(), world_->table());
   negotiator_.measure_clock(steady_now());
   if (parts_.placement.size > 1) engine_.start();
+  if (file_->is_open()) record_everywhere(parts_.config.timeline_mark_cycles);
 }
 
 Session::~Session() { shutdown(); }
@@ -153,7 +155,7 @@ void Session::shutdown() {
   while (world_->has_work() && world_->step()) {  // after an abort: entries that no lane thread has failed yet
   }
   MutexLock lock(mutex_);
-  static_cast<void>(file_.close());
+  static_cast<void>(file_->close());
 }
 
 Status Session::wait_until_closed(Deadline deadline) {

@@ -28,6 +28,7 @@ struct SessionParts {
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
   std::unique_ptr<collective::Fabric> fabric;  // of the world, on the CPU
+  std::unique_ptr<TimelineFile> timeline_file;         // on rank 0; open if the timeline is on from the start
   Backend* backend = nullptr;
 };
 
@@ -63,9 +64,11 @@ class Session final : public Context, private NegotiationSink {
   void ready(LaneId lane, const negotiate::ReadyNote& note) override;
   void clock_offset(std::int64_t nanoseconds) override;
   void timeline_chunk(wire::TimelineChunk chunk) override;
+  void timeline_switch(wire::TimelineSwitch to) override;
 
   void observe(const submit::Entry& entry);
   Deadline housekeeping(TimePoint now);
+  void record_everywhere(bool mark_cycles);
   void ship_timeline(bool last);
   Status wait_until_closed(Deadline deadline) EXCLUDES(mutex_);
   void collect_last_chunks(Deadline deadline) EXCLUDES(mutex_);
@@ -87,7 +90,7 @@ class Session final : public Context, private NegotiationSink {
   CondVar changed_;
   bool closed_ GUARDED_BY(mutex_) = false;     // the last order came, or communication was aborted
   int last_chunks_ GUARDED_BY(mutex_) = 0;     // on rank 0: ranks whose timeline is complete
-  TimelineFile file_ GUARDED_BY(mutex_);       // on rank 0
+  const std::unique_ptr<TimelineFile> file_ GUARDED_BY(mutex_);  // written on rank 0 only
 };
 
 }  // namespace roundelay::runtime

@@ -6,28 +6,49 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kPeriod = std::chrono::milliseconds(500);
+constexpr Duration kPatience = std::chrono::seconds(5);
 
 }  // namespace
 
 Status Session::start_timeline(const std::string& path, bool mark_cycles) {
-  if (parts_.placement.rank == 0) {
+  if (parts_.placement.rank != 0) return {};  // rank 0's word starts it here too
+  {
     MutexLock lock(mutex_);
-    ROUNDELAY_RETURN_IF_ERROR(file_.open(path));
-    last_chunks_ = 0;
+    ROUNDELAY_RETURN_IF_ERROR(file_->open(path));
   }
-  timeline_.start(mark_cycles);
-  engine_.start();
-  engine_.wake();
+  record_everywhere(mark_cycles);
   return {};
 }
 
+void Session::record_everywhere(bool mark_cycles) {
+  {
+    MutexLock lock(mutex_);
+    last_chunks_ = 0;
+  }
+  timeline_.start(mark_cycles);
+  negotiator_.post_timeline(wire::TimelineSwitch{true, mark_cycles});
+  engine_.start();
+  engine_.wake();
+}
+
 Status Session::stop_timeline() {
+  if (parts_.placement.rank != 0) return {};
   timeline_.stop();
+  negotiator_.post_timeline(wire::TimelineSwitch{false, false});
   ship_timeline(true);
   engine_.wake();
-  collect_last_chunks(Deadline::after(std::chrono::seconds(5)));
+  collect_last_chunks(Deadline::after(kPatience));
   MutexLock lock(mutex_);
-  return file_.close();
+  return file_->close();
+}
+
+void Session::timeline_switch(wire::TimelineSwitch to) {
+  if (to.on) {
+    timeline_.start(to.mark_cycles);
+  } else {
+    timeline_.stop();
+    ship_timeline(true);
+  }
 }
 
 void Session::observe(const submit::Entry& entry) {
@@ -63,13 +84,13 @@ void Session::timeline_chunk(wire::TimelineChunk chunk) {
     ++last_chunks_;
     changed_.notify_all();
   }
-  if (!file_.is_open() || chunk.events.empty()) return;
-  if (Status s = file_.append(chunk.events); !s.ok()) log(LogLevel::kError, s.message());
+  if (!file_->is_open() || chunk.events.empty()) return;
+  if (Status s = file_->append(chunk.events); !s.ok()) log(LogLevel::kError, s.message());
 }
 
 void Session::collect_last_chunks(Deadline deadline) {
   MutexLock lock(mutex_);
-  while (file_.is_open() && last_chunks_ < parts_.placement.size && !deadline.passed() && !abort_.raised()) {
+  while (file_->is_open() && last_chunks_ < parts_.placement.size && !deadline.passed() && !abort_.raised()) {
     changed_.wait_until(mutex_, deadline);
   }
 }

@@ -116,6 +116,11 @@ void layout(auto& io, Is<TimelineChunk> auto& m) {
   io.text("timeline.events", m.events);
 }
 
+void layout(auto& io, Is<TimelineSwitch> auto& m) {
+  io.boolean("timeline.on", m.on);
+  io.boolean("timeline.mark_cycles", m.mark_cycles);
+}
+
 void layout(auto& io, Is<Introduction> auto& m) {
   layout(io, m.hello);
   io.text("introduction.node", m.node);

@@ -128,6 +128,13 @@ struct Introduction {
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 
-using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction>;
+// Rank 0's word to all ranks: record from now on, or stop and send what is left.
+struct TimelineSwitch {
+  bool on = false;
+  bool mark_cycles = false;
+  friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
+};
+
+using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch>;
 
 }  // namespace roundelay::wire

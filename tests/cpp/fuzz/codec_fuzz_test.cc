@@ -145,6 +145,8 @@ Message random_message(Source& source) {
                   source.number<std::int64_t>()};
     case 7:
       return TimelineChunk{source.number<std::int32_t>(), source.coin(), source.text()};
+    case 8:
+      return TimelineSwitch{source.coin(), source.coin()};
     default:
       return Introduction{random_hello(source), source.text(), source.text()};
   }

@@ -125,6 +125,7 @@ class Rank final : public runtime::NegotiationSink {
   void ready(LaneId, const negotiate::ReadyNote&) override {}
   void clock_offset(std::int64_t) override {}
   void timeline_chunk(wire::TimelineChunk) override {}
+  void timeline_switch(wire::TimelineSwitch) override {}
 
   submit::HandleTable handles_;
   std::unique_ptr<channel::Channel> channel_;

@@ -79,6 +79,8 @@ std::vector<Message> samples() {
       Ping{.token = 1, .sent = kMinI64},
       Pong{.token = kMaxU64, .sent = -1, .here = kMaxI64},
       TimelineChunk{},
+      TimelineSwitch{},
+      TimelineSwitch{.on = true, .mark_cycles = true},
       Introduction{.hello = {.rank = 1, .generation = 2, .version = "0.1.0", .config_hash = 3},
                    .node = "n",
                    .card = std::string(3, '\0')},

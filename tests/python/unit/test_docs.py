@@ -1,0 +1,158 @@
+"""What the documentation shows is true: its programs run, its commands succeed, its links lead somewhere.
+
+```python blocks of a page run in order, as one program; ```sh blocks run line by line. A block without a
+language is not run: it needs other machines, takes long, or is output.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import config_docs
+from ranks import ROOT, launch
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "csrc" / "README.md"])
+RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
+LIMIT_S = 60.0
+LONGEST_PAGE = 80  # lines, of those that are short by intent
+SHORT_PAGES = ("optimizer.md", "horovod.md", "configuration.md", "threads.md")
+
+# The same command, sooner: the full training is `make train`'s.
+SOONER = {"examples/digits.py": "examples/digits.py --epochs 2", "-np 4": "-np 3"}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def _name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [body for kind, body in FENCE.findall(page.read_text()) if kind == language]
+
+
+def _commands() -> list[tuple[Path, str]]:
+    return [
+        (page, " ; ".join(lines) if "timeline" in lines[-1] else line)
+        for page in RUN_PAGES
+        for block in _blocks(page, "sh")
+        for lines in [[line for line in block.splitlines() if line.strip()]]
+        for line in (lines[:1] if "timeline" in lines[-1] else lines)
+    ]
+
+
+def _clean_environment() -> dict[str, str]:
+    prefixes = ("ROUNDELAY_", "HOROVOD_", "OMPI_", "PMIX_", "PRTE_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+    return {
+        **clean,
+        "PYTHONPATH": str(ROOT / "python"),
+        "OMP_NUM_THREADS": "1",
+        "MPLBACKEND": "Agg",
+        # Root, and more ranks than cores: what a user of an own machine has no need to say.
+        "OMPI_ALLOW_RUN_AS_ROOT": "1",
+        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+    }
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like the repository's root, into which commands may write."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for entry in ROOT.iterdir():
+        if entry.name not in ("out", "build", "bin"):
+            (folder / entry.name).symlink_to(entry)
+    (folder / "train.py").symlink_to(ROOT / "examples" / "digits.py")
+    commands = folder / "bin"
+    commands.mkdir()
+    for command, module in (("roundelay", "roundelay.cli"), ("roundelayrun", "roundelay.run.cli")):
+        (commands / command).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
+        (commands / command).chmod(0o755)
+    return folder
+
+
+def _run(command: list[str], folder: Path) -> None:
+    path = [str(folder / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
+    run = subprocess.run(
+        command,
+        cwd=folder,
+        env={**_clean_environment(), "PATH": os.pathsep.join(path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert run.returncode == 0, f"{command[-1]}: exit status {run.returncode}\n{run.stdout}"
+
+
+@pytest.mark.parametrize("page", [page for page in RUN_PAGES if _blocks(page, "python")], ids=_name)
+def test_python_blocks_run(page: Path, checkout: Path) -> None:
+    program = checkout / f"{page.stem}_blocks.py"
+    program.write_text("\n".join(_blocks(page, "python")))
+    _run([sys.executable, str(program)], checkout)
+
+
+def test_the_optimizer_page_holds_on_two_ranks(tmp_path: Path) -> None:
+    program = tmp_path / "blocks.py"
+    program.write_text("\n".join(_blocks(ROOT / "docs" / "optimizer.md", "python")))
+    run = launch([sys.executable, str(program)], 2)
+    assert run.returncode == 0, run.output
+
+
+@pytest.mark.parametrize(("page", "command"), _commands(), ids=lambda value: getattr(value, "stem", value))
+def test_commands_run(page: Path, command: str, checkout: Path) -> None:
+    if "mpirun" in command and shutil.which("mpirun", path=str(Path(sys.executable).parent)) is None:
+        assert shutil.which("mpirun") is not None, "no mpirun"
+    for text, sooner in SOONER.items():
+        command = command.replace(text, sooner)
+    _run(["sh", "-ec", command], checkout)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = FENCE.sub("", page.read_text())
+    for target in LINK.findall(text):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), f"{_name(page)} links to {target}"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            slugs = [re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings]
+            assert anchor in slugs, f"{_name(page)} links to {target}"
+
+
+def test_the_configuration_page_is_what_the_core_says() -> None:
+    page = config_docs.PAGE.read_text()
+    assert config_docs.with_tables(page) == page, "call tools/config_docs.py"
+    assert "ROUNDELAY_THETA" in page
+
+
+def test_the_list_of_what_is_missing_is_complete() -> None:
+    import roundelay.torch as hvd
+
+    page = (ROOT / "docs" / "horovod.md").read_text()
+    missing = page.partition("## Not here yet")[2]
+    for name in hvd._LATER:
+        short = name.removesuffix("_").removesuffix("_async")
+        if not name.startswith("grouped_"):
+            assert re.search(rf"\b{short}(_async)?\b", missing), f"docs/horovod.md does not name hvd.{name}"
+    for name in re.findall(r"[a-z_]+", missing.splitlines()[4].partition("`")[2].partition("`")[0]):
+        assert name in hvd._LATER, name
+
+
+@pytest.mark.parametrize("name", SHORT_PAGES)
+def test_pages_are_short(name: str) -> None:
+    assert len((ROOT / "docs" / name).read_text().splitlines()) <= LONGEST_PAGE

@@ -1,0 +1,107 @@
+"""Writes docs/configuration.md's tables from the core itself; --check only compares.
+
+Default, meaning, allowed values and reasons are what `_core.load_config()` says; which HOROVOD_ name a knob
+has, and whether it must be equal on all ranks, is read from csrc/base/knobs.cc.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
+
+from roundelay import _core
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "configuration.md"
+SOURCE = ROOT / "csrc" / "base" / "knobs.cc"
+KNOB = re.compile(r'\{"(\w+)", (?:"(\w+)"|kOurs),\s*\w+Knob\{[^}]*\},\s*(kShared|kOwn),')
+NO_EFFECT = re.compile(r'^    \{"(\w+)", (?:k\w+|"[^"]*")\},$', re.MULTILINE)
+
+
+@contextmanager
+def only(variables: Mapping[str, str]) -> Iterator[None]:
+    """The environment with these and no other variables of ours or Horovod's."""
+    before = dict(os.environ)
+    try:
+        for name in before:
+            if name.startswith(("ROUNDELAY_", "HOROVOD_")):
+                del os.environ[name]
+        os.environ.update(variables)
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def allowed(variable: str) -> str:
+    """What the core says a value must be; it takes any text where it refuses none."""
+    with only({variable: "?"}):
+        try:
+            _core.load_config()
+        except ValueError as error:
+            return str(error).partition("it must be ")[2]
+    return "text"
+
+
+def knob_rows() -> list[str]:
+    """One row a knob."""
+    source = {name: (horovod, shared) for name, horovod, shared in KNOB.findall(SOURCE.read_text())}
+    with only({}):
+        lines = _core.load_config().lines
+    assert len(lines) == len(source), "csrc/base/knobs.cc is not written as KNOB expects"
+    rows = ["| variable | default | meaning | allowed |", "|---|---|---|---|"]
+    for variable, value, _, meaning in lines:
+        horovod, shared = source[variable.removeprefix("ROUNDELAY_")]
+        star = "" if shared == "kShared" else " *"
+        other = f" (`HOROVOD_{horovod}`)" if horovod and f"ROUNDELAY_{horovod}" != variable else ""
+        own = "" if horovod else " +"
+        limits = allowed(variable).replace("|", ", ").replace("from 0 to 9223372036854775807", "from 0 on")
+        rows.append(f"| `{variable}`{star}{own}{other} | {value or 'empty'} | {meaning} | {limits} |")
+    return rows
+
+
+def no_effect_rows() -> list[str]:
+    """One row a reason."""
+    names = [f"HOROVOD_{name}" for name in NO_EFFECT.findall(SOURCE.read_text())]
+    with only(dict.fromkeys(names, "1")):
+        sentences = _core.load_config().no_effect
+    assert len(sentences) == len(names), "csrc/base/knobs.cc is not written as NO_EFFECT expects"
+    by_reason: dict[str, list[str]] = {}
+    for sentence in sentences:
+        name, _, reason = sentence.partition(" has no effect, because ")
+        by_reason.setdefault(reason, []).append(f"`{name.removeprefix('HOROVOD_')}`")
+    rows = ["| `HOROVOD_` ... | because |", "|---|---|"]
+    return rows + [f"| {' '.join(names)} | {reason} |" for reason, names in by_reason.items()]
+
+
+def with_tables(page: str) -> str:
+    """The page with both tables as the core has them."""
+    for mark, rows in (("knobs", knob_rows()), ("no effect", no_effect_rows())):
+        begin, end = f"<!-- {mark}: tools/config_docs.py -->\n", f"<!-- end of {mark} -->"
+        before, _, rest = page.partition(begin)
+        _, found, after = rest.partition(end)
+        assert found, f"the page lacks the marks of {mark!r}"
+        page = before + begin + "\n".join(rows) + "\n" + end + after
+    return page
+
+
+def main(arguments: list[str]) -> int:
+    """0; with --check 1 where the page says something else than the core."""
+    page = PAGE.read_text()
+    made = with_tables(page)
+    if arguments == ["--check"]:
+        if made != page:
+            print("docs/configuration.md differs from the core: call tools/config_docs.py", file=sys.stderr)
+        return int(made != page)
+    PAGE.write_text(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
