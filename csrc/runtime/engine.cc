@@ -28,13 +28,15 @@ void Engine::start() {
 void Engine::stop() {
   stopping_.store(true, std::memory_order_release);
   channel_.wake();
-  rouse_lanes();
+  for (Lane* lane : lanes_) lane->rouse();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
 
 void Engine::rouse_lanes() {
-  for (Lane* lane : lanes_) lane->rouse();
+  for (Lane* lane : lanes_) {
+    if (lane->has_work()) lane->rouse();
+  }
 }
 
 bool Engine::lanes_have_work() const {
@@ -52,6 +54,7 @@ void Engine::coordinate() {
       due = negotiator_.next_due().sooner(options_.housekeeping(steady_now()));
       background_due_ = moved ? TimePoint::min() : due.when();
     }
+    if (moved && !one_thread_) rouse_lanes();
     const bool busy = one_thread_ && lanes_have_work();
     if (busy) moved = step_lanes() || moved;
     if (moved) {
@@ -97,14 +100,15 @@ void Engine::run_lane(Lane& lane) {
 
 bool Engine::wait(submit::Handle handle, Deadline deadline) {
   if (done(handle)) return true;
-  if (one_thread_) return handles_.sleep_until_done(handle, deadline);
-  while (!done(handle)) {
-    if (deadline.passed()) return false;
-    if (drive_lanes(handle, deadline) || drive_negotiation(handle, deadline)) continue;
-    // Another caller drives. Should it leave, the background threads take over.
-    return handles_.sleep_until_done(handle, deadline);
+  bool driving = !one_thread_;
+  while (driving && !done(handle) && !deadline.passed()) {
+    driving = drive_lanes(handle, deadline) || drive_negotiation(handle, deadline);
   }
-  return true;
+  rouse_lanes();  // what this caller leaves behind is theirs
+  if (driving) return done(handle);
+  // Another caller drives, or nobody may. Should that caller leave, the background threads take over.
+  wake();
+  return handles_.sleep_until_done(handle, deadline);
 }
 
 bool Engine::drive_lanes(submit::Handle handle, Deadline deadline) {
@@ -126,6 +130,7 @@ bool Engine::drive_lanes(submit::Handle handle, Deadline deadline) {
 }
 
 bool Engine::drive_negotiation(submit::Handle handle, Deadline deadline) {
+  if (lanes_have_work()) return false;  // another caller runs them; to negotiate meanwhile is the background's part
   DriverHold hold(negotiation_);
   if (!hold) return false;
   while (!done(handle) && !lanes_have_work() && !deadline.passed()) {

@@ -50,7 +50,6 @@ void Lane::enqueue(std::uint64_t sequence, std::vector<std::string> names) {
   if (!queue_.empty() && queue_.back()->sequence == sequence) batch->index = queue_.back()->index + 1;
   queue_.push_back(std::move(batch));
   work_.fetch_add(1, std::memory_order_release);
-  work_came_.notify_one();
 }
 
 bool Lane::step() {

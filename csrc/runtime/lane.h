@@ -55,14 +55,14 @@ class Lane {
   // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
   [[nodiscard]] bool caller_may_drive() const { return fabric_->any_thread(); }
 
-  // By the holder of the negotiation token, in order.
+  // By the holder of the negotiation token, in order. Wakes nobody: the caller may mean to drive the lane itself.
   void enqueue(std::uint64_t sequence, std::vector<std::string> names) EXCLUDES(mutex_);
   // By the holder of the lane's token. Never blocks; false if nothing moved.
   bool step() EXCLUDES(mutex_);
 
   // Ordered and not complete. After an abort: until all of it has been failed.
   [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
-  // Sleeps until there is work, or rouse(), or the deadline.
+  // Sleeps until rouse(), or the deadline; not at all while there is work.
   void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
   void rouse() EXCLUDES(mutex_);
 

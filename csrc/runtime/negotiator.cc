@@ -225,7 +225,8 @@ void Negotiator::abort(const wire::Abort& cause, int heard_from) {
   if (std::exchange(aborted_, true)) return;
   // Through rank 0, so that everyone hears of it once; whoever cannot reach rank 0 sees that by itself.
   for (int rank = 0; rank < size_; ++rank) {
-    const bool tell = rank != rank_ && rank != cause.culprit && rank != heard_from && (rank_ == 0 || rank == 0);
+    // The culprit too: stopped, it reads it when it goes on; gone, nothing is sent.
+    const bool tell = rank != rank_ && rank != heard_from && (rank_ == 0 || rank == 0);
     if (tell) send(rank, cause);
   }
   sink_.abort(Status::aborted(cause.text));

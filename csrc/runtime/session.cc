@@ -105,7 +105,7 @@ std::optional<Status> Session::wait(submit::Handle handle, Deadline deadline) {
   const auto known = handles_.done(handle);
   if (!known) return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
   if (!*known) {
-    flush();
+    negotiator_.request_flush();
     if (!engine_.wait(handle, deadline)) return std::nullopt;
   }
   return handles_.take(handle);
@@ -132,6 +132,7 @@ std::map<std::string, std::int64_t> Session::stats() const {
 }
 
 void Session::fail(const std::string& why) {
+  if (parts_.placement.size == 1) return;
   negotiator_.report_fault({parts_.placement.rank, why});
   engine_.wake();
   static_cast<void>(wait_until_closed(Deadline::after(kClosePatience)));

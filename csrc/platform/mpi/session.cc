@@ -14,7 +14,8 @@
 namespace roundelay::mpi {
 namespace {
 
-constexpr Duration kFinalizeTime = std::chrono::seconds(30);
+// MPI_Finalize waits for all ranks, and one may well evaluate or save for hours after the others have ended.
+constexpr Duration kFinalizeTime = std::chrono::hours(6);
 constexpr int kGroupTags = 1 << 14;
 
 std::atomic<Session*> g_session{nullptr};
@@ -82,7 +83,12 @@ Status Session::start(const Environment& environment, Deadline deadline) {
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_);
     if (code != MPI_SUCCESS) return Status::unavailable(check(code, "MPI_Init_thread").message());
     ours_ = true;
-    std::atexit(finalize_at_exit);  // after MPI's own handlers were registered: runs before them
+    // After MPI's own handlers were registered: runs before them.
+#ifdef __GLIBC__
+    on_exit([](int exit_code, void*) { finalize_at_exit(exit_code); }, nullptr);
+#else
+    std::atexit([] { finalize_at_exit(EXIT_SUCCESS); });
+#endif
   }
   if (Status error = ask(); !error.ok()) return Status::unavailable(error.message());
   if (const auto problem = launch_problem(environment, size_, library_)) return Status::unavailable(*problem);
@@ -202,8 +208,10 @@ Status Session::usable() const {
   return Status::unavailable("MPI cannot be used again in this process after an earlier fault: " + poison_);
 }
 
-// A rank that fails on the way out must not hold the others in MPI_Finalize for ever.
-void Session::finalize_at_exit() {
+// A rank that fails does not wait for the others, which may be at work for long: its exit code ends the job,
+// and to the launcher a rank that ends without MPI_Finalize has failed.
+void Session::finalize_at_exit(int exit_code) {
+  if (exit_code != EXIT_SUCCESS) return;
   const Session* session = current();
   int finalized = 0;
   MPI_Finalized(&finalized);

@@ -51,7 +51,7 @@ class Session {
   Status ask();
   void count_cores();
   Result<MPI_Comm> duplicate_world(Deadline deadline);
-  static void finalize_at_exit();
+  static void finalize_at_exit(int exit_code);
   static int on_finalize(MPI_Comm communicator, int key, void* attribute, void* extra);
 
   int rank_ = 0;

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any
 
 from roundelay import _backend, _core
@@ -36,11 +38,35 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     if _core.is_initialized():
         return
     _core.init(_backend.backend_path(_core.load_config().bootstrap))
+    _LastWords.install()
 
 
 def shutdown() -> None:
     """Leaves the job. Operations still outstanding on any rank fail with HorovodInternalError."""
     _core.shutdown()
+
+
+class _LastWords:
+    """Tells the peers what exception ends this process; they raise it as the cause of their own end."""
+
+    longest = 1000
+    installed = False
+
+    @classmethod
+    def install(cls) -> None:
+        """Behind the hook that is there, which shows the traceback."""
+        if cls.installed:
+            return
+        cls.installed = True
+        before = sys.excepthook
+
+        def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            before(kind, error, trace)
+            interactive = hasattr(sys, "ps1") or sys.flags.interactive  # the process goes on
+            if _core.is_initialized() and not interactive:
+                _core.fail(f"rank {_core.rank()} raised {kind.__name__}: {error}"[: cls.longest])
+
+        sys.excepthook = hook
 
 
 atexit.register(shutdown)

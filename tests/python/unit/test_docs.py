@@ -1,14 +1,13 @@
 """What the documentation shows is true: its programs run, its commands succeed, its links lead somewhere.
 
-```python blocks of a page run in order, as one program; ```sh blocks run line by line. A block without a
-language is not run: it needs other machines, takes long, or is output.
+The ```python blocks of a page run in order, as one program; each ```sh block runs as one script. A block
+without a language is not run: it needs other machines, takes long, or is output.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +19,12 @@ from ranks import ROOT, launch
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "csrc" / "README.md"])
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
-LIMIT_S = 60.0
+LIMIT_S = 100.0
 LONGEST_PAGE = 80  # lines, of those that are short by intent
 SHORT_PAGES = ("optimizer.md", "horovod.md", "configuration.md", "threads.md")
 
 # The same command, sooner: the full training is `make train`'s.
-SOONER = {"examples/digits.py": "examples/digits.py --epochs 2", "-np 4": "-np 3"}
+SOONER = {"examples/digits.py": "examples/digits.py --epochs 1", "-np 4": "-np 3"}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -36,16 +35,6 @@ def _name(page: Path) -> str:
 
 def _blocks(page: Path, language: str) -> list[str]:
     return [body for kind, body in FENCE.findall(page.read_text()) if kind == language]
-
-
-def _commands() -> list[tuple[Path, str]]:
-    return [
-        (page, " ; ".join(lines) if "timeline" in lines[-1] else line)
-        for page in RUN_PAGES
-        for block in _blocks(page, "sh")
-        for lines in [[line for line in block.splitlines() if line.strip()]]
-        for line in (lines[:1] if "timeline" in lines[-1] else lines)
-    ]
 
 
 def _clean_environment() -> dict[str, str]:
@@ -71,7 +60,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for entry in ROOT.iterdir():
         if entry.name not in ("out", "build", "bin"):
             (folder / entry.name).symlink_to(entry)
-    (folder / "train.py").symlink_to(ROOT / "examples" / "digits.py")
+    (folder / "train.py").write_text("\n".join(_blocks(ROOT / "README.md", "python")))
     commands = folder / "bin"
     commands.mkdir()
     for command, module in (("roundelay", "roundelay.cli"), ("roundelayrun", "roundelay.run.cli")):
@@ -93,7 +82,7 @@ def _run(command: list[str], folder: Path) -> None:
         timeout=LIMIT_S,
         check=False,
     )
-    assert run.returncode == 0, f"{command[-1]}: exit status {run.returncode}\n{run.stdout}"
+    assert run.returncode == 0, f"{command}: exit status {run.returncode}\n{run.stdout}"
 
 
 @pytest.mark.parametrize("page", [page for page in RUN_PAGES if _blocks(page, "python")], ids=_name)
@@ -110,13 +99,15 @@ def test_the_optimizer_page_holds_on_two_ranks(tmp_path: Path) -> None:
     assert run.returncode == 0, run.output
 
 
-@pytest.mark.parametrize(("page", "command"), _commands(), ids=lambda value: getattr(value, "stem", value))
-def test_commands_run(page: Path, command: str, checkout: Path) -> None:
-    if "mpirun" in command and shutil.which("mpirun", path=str(Path(sys.executable).parent)) is None:
-        assert shutil.which("mpirun") is not None, "no mpirun"
+@pytest.mark.parametrize(
+    ("page", "script"),
+    [(page, script) for page in RUN_PAGES for script in _blocks(page, "sh")],
+    ids=lambda value: value.stem if isinstance(value, Path) else value.splitlines()[0],
+)
+def test_commands_run(page: Path, script: str, checkout: Path) -> None:
     for text, sooner in SOONER.items():
-        command = command.replace(text, sooner)
-    _run(["sh", "-ec", command], checkout)
+        script = script.replace(text, sooner)
+    _run(["sh", "-exc", script], checkout)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
@@ -149,8 +140,9 @@ def test_the_list_of_what_is_missing_is_complete() -> None:
         short = name.removesuffix("_").removesuffix("_async")
         if not name.startswith("grouped_"):
             assert re.search(rf"\b{short}(_async)?\b", missing), f"docs/horovod.md does not name hvd.{name}"
-    for name in re.findall(r"[a-z_]+", missing.splitlines()[4].partition("`")[2].partition("`")[0]):
-        assert name in hvd._LATER, name
+    row = next(line for line in missing.splitlines() if "hvd.NAME" in line)
+    for name in re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", row.split("|")[1]))):
+        assert name in {*hvd._LATER, "grouped_", "_async"}, f"docs/horovod.md says that hvd.{name} is missing"
 
 
 @pytest.mark.parametrize("name", SHORT_PAGES)

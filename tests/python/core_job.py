@@ -1,0 +1,167 @@
+"""Jobs of ranks that use the core and end badly: started under either launcher, timed, nothing may be left.
+
+A body is what each rank runs after `hvd.init()`; it has `rank`, `hvd`, `torch`, `stamp()` (now it fails),
+`during(seconds, action)` and `watched()`, which notes the error that a block raises and lets it pass.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from launch_job import PROGRAM, PROMISED_S, Job, expect
+from ranks import ROOT, mpirun
+
+LIMIT_S = 90.0
+SETTLE_S = 3.0  # what mpirun leaves for its ranks' last moments after it has gone itself
+
+PRELUDE = """
+import contextlib, faulthandler, json, threading
+faulthandler.dump_traceback_later(75, exit=True)
+import torch
+import roundelay.torch as hvd
+torch.set_num_threads(1)
+
+def during(seconds, action):
+    timer = threading.Timer(seconds, action)
+    timer.daemon = True
+    timer.start()
+
+def die():
+    stamp()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def note(error):
+    seen = {"type": type(error).__name__, "text": str(error), "at": time.time()}
+    path = Path(sys.argv[1], f"seen.{rank}")
+    path.with_suffix(".part").write_text(json.dumps(seen))
+    path.with_suffix(".part").rename(path)
+
+@contextlib.contextmanager
+def watched():
+    try:
+        yield
+    except Exception as error:
+        note(error)
+        raise
+"""
+INIT = "hvd.init()\nready()\n"
+
+
+def crowd() -> float:
+    """By how much time limits are stretched: the run queue's length for each core, at least 1."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The error that a rank met; `at` is the time of day in seconds."""
+
+    type: str
+    text: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a job ended, and how many seconds after `stamp()`."""
+
+    status: int
+    out: str
+    err: str
+    after_s: float
+    seen: Mapping[int, Seen]
+
+    def expect_in_time(self, promised_s: float = PROMISED_S) -> None:
+        assert self.after_s < promised_s * crowd(), f"ended only {self.after_s:.1f} s later\n{self.err}"
+
+
+class CoreJob(Job):
+    """A job in a folder of its own."""
+
+    def begin(
+        self, np: int, body: str, *, launcher: str = "roundelayrun", prelude: str = PRELUDE + INIT
+    ) -> subprocess.Popen[bytes]:
+        """Starts it; under `roundelayrun`, or plain `mpirun`."""
+        if launcher == "roundelayrun":
+            return self.start(np, prelude + body)
+        script = self.folder / "program.py"
+        script.write_text(PROGRAM + prelude + body)
+        name, _, value = self.mark.partition("=")
+        environment = {
+            **{
+                key: text
+                for key, text in os.environ.items()
+                if not key.startswith(("OMPI_", "PMIX_", "PRTE_"))
+            },
+            name: value,
+            "PYTHONPATH": str(ROOT / "python"),
+            "PYTHONUNBUFFERED": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+        flags = ["-np", str(np), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        return subprocess.Popen(
+            [str(mpirun()), *flags, sys.executable, str(script), str(self.folder)],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def ended(self, process: subprocess.Popen[bytes]) -> Ended:
+        """Waits for the end; nothing may be left running."""
+        with process:
+            out, err = process.communicate(timeout=LIMIT_S)
+        now = time.time()
+        self.expect_nothing_left(within_s=SETTLE_S)
+        stamp = self.folder / "failed_at"
+        after_s = now - float(stamp.read_text()) if stamp.exists() else 0.0
+        seen = {int(path.suffix[1:]): self._seen(path) for path in self.folder.glob("seen.[0-9]*")}
+        return Ended(process.returncode, out.decode(), err.decode(), after_s, seen)
+
+    def conduct(self, np: int, body: str, *, launcher: str = "roundelayrun") -> Ended:
+        """Starts it and waits for its end."""
+        return self.ended(self.begin(np, body, launcher=launcher))
+
+    def wait_for(self, name: str) -> None:
+        """Until the job has written a file of this name."""
+        expect((self.folder / name).exists, LIMIT_S, f"no {name}")
+
+    def await_ranks(self, count: int) -> list[int]:
+        """The pids of the ranks, once all have passed `init()`."""
+        for rank in range(count):
+            self.wait_for(f"ready.{rank}")
+        return self.wait_ready(count)
+
+    @staticmethod
+    def _seen(path: Path) -> Seen:
+        return Seen(**json.loads(path.read_text()))
+
+
+def stop(pid: int) -> None:
+    """Stops a process as a debugger or a batch system would."""
+    os.kill(pid, signal.SIGSTOP)
+
+
+def go_on(pid: int) -> None:
+    """Continues it, if it is still there."""
+    try:
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+
+
+@pytest.fixture
+def core_job(tmp_path: Path) -> Iterator[CoreJob]:
+    job = CoreJob(tmp_path)
+    yield job
+    job.end()
