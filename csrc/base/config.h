@@ -18,21 +18,21 @@ struct Config {
   std::int64_t fusion_threshold = 128 << 20;  // bytes a fused operation may have at most; 0: no fusion
   std::int64_t theta = 16 << 20;              // bytes of ready tensors that make an order at once
   Duration cycle_time = std::chrono::milliseconds(1);  // the longest linger
-  std::int64_t cache_capacity = 1024;         // names in the response cache; 0: off
-  bool deterministic = false;                 // pin the fusion plan: sums do not depend on arrival
+  std::int64_t cache_capacity = 1024;                  // names in the response cache; 0: off
+  bool deterministic = false;                          // pin the fusion plan: sums do not depend on arrival
   // The two clocks
   bool stall_check_disable = false;
   Duration stall_check_time = std::chrono::seconds(60);
-  Duration stall_shutdown_time{0};            // 0: never
+  Duration stall_shutdown_time{0};                       // 0: never
   Duration progress_timeout = std::chrono::seconds(30);  // plus bytes over a slow link's rate
   Duration start_timeout = std::chrono::seconds(30);
   // What is used
-  std::string bootstrap = "auto";             // auto | mpi | single
-  std::string channel = "auto";               // auto | tcp | mpi
-  std::string node_id;                        // "": hostname and boot id
-  std::string interface;                      // "": any; network interfaces for tcp, comma separated
+  std::string bootstrap = "auto";  // auto | mpi | single
+  std::string channel = "auto";    // auto | tcp | mpi
+  std::string node_id;             // "": hostname and boot id
+  std::string interface;           // "": any; network interfaces for tcp, comma separated
   // What is shown
-  std::string timeline;                       // "": off, a path, or DYNAMIC
+  std::string timeline;  // "": off, a path, or DYNAMIC
   bool timeline_mark_cycles = false;
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
@@ -45,7 +45,7 @@ struct Config {
 struct ConfigLine {
   std::string variable;  // ROUNDELAY_X
   std::string value;
-  std::string source;    // "default", "ROUNDELAY_X" or "HOROVOD_X"
+  std::string source;  // "default", "ROUNDELAY_X" or "HOROVOD_X"
   std::string meaning;
 };
 
@@ -53,13 +53,15 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 
 struct LoadedConfig {
   Config config;
-  std::vector<ConfigLine> lines;       // every knob, in the order of the struct
-  std::vector<std::string> no_effect;  // HOROVOD_ variables that are set but have no counterpart, with the reason
+  std::vector<ConfigLine> lines;  // every knob, in the order of the struct
+  std::vector<std::string>
+      no_effect;  // HOROVOD_ variables that are set but have no counterpart, with the reason
 };
 
-// `set_variables`: the names of all variables that are set, where they can be listed; a ROUNDELAY_ name among them
-// that is not known is an error, too.
-// Errors: kInvalidArgument naming the variable as it was set, the value and what is allowed.
-Result<LoadedConfig> load_config(const Environment& environment, const std::vector<std::string>& set_variables = {});
+// `set_variables`: the names of all variables that are set, where they can be listed; a ROUNDELAY_ name among
+// them that is not known is an error, too. Errors: kInvalidArgument naming the variable as it was set, the
+// value and what is allowed.
+Result<LoadedConfig> load_config(const Environment& environment,
+                                 const std::vector<std::string>& set_variables = {});
 
 }  // namespace roundelay

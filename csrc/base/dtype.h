@@ -9,7 +9,16 @@ namespace roundelay {
 
 // Values travel on the wire: append only.
 enum class DType : std::uint8_t {
-  kFloat64, kFloat32, kFloat16, kBFloat16, kInt64, kInt32, kInt16, kInt8, kUInt8, kBool,
+  kFloat64,
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kInt64,
+  kInt32,
+  kInt16,
+  kInt8,
+  kUInt8,
+  kBool,
 };
 inline constexpr int kDTypeCount = 10;
 
@@ -20,10 +29,10 @@ inline constexpr int kReduceOpCount = 6;
 enum class Operation : std::uint8_t { kAllreduce, kBroadcast, kBarrier };
 inline constexpr int kOperationCount = 3;
 
-std::size_t size_of(DType dtype);            // bytes per element
-std::string_view name_of(DType dtype);       // torch's names: "float32", "bfloat16" ...
-std::string_view name_of(ReduceOp op);       // "Average", "Sum" ...
-std::string_view name_of(Operation op);      // "allreduce" ...
+std::size_t size_of(DType dtype);        // bytes per element
+std::string_view name_of(DType dtype);   // torch's names: "float32", "bfloat16" ...
+std::string_view name_of(ReduceOp op);   // "Average", "Sum" ...
+std::string_view name_of(Operation op);  // "allreduce" ...
 bool is_floating(DType dtype);
 
 // y = round(x * factor / divisor): one multiplication, one true division, one rounding to the dtype.

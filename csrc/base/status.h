@@ -56,8 +56,10 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}                                // NOLINT(google-explicit-constructor)
-  Result(Status error) : state_(std::move(error)) { assert(!status().ok()); }  // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Status error) : state_(std::move(error)) {
+    assert(!status().ok());
+  }  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] bool ok() const { return std::holds_alternative<T>(state_); }
   [[nodiscard]] Status status() const { return ok() ? Status{} : std::get<Status>(state_); }
@@ -76,8 +78,7 @@ class [[nodiscard]] Result {
 }  // namespace roundelay
 
 // Passes an error on to the caller: for functions that return Status or Result.
-#define ROUNDELAY_RETURN_IF_ERROR(expression)                      \
-  do {                                                             \
-    if (::roundelay::Status status_ = (expression); !status_.ok()) \
-      return status_;                                              \
+#define ROUNDELAY_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                             \
+    if (::roundelay::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)

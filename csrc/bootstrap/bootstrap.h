@@ -17,7 +17,8 @@ class Bootstrap {
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  // Everyone's bytes, by rank; lengths may differ. Errors: kAborted at the deadline, naming who is missing if known.
+  // Everyone's bytes, by rank; lengths may differ. Errors: kAborted at the deadline, naming who is missing if
+  // known.
   virtual Result<std::vector<Bytes>> all_gather(ConstByteSpan mine, Deadline deadline) = 0;
 };
 

@@ -2,7 +2,8 @@
 
 namespace roundelay::complete {
 
-bool Completer::complete(submit::TensorTable& table, std::unique_ptr<submit::Entry> entry, const Status& status) {
+bool Completer::complete(submit::TensorTable& table, std::unique_ptr<submit::Entry> entry,
+                         const Status& status) {
   if (status.ok()) observe_(*entry);
   table.release(entry->request.name);
   return handles_.complete(entry->handle, status);

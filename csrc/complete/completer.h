@@ -18,14 +18,15 @@ class Completer {
   // `observe` sees each successfully completed entry before its waiter does (timeline, counters).
   using Observer = std::function<void(const submit::Entry&)>;
 
-  Completer(submit::HandleTable& handles, Observer observe) : handles_(handles), observe_(std::move(observe)) {}
+  Completer(submit::HandleTable& handles, Observer observe)
+      : handles_(handles), observe_(std::move(observe)) {}
 
   // False if the handle was done before.
   bool complete(submit::TensorTable& table, std::unique_ptr<submit::Entry> entry, const Status& status);
   // The same for an entry that nobody has extracted; false if there is none.
   bool complete(submit::TensorTable& table, const std::string& name, const Status& status);
-  // What waits in the table fails with `why`, and so does whatever is submitted from now on. Entries that a lane
-  // has extracted are the lane's to fail: it may still be writing to them.
+  // What waits in the table fails with `why`, and so does whatever is submitted from now on. Entries that a
+  // lane has extracted are the lane's to fail: it may still be writing to them.
   void fail_all(submit::TensorTable& table, const Status& why);
 
  private:

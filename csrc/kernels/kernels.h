@@ -8,9 +8,9 @@
 
 namespace roundelay::kernels {
 
-// accumulator[i] = accumulator[i] op incoming[i]. Halves are computed in fp32 and rounded to nearest even once.
-// Sum, Min, Max, Product only (kAverage is a Sum with a divisor in Scale, kAdasum is no elementwise operation).
-// Min and Max propagate NaN as torch does. Bool: Sum and Max are "or", Product and Min are "and".
+// accumulator[i] = accumulator[i] op incoming[i]. Halves are computed in fp32 and rounded to nearest even
+// once. Sum, Min, Max, Product only (kAverage is a Sum with a divisor in Scale, kAdasum is no elementwise
+// operation). Min and Max propagate NaN as torch does. Bool: Sum and Max are "or", Product and Min are "and".
 // Integers wrap around.
 void reduce(void* accumulator, const void* incoming, std::size_t count, DType dtype, ReduceOp op);
 

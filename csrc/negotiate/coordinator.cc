@@ -56,7 +56,8 @@ void Coordinator::forget_settled() {
   std::erase_if(settled_, [&](const auto& entry) { return entry.second <= everyone; });
 }
 
-Status Coordinator::on_request(int member, const wire::Request& request, std::uint64_t last_order, TimePoint now) {
+Status Coordinator::on_request(int member, const wire::Request& request, std::uint64_t last_order,
+                               TimePoint now) {
   if (settled_without(request.name, last_order)) return {};
   const int rank = group_.ranks[static_cast<std::size_t>(member)];
   if (!request.error.empty()) {
@@ -111,8 +112,9 @@ void Coordinator::make_ready(Slot slot, int last_member, TimePoint now) {
 
 std::uint64_t Coordinator::fusion_class_of(const wire::Request& r) {
   if (r.operation != Operation::kAllreduce) return fuse::kNoFusion;
-  const ClassKey key{r.operation,        r.dtype,           r.reduce_op,          r.prescale.factor,
-                     r.prescale.divisor, r.postscale.factor, r.postscale.divisor};
+  const ClassKey key{
+      r.operation,        r.dtype, r.reduce_op, r.prescale.factor, r.prescale.divisor, r.postscale.factor,
+      r.postscale.divisor};
   return classes_.try_emplace(key, classes_.size() + 1).first->second;
 }
 
@@ -159,8 +161,10 @@ Deadline Coordinator::next_due() const {
   Deadline due = Deadline::never();
   if (!ready_.empty()) due = Deadline::at(oldest_ready_ + options_.fire.linger);
   for (const auto& [name, slot] : table_) {
-    if (options_.stall_warning > Duration{0}) due = due.sooner(Deadline::at(slot.warned + options_.stall_warning));
-    if (options_.stall_abort > Duration{0}) due = due.sooner(Deadline::at(slot.first_seen + options_.stall_abort));
+    if (options_.stall_warning > Duration{0})
+      due = due.sooner(Deadline::at(slot.warned + options_.stall_warning));
+    if (options_.stall_abort > Duration{0})
+      due = due.sooner(Deadline::at(slot.first_seen + options_.stall_abort));
   }
   return due;
 }

@@ -1,8 +1,8 @@
 // The coordinator of one lane: reports in, orders out. Pure: time is an argument, nothing blocks.
 //
-// A request waits in the table until every member of the group has reported it. Then it is ready, and gathers with
-// others until fuse's firing rule (theta, a flush, the linger) lets them go together as one order. A disagreement or
-// a member's own error needs no waiting: it fails the use at once, with one text for all.
+// A request waits in the table until every member of the group has reported it. Then it is ready, and gathers
+// with others until fuse's firing rule (theta, a flush, the linger) lets them go together as one order. A
+// disagreement or a member's own error needs no waiting: it fails the use at once, with one text for all.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ class Coordinator {
   std::optional<wire::Order> take_order(TimePoint now);
   // When time alone will make the next order or stall message due.
   [[nodiscard]] Deadline next_due() const;
-  // Lines that name the tensors and ranks that are overdue; each tensor again after every further warning time.
+  // Lines that name the tensors and ranks that are overdue; each tensor again after every further warning
+  // time.
   std::vector<std::string> take_stall_warnings(TimePoint now);
   std::vector<ReadyNote> take_ready_notes();
 
@@ -55,7 +56,7 @@ class Coordinator {
 
  private:
   struct Slot {
-    wire::Request request;       // the first reporter's
+    wire::Request request;  // the first reporter's
     int first_member = 0;
     std::vector<bool> reported;  // by member
     int missing = 0;
@@ -93,8 +94,8 @@ class Coordinator {
   std::vector<wire::Failure> failures_;
   std::vector<ReadyNote> notes_;
   std::vector<std::uint64_t> applied_;  // by member: the newest order it is known to have applied
-  // Failed uses by name, until every member has applied the order that failed them. A report of such a name by
-  // a member that had not applied it belongs to the failed use.
+  // Failed uses by name, until every member has applied the order that failed them. A report of such a name
+  // by a member that had not applied it belongs to the failed use.
   std::unordered_map<std::string, std::uint64_t> settled_;
   using ClassKey = std::tuple<Operation, DType, ReduceOp, double, std::int64_t, double, std::int64_t>;
   std::map<ClassKey, std::uint64_t> classes_;

@@ -83,7 +83,8 @@ void Participant::evict(wire::CacheId id) {
   if (found == names_.end()) return;
   const std::string name = std::move(found->second);
   names_.erase(found);
-  if (const auto cached = cache_.find(name); cached != cache_.end() && cached->second.id == id) cache_.erase(cached);
+  if (const auto cached = cache_.find(name); cached != cache_.end() && cached->second.id == id)
+    cache_.erase(cached);
   // The coordinator cannot know what a report by a stale id meant: say it again in full.
   const auto pending = pending_.find(name);
   if (pending != pending_.end() && pending->second.reported_as == id) {
@@ -97,7 +98,8 @@ Result<std::string> Participant::name_of_member(const wire::Member& member) cons
   if (!member.name.empty()) return member.name;
   const auto found = names_.find(member.id);
   if (found == names_.end()) {
-    return Status::internal("an order names cache id " + std::to_string(member.id) + ", which this rank does not know");
+    return Status::internal("an order names cache id " + std::to_string(member.id) +
+                            ", which this rank does not know");
   }
   return found->second;
 }

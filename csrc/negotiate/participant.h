@@ -77,12 +77,12 @@ class Participant {
   bool left_ = false;
 
   std::unordered_map<std::string, Pending> pending_;
-  std::vector<std::string> to_report_;          // names in pending_ or own_errors_, in order of submission
+  std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission
   std::unordered_map<std::string, Cached> cache_;
   std::unordered_map<wire::CacheId, std::string> names_;
-  std::unordered_map<std::string, wire::Request> own_errors_;              // reported, order still to come
-  std::unordered_map<std::string, std::deque<wire::Request>> deferred_;    // uses behind an unsettled one
-  std::unordered_map<std::string, std::deque<Status>> failed_ahead_;       // peers failed uses still to come here
+  std::unordered_map<std::string, wire::Request> own_errors_;            // reported, order still to come
+  std::unordered_map<std::string, std::deque<wire::Request>> deferred_;  // uses behind an unsettled one
+  std::unordered_map<std::string, std::deque<Status>> failed_ahead_;  // peers failed uses still to come here
   std::vector<Settled> settled_;
 };
 

@@ -31,7 +31,8 @@ class ResponseCache {
   template <typename InUse>
   wire::CacheId insert(const wire::Request& request, InUse in_use, std::vector<wire::CacheId>& evicted) {
     if (capacity_ == 0) return wire::kNoCacheId;
-    if (const auto old = by_name_.find(request.name); old != by_name_.end()) evicted.push_back(erase(old->second));
+    if (const auto old = by_name_.find(request.name); old != by_name_.end())
+      evicted.push_back(erase(old->second));
     if (lines_.size() >= capacity_) {
       auto victim = lines_.end();
       while (victim != lines_.begin()) {

@@ -47,8 +47,8 @@ std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
   }
   for (auto& [ranks, names] : names_by_missing) {
     std::sort(names.begin(), names.end());
-    lines.push_back(ranks + " did not submit " + list(names) + ", which other ranks wait for since " + seconds(longest[ranks]) +
-                    ": slow, stopped, or on another path of the program");
+    lines.push_back(ranks + " did not submit " + list(names) + ", which other ranks wait for since " +
+                    seconds(longest[ranks]) + ": slow, stopped, or on another path of the program");
   }
   return lines;
 }

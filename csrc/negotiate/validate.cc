@@ -15,11 +15,11 @@ std::string scale_text(const Scale& scale) {
   return number(scale.factor) + (scale.divisor == 1 ? "" : " / " + std::to_string(scale.divisor));
 }
 
-std::string differ(const wire::Request& a, int rank_a, const std::string& what, const std::string& value_a, int rank_b,
-                   const std::string& value_b) {
-  return "Mismatched " + std::string(name_of(a.operation)) + " of '" + a.name + "': rank " + std::to_string(rank_a) +
-         " has " + what + " " + value_a + ", rank " + std::to_string(rank_b) + " has " + what + " " + value_b +
-         ". Nothing was changed; all ranks must call it alike.";
+std::string differ(const wire::Request& a, int rank_a, const std::string& what, const std::string& value_a,
+                   int rank_b, const std::string& value_b) {
+  return "Mismatched " + std::string(name_of(a.operation)) + " of '" + a.name + "': rank " +
+         std::to_string(rank_a) + " has " + what + " " + value_a + ", rank " + std::to_string(rank_b) +
+         " has " + what + " " + value_b + ". Nothing was changed; all ranks must call it alike.";
 }
 
 }  // namespace
@@ -46,8 +46,10 @@ std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b,
     return say("reduction", std::string(name_of(a.reduce_op)), std::string(name_of(b.reduce_op)));
   }
   if (a.root != b.root) return say("root rank", std::to_string(a.root), std::to_string(b.root));
-  if (!(a.prescale == b.prescale)) return say("prescale factor", scale_text(a.prescale), scale_text(b.prescale));
-  if (!(a.postscale == b.postscale)) return say("postscale factor", scale_text(a.postscale), scale_text(b.postscale));
+  if (!(a.prescale == b.prescale))
+    return say("prescale factor", scale_text(a.prescale), scale_text(b.prescale));
+  if (!(a.postscale == b.postscale))
+    return say("postscale factor", scale_text(a.postscale), scale_text(b.postscale));
   return {};
 }
 

@@ -13,11 +13,11 @@
 namespace roundelay::runtime {
 
 struct Batch {
-  std::uint64_t sequence = 0;  // of the order
-  std::uint32_t index = 0;     // within the order
+  std::uint64_t sequence = 0;                           // of the order
+  std::uint32_t index = 0;                              // within the order
   std::vector<std::unique_ptr<submit::Entry>> entries;  // alike but for name and shape
 
-  fuse::Layout layout;                // of the fusion buffer, when there is more than one entry
+  fuse::Layout layout;  // of the fusion buffer, when there is more than one entry
   fuse::FusionBuffer* fusion = nullptr;
   collective::Call call;
   std::unique_ptr<collective::Pending> pending;

@@ -15,7 +15,8 @@
 namespace roundelay::runtime {
 namespace {
 
-Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, Backend* backend, Deadline deadline) {
+Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, Backend* backend,
+                                                         Deadline deadline) {
   if (backend != nullptr && config.bootstrap != "single") return backend->bootstrap(config, deadline);
   if (config.bootstrap == "mpi") {
     return Status::unavailable(
@@ -30,7 +31,9 @@ Bytes to_bytes(const std::string& text) {
   return {data, data + text.size()};
 }
 
-std::string to_text(const Bytes& bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+std::string to_text(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // Everyone's introduction, by rank. All ranks must be one build with one configuration.
 Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, const wire::Introduction& mine,
@@ -42,7 +45,8 @@ Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, c
     auto message = wire::decode((*gathered)[rank]);
     const auto* one = message.ok() ? std::get_if<wire::Introduction>(&*message) : nullptr;
     if (one == nullptr) {
-      return Status::unavailable("rank " + std::to_string(rank) + " runs another build of roundelay than rank " +
+      return Status::unavailable("rank " + std::to_string(rank) +
+                                 " runs another build of roundelay than rank " +
                                  std::to_string(ranks.rank()) + "; install one version on all hosts");
     }
     all.push_back(*one);
@@ -99,7 +103,8 @@ Status open_timeline(SessionParts& parts) {
   return path.empty() || path == "DYNAMIC" ? Status{} : parts.timeline_file->open(path);
 }
 
-Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t generation, Deadline deadline) {
+Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t generation,
+               Deadline deadline) {
   const Config& config = parts.config;
   auto listener = try_listen(config);
   wire::Introduction mine;
@@ -136,7 +141,8 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
 
 }  // namespace
 
-Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* backend, std::uint32_t generation) {
+Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* backend,
+                                                 std::uint32_t generation) {
   const Deadline deadline = Deadline::after(config.start_timeout);
   auto ranks = find_ranks(config, backend, deadline);
   if (!ranks.ok()) return ranks.status();

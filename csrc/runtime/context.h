@@ -20,8 +20,8 @@ namespace roundelay::runtime {
 
 class Timeline;
 
-// One rank's part in one operation. `input` and `output` (which may be equal) hold `request.shape` elements of
-// `request.dtype` contiguously and must stay valid until the handle is done.
+// One rank's part in one operation. `input` and `output` (which may be equal) hold `request.shape` elements
+// of `request.dtype` contiguously and must stay valid until the handle is done.
 struct Submission {
   LaneId lane;
   wire::Request request;  // name "": the next name of the counter for (operation, process set)
@@ -32,9 +32,10 @@ struct Submission {
 // Thread-safe, except that shutdown() and destruction come last.
 class Context {
  public:
-  // Collective over all ranks. `backend` may be null: then the size is 1. Errors: kUnavailable, kInvalidArgument,
-  // kAborted, the same on all ranks where they can still talk.
-  static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend, std::uint32_t generation);
+  // Collective over all ranks. `backend` may be null: then the size is 1. Errors: kUnavailable,
+  // kInvalidArgument, kAborted, the same on all ranks where they can still talk.
+  static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend,
+                                                 std::uint32_t generation);
   virtual ~Context() = default;
 
   [[nodiscard]] virtual const Placement& placement() const = 0;
@@ -69,7 +70,8 @@ class Context {
   // This process is about to die of `why` (an unhandled exception): all ranks get it as the first cause.
   virtual void fail(const std::string& why) = 0;
 
-  // Finishes what is ordered, tells the peers (their later operations fail, naming this rank), joins all threads.
+  // Finishes what is ordered, tells the peers (their later operations fail, naming this rank), joins all
+  // threads.
   virtual void shutdown() = 0;
 };
 

@@ -15,7 +15,8 @@ Engine::Engine(channel::Channel& channel, Negotiator& negotiator, std::vector<La
       handles_(handles),
       options_(std::move(options)),
       one_thread_(!channel.any_thread() ||
-                  std::any_of(lanes_.begin(), lanes_.end(), [](Lane* l) { return !l->caller_may_drive(); })) {}
+                  std::any_of(lanes_.begin(), lanes_.end(), [](Lane* l) { return !l->caller_may_drive(); })) {
+}
 
 void Engine::start() {
   std::call_once(started_, [this] {
@@ -130,7 +131,8 @@ bool Engine::drive_lanes(submit::Handle handle, Deadline deadline) {
 }
 
 bool Engine::drive_negotiation(submit::Handle handle, Deadline deadline) {
-  if (lanes_have_work()) return false;  // another caller runs them; to negotiate meanwhile is the background's part
+  if (lanes_have_work())
+    return false;  // another caller runs them; to negotiate meanwhile is the background's part
   DriverHold hold(negotiation_);
   if (!hold) return false;
   while (!done(handle) && !lanes_have_work() && !deadline.passed()) {

@@ -4,7 +4,8 @@
 //   coordination  negotiation token     channel.wait
 //   lane (each)   that lane's token     lane.wait_for_work, or a back-off while a collective runs
 //   a waiter      one token at a time   channel.wait (as driver), or on its handle
-// When a fabric or channel tolerates one thread only, the coordination thread runs the lanes too and nobody drives.
+// When a fabric or channel tolerates one thread only, the coordination thread runs the lanes too and nobody
+// drives.
 #pragma once
 
 #include <atomic>
@@ -30,8 +31,8 @@ class Engine {
     std::function<Deadline(TimePoint now)> housekeeping;
   };
 
-  Engine(channel::Channel& channel, Negotiator& negotiator, std::vector<Lane*> lanes, submit::HandleTable& handles,
-         Options options);
+  Engine(channel::Channel& channel, Negotiator& negotiator, std::vector<Lane*> lanes,
+         submit::HandleTable& handles, Options options);
   ~Engine() { stop(); }
 
   // Starts the threads; later calls do nothing.
@@ -65,7 +66,8 @@ class Engine {
   const bool one_thread_;
 
   ProgressToken negotiation_;
-  TimePoint background_due_ = TimePoint::min();  // when the coordination thread looks next (token's holder only)
+  TimePoint background_due_ =
+      TimePoint::min();  // when the coordination thread looks next (token's holder only)
   std::atomic<bool> stopping_{false};
   std::once_flag started_;
   std::vector<std::thread> threads_;

@@ -7,8 +7,8 @@
 namespace roundelay::runtime {
 namespace {
 
-constexpr std::size_t kDepth = 2;                     // batches with a fusion buffer of their own
-constexpr double kSlowLinkBytesPerSecond = 10e6;      // allowed beyond progress_timeout: this rate, at worst
+constexpr std::size_t kDepth = 2;                 // batches with a fusion buffer of their own
+constexpr double kSlowLinkBytesPerSecond = 10e6;  // allowed beyond progress_timeout: this rate, at worst
 
 Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
   const std::chrono::duration<double> transfer(static_cast<double>(bytes) / kSlowLinkBytesPerSecond);
@@ -17,8 +17,8 @@ Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
 
 }  // namespace
 
-Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer, Timeline& timeline,
-           const AbortToken& abort, LaneOptions options, Faults faults)
+Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
+           Timeline& timeline, const AbortToken& abort, LaneOptions options, Faults faults)
     : id_(id),
       fabric_(std::move(fabric)),
       completer_(completer),
@@ -118,8 +118,15 @@ void Lane::finish(Batch& batch) {
   steps_of(batch.request().operation).finish(batch);
   if (batch.fusion != nullptr) timeline_.record_span(Track::kCopy, "unpack", reduced, steady_now(), bytes);
   if (timeline_.enabled()) {
-    CollectiveSpan span{batch.request().operation, batch.request().dtype, batch.sequence, batch.index, tensors, bytes,
-                        {}, batch.started, reduced};
+    CollectiveSpan span{batch.request().operation,
+                        batch.request().dtype,
+                        batch.sequence,
+                        batch.index,
+                        tensors,
+                        bytes,
+                        {},
+                        batch.started,
+                        reduced};
     for (std::size_t i = 0; i < std::min<std::size_t>(tensors, span.names.size()); ++i) {
       span.names[i] = batch.entries[i]->request.name;
     }
@@ -142,8 +149,8 @@ void Lane::on_error(const Batch& batch, const Status& why) {
     return;
   }
   const int self = fabric_->group().world_rank();
-  faults_.fault({peer >= 0 ? peer : self, "rank " + std::to_string(self) + " failed inside " + describe(batch) + ": " +
-                                              why.message()});
+  faults_.fault({peer >= 0 ? peer : self, "rank " + std::to_string(self) + " failed inside " +
+                                              describe(batch) + ": " + why.message()});
 }
 
 int Lane::culprit(const Batch& batch) const {
@@ -181,7 +188,9 @@ void Lane::fail(Batch& batch, const Status& why) {
   for (auto& entry : batch.entries) completer_.complete(table_, std::move(entry), why);
 }
 
-void Lane::forget_work(std::size_t batches) { work_.fetch_sub(static_cast<int>(batches), std::memory_order_release); }
+void Lane::forget_work(std::size_t batches) {
+  work_.fetch_sub(static_cast<int>(batches), std::memory_order_release);
+}
 
 void Lane::wait_for_work(Deadline deadline) {
   MutexLock lock(mutex_);

@@ -1,8 +1,9 @@
-// A lane carries out the orders of one (process set, device), in sequence, two deep: the next fused operation is
-// packed while the one before it is on the wire.
+// A lane carries out the orders of one (process set, device), in sequence, two deep: the next fused operation
+// is packed while the one before it is on the wire.
 //
-// A step function: whoever holds the lane's token calls step(). Entries that were ordered belong to the lane until it
-// completes them, on every path: after an abort it fails them, and only then are the user's buffers free.
+// A step function: whoever holds the lane's token calls step(). Entries that were ordered belong to the lane
+// until it completes them, on every path: after an abort it fails them, and only then are the user's buffers
+// free.
 #pragma once
 
 #include <atomic>
@@ -40,12 +41,13 @@ class Lane {
  public:
   // What the lane tells the control plane; called by the token's holder.
   struct Faults {
-    std::function<void(wire::Stuck)> stuck;  // a missed progress deadline: who is to blame is for the watchdog
+    std::function<void(wire::Stuck)>
+        stuck;  // a missed progress deadline: who is to blame is for the watchdog
     std::function<void(wire::Abort)> fault;  // anything else that ends communication
   };
 
-  Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer, Timeline& timeline,
-       const AbortToken& abort, LaneOptions options, Faults faults);
+  Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
+       Timeline& timeline, const AbortToken& abort, LaneOptions options, Faults faults);
   ~Lane();
 
   [[nodiscard]] LaneId id() const { return id_; }
@@ -55,7 +57,8 @@ class Lane {
   // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
   [[nodiscard]] bool caller_may_drive() const { return fabric_->any_thread(); }
 
-  // By the holder of the negotiation token, in order. Wakes nobody: the caller may mean to drive the lane itself.
+  // By the holder of the negotiation token, in order. Wakes nobody: the caller may mean to drive the lane
+  // itself.
   void enqueue(std::uint64_t sequence, std::vector<std::string> names) EXCLUDES(mutex_);
   // By the holder of the lane's token. Never blocks; false if nothing moved.
   bool step() EXCLUDES(mutex_);

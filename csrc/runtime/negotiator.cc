@@ -56,9 +56,10 @@ bool Negotiator::receive_all(TimePoint now) {
     }
     Result<wire::Message> message = wire::decode(incoming->bytes);
     if (!message.ok()) {
-      abort({incoming->from, "rank " + std::to_string(incoming->from) + " sent rank " + std::to_string(rank_) +
-                                 " a message that cannot be read: " + message.status().message()},
-            rank_);
+      abort(
+          {incoming->from, "rank " + std::to_string(incoming->from) + " sent rank " + std::to_string(rank_) +
+                               " a message that cannot be read: " + message.status().message()},
+          rank_);
       continue;
     }
     dispatch(incoming->from, std::move(message).value(), now);
@@ -92,7 +93,8 @@ void Negotiator::on_report(int from, const wire::Report& report, TimePoint now) 
   Lane& lane = found->second;
   for (int member = 0; member < lane.group.size(); ++member) {
     if (lane.group.ranks[static_cast<std::size_t>(member)] != from) continue;
-    if (Status s = lane.coordinator->on_report(member, report, now); !s.ok()) abort({from, s.message()}, rank_);
+    if (Status s = lane.coordinator->on_report(member, report, now); !s.ok())
+      abort({from, s.message()}, rank_);
   }
 }
 
@@ -237,7 +239,8 @@ void Negotiator::send(int to, const wire::Message& message) {
   ++counters_.messages_sent;
   counters_.message_bytes += static_cast<std::int64_t>(bytes.size());
   // A peer that is gone is reported by receive(), with the reason: nothing to add here.
-  if (Status s = channel_.send(to, bytes); !s.ok() && log_enabled(LogLevel::kDebug)) log(LogLevel::kDebug, s.message());
+  if (Status s = channel_.send(to, bytes); !s.ok() && log_enabled(LogLevel::kDebug))
+    log(LogLevel::kDebug, s.message());
 }
 
 bool Negotiator::all_closed() const {

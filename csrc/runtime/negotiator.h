@@ -1,7 +1,7 @@
 // Joins submit, negotiate and channel: one process's whole control plane as a step function.
 //
-// Whoever holds the negotiation token calls step(); nothing in it blocks. The simulation drives many of these in one
-// thread over the inproc channel with a fake clock.
+// Whoever holds the negotiation token calls step(); nothing in it blocks. The simulation drives many of these
+// in one thread over the inproc channel with a fake clock.
 #pragma once
 
 #include <atomic>
@@ -61,8 +61,8 @@ class Negotiator {
   void request_leave() { leave_.store(true, std::memory_order_release); }
   void report_stuck(wire::Stuck stuck) EXCLUDES(posted_mutex_);
   void report_fault(wire::Abort abort) EXCLUDES(posted_mutex_);
-  void post_timeline(wire::TimelineChunk chunk) EXCLUDES(posted_mutex_);    // to rank 0
-  void post_timeline(wire::TimelineSwitch to) EXCLUDES(posted_mutex_);       // from rank 0, to all others
+  void post_timeline(wire::TimelineChunk chunk) EXCLUDES(posted_mutex_);  // to rank 0
+  void post_timeline(wire::TimelineSwitch to) EXCLUDES(posted_mutex_);    // from rank 0, to all others
   // Asks rank 0 for its clock, a few times; sink.clock_offset has the answer. Token's holder only.
   void measure_clock(TimePoint now);
 
@@ -110,7 +110,8 @@ class Negotiator {
   std::atomic<bool> flush_{false};
   std::atomic<bool> leave_{false};
   Mutex posted_mutex_;
-  std::deque<wire::Message> posted_ GUARDED_BY(posted_mutex_);  // Stuck, Abort, TimelineChunk from other threads
+  std::deque<wire::Message> posted_
+      GUARDED_BY(posted_mutex_);  // Stuck, Abort, TimelineChunk from other threads
 };
 
 }  // namespace roundelay::runtime

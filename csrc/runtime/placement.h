@@ -11,9 +11,9 @@ namespace roundelay::runtime {
 struct Placement {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;   // among the ranks of this node
+  int local_rank = 0;  // among the ranks of this node
   int local_size = 1;
-  int cross_rank = 0;   // among the nodes that have a rank with this local_rank
+  int cross_rank = 0;  // among the nodes that have a rank with this local_rank
   int cross_size = 1;
   bool homogeneous = true;  // every node has as many ranks
 };

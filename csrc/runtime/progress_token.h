@@ -1,5 +1,6 @@
-// Progress is a token, not a thread: who holds it does the work. A thread that is blocked in synchronize may take it
-// and do everything itself; a background thread is the fallback, and stays out of the way while a driver is there.
+// Progress is a token, not a thread: who holds it does the work. A thread that is blocked in synchronize may
+// take it and do everything itself; a background thread is the fallback, and stays out of the way while a
+// driver is there.
 #pragma once
 
 #include "base/annotations.h"

@@ -37,19 +37,19 @@ Session::Session(SessionParts parts)
     : parts_(std::move(parts)),
       timeline_(parts_.placement.rank),
       completer_(handles_, [this](const submit::Entry& entry) { observe(entry); }),
-      negotiator_(*parts_.channel, parts_.placement.rank, parts_.placement.size, coordinator_options(parts_.config),
-                  *this),
-      world_(std::make_unique<Lane>(
-          LaneId{}, std::move(parts_.fabric), completer_, timeline_, abort_,
-          LaneOptions{parts_.config.progress_timeout, static_cast<std::size_t>(parts_.config.fusion_threshold)},
-          Lane::Faults{[this](wire::Stuck stuck) {
-                         negotiator_.report_stuck(std::move(stuck));
-                         parts_.channel->wake();
-                       },
-                       [this](wire::Abort fault) {
-                         negotiator_.report_fault(std::move(fault));
-                         parts_.channel->wake();
-                       }})),
+      negotiator_(*parts_.channel, parts_.placement.rank, parts_.placement.size,
+                  coordinator_options(parts_.config), *this),
+      world_(std::make_unique<Lane>(LaneId{}, std::move(parts_.fabric), completer_, timeline_, abort_,
+                                    LaneOptions{parts_.config.progress_timeout,
+                                                static_cast<std::size_t>(parts_.config.fusion_threshold)},
+                                    Lane::Faults{[this](wire::Stuck stuck) {
+                                                   negotiator_.report_stuck(std::move(stuck));
+                                                   parts_.channel->wake();
+                                                 },
+                                                 [this](wire::Abort fault) {
+                                                   negotiator_.report_fault(std::move(fault));
+                                                   parts_.channel->wake();
+                                                 }})),
       engine_(*parts_.channel, negotiator_, {world_.get()}, handles_,
               {crowded(parts_.placement), [this](TimePoint now) { return housekeeping(now); }}),
       file_(parts_.timeline_file ? std::move(parts_.timeline_file) : std::make_unique<TimelineFile>()) {
@@ -65,7 +65,8 @@ Lane* Session::lane_of(LaneId id) { return id == world_->id() ? world_.get() : n
 
 Result<submit::Handle> Session::submit(Submission submission) {
   Lane* lane = lane_of(submission.lane);
-  if (lane == nullptr) return Status::invalid("process set " + std::to_string(submission.lane.process_set) + " is unknown");
+  if (lane == nullptr)
+    return Status::invalid("process set " + std::to_string(submission.lane.process_set) + " is unknown");
   submit::Entry entry;
   entry.count = 1;
   for (const std::int64_t extent : submission.request.shape) entry.count *= static_cast<std::size_t>(extent);
@@ -97,13 +98,15 @@ void Session::submit_error(LaneId id, wire::Request request) {
 
 Result<bool> Session::poll(submit::Handle handle) {
   const auto done = handles_.done(handle);
-  if (!done) return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
+  if (!done)
+    return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
   return *done;
 }
 
 std::optional<Status> Session::wait(submit::Handle handle, Deadline deadline) {
   const auto known = handles_.done(handle);
-  if (!known) return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
+  if (!known)
+    return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
   if (!*known) {
     negotiator_.request_flush();
     if (!engine_.wait(handle, deadline)) return std::nullopt;
@@ -153,7 +156,8 @@ void Session::shutdown() {
   completer_.fail_all(world_->table(), Status::aborted("this rank has called shutdown()"));
   engine_.stop();
   parts_.channel->close(Deadline::after(kClosePatience));
-  while (world_->has_work() && world_->step()) {  // after an abort: entries that no lane thread has failed yet
+  while (world_->has_work() &&
+         world_->step()) {  // after an abort: entries that no lane thread has failed yet
   }
   MutexLock lock(mutex_);
   static_cast<void>(file_->close());

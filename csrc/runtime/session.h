@@ -1,4 +1,5 @@
-// Context's implementation: owns the channel, the lanes and the engine, and routes what the control plane decides.
+// Context's implementation: owns the channel, the lanes and the engine, and routes what the control plane
+// decides.
 #pragma once
 
 #include <atomic>
@@ -27,8 +28,8 @@ struct SessionParts {
   std::string bootstrap;
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
-  std::unique_ptr<collective::Fabric> fabric;  // of the world, on the CPU
-  std::unique_ptr<TimelineFile> timeline_file;         // on rank 0; open if the timeline is on from the start
+  std::unique_ptr<collective::Fabric> fabric;   // of the world, on the CPU
+  std::unique_ptr<TimelineFile> timeline_file;  // on rank 0; open if the timeline is on from the start
   Backend* backend = nullptr;
 };
 
@@ -88,8 +89,8 @@ class Session final : public Context, private NegotiationSink {
 
   Mutex mutex_;
   CondVar changed_;
-  bool closed_ GUARDED_BY(mutex_) = false;     // the last order came, or communication was aborted
-  int last_chunks_ GUARDED_BY(mutex_) = 0;     // on rank 0: ranks whose timeline is complete
+  bool closed_ GUARDED_BY(mutex_) = false;  // the last order came, or communication was aborted
+  int last_chunks_ GUARDED_BY(mutex_) = 0;  // on rank 0: ranks whose timeline is complete
   const std::unique_ptr<TimelineFile> file_ GUARDED_BY(mutex_);  // written on rank 0 only
 };
 

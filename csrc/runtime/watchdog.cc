@@ -34,11 +34,13 @@ wire::Abort Watchdog::blame() const {
   const auto silent = std::find(answered_.begin(), answered_.end(), false);
   if (silent != answered_.end()) {
     abort.culprit = static_cast<int>(silent - answered_.begin());
-    abort.text = "rank " + std::to_string(abort.culprit) + " entered " + what +
-                 " and then stopped: it answers no message (stopped or overloaded process, or lost connection)";
+    abort.text =
+        "rank " + std::to_string(abort.culprit) + " entered " + what +
+        " and then stopped: it answers no message (stopped or overloaded process, or lost connection)";
     return abort;
   }
-  for (const wire::Stuck& stuck : stuck_) {  // alive but not moving: whom the others wait for and who waits for none
+  for (const wire::Stuck& stuck :
+       stuck_) {  // alive but not moving: whom the others wait for and who waits for none
     const bool waits_itself =
         std::find(stuck_ranks_.begin(), stuck_ranks_.end(), stuck.waiting_for) != stuck_ranks_.end();
     if (stuck.waiting_for >= 0 && !waits_itself) abort.culprit = stuck.waiting_for;

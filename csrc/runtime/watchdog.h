@@ -1,7 +1,8 @@
 // The progress clock's judge: when a rank is stuck inside a collective, who is to blame?
 //
-// Whoever misses the progress deadline says so (wire::Stuck). Rank 0 then asks all ranks for a sign of life: a stopped
-// process answers nothing, whereas one that merely waits for it does. Pure: messages and time in, a verdict out.
+// Whoever misses the progress deadline says so (wire::Stuck). Rank 0 then asks all ranks for a sign of life:
+// a stopped process answers nothing, whereas one that merely waits for it does. Pure: messages and time in, a
+// verdict out.
 #pragma once
 
 #include <optional>

@@ -36,11 +36,12 @@ struct Entry {
 };
 
 // Thread-safe: framework threads add under one short lock, the negotiation token's holder drains, whoever
-// completes an entry extracts it. An entry leaves the table exactly once: that is what makes completion unique.
+// completes an entry extracts it. An entry leaves the table exactly once: that is what makes completion
+// unique.
 class TensorTable {
  public:
-  // Names an unnamed request first (before any check, so that an error cannot put the counters of ranks out of
-  // step), then refuses a name that is in flight. On error the request goes to the peers as a failed use.
+  // Names an unnamed request first (before any check, so that an error cannot put the counters of ranks out
+  // of step), then refuses a name that is in flight. On error the request goes to the peers as a failed use.
   Result<Handle> add(Entry entry, HandleTable& handles) EXCLUDES(mutex_);
   // A use of a name that failed this rank's local checks: has no entry, only a request with its error.
   void add_error(wire::Request request) EXCLUDES(mutex_);

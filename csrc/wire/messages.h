@@ -45,11 +45,11 @@ struct Request {
 
 struct Report {
   LaneId lane;
-  std::uint64_t last_order = 0;      // the newest order this rank had applied when it wrote this
-  bool flush = false;                // this rank waits, or its step's last gradient is in: do not linger
-  bool leaving = false;              // this rank called shutdown(): order nothing more that needs it
-  std::vector<Request> requests;     // in full, first time or after a change
-  std::vector<CacheId> cached;       // ascending: requests the response cache knows
+  std::uint64_t last_order = 0;   // the newest order this rank had applied when it wrote this
+  bool flush = false;             // this rank waits, or its step's last gradient is in: do not linger
+  bool leaving = false;           // this rank called shutdown(): order nothing more that needs it
+  std::vector<Request> requests;  // in full, first time or after a change
+  std::vector<CacheId> cached;    // ascending: requests the response cache knows
   friend bool operator==(const Report&, const Report&) = default;
 };
 
@@ -78,8 +78,8 @@ struct Order {
   std::uint64_t sequence = 0;  // 1, 2, 3 ... for each lane
   std::vector<FusedOperation> operations;
   std::vector<Failure> failures;
-  std::vector<CacheId> evicted;      // applied before anything else in this order
-  std::int32_t shut_down_by = -1;    // not -1: that rank left; this is the lane's last order
+  std::vector<CacheId> evicted;    // applied before anything else in this order
+  std::int32_t shut_down_by = -1;  // not -1: that rank left; this is the lane's last order
   friend bool operator==(const Order&, const Order&) = default;
 };
 
@@ -107,8 +107,8 @@ struct Ping {
 };
 struct Pong {
   std::uint64_t token = 0;
-  std::int64_t sent = 0;   // copied from the ping
-  std::int64_t here = 0;   // the answering rank's clock
+  std::int64_t sent = 0;  // copied from the ping
+  std::int64_t here = 0;  // the answering rank's clock
   friend bool operator==(const Pong&, const Pong&) = default;
 };
 
@@ -135,6 +135,7 @@ struct TimelineSwitch {
   friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
 };
 
-using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch>;
+using Message =
+    std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch>;
 
 }  // namespace roundelay::wire

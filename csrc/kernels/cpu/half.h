@@ -39,7 +39,7 @@ namespace roundelay::kernels {
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
   const std::uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x3ffU);
   std::uint32_t half = select(magnitude < 0x38800000U, subnormal, normal);  // 2^-14
-  half = select(magnitude >= 0x47800000U, 0x7c00U, half);                 // 2^16
+  half = select(magnitude >= 0x47800000U, 0x7c00U, half);                   // 2^16
   half = select(magnitude > 0x7f800000U, nan, half);
   return static_cast<std::uint16_t>(((bits >> 16) & 0x8000U) | half);
 }

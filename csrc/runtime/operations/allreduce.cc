@@ -10,7 +10,8 @@ namespace {
 std::string check(const wire::Request& request, const Group&) {
   const auto op = request.reduce_op;
   if (op == ReduceOp::kAdasum) return "op=Adasum is not in this version; use Average or Sum";
-  if (static_cast<int>(op) >= kReduceOpCount) return "unknown reduction " + std::to_string(static_cast<int>(op));
+  if (static_cast<int>(op) >= kReduceOpCount)
+    return "unknown reduction " + std::to_string(static_cast<int>(op));
   if (!std::isfinite(request.prescale.factor) || !std::isfinite(request.postscale.factor)) {
     return "prescale_factor and postscale_factor must be finite";
   }

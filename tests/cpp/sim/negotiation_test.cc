@@ -1,5 +1,6 @@
-// Seeded random schedules of 2..64 ranks. What must hold in each: the same order of operations on all ranks, every
-// handle completes exactly once, the same error text on all ranks, nothing left over, no schedule without an end.
+// Seeded random schedules of 2..64 ranks. What must hold in each: the same order of operations on all ranks,
+// every handle completes exactly once, the same error text on all ranks, nothing left over, no schedule
+// without an end.
 #include <algorithm>
 #include <regex>
 #include <set>
@@ -20,7 +21,8 @@ negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   return options;
 }
 
-// Every rank uses the same names equally often, each in an order of its own; some uses go wrong on some ranks.
+// Every rank uses the same names equally often, each in an order of its own; some uses go wrong on some
+// ranks.
 std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t steps, bool faulty) {
   std::vector<Script> scripts(world.ranks.size());
   for (std::size_t step = 0; step < steps; ++step) {
@@ -76,7 +78,8 @@ void check_same_outcomes(const World& world) {
         any = true;
         if (list[use].local) continue;  // that caller had its own text at once
         if (first == nullptr) first = &list[use];
-        INFO(name << " use " << use << ": '" << first->status.message() << "' or '" << list[use].status.message() << "'");
+        INFO(name << " use " << use << ": '" << first->status.message() << "' or '"
+                  << list[use].status.message() << "'");
         REQUIRE(list[use].status == first->status);
       }
       if (!any) break;
@@ -94,7 +97,9 @@ void check_nothing_left(const World& world) {
   REQUIRE(world.links_empty());
 }
 
-int size_for(std::uint64_t seed) { return seed % 100 == 0 ? 64 : seed % 20 == 0 ? 17 : 2 + static_cast<int>(seed % 7); }
+int size_for(std::uint64_t seed) {
+  return seed % 100 == 0 ? 64 : seed % 20 == 0 ? 17 : 2 + static_cast<int>(seed % 7);
+}
 
 }  // namespace
 
@@ -109,7 +114,8 @@ TEST_CASE("ranks that submit in different orders run the same operations", "[sim
     check_same_order(world);
     check_each_once(world);
     check_nothing_left(world);
-    for (const auto& rank : world.ranks) REQUIRE(rank->submitted == static_cast<int>(scripts.front().uses.size()));
+    for (const auto& rank : world.ranks)
+      REQUIRE(rank->submitted == static_cast<int>(scripts.front().uses.size()));
     for (const auto& [name, list] : world.ranks.front()->outcomes) {
       for (const Outcome& outcome : list) REQUIRE(outcome.status.ok());
     }
@@ -130,7 +136,8 @@ TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim
     check_same_outcomes(world);
     check_nothing_left(world);
     for (const auto& [name, list] : world.ranks.front()->outcomes) {
-      failed += static_cast<int>(std::count_if(list.begin(), list.end(), [](const Outcome& o) { return !o.status.ok(); }));
+      failed += static_cast<int>(
+          std::count_if(list.begin(), list.end(), [](const Outcome& o) { return !o.status.ok(); }));
     }
   }
   CHECK(failed > 3000);  // the faults did happen
@@ -162,7 +169,8 @@ TEST_CASE("a rank that falls silent is named, and the others go on without what 
         REQUIRE(outcome.status.code() == StatusCode::kAborted);
         const std::string& text = outcome.status.message();
         const std::string missing = text.substr(0, text.find(" did not submit"));
-        named = named || std::regex_search(missing, std::regex("ranks? (.*, )?" + std::to_string(silent) + "(,|$)"));
+        named = named ||
+                std::regex_search(missing, std::regex("ranks? (.*, )?" + std::to_string(silent) + "(,|$)"));
       }
     }
     REQUIRE(failed == named);
@@ -189,7 +197,8 @@ TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
       if (r == victim) continue;
       const Rank& rank = *world.ranks[r];
       REQUIRE(rank.table.in_flight() == 0);
-      REQUIRE(rank.aborted.message().find("rank " + std::to_string(victim) + " is gone") != std::string::npos);
+      REQUIRE(rank.aborted.message().find("rank " + std::to_string(victim) + " is gone") !=
+              std::string::npos);
       ++aborted;
     }
   }

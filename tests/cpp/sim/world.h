@@ -1,7 +1,8 @@
-// N ranks in one thread: their negotiators over the inproc channel, a fake clock, and a seed that decides everything.
+// N ranks in one thread: their negotiators over the inproc channel, a fake clock, and a seed that decides
+// everything.
 //
-// Each rank follows a script of uses of names. The scheduler picks at random who submits, steps or receives next, so
-// that one seed is one schedule, and a failing one can be run again.
+// Each rank follows a script of uses of names. The scheduler picks at random who submits, steps or receives
+// next, so that one seed is one schedule, and a failing one can be run again.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,8 @@ struct Use {
   std::string name;
   std::vector<std::int64_t> shape{4};
   DType dtype = DType::kFloat32;
-  std::string local_error;      // not empty: this rank's checks fail
-  bool may_duplicate = false;   // may be called while the use before it is in flight
+  std::string local_error;     // not empty: this rank's checks fail
+  bool may_duplicate = false;  // may be called while the use before it is in flight
 };
 
 struct Script {
@@ -109,7 +110,9 @@ class Rank final : public runtime::NegotiationSink {
     for (Outcome& late : pending_errors_[name]) list.push_back(std::move(late));
     pending_errors_.erase(name);
   }
-  void execute(LaneId, std::uint64_t, std::vector<std::string> names) override { queue_.push_back(std::move(names)); }
+  void execute(LaneId, std::uint64_t, std::vector<std::string> names) override {
+    queue_.push_back(std::move(names));
+  }
   void settle(LaneId, const std::string& name, Status status) override { finish(name, std::move(status)); }
   void shut_down(LaneId, int by_rank) override { shut_down_by = by_rank; }
   void abort(const Status& cause) override {
@@ -131,7 +134,8 @@ class Rank final : public runtime::NegotiationSink {
   std::unique_ptr<channel::Channel> channel_;
   complete::Completer completer_;
   std::map<std::string, submit::Handle> in_flight_;
-  std::map<std::string, std::vector<Outcome>> pending_errors_;  // refused duplicates, behind the use in flight
+  std::map<std::string, std::vector<Outcome>>
+      pending_errors_;  // refused duplicates, behind the use in flight
   std::deque<std::vector<std::string>> queue_;
 
  public:
@@ -168,7 +172,9 @@ class World {
     return true;
   }
 
-  [[nodiscard]] std::size_t pick(std::size_t below) { return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_); }
+  [[nodiscard]] std::size_t pick(std::size_t below) {
+    return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_);
+  }
   [[nodiscard]] std::mt19937_64& random() { return random_; }
   [[nodiscard]] bool dead(std::size_t rank) const { return dead_[rank]; }
   [[nodiscard]] bool links_empty() const { return hub_.pending_links().empty(); }
@@ -201,10 +207,14 @@ class World {
     const std::size_t r = pick(ranks.size());
     switch (pick(5)) {
       case 0:
-      case 1: return submit_next(r, scripts);
-      case 2: return deliver_one();
-      case 3: return !dead_[r] && ranks[r]->run_lane();
-      default: return !dead_[r] && ranks[r]->negotiator.step(now_);  // also wake-ups for nothing
+      case 1:
+        return submit_next(r, scripts);
+      case 2:
+        return deliver_one();
+      case 3:
+        return !dead_[r] && ranks[r]->run_lane();
+      default:
+        return !dead_[r] && ranks[r]->negotiator.step(now_);  // also wake-ups for nothing
     }
   }
 
