@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "collective/algorithms/algorithms.h"
+
 namespace roundelay::collective {
 namespace {
 
@@ -20,7 +22,7 @@ ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& c
 }
 
 ProgramPending::~ProgramPending() {
-  if (program_.done()) return;
+  if (current().done()) return;
   state_->fail(Status::aborted(std::string(name_of(call_.operation)) + " was dropped before its end"));
   exchange_.abandon();
 }
@@ -31,17 +33,25 @@ Result<bool> ProgramPending::test() {
     state_->fail(error);
     return error;
   }
-  return program_.done();
+  return current().done();
+}
+
+bool ProgramPending::has_to_close() const {
+  return !closing_ && state_->transport->size() > 1 && call_.buffer.bytes > state_->most_open_bytes;
 }
 
 Status ProgramPending::advance() {
-  while (!program_.done()) {
-    if (!exchange_.settled()) {
-      return exchange_.error().ok() ? interrupted() : exchange_.error();
+  while (true) {
+    while (!current().done()) {
+      if (!exchange_.settled()) {
+        return exchange_.error().ok() ? interrupted() : exchange_.error();
+      }
+      current().resume();
     }
-    program_.resume();
+    if (!exchange_.error().ok() || current().threw() || !has_to_close()) break;
+    closing_.emplace(dissemination_barrier(exchange_, call_));
   }
-  if (program_.threw()) {
+  if (current().threw()) {
     exchange_.abandon();
     return explain("ran out of memory");
   }

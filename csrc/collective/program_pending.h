@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "collective/exchange.h"
 #include "collective/fabric.h"
@@ -15,6 +16,9 @@ struct FabricState {
   Group group;
   std::unique_ptr<Transport> transport;
   bool crowded = false;                          // ranks outnumber cores
+  // A medium that moves bytes only while its functions are called (MPI) may owe a peer the end of a longer
+  // message after this member has all of its own: calls of more bytes end together, in a closing barrier.
+  std::size_t most_open_bytes = SIZE_MAX;
   std::function<void(const Status&)> on_poison;  // may be empty
   std::function<Status()> usable;  // may be empty; not ok: the medium has gone (MPI was finalised)
   ScratchPool scratch;
@@ -40,6 +44,8 @@ class ProgramPending final : public Pending {
   [[nodiscard]] bool crowded() const override { return state_->crowded; }
 
  private:
+  [[nodiscard]] bool has_to_close() const;
+  Program& current() { return closing_ ? *closing_ : program_; }
   Status advance();
   Status interrupted();
   [[nodiscard]] Status explain(const std::string& what) const;
@@ -48,6 +54,7 @@ class ProgramPending final : public Pending {
   const Call call_;
   Exchange exchange_;
   Program program_;
+  std::optional<Program> closing_;
   unsigned tests_ = 0;
 };
 

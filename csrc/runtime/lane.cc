@@ -136,9 +136,8 @@ void Lane::finish(Batch& batch) {
   counters_.tensors += tensors;
   counters_.bytes += static_cast<std::int64_t>(bytes);
   if (tensors > 1) counters_.fused_tensors += tensors;
-  // Before the handles: who is woken by the last of them may ask whether there is work.
-  forget_work(1);
   for (auto& entry : batch.entries) completer_.complete(table_, std::move(entry), Status{});
+  forget_work(1);
 }
 
 void Lane::on_error(const Batch& batch, const Status& why) {
@@ -176,8 +175,8 @@ bool Lane::fail_everything() {
   if (running_) batches.push_front(std::move(running_));
   if (batches.empty()) return false;
   const Status cause = abort_.cause();
-  forget_work(batches.size());
   for (const auto& batch : batches) fail(*batch, cause);
+  forget_work(batches.size());
   return true;
 }
 
@@ -188,6 +187,8 @@ void Lane::fail(Batch& batch, const Status& why) {
   for (auto& entry : batch.entries) completer_.complete(table_, std::move(entry), why);
 }
 
+// After the handles: who waits for one that is not done and sees no work here may sleep in the channel, where
+// nobody would wake it.
 void Lane::forget_work(std::size_t batches) {
   work_.fetch_sub(static_cast<int>(batches), std::memory_order_release);
 }

@@ -6,6 +6,12 @@
 #include "collective/mpi/mpi_transport.h"
 
 namespace roundelay::collective {
+namespace {
+
+// No MPI sends less than this by rendezvous: such a message is the receiver's matter once it has left.
+constexpr std::size_t kEagerBytes = 2 << 10;
+
+}  // namespace
 
 Result<std::unique_ptr<Fabric>> make_mpi_fabric(mpi::Session& session, const Group& group,
                                                 const MpiFabricOptions& options) {
@@ -15,6 +21,7 @@ Result<std::unique_ptr<Fabric>> make_mpi_fabric(mpi::Session& session, const Gro
   state->group = group;
   state->transport = std::make_unique<MpiTransport>(session, *communicator, options.most_message_bytes);
   state->crowded = session.crowded();
+  state->most_open_bytes = kEagerBytes;
   if (options.poisons_session) {
     state->on_poison = [&session](const Status& cause) { session.poison(cause.message()); };
   }

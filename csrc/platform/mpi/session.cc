@@ -1,6 +1,7 @@
 #include "platform/mpi/session.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -19,6 +20,7 @@ constexpr Duration kFinalizeTime = std::chrono::hours(6);
 constexpr int kGroupTags = 1 << 14;
 
 std::atomic<Session*> g_session{nullptr};
+pid_t g_starter = -1;  // the process that called MPI_Init_thread; a forked child has its exit handlers, not its MPI
 
 const char* name_of_level(int level) {
   switch (level) {
@@ -83,6 +85,7 @@ Status Session::start(const Environment& environment, Deadline deadline) {
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_);
     if (code != MPI_SUCCESS) return Status::unavailable(check(code, "MPI_Init_thread").message());
     ours_ = true;
+    g_starter = getpid();
     // After MPI's own handlers were registered: runs before them.
 #ifdef __GLIBC__
     on_exit([](int exit_code, void*) { finalize_at_exit(exit_code); }, nullptr);
@@ -211,7 +214,7 @@ Status Session::usable() const {
 // A rank that fails does not wait for the others, which may be at work for long: its exit code ends the job,
 // and to the launcher a rank that ends without MPI_Finalize has failed.
 void Session::finalize_at_exit(int exit_code) {
-  if (exit_code != EXIT_SUCCESS) return;
+  if (exit_code != EXIT_SUCCESS || getpid() != g_starter) return;
   const Session* session = current();
   int finalized = 0;
   MPI_Finalized(&finalized);

@@ -1,0 +1,134 @@
+// Whole sessions of N ranks in one process, and what a rank's user does with one.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "channel/inproc/hub.h"
+#include "collective/inproc/hub.h"
+#include "runtime/session.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::contract {
+
+// A channel whose process can be stopped: it neither reads nor writes then, but the connection stands.
+class StoppableChannel final : public channel::Channel {
+ public:
+  StoppableChannel(std::unique_ptr<channel::Channel> inner, const std::atomic<bool>& stopped)
+      : inner_(std::move(inner)), stopped_(stopped) {}
+  Status send(int to, ConstByteSpan message) override { return stopped_ ? Status{} : inner_->send(to, message); }
+  std::optional<channel::Incoming> receive() override {
+    if (stopped_) return std::nullopt;
+    return inner_->receive();
+  }
+  void wait(Deadline deadline) override {
+    if (stopped_) return std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    inner_->wait(deadline);
+  }
+  void wake() override { inner_->wake(); }
+  void close(Deadline deadline) override { inner_->close(deadline); }
+
+ private:
+  const std::unique_ptr<channel::Channel> inner_;
+  const std::atomic<bool>& stopped_;
+};
+
+class SessionWorld {
+ public:
+  explicit SessionWorld(int size, Config config = {})
+      : control(size, channel::Delivery::kAtOnce),
+        data(std::make_shared<collective::InprocHub>(size)),
+        stopped(static_cast<std::size_t>(size)) {
+    for (int rank = 0; rank < size; ++rank) {
+      Group world{0, {}, rank};
+      for (int r = 0; r < size; ++r) world.ranks.push_back(r);
+      runtime::SessionParts parts;
+      parts.config = config;
+      parts.placement = runtime::place(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
+      parts.bootstrap = "test";
+      parts.channel_name = "inproc";
+      parts.channel = std::make_unique<StoppableChannel>(control.channel(rank), stopped[static_cast<std::size_t>(rank)]);
+      parts.fabric = collective::make_inproc_fabric(data, world);
+      sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
+    }
+  }
+
+  // The process of `rank` stops: no thread of it moves anything any more.
+  void stop(int rank) {
+    stopped[static_cast<std::size_t>(rank)] = true;
+    data->silence(rank);
+  }
+
+  // One thread for each rank; Catch2's macros are for one thread, so `user` returns what went wrong.
+  using User = std::function<std::string(runtime::Session&, int rank)>;
+  void run(const User& user) {
+    std::vector<std::string> complaints(sessions.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < sessions.size(); ++rank) {
+      threads.emplace_back([&, rank] { complaints[rank] = user(*sessions[rank], static_cast<int>(rank)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t rank = 0; rank < complaints.size(); ++rank) {
+      INFO("rank " << rank);
+      CHECK(complaints[rank] == "");
+    }
+  }
+  // All ranks leave, each on a thread of its own, as processes do.
+  void shutdown() {
+    run([](runtime::Session& session, int) {
+      session.shutdown();
+      return std::string();
+    });
+  }
+
+  channel::Hub control;
+  std::shared_ptr<collective::InprocHub> data;
+  std::vector<std::atomic<bool>> stopped;
+  std::vector<std::unique_ptr<runtime::Session>> sessions;
+};
+
+// A tensor in flight.
+struct Flight {
+  std::vector<float> data;
+  submit::Handle handle = 0;
+};
+
+template <typename Change>
+Status take_off(runtime::Session& session, const std::string& name, Flight& flight, Change change) {
+  runtime::Submission submission;
+  submission.request.name = name;
+  submission.request.shape = {static_cast<std::int64_t>(flight.data.size())};
+  change(submission.request);
+  submission.input = submission.output = reinterpret_cast<std::byte*>(flight.data.data());
+  const auto handle = session.submit(std::move(submission));
+  if (handle.ok()) flight.handle = *handle;
+  return handle.status();
+}
+
+inline Status take_off(runtime::Session& session, const std::string& name, Flight& flight) {
+  return take_off(session, name, flight, [](wire::Request&) {});
+}
+
+// "" or what is wrong; waits for as long as it takes, so that a lost wake-up hangs instead of being late.
+inline std::string land(runtime::Session& session, const Flight& flight, float expected) {
+  const auto status = session.wait(flight.handle, Deadline::never());
+  if (!status) return "wait() without a deadline came back";
+  if (!status->ok()) return status->message();
+  for (const float value : flight.data) {
+    if (value != expected) return "got " + std::to_string(value) + " instead of " + std::to_string(expected);
+  }
+  return {};
+}
+
+// One blocking allreduce of rank + 1; "" or what went wrong.
+inline std::string sum_once(runtime::Session& session, int rank, const std::string& name, int size) {
+  Flight flight{std::vector<float>(16, static_cast<float>(rank + 1)), 0};
+  if (const Status s = take_off(session, name, flight); !s.ok()) return s.message();
+  return land(session, flight, static_cast<float>(size * (size + 1) / 2));
+}
+
+}  // namespace roundelay::contract

@@ -1,0 +1,106 @@
+// The token that decides who does the work.
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "runtime/progress_token.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+
+void wait_for(const std::atomic<bool>& flag) {
+  while (!flag.load(std::memory_order_acquire)) std::this_thread::yield();
+}
+
+TEST_CASE("a driver keeps the background out until it leaves", "[token]") {
+  ProgressToken token;
+  std::atomic<bool> entered{false};
+  std::optional<DriverHold> driver(std::in_place, token);
+  REQUIRE(*driver);
+  std::thread background([&] {
+    BackgroundHold hold(token);
+    entered = true;
+  });
+  std::this_thread::sleep_for(milliseconds(20));
+  CHECK_FALSE(entered);
+  driver.reset();
+  background.join();
+  CHECK(entered);
+}
+
+TEST_CASE("a driver waits for the background's step to end", "[token]") {
+  ProgressToken token;
+  std::atomic<bool> stepping{false}, ended{false};
+  std::thread background([&] {
+    BackgroundHold hold(token);
+    stepping = true;
+    std::this_thread::sleep_for(milliseconds(20));
+    ended = true;
+  });
+  wait_for(stepping);
+  DriverHold driver(token);
+  CHECK(driver);
+  CHECK(ended);
+  background.join();
+}
+
+TEST_CASE("a second driver is refused at once, also while the first still waits", "[token]") {
+  ProgressToken token;
+  {
+    DriverHold first(token);
+    REQUIRE(first);
+    CHECK_FALSE(DriverHold(token));
+    CHECK_FALSE(DriverHold(token));  // a refused one takes nothing and gives nothing back
+  }
+  CHECK(DriverHold(token));
+
+  std::optional<BackgroundHold> background(std::in_place, token);
+  std::atomic<bool> driving{false};
+  std::thread first([&] {
+    DriverHold driver(token);
+    driving = static_cast<bool>(driver);
+  });
+  // Until the first driver stands in line, this one would wait for the background itself: let it be late.
+  std::this_thread::sleep_for(milliseconds(20));
+  CHECK_FALSE(driving);
+  CHECK_FALSE(DriverHold(token));
+  background.reset();
+  first.join();
+  CHECK(driving);
+}
+
+TEST_CASE("holders exclude each other and nobody is left asleep", "[token]") {
+  constexpr int kRounds = 20000;
+  ProgressToken token;
+  int guarded = 0;  // not atomic: only the token keeps threads apart
+  std::atomic<int> holds{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 2; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        BackgroundHold hold(token);
+        ++guarded;
+        ++holds;
+      }
+    });
+    threads.emplace_back([&] {
+      for (int round = 0; round < kRounds; ++round) {
+        DriverHold hold(token);
+        if (!hold) continue;
+        ++guarded;
+        ++holds;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(guarded == holds);
+  CHECK(guarded >= 2 * kRounds);
+}
+
+}  // namespace
+}  // namespace roundelay::runtime

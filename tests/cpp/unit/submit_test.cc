@@ -1,0 +1,212 @@
+// Handles and the tensor table: each operation ends once, names are taken while in flight, errors are uses too.
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "submit/handles.h"
+#include "submit/table.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::submit {
+namespace {
+
+using std::chrono::milliseconds;
+
+Entry entry_of(const std::string& name, Operation operation = Operation::kAllreduce) {
+  Entry entry;
+  entry.request.name = name;
+  entry.request.operation = operation;
+  entry.request.shape = {4};
+  entry.count = 4;
+  return entry;
+}
+
+std::vector<wire::Request> drained(TensorTable& table) {
+  std::vector<wire::Request> out;
+  table.drain(out);
+  return out;
+}
+
+TEST_CASE("a handle is done once and known until it is taken", "[submit]") {
+  HandleTable handles;
+  const Handle handle = handles.allocate();
+  CHECK(handle > 0);
+  CHECK(handles.done(handle) == false);
+  CHECK_FALSE(handles.take(handle));
+  CHECK(handles.complete(handle, Status::aborted("first")));
+  CHECK_FALSE(handles.complete(handle, Status{}));
+  CHECK(handles.done(handle) == true);
+  CHECK(handles.take(handle) == Status::aborted("first"));
+  CHECK_FALSE(handles.done(handle));
+  CHECK_FALSE(handles.take(handle));
+  CHECK_FALSE(handles.complete(handle, Status{}));
+}
+
+TEST_CASE("handles are never reused, also across tables", "[submit]") {
+  HandleTable one;
+  HandleTable two;
+  const Handle first = one.allocate();
+  const Handle second = two.allocate();
+  CHECK(second > first);
+  CHECK_FALSE(two.done(first));
+  CHECK_FALSE(one.done(0));
+  CHECK_FALSE(one.done(-1));
+}
+
+TEST_CASE("a sleeper returns at its deadline, on completion and for unknown handles", "[submit]") {
+  HandleTable handles;
+  const Handle handle = handles.allocate();
+  const TimePoint begin = steady_now();
+  CHECK_FALSE(handles.sleep_until_done(handle, Deadline::after(milliseconds(20))));
+  CHECK(steady_now() - begin >= milliseconds(20));
+  CHECK_FALSE(handles.sleep_until_done(handle, Deadline::at(begin)));
+  CHECK(handles.sleep_until_done(handle + 1000000, Deadline::never()));
+  REQUIRE(handles.complete(handle, Status{}));
+  CHECK(handles.sleep_until_done(handle, Deadline::never()));
+  CHECK(handles.take(handle)->ok());
+}
+
+TEST_CASE("every sleeper is woken, whenever it went to sleep", "[submit]") {
+  for (int round = 0; round < 300; ++round) {
+    HandleTable handles;
+    const Handle mine = handles.allocate();
+    const Handle other = handles.allocate();
+    std::atomic<int> woken{0};
+    std::vector<std::thread> sleepers;
+    for (const Handle handle : {mine, mine, other}) {
+      sleepers.emplace_back([&, handle] { woken += handles.sleep_until_done(handle, Deadline::never()) ? 1 : 0; });
+    }
+    REQUIRE(handles.complete(other, Status{}));
+    REQUIRE(handles.complete(mine, Status{}));
+    for (std::thread& sleeper : sleepers) sleeper.join();
+    REQUIRE(woken == 3);
+  }
+}
+
+TEST_CASE("of many completions and takes one each wins", "[submit]") {
+  for (int round = 0; round < 200; ++round) {
+    HandleTable handles;
+    const Handle handle = handles.allocate();
+    std::atomic<int> completed{0}, taken{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        if (handles.complete(handle, Status{})) ++completed;
+        if (handles.take(handle)) ++taken;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    REQUIRE(completed == 1);
+    REQUIRE(taken == 1);
+  }
+}
+
+TEST_CASE("a name in flight is refused here and reported as a failed use", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  REQUIRE(table.add(entry_of("a"), handles).ok());
+  const auto again = table.add(entry_of("a"), handles);
+  CHECK(again.status().code() == StatusCode::kInvalidArgument);
+  CHECK(again.status().message().find("allreduce of 'a'") == 0);
+  CHECK(again.status().message().find("still in flight") != std::string::npos);
+  CHECK(table.in_flight() == 1);
+
+  const auto requests = drained(table);
+  REQUIRE(requests.size() == 2);
+  CHECK(requests[0].name == "a");
+  CHECK(requests[0].error.empty());
+  CHECK(requests[1].name == "a");
+  CHECK(requests[1].error == again.status().message());
+  CHECK_FALSE(table.anything_queued());
+  CHECK(drained(table).empty());
+}
+
+TEST_CASE("unnamed operations count by kind, errors included", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  REQUIRE(table.add(entry_of(""), handles).ok());
+  wire::Request wrong;
+  wrong.error = "bad input";
+  table.add_error(wrong);
+  REQUIRE(table.add(entry_of("", Operation::kBroadcast), handles).ok());
+  REQUIRE(table.add(entry_of(""), handles).ok());
+  REQUIRE(table.add(entry_of("named"), handles).ok());
+  const auto requests = drained(table);
+  REQUIRE(requests.size() == 5);
+  CHECK(requests[0].name == "allreduce.noname.1");
+  CHECK(requests[1].name == "allreduce.noname.2");
+  CHECK(requests[1].error == "bad input");
+  CHECK(requests[2].name == "broadcast.noname.1");
+  CHECK(requests[3].name == "allreduce.noname.3");
+  for (std::size_t i = 0; i < 4; ++i) CHECK_FALSE(requests[i].cacheable);
+  CHECK(requests[4].cacheable);
+  CHECK(table.in_flight() == 4);  // an error has no entry
+}
+
+TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  REQUIRE(table.add(entry_of("allreduce.noname.1"), handles).ok());
+  CHECK_FALSE(table.add(entry_of(""), handles).ok());
+  REQUIRE(table.add(entry_of(""), handles).ok());
+  const auto requests = drained(table);
+  REQUIRE(requests.size() == 3);
+  CHECK_FALSE(requests[1].error.empty());
+  CHECK(requests[2].name == "allreduce.noname.2");
+}
+
+TEST_CASE("an entry leaves the table once, and its name with release", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  const auto handle = table.add(entry_of("a"), handles);
+  REQUIRE(handle.ok());
+  const auto entry = table.extract("a");
+  REQUIRE(entry);
+  CHECK(entry->handle == *handle);
+  CHECK(entry->bytes() == 16);
+  CHECK(table.extract("a") == nullptr);
+  CHECK(table.extract("b") == nullptr);
+  CHECK_FALSE(table.add(entry_of("a"), handles).ok());  // extracted, and still in flight
+  table.release("a");
+  CHECK(table.in_flight() == 0);
+  const auto again = table.add(entry_of("a"), handles);
+  REQUIRE(again.ok());
+  CHECK(*again != *handle);
+}
+
+TEST_CASE("closing gives back what nobody extracted and refuses the rest", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  REQUIRE(table.add(entry_of("a"), handles).ok());
+  REQUIRE(table.add(entry_of("b"), handles).ok());
+  const auto extracted = table.extract("a");
+  const auto left = table.close(Status::aborted("rank 1 is gone"));
+  REQUIRE(left.size() == 1);
+  CHECK(left.front()->request.name == "b");
+  CHECK_FALSE(table.anything_queued());
+  CHECK(table.add(entry_of("c"), handles).status() == Status::aborted("rank 1 is gone"));
+  CHECK(table.close(Status::aborted("later")).empty());
+  CHECK(table.add(entry_of("c"), handles).status() == Status::aborted("rank 1 is gone"));
+  table.add_error(wire::Request{});
+  CHECK_FALSE(table.anything_queued());
+  CHECK(table.in_flight() == 2);  // their completer releases the names
+}
+
+TEST_CASE("closing and extracting at once hands each entry to one of them", "[submit]") {
+  for (int round = 0; round < 100; ++round) {
+    HandleTable handles;
+    TensorTable table;
+    for (int i = 0; i < 50; ++i) REQUIRE(table.add(entry_of(std::to_string(i)), handles).ok());
+    std::size_t extracted = 0;
+    std::thread lane([&] {
+      for (int i = 0; i < 50; ++i) extracted += table.extract(std::to_string(i)) ? 1 : 0;
+    });
+    const std::size_t closed = table.close(Status::aborted("cause")).size();
+    lane.join();
+    REQUIRE(extracted + closed == 50);
+  }
+}
+
+}  // namespace
+}  // namespace roundelay::submit

@@ -1,0 +1,93 @@
+// Who is to blame when a collective does not end.
+#include <string>
+
+#include "runtime/watchdog.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+
+const TimePoint kStart{std::chrono::hours(1)};
+
+wire::Stuck stuck_for(int waiting_for) { return {{}, 7, waiting_for, "allreduce of 'w' (16 bytes)"}; }
+
+TEST_CASE("nobody is blamed while nobody is stuck", "[watchdog]") {
+  Watchdog watchdog(0, 3);
+  CHECK(watchdog.next_due() == Deadline::never());
+  CHECK_FALSE(watchdog.take_verdict(kStart + std::chrono::hours(24)));
+}
+
+TEST_CASE("rank 0 blames the rank that answers no ping", "[watchdog]") {
+  Watchdog watchdog(0, 4);
+  CHECK(watchdog.on_stuck(0, stuck_for(3), kStart));
+  CHECK_FALSE(watchdog.on_stuck(3, stuck_for(2), kStart + milliseconds(10)));  // one inquest at a time
+  watchdog.on_sign_of_life(1);
+  CHECK(watchdog.next_due() == Deadline::at(kStart + kInquestTime));
+  CHECK_FALSE(watchdog.take_verdict(kStart + kInquestTime - milliseconds(1)));
+  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
+  REQUIRE(verdict);
+  CHECK(verdict->culprit == 2);
+  CHECK(verdict->text.find("rank 2 entered allreduce of 'w' (16 bytes) and then stopped") == 0);
+  CHECK_FALSE(watchdog.take_verdict(kStart + kInquestTime * 2));
+  CHECK(watchdog.next_due() == Deadline::never());
+}
+
+TEST_CASE("an inquest begins with a peer's report too, and rank 0 itself counts as alive", "[watchdog]") {
+  Watchdog watchdog(0, 3);
+  CHECK(watchdog.on_stuck(1, stuck_for(2), kStart));
+  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
+  REQUIRE(verdict);
+  CHECK(verdict->culprit == 2);
+}
+
+TEST_CASE("a chain of waiting ranks leads to the one that waits for none", "[watchdog]") {
+  Watchdog watchdog(0, 4);  // 0 waits for 1, 1 for 2, 2 for 3; 3 answers but does not move
+  REQUIRE(watchdog.on_stuck(0, stuck_for(1), kStart));
+  watchdog.on_stuck(2, stuck_for(3), kStart);
+  watchdog.on_stuck(1, stuck_for(2), kStart);
+  watchdog.on_sign_of_life(3);
+  CHECK_FALSE(watchdog.take_verdict(kStart + milliseconds(500)));  // rank 3 may yet report itself stuck
+  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
+  REQUIRE(verdict);
+  CHECK(verdict->culprit == 3);
+  CHECK(verdict->text == "rank 3 made no progress inside allreduce of 'w' (16 bytes)");
+}
+
+TEST_CASE("all alive and all stuck: nobody is blamed, and at once", "[watchdog]") {
+  Watchdog watchdog(0, 3);
+  REQUIRE(watchdog.on_stuck(0, stuck_for(1), kStart));
+  watchdog.on_stuck(1, stuck_for(2), kStart);
+  CHECK_FALSE(watchdog.take_verdict(kStart + milliseconds(1)));
+  watchdog.on_stuck(2, stuck_for(0), kStart);
+  const auto verdict = watchdog.take_verdict(kStart + milliseconds(1));
+  REQUIRE(verdict);
+  CHECK(verdict->culprit == -1);
+  CHECK(verdict->text == "no rank made progress inside allreduce of 'w' (16 bytes), though all of them are alive");
+}
+
+TEST_CASE("who waits for someone unknown blames nobody", "[watchdog]") {
+  Watchdog watchdog(0, 2);
+  REQUIRE(watchdog.on_stuck(0, stuck_for(-1), kStart));
+  watchdog.on_sign_of_life(1);
+  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
+  REQUIRE(verdict);
+  CHECK(verdict->culprit == -1);
+}
+
+TEST_CASE("others give rank 0 time for its verdict and then blame it", "[watchdog]") {
+  Watchdog watchdog(2, 3);
+  CHECK_FALSE(watchdog.on_stuck(2, stuck_for(1), kStart));
+  CHECK(watchdog.next_due() == Deadline::at(kStart + kVerdictPatience));
+  CHECK_FALSE(watchdog.take_verdict(kStart + kInquestTime));
+  CHECK_FALSE(watchdog.take_verdict(kStart + kVerdictPatience - milliseconds(1)));
+  const auto verdict = watchdog.take_verdict(kStart + kVerdictPatience);
+  REQUIRE(verdict);
+  CHECK(verdict->culprit == 0);
+  CHECK(verdict->text.find("rank 0 entered allreduce of 'w'") == 0);
+  CHECK(kVerdictPatience > kInquestTime);
+}
+
+}  // namespace
+}  // namespace roundelay::runtime

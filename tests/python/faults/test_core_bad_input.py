@@ -1,0 +1,250 @@
+"""Wrong calls and settings: a typed error that names what is wrong, the same on every rank, and on goes the job."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from core_job import INIT, PRELUDE, CoreJob, core_job
+from ranks import mpirun, run_checks
+
+__all__ = ["core_job"]
+
+pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+
+SOON_S = 1.0  # from the last rank's call to the error, where the cause is known
+LAUNCHERS = ["roundelayrun", "mpirun"]
+
+
+@pytest.mark.parametrize("np", [2, 4])
+def test_wrong_calls(np: int) -> None:
+    run_checks(__file__, np)
+
+
+def last() -> bool:
+    """Whether this rank is the one that calls differently."""
+    return hvd.rank() == hvd.size() - 1
+
+
+def error_of(call: Callable[[], object], kind: type[Exception] = RuntimeError) -> str:
+    """The text of the error, which came soon; all ranks begin together."""
+    hvd.barrier()
+    begin = time.monotonic()
+    with pytest.raises(kind) as caught:
+        call()
+    waited = time.monotonic() - begin
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert waited < SOON_S * crowd, waited
+    return str(caught.value)
+
+
+def same_everywhere(text: str) -> None:
+    """And the job goes on."""
+    assert hvd.broadcast_object(text, 0) == text
+    assert hvd.allreduce(torch.ones(3), op=hvd.Sum).sum() == 3 * hvd.size()
+
+
+def expect_mismatch(call: Callable[[], object], what: str, first: str, other: str) -> None:
+    text = error_of(call)
+    # The rank that differs from rank 0, or whoever of the others came first.
+    assert text.startswith("Mismatched ")
+    assert "of 'wrong'" in text
+    assert f"has {what} {first}" in text, text
+    assert f"rank {hvd.size() - 1} has {what} {other}" in text, text
+    same_everywhere(text)
+
+
+def check_dtype() -> None:
+    tensor = torch.ones(3, dtype=torch.float64 if last() else torch.float32)
+    expect_mismatch(lambda: hvd.allreduce(tensor, name="wrong"), "dtype", "float32", "float64")
+    assert (tensor == 1).all()
+
+
+def check_shape() -> None:
+    tensor = torch.ones(3, 2 if last() else 4)
+    expect_mismatch(lambda: hvd.allreduce_(tensor, name="wrong"), "shape", "[3, 4]", "[3, 2]")
+    assert (tensor == 1).all()
+
+
+def check_reduction() -> None:
+    op = hvd.Max if last() else hvd.Min
+    expect_mismatch(lambda: hvd.allreduce(torch.ones(3), name="wrong", op=op), "reduction", "Min", "Max")
+
+
+def check_root() -> None:
+    root = 1 if last() else 0
+    expect_mismatch(lambda: hvd.broadcast(torch.ones(3), root, name="wrong"), "root rank", "0", "1")
+
+
+def check_scales() -> None:
+    factor = 0.5 if last() else 2.0
+    for which in ("prescale", "postscale"):
+        arguments = {f"{which}_factor": factor}
+        expect_mismatch(
+            lambda arguments=arguments: hvd.allreduce(torch.ones(3), name="wrong", **arguments),  # type: ignore[misc]
+            f"{which} factor",
+            "2",
+            "0.5",
+        )
+
+
+def check_operation() -> None:
+    def call() -> object:
+        if last():
+            return hvd.broadcast(torch.ones(3), 0, name="wrong")
+        return hvd.allreduce(torch.ones(3), name="wrong")
+
+    expect_mismatch(call, "operation", "allreduce", "broadcast")
+
+
+def expect_refused_by_the_last(bad: Callable[[], object], good: Callable[[], object], *parts: str) -> None:
+    """The last rank's own mistake: a ValueError there, its text on the others at once."""
+    text = error_of(bad if last() else good, ValueError if last() else RuntimeError)
+    assert all(part in text for part in parts), text
+    if not last():
+        assert text.startswith(f"rank {hvd.size() - 1}: "), text
+    same_everywhere("the job goes on")
+
+
+def check_an_error_on_one_rank_is_heard_by_all() -> None:
+    def good() -> object:
+        return hvd.allreduce(torch.ones(3), name="mine")
+
+    sparse = torch.ones(3).to_sparse()
+    expect_refused_by_the_last(
+        lambda: hvd.allreduce(torch.ones(3, dtype=torch.complex64), name="mine"), good, "'mine'", "supported are"
+    )
+    expect_refused_by_the_last(lambda: hvd.allreduce(sparse, name="mine"), good, "dense", "to_dense()")
+    expect_refused_by_the_last(
+        lambda: hvd.allreduce(torch.ones(3), name="mine", op=17), good, "op is 17", "hvd.Average"
+    )
+    expect_refused_by_the_last(
+        lambda: hvd.allreduce(torch.ones(3), name="mine", prescale_factor=float("nan")), good, "finite"
+    )
+    expect_refused_by_the_last(
+        lambda: hvd.broadcast(torch.ones(3), hvd.size(), name="mine"),
+        lambda: hvd.broadcast(torch.ones(3), 0, name="mine"),
+        f"root_rank is {hvd.size()}",
+    )
+    expect_refused_by_the_last(
+        lambda: hvd.broadcast(torch.ones(3), -1, name="mine"),
+        lambda: hvd.broadcast(torch.ones(3), 0, name="mine"),
+        "root_rank is -1",
+    )
+
+
+def check_adasum_is_said_to_be_missing() -> None:
+    text = error_of(lambda: hvd.allreduce(torch.ones(3), op=hvd.Adasum), hvd.NotInThisVersionError)
+    assert "Adasum" in text
+    same_everywhere(text)
+
+
+def check_a_name_in_flight_twice() -> None:
+    first = hvd.allreduce_async(torch.ones(3), name="twice", op=hvd.Sum)
+    if last():
+        with pytest.raises(ValueError, match=r"'twice'.*still in flight"):
+            hvd.allreduce_async(torch.ones(3), name="twice")
+    result = hvd.synchronize(first)
+    assert result is not None
+    assert result.sum() == 3 * hvd.size()
+    if not last():  # their second use of the name meets the last rank's
+        text = error_of_one(lambda: hvd.allreduce(torch.ones(3), name="twice"))
+        assert f"rank {hvd.size() - 1}: " in text
+        assert "still in flight" in text
+    same_everywhere("the job goes on")
+
+
+def error_of_one(call: Callable[[], object]) -> str:
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    return str(caught.value)
+
+
+def check_handles() -> None:
+    with pytest.raises(ValueError, match="handle 123456789"):
+        hvd.poll(123456789)
+    assert hvd.synchronize(123456789) is None
+
+
+# --- settings ---
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "parts"),
+    [
+        ("ROUNDELAY_THETA", "-1", ["whole number from 0"]),
+        ("HOROVOD_FUSION_THRESHOLD", "64MB", ["whole number"]),
+        ("ROUNDELAY_PROGRESS_TIMEOUT", "soon", ["seconds"]),
+        ("HOROVOD_CYCLE_TIME", "-3", ["milliseconds"]),
+        ("ROUNDELAY_LOG_LEVEL", "loud", ["trace, debug"]),
+        ("ROUNDELAY_THETTA", "1", ["ROUNDELAY_THETA"]),
+    ],
+)
+def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, parts: list[str]) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=variable) as caught:
+        hvd.init()
+    assert all(part in str(caught.value) for part in parts), caught.value
+    assert not hvd.is_initialized()
+    with pytest.raises(ValueError, match="has not been initialized"):
+        hvd.rank()
+
+
+def test_an_unwritable_timeline_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "none" / "timeline.json"
+    monkeypatch.setenv("ROUNDELAY_TIMELINE", str(path))
+    with pytest.raises((ValueError, RuntimeError), match=str(path)):
+        hvd.init()
+    assert not hvd.is_initialized()
+
+
+START = """
+ready()
+try:
+    hvd.init()
+except Exception as error:
+    note(error)
+stamp()
+for name in ("ROUNDELAY_THETA", "ROUNDELAY_TIMELINE"): os.environ.pop(name, None)
+hvd.init()
+assert hvd.allreduce(torch.ones(3), op=hvd.Sum).sum() == 3 * hvd.size()
+"""
+
+
+def test_settings_that_differ_between_ranks(core_job: CoreJob) -> None:
+    prelude = PRELUDE + "os.environ['ROUNDELAY_THETA'] = str(1000 + (rank == 1))\n"
+    end = core_job.ended(core_job.begin(3, START, prelude=prelude))
+    assert end.status == 0, end.err
+    texts = {seen.text for seen in end.seen.values()}
+    assert len(end.seen) == 3
+    assert len(texts) == 1, texts
+    text = texts.pop()
+    assert "different configurations" in text
+    assert "rank 0" in text
+    assert "rank 1" in text
+
+
+def test_an_unwritable_timeline_is_an_error_on_all_ranks(core_job: CoreJob) -> None:
+    path = core_job.folder / "none" / "timeline.json"
+    prelude = PRELUDE + f"os.environ['ROUNDELAY_TIMELINE'] = {str(path)!r}\n"
+    end = core_job.ended(core_job.begin(2, START, prelude=prelude))
+    assert end.status == 0, end.err
+    texts = {seen.text for seen in end.seen.values()}
+    assert len(end.seen) == 2
+    assert len(texts) == 1, texts
+    assert str(path) in texts.pop()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_a_bad_setting_on_one_rank_ends_the_job(core_job: CoreJob, launcher: str) -> None:
+    prelude = PRELUDE + "if rank == 1: os.environ['ROUNDELAY_THETA'] = '-5'; stamp()\n" + INIT
+    end = core_job.ended(core_job.begin(2, "time.sleep(60)", launcher=launcher, prelude=prelude))
+    assert end.status == 1, end.err
+    end.expect_in_time()
+    assert 'ROUNDELAY_THETA="-5" is not valid' in end.err

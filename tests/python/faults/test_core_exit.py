@@ -1,0 +1,231 @@
+"""How a process leaves: with an exception, with an exit code, early, without shutdown(), from a hook, after a fork."""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+import roundelay.torch as hvd
+from core_job import INIT, PRELUDE, CoreJob, core_job
+from ranks import mpirun, run_checks
+
+__all__ = ["core_job"]
+
+pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+
+LAUNCHERS = ["roundelayrun", "mpirun"]
+RAISES = """
+def boom():
+    time.sleep(0.5); stamp(); raise ValueError("boom\\u00e9")
+if rank == 1: boom()
+"""
+
+
+def test_an_exception_is_shown_and_is_the_cause_that_the_others_raise(core_job: CoreJob) -> None:
+    end = core_job.conduct(3, RAISES + "with watched(): hvd.allreduce(torch.ones(3), name='x')")
+    assert end.status == 1
+    end.expect_in_time()
+    assert "in boom" in end.err
+    assert "ValueError: boomé" in end.err
+    assert set(end.seen) == {0, 2}
+    for seen in end.seen.values():
+        assert (seen.type, seen.text) == ("HorovodInternalError", "rank 1 raised ValueError: boomé")
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("work", ["time.sleep(60)", "while True: hvd.allreduce(torch.ones(1 << 20), name='x')"])
+def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: str) -> None:
+    end = core_job.conduct(2, RAISES + work, launcher=launcher)
+    assert end.status == 1, end.err
+    end.expect_in_time()
+    assert "ValueError: boomé" in end.err
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("work", ["time.sleep(60)", "hvd.allreduce(torch.ones(3), name='x')"])
+def test_an_exit_code_is_the_jobs(core_job: CoreJob, launcher: str, work: str) -> None:
+    end = core_job.conduct(2, f"if rank == 1: time.sleep(0.5); stamp(); sys.exit(3)\n{work}", launcher=launcher)
+    # Under mpirun who waited raises at once and may be the first to end.
+    first_is_known = launcher == "roundelayrun" or "sleep" in work
+    assert end.status in ([3] if first_is_known else [1, 3]), end.err
+    end.expect_in_time()
+
+
+def test_os_exit_names_the_rank(core_job: CoreJob) -> None:
+    body = "if rank == 1: time.sleep(0.5); stamp(); os._exit(4)\nwith watched(): hvd.allreduce(torch.ones(3))"
+    end = core_job.conduct(2, body)
+    assert end.status == 4, end.err
+    end.expect_in_time()
+    assert "rank 1 is gone" in end.seen[0].text
+
+
+def test_an_exception_in_a_gradient_hook(core_job: CoreJob) -> None:
+    body = """
+weight = torch.ones(4, requires_grad=True)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0))
+def hook(gradient):
+    if rank == 1:
+        stamp(); raise KeyError("in a hook")
+weight.register_hook(hook)
+with watched():
+    weight.sum().backward()
+    optimizer.step()
+"""
+    end = core_job.conduct(2, body)
+    assert end.status == 1, end.err
+    end.expect_in_time()
+    assert end.seen[1].type == "KeyError"
+    assert "rank 1 raised KeyError" in end.seen[0].text
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_without_shutdown_the_job_ends_well(core_job: CoreJob, launcher: str) -> None:
+    end = core_job.conduct(3, "hvd.allreduce(torch.ones(3)); stamp()", launcher=launcher)
+    assert end.status == 0, end.err
+    assert not end.err
+    end.expect_in_time()
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_who_is_done_waits_for_who_still_works(core_job: CoreJob, launcher: str) -> None:
+    body = "hvd.shutdown()\nif rank == 0: time.sleep(3); print('saved', flush=True); stamp()"
+    end = core_job.conduct(2, body, launcher=launcher)
+    assert end.status == 0, end.err
+    assert "saved" in end.out
+
+
+def test_leaving_with_operations_of_ones_own(core_job: CoreJob) -> None:
+    body = "handles = [hvd.allreduce_async(torch.ones(1 << 20), name=f'{i}') for i in range(20)]; stamp()"
+    end = core_job.conduct(2, body)
+    assert end.status == 0, end.err
+    end.expect_in_time()
+
+
+def test_leaving_while_others_wait(core_job: CoreJob) -> None:
+    body = """
+if rank == 1: time.sleep(0.3); stamp(); hvd.shutdown(); sys.exit(0)
+with watched(): hvd.allreduce(torch.ones(3), name='x')
+"""
+    end = core_job.conduct(2, body)
+    assert end.status == 1, end.err
+    end.expect_in_time()
+    assert end.seen[0].type == "HorovodInternalError"
+    assert end.seen[0].text.startswith("rank 1 has called shutdown() or ended")
+
+
+def test_one_process_alone_ends_at_once(core_job: CoreJob) -> None:
+    end = core_job.conduct(1, "hvd.allreduce(torch.ones(3)); stamp(); raise ValueError('alone')")
+    assert end.status == 1
+    assert "ValueError: alone" in end.err
+    end.expect_in_time(3.0)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_forked_child_may_not_use_it(core_job: CoreJob, code: int) -> None:
+    body = """
+faulthandler.cancel_dump_traceback_later()  # its thread is not in the child, which would wait for it
+child = os.fork()
+if child == 0:
+    try:
+        hvd.allreduce(torch.ones(1), name="in.child")
+    except RuntimeError as error:
+        Path(sys.argv[1], f"child.{rank}").write_text(str(error))
+    assert not hvd.is_initialized()
+    sys.exit(CODE)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == CODE
+assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == 2
+stamp()
+"""
+    end = core_job.conduct(2, f"CODE = {code}" + body)
+    assert end.status == 0, end.err
+    end.expect_in_time()
+    for rank in range(2):
+        said = (core_job.folder / f"child.{rank}").read_text()
+        assert "forked child" in said
+        assert "spawn" in said
+
+
+def test_the_interpreters_own_hook_is_kept(core_job: CoreJob) -> None:
+    prelude = PRELUDE + "sys.excepthook = lambda kind, *rest: print('own hook', kind.__name__, flush=True)\n"
+    end = core_job.ended(core_job.begin(2, RAISES + "time.sleep(60)", prelude=prelude + INIT))
+    assert end.status == 1
+    assert "own hook ValueError" in end.out
+
+
+# --- on ranks that live on ---
+
+
+@pytest.mark.parametrize("np", [1, 2, 3])
+def test_lives(np: int) -> None:
+    run_checks(__file__, np)
+
+
+def threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def settled(count: int) -> int:
+    """The kernel takes a moment to forget a thread that has been joined."""
+    deadline = time.monotonic() + 2
+    while threads() > count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return threads()
+
+
+def check_twenty_lives_leave_no_thread_and_no_file() -> None:
+    def live() -> None:
+        hvd.init()
+        assert hvd.allreduce(torch.ones(5), op=hvd.Sum, name="alive").sum() == 5 * hvd.size()
+        hvd.shutdown()
+        assert not hvd.is_initialized()
+
+    hvd.shutdown()
+    live()
+    before = threads(), open_files()
+    for _ in range(20):
+        live()
+    after = settled(before[0]), open_files()
+    assert after == before, (before, after)
+    hvd.init()
+    assert threads() > before[0] or hvd.size() == 1
+
+
+def check_shutdown_twice_and_use_after_it() -> None:
+    hvd.shutdown()
+    hvd.shutdown()
+    with pytest.raises(ValueError, match="has not been initialized"):
+        hvd.allreduce(torch.ones(1))
+    hvd.init()
+    hvd.init()
+
+
+def check_data_loader_workers_fork_and_the_parent_goes_on() -> None:
+    data = TensorDataset(torch.arange(16.0))
+    for _ in range(2):
+        for (batch,) in DataLoader(data, batch_size=4, num_workers=2):
+            total = hvd.allreduce(batch, op=hvd.Sum)
+            assert torch.equal(total, batch * hvd.size())
+
+
+def check_an_idle_rank_costs_nothing() -> None:
+    """Less than 0.1 % of a core, no message, and no more than a few wake-ups."""
+    hvd.allreduce(torch.ones(1))
+    hvd.barrier()
+    time.sleep(0.2)  # what ranks tell each other after the last operation
+    messages = hvd.stats()["messages_sent"]
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    time.sleep(3.0)
+    now = resource.getrusage(resource.RUSAGE_SELF)
+    spent = (now.ru_utime + now.ru_stime) - (use.ru_utime + use.ru_stime)
+    assert hvd.stats()["messages_sent"] == messages
+    assert spent < 0.003, f"{spent} s of 3 s"
+    assert now.ru_nvcsw - use.ru_nvcsw <= 5

@@ -1,0 +1,41 @@
+"""Once its part of an allreduce is done a rank may do anything, also nothing: the others still finish theirs.
+
+MPI moves bytes only while its functions are called, so a rank that left with a message half delivered would
+strand its peer. The ranks tell each other through files that they are done, so that nobody calls MPI meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from ranks import run_checks
+
+import roundelay.torch as hvd
+
+NP = [2, 3]
+PATIENCE_S = 10.0
+
+
+@pytest.mark.parametrize("np", NP)
+def test_ranks(np: int) -> None:
+    run_checks(Path(__file__), np)
+
+
+def check_nobody_is_stranded() -> None:
+    job = hvd.broadcast_object(tempfile.mkdtemp() if hvd.rank() == 0 else None)
+    for elements in [1 << 10, 1 << 16, 1 << 20, 25 << 20]:
+        for turn in range(4):
+            tensor = torch.ones(elements, dtype=torch.float16)
+            hvd.allreduce_(tensor, op=hvd.Sum, name=f"stranded.{elements}")
+            marks = [Path(job) / f"{elements}.{turn}.{rank}" for rank in range(hvd.size())]
+            marks[hvd.rank()].touch()
+            end = time.monotonic() + PATIENCE_S
+            while not all(mark.exists() for mark in marks):
+                assert time.monotonic() < end, f"{elements} elements, turn {turn}: a rank is still inside"
+                os.sched_yield()
+            assert tensor[0] == tensor[-1] == hvd.size()
