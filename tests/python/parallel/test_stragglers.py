@@ -23,7 +23,7 @@ PATIENCE_S = 10.0
 
 @pytest.mark.parametrize("np", NP)
 def test_ranks(np: int) -> None:
-    run_checks(Path(__file__), np)
+    run_checks(__file__, np)
 
 
 def check_nobody_is_stranded() -> None:
