@@ -128,15 +128,15 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
   auto fabric = parts.backend->fabric(world, config);
   Status outcome = fabric.status();
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
-  if (fabric.ok()) parts.fabric = std::move(fabric).value();
-  if (outcome.ok()) {
-    auto channel = everyone_listens ? open_tcp(world, mine.hello, all, std::move(*listener), deadline)
-                                    : parts.backend->channel(world);
-    outcome = channel.status();
-    parts.channel_name = everyone_listens ? "tcp" : "mpi";
-    if (channel.ok()) parts.channel = std::move(channel).value();
-  }
-  return agree(ranks, outcome, deadline);
+  // Before the channel, where others would wait for a rank that failed.
+  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
+  parts.fabric = std::move(fabric).value();
+  auto channel = everyone_listens ? open_tcp(world, mine.hello, all, std::move(*listener), deadline)
+                                  : parts.backend->channel(world);
+  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, channel.status(), deadline));
+  parts.channel_name = everyone_listens ? "tcp" : "mpi";
+  parts.channel = std::move(channel).value();
+  return {};
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ void Engine::coordinate() {
       due = negotiator_.next_due().sooner(options_.housekeeping(steady_now()));
       background_due_ = moved ? TimePoint::min() : due.when();
     }
+    if (stopping_.load(std::memory_order_acquire)) return;  // the step may have taken stop()'s wake
     if (moved && !one_thread_) rouse_lanes();
     const bool busy = one_thread_ && lanes_have_work();
     if (busy) moved = step_lanes() || moved;

@@ -35,7 +35,7 @@ Lane::~Lane() {
   for (fuse::FusionBuffer& buffer : buffers_) buffer.leak();
 }
 
-void Lane::enqueue(std::uint64_t sequence, std::vector<std::string> names) {
+void Lane::enqueue(std::uint64_t sequence, const std::vector<std::string>& names) {
   auto batch = std::make_unique<Batch>();
   batch->sequence = sequence;
   const TimePoint now = steady_now();

@@ -59,7 +59,7 @@ class Lane {
 
   // By the holder of the negotiation token, in order. Wakes nobody: the caller may mean to drive the lane
   // itself.
-  void enqueue(std::uint64_t sequence, std::vector<std::string> names) EXCLUDES(mutex_);
+  void enqueue(std::uint64_t sequence, const std::vector<std::string>& names) EXCLUDES(mutex_);
   // By the holder of the lane's token. Never blocks; false if nothing moved.
   bool step() EXCLUDES(mutex_);
 

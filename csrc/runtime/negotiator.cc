@@ -18,7 +18,7 @@ Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate:
                        NegotiationSink& sink)
     : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), watchdog_(rank, size) {}
 
-void Negotiator::add_lane(LaneId id, Group group, submit::TensorTable& table) {
+void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
   Lane lane{group, &table, negotiate::Participant(id), nullptr};
   if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options_);
   lanes_.emplace(id, std::move(lane));
@@ -130,7 +130,9 @@ bool Negotiator::report_news(TimePoint now) {
     for (const wire::Request& request : drained_) lane.participant.submit(request);
     if (flush) lane.participant.flush();
     if (leave) lane.participant.leave();
-    settle_all(id, lane.participant.take_settled());
+    auto settled = lane.participant.take_settled();
+    moved = moved || !settled.empty();  // who waits for one of them must look again before it sleeps
+    settle_all(id, std::move(settled));
     auto report = lane.participant.take_report();
     if (!report) continue;
     moved = true;

@@ -50,7 +50,7 @@ class Negotiator {
              NegotiationSink& sink);
 
   // Before the first step.
-  void add_lane(LaneId lane, Group group, submit::TensorTable& table);
+  void add_lane(LaneId lane, const Group& group, submit::TensorTable& table);
 
   // Moves everything that can move now; false if nothing did. Token's holder only.
   bool step(TimePoint now);

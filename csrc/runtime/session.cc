@@ -173,7 +173,7 @@ Status Session::wait_until_closed(Deadline deadline) {
 
 void Session::execute(LaneId id, std::uint64_t sequence, std::vector<std::string> names) {
   timeline_.record_order(sequence, steady_now());
-  if (Lane* lane = lane_of(id)) lane->enqueue(sequence, std::move(names));
+  if (Lane* lane = lane_of(id)) lane->enqueue(sequence, names);
 }
 
 void Session::settle(LaneId id, const std::string& name, Status status) {

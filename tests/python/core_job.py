@@ -6,6 +6,7 @@ A body is what each rank runs after `hvd.init()`; it has `rank`, `hvd`, `torch`,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -43,8 +44,9 @@ def die():
 def note(error):
     seen = {"type": type(error).__name__, "text": str(error), "at": time.time()}
     path = Path(sys.argv[1], f"seen.{rank}")
-    path.with_suffix(".part").write_text(json.dumps(seen))
-    path.with_suffix(".part").rename(path)
+    part = Path(sys.argv[1], f"part.{rank}")
+    part.write_text(json.dumps(seen))
+    part.rename(path)
 
 @contextlib.contextmanager
 def watched():
@@ -147,17 +149,10 @@ class CoreJob(Job):
         return Seen(**json.loads(path.read_text()))
 
 
-def stop(pid: int) -> None:
-    """Stops a process as a debugger or a batch system would."""
-    os.kill(pid, signal.SIGSTOP)
-
-
 def go_on(pid: int) -> None:
     """Continues it, if it is still there."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
-    except ProcessLookupError:
-        pass
 
 
 @pytest.fixture

@@ -52,11 +52,13 @@ void TcpChannel::dial(int peer_rank) {
   while (peer.next_endpoint < peer.endpoints.size()) {
     const platform::Endpoint& endpoint = peer.endpoints[peer.next_endpoint++];
     auto socket = platform::Socket::start_connect(endpoint);
-    if (socket.ok()) {
-      peer.connection = add(std::move(socket).value(), Stage::kDialling, peer_rank);
-      if (peer.connection != nullptr) return;
+    if (!socket.ok()) {
+      peer.last_failure = socket.status().message();
+      continue;
     }
-    peer.last_failure = socket.ok() ? "out of epoll watches" : socket.status().message();
+    peer.connection = add(std::move(socket).value(), Stage::kDialling, peer_rank);
+    if (peer.connection != nullptr) return;
+    peer.last_failure = "out of epoll watches";
   }
   if (Connection* parked = peer.parked) {
     peer.parked = nullptr;

@@ -20,7 +20,8 @@ constexpr Duration kFinalizeTime = std::chrono::hours(6);
 constexpr int kGroupTags = 1 << 14;
 
 std::atomic<Session*> g_session{nullptr};
-pid_t g_starter = -1;  // the process that called MPI_Init_thread; a forked child has its exit handlers, not its MPI
+// Who called MPI_Init_thread: a forked child has its exit handlers, but not its MPI.
+pid_t g_starter = -1;
 
 const char* name_of_level(int level) {
   switch (level) {

@@ -244,21 +244,19 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
   world.run([](Session& session, int rank) { return sum_once(session, rank, "before", 3); });
   // Ordered on all ranks, carried out by none: the silent one's data never comes.
   world.data->silence(silent);
-  std::atomic<int> entered{0};
+  const int orders_before = world.orders_sent;
   const TimePoint begin = steady_now();
   world.run([&](Session& session, int rank) -> std::string {
     Flight flight{std::vector<float>(4, 1.0F), 0};
     if (const Status s = take_off(session, "stuck", flight); !s.ok()) return s.message();
     if (rank == silent) {
-      // Its negotiation goes on until the others are inside; then it stops altogether.
+      // Its negotiation goes on until the order is with both peers; then it stops altogether.
       session.flush();
-      while (entered < 2) std::this_thread::yield();
-      std::this_thread::sleep_for(milliseconds(50));
+      while (world.orders_sent < orders_before + 2) std::this_thread::yield();
       world.stop(silent);
       static_cast<void>(outcome(session, flight));
       return {};
     }
-    ++entered;
     const Status status = outcome(session, flight);
     if (status.code() != StatusCode::kAborted) return "ended with: " + status.message();
     const std::string expected = "rank " + std::to_string(silent) + " entered allreduce of 'stuck'";
@@ -313,11 +311,14 @@ TEST_CASE("an operation that nobody else submits is given up after the stall tim
   Config config = quick();
   config.stall_shutdown_time = milliseconds(100);
   SessionWorld world(2, config);
-  world.run([](Session& session, int rank) -> std::string {
+  std::atomic<bool> over{false};
+  world.run([&](Session& session, int rank) -> std::string {
+    while (rank == 1 && !over) std::this_thread::yield();
     if (rank == 0) {
       Flight flight{std::vector<float>(4, 1.0F), 0};
-      if (const Status s = take_off(session, "alone", flight); !s.ok()) return s.message();
+      static_cast<void>(take_off(session, "alone", flight));
       const Status status = outcome(session, flight);
+      over = true;
       if (!contains(status.message(), "'alone' was given up: rank 1 did not submit it")) return status.message();
     }
     return sum_once(session, rank, "both", 2);  // and the job goes on

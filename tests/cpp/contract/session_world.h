@@ -12,15 +12,24 @@
 #include "collective/inproc/hub.h"
 #include "runtime/session.h"
 #include "tests/cpp/catch.h"
+#include "wire/codec.h"
 
 namespace roundelay::contract {
 
-// A channel whose process can be stopped: it neither reads nor writes then, but the connection stands.
+// A channel whose process can be stopped: it neither reads nor writes then, but the connection stands. Counts the
+// orders that went out.
 class StoppableChannel final : public channel::Channel {
  public:
-  StoppableChannel(std::unique_ptr<channel::Channel> inner, const std::atomic<bool>& stopped)
-      : inner_(std::move(inner)), stopped_(stopped) {}
-  Status send(int to, ConstByteSpan message) override { return stopped_ ? Status{} : inner_->send(to, message); }
+  StoppableChannel(std::unique_ptr<channel::Channel> inner, const std::atomic<bool>& stopped,
+                   std::atomic<int>& orders_sent)
+      : inner_(std::move(inner)), stopped_(stopped), orders_sent_(orders_sent) {}
+  Status send(int to, ConstByteSpan message) override {
+    if (stopped_) return {};
+    const auto decoded = wire::decode(message);
+    Status status = inner_->send(to, message);
+    if (decoded.ok() && std::holds_alternative<wire::Order>(*decoded)) ++orders_sent_;
+    return status;
+  }
   std::optional<channel::Incoming> receive() override {
     if (stopped_) return std::nullopt;
     return inner_->receive();
@@ -35,6 +44,7 @@ class StoppableChannel final : public channel::Channel {
  private:
   const std::unique_ptr<channel::Channel> inner_;
   const std::atomic<bool>& stopped_;
+  std::atomic<int>& orders_sent_;
 };
 
 class SessionWorld {
@@ -51,7 +61,8 @@ class SessionWorld {
       parts.placement = runtime::place(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
       parts.bootstrap = "test";
       parts.channel_name = "inproc";
-      parts.channel = std::make_unique<StoppableChannel>(control.channel(rank), stopped[static_cast<std::size_t>(rank)]);
+      parts.channel = std::make_unique<StoppableChannel>(control.channel(rank),
+                                                         stopped[static_cast<std::size_t>(rank)], orders_sent);
       parts.fabric = collective::make_inproc_fabric(data, world);
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
     }
@@ -88,6 +99,7 @@ class SessionWorld {
   channel::Hub control;
   std::shared_ptr<collective::InprocHub> data;
   std::vector<std::atomic<bool>> stopped;
+  std::atomic<int> orders_sent{0};  // by all ranks
   std::vector<std::unique_ptr<runtime::Session>> sessions;
 };
 

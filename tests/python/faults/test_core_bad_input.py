@@ -1,4 +1,4 @@
-"""Wrong calls and settings: a typed error that names what is wrong, the same on every rank, and on goes the job."""
+"""Wrong calls and settings: a typed error that names what is wrong, alike on all ranks; the job goes on."""
 
 from __future__ import annotations
 
@@ -118,7 +118,10 @@ def check_an_error_on_one_rank_is_heard_by_all() -> None:
 
     sparse = torch.ones(3).to_sparse()
     expect_refused_by_the_last(
-        lambda: hvd.allreduce(torch.ones(3, dtype=torch.complex64), name="mine"), good, "'mine'", "supported are"
+        lambda: hvd.allreduce(torch.ones(3, dtype=torch.complex64), name="mine"), good, "'mine'", "complex"
+    )
+    expect_refused_by_the_last(
+        lambda: hvd.allreduce(torch.ones(3).to(torch.uint16), name="mine"), good, "'mine'", "supported are"
     )
     expect_refused_by_the_last(lambda: hvd.allreduce(sparse, name="mine"), good, "dense", "to_dense()")
     expect_refused_by_the_last(
@@ -186,7 +189,9 @@ def check_handles() -> None:
         ("ROUNDELAY_THETTA", "1", ["ROUNDELAY_THETA"]),
     ],
 )
-def test_a_bad_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, parts: list[str]) -> None:
+def test_a_bad_setting_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, parts: list[str]
+) -> None:
     monkeypatch.setenv(variable, value)
     with pytest.raises(ValueError, match=variable) as caught:
         hvd.init()

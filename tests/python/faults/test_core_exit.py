@@ -1,4 +1,4 @@
-"""How a process leaves: with an exception, with an exit code, early, without shutdown(), from a hook, after a fork."""
+"""How a process leaves: by an exception, with an exit code, early, without shutdown(), forked."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def test_an_exception_is_shown_and_is_the_cause_that_the_others_raise(core_job: 
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("work", ["time.sleep(60)", "while True: hvd.allreduce(torch.ones(1 << 20), name='x')"])
+@pytest.mark.parametrize(
+    "work", ["time.sleep(60)", "while True: hvd.allreduce(torch.ones(1 << 20), name='x')"]
+)
 def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: str) -> None:
     end = core_job.conduct(2, RAISES + work, launcher=launcher)
     assert end.status == 1, end.err
@@ -49,7 +51,9 @@ def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: str) 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("work", ["time.sleep(60)", "hvd.allreduce(torch.ones(3), name='x')"])
 def test_an_exit_code_is_the_jobs(core_job: CoreJob, launcher: str, work: str) -> None:
-    end = core_job.conduct(2, f"if rank == 1: time.sleep(0.5); stamp(); sys.exit(3)\n{work}", launcher=launcher)
+    end = core_job.conduct(
+        2, f"if rank == 1: time.sleep(0.5); stamp(); sys.exit(3)\n{work}", launcher=launcher
+    )
     # Under mpirun who waited raises at once and may be the first to end.
     first_is_known = launcher == "roundelayrun" or "sleep" in work
     assert end.status in ([3] if first_is_known else [1, 3]), end.err
