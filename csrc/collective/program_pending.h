@@ -15,7 +15,7 @@ namespace roundelay::collective {
 struct FabricState {
   Group group;
   std::unique_ptr<Transport> transport;
-  bool crowded = false;                          // ranks outnumber cores
+  bool crowded = false;  // ranks outnumber cores
   // A medium that moves bytes only while its functions are called (MPI) may owe a peer the end of a longer
   // message after this member has all of its own: calls of more bytes end together, in a closing barrier.
   std::size_t most_open_bytes = SIZE_MAX;

@@ -118,15 +118,20 @@ std::uint64_t Coordinator::fusion_class_of(const wire::Request& r) {
   return classes_.try_emplace(key, classes_.size() + 1).first->second;
 }
 
-wire::Member Coordinator::member_for(const wire::Request& request, wire::Order& order) {
+wire::Member Coordinator::member_for(const wire::Request& request, wire::Order& order, Writing& writing) {
   if (!request.cacheable) return {wire::kNoCacheId, request.name};
   if (const wire::CacheId id = cache_.id_of(request); id != wire::kNoCacheId) return {id, {}};
+  if (writing.cache_full && !cache_.knows(request.name)) return {wire::kNoCacheId, request.name};
   // An id must live while a rank's report may name it, and while this very order does.
   const auto in_use = [&](const std::string& name) {
-    const auto same = [&](const Ready& ready) { return ready.request.name == name; };
-    return table_.contains(name) || std::any_of(ready_.begin(), ready_.end(), same);
+    if (writing.names.empty()) {
+      for (const Ready& ready : ready_) writing.names.insert(ready.request.name);
+    }
+    return table_.contains(name) || writing.names.contains(name);
   };
-  return {cache_.insert(request, in_use, order.evicted), request.name};
+  const wire::CacheId id = cache_.insert(request, in_use, order.evicted);
+  writing.cache_full = id == wire::kNoCacheId;
+  return {id, request.name};
 }
 
 std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
@@ -144,13 +149,16 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   closed_ = left_by_ >= 0;
   if (!fire || closed_) return order;
 
+  Writing writing;
   std::vector<fuse::Candidate> candidates;
   candidates.reserve(ready_.size());
   for (const Ready& ready : ready_) candidates.push_back({bytes_of(ready.request), ready.fusion_class});
   for (const auto& indices : fuse::plan(candidates, options_.plan)) {
     auto& operation = order.operations.emplace_back();
-    for (const std::size_t i : indices) operation.members.push_back(member_for(ready_[i].request, order));
+    for (const std::size_t i : indices)
+      operation.members.push_back(member_for(ready_[i].request, order, writing));
   }
+  classes_.clear();  // they matter within one plan only, and scales may change from step to step
   ready_.clear();
   ready_bytes_ = 0;
   return order;

@@ -9,8 +9,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/clock.h"
@@ -75,7 +77,12 @@ class Coordinator {
   void forget_settled();
   void abort_stalled(TimePoint now);
   std::uint64_t fusion_class_of(const wire::Request& request);
-  wire::Member member_for(const wire::Request& request, wire::Order& order);
+  // What writing one order has to remember: whose ids must live until it is written.
+  struct Writing {
+    std::unordered_set<std::string_view> names;  // filled when first needed
+    bool cache_full = false;
+  };
+  wire::Member member_for(const wire::Request& request, wire::Order& order, Writing& writing);
   [[nodiscard]] std::string members_where(const Slot& slot, bool reported) const;  // "ranks 1, 2"
 
   LaneId lane_;

@@ -24,6 +24,7 @@ class ResponseCache {
   [[nodiscard]] bool was_given(wire::CacheId id) const { return id != wire::kNoCacheId && id <= last_id_; }
   // The id of this very request, or kNoCacheId.
   [[nodiscard]] wire::CacheId id_of(const wire::Request& request) const;
+  [[nodiscard]] bool knows(const std::string& name) const { return by_name_.contains(name); }
   void touch(wire::CacheId id);
 
   // A new id for the request; ids that had to go are appended to `evicted`: the name's old one, and the least

@@ -64,7 +64,7 @@ void Coordinator::abort_stalled(TimePoint now) {
     const auto found = table_.find(name);
     const Slot slot = std::move(found->second);
     table_.erase(found);
-    fail(slot.request, StatusCode::kAborted,
+    fail(slot.request, StatusCode::kMismatch,
          std::string(name_of(slot.request.operation)) + " of '" + name + "' was given up: " +
              members_where(slot, false) + " did not submit it within " + seconds(options_.stall_abort) +
              " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of " + members_where(slot, true));

@@ -51,11 +51,14 @@ void Engine::coordinate() {
     Deadline due = Deadline::never();
     {
       BackgroundHold hold(negotiation_);
+      attention_.store(false, std::memory_order_release);
       moved = negotiator_.step(steady_now());
       due = negotiator_.next_due().sooner(options_.housekeeping(steady_now()));
       background_due_ = moved ? TimePoint::min() : due.when();
     }
-    if (stopping_.load(std::memory_order_acquire)) return;  // the step may have taken stop()'s wake
+    // The step may have taken a wake-up that was meant for this.
+    if (stopping_.load(std::memory_order_acquire)) return;
+    moved = attention_.load(std::memory_order_acquire) || moved;
     if (moved && !one_thread_) rouse_lanes();
     const bool busy = one_thread_ && lanes_have_work();
     if (busy) moved = step_lanes() || moved;
@@ -140,8 +143,11 @@ bool Engine::drive_negotiation(submit::Handle handle, Deadline deadline) {
     if (negotiator_.step(steady_now())) continue;
     channel_.wait(deadline.sooner(negotiator_.next_due()));
   }
-  // What this thread set going may be due before the coordination thread meant to look again.
-  if (negotiator_.next_due().when() < background_due_) channel_.wake();
+  // What this thread set going may be due before the coordination thread meant to look again, and this thread
+  // may have taken a wake-up that was meant for that one.
+  const bool meant_for_it =
+      stopping_.load(std::memory_order_acquire) || attention_.load(std::memory_order_acquire);
+  if (meant_for_it || negotiator_.next_due().when() < background_due_) channel_.wake();
   return true;
 }
 

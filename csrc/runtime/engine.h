@@ -42,6 +42,11 @@ class Engine {
 
   // Something was submitted, or the negotiator has news of this process: act soon.
   void wake() { channel_.wake(); }
+  // Housekeeping has news, which a driver cannot act upon.
+  void wake_background() {
+    attention_.store(true, std::memory_order_release);
+    channel_.wake();
+  }
   // The abort word was raised: lanes fail what they have.
   void rouse_lanes();
 
@@ -69,6 +74,7 @@ class Engine {
   TimePoint background_due_ =
       TimePoint::min();  // when the coordination thread looks next (token's holder only)
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> attention_{false};  // the coordination thread is to look, whoever takes the wake-up
   std::once_flag started_;
   std::vector<std::thread> threads_;
 };

@@ -19,7 +19,8 @@ Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate:
     : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), watchdog_(rank, size) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
-  Lane lane{group, &table, negotiate::Participant(id), nullptr};
+  Lane lane{group, &table, negotiate::Participant(id), nullptr,
+            CoordinatorWatch(options_.stall_warning, options_.stall_abort)};
   if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options_);
   lanes_.emplace(id, std::move(lane));
 }
@@ -30,6 +31,7 @@ bool Negotiator::step(TimePoint now) {
   if (aborted_) return moved;
   moved = report_news(now) || moved;
   moved = give_orders(now) || moved;
+  watch_coordinators(now);
   if (auto verdict = watchdog_.take_verdict(now)) {
     abort(*verdict, rank_);
     moved = true;
@@ -41,7 +43,7 @@ Deadline Negotiator::next_due() const {
   if (aborted_) return Deadline::never();
   Deadline due = watchdog_.next_due();
   for (const auto& [id, lane] : lanes_) {
-    if (lane.coordinator) due = due.sooner(lane.coordinator->next_due());
+    due = due.sooner(lane.coordinator ? lane.coordinator->next_due() : lane.watch.next_due());
   }
   return due;
 }
@@ -68,6 +70,9 @@ bool Negotiator::receive_all(TimePoint now) {
 }
 
 void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
+  for (auto& [id, lane] : lanes_) {
+    if (lane.group.ranks.front() == from) lane.watch.on_heard(now);
+  }
   if (auto* report = std::get_if<wire::Report>(&message)) {
     on_report(from, *report, now);
   } else if (auto* order = std::get_if<wire::Order>(&message)) {
@@ -168,6 +173,28 @@ bool Negotiator::give_orders(TimePoint now) {
   return moved;
 }
 
+void Negotiator::watch_coordinators(TimePoint now) {
+  for (auto& [id, lane] : lanes_) {
+    if (lane.coordinator || lane.closed) continue;
+    const int coordinator = lane.group.ranks.front();
+    const auto action = lane.watch.check(lane.participant.outstanding() > 0, now);
+    if (action == CoordinatorWatch::Action::kNothing) continue;
+    if (action == CoordinatorWatch::Action::kPing) {
+      send(coordinator, wire::Ping{0, nanoseconds(now)});
+      continue;
+    }
+    const auto silence = std::chrono::duration_cast<std::chrono::seconds>(lane.watch.silence(now));
+    const std::string text =
+        "rank " + std::to_string(coordinator) + ", which coordinates, has answered nothing for " +
+        std::to_string(silence.count()) + " s while other ranks wait: stopped, overloaded or unreachable";
+    if (action == CoordinatorWatch::Action::kWarn) {
+      log(LogLevel::kWarning, text);
+    } else {
+      abort({coordinator, text}, rank_);
+    }
+  }
+}
+
 bool Negotiator::take_posted(TimePoint now) {
   std::deque<wire::Message> posted;
   {
@@ -241,8 +268,11 @@ void Negotiator::send(int to, const wire::Message& message) {
   ++counters_.messages_sent;
   counters_.message_bytes += static_cast<std::int64_t>(bytes.size());
   // A peer that is gone is reported by receive(), with the reason: nothing to add here.
-  if (Status s = channel_.send(to, bytes); !s.ok() && log_enabled(LogLevel::kDebug))
-    log(LogLevel::kDebug, s.message());
+  const Status sent = channel_.send(to, bytes);
+  if (sent.code() == StatusCode::kInvalidArgument) {
+    abort({rank_, "rank " + std::to_string(rank_) + " cannot send a control message: " + sent.message()},
+          rank_);
+  }
 }
 
 bool Negotiator::all_closed() const {

@@ -16,6 +16,7 @@
 #include "channel/channel.h"
 #include "negotiate/coordinator.h"
 #include "negotiate/participant.h"
+#include "runtime/coordinator_watch.h"
 #include "runtime/timeline_clock.h"
 #include "runtime/watchdog.h"
 #include "submit/table.h"
@@ -76,6 +77,7 @@ class Negotiator {
     submit::TensorTable* table;
     negotiate::Participant participant;
     std::unique_ptr<negotiate::Coordinator> coordinator;  // on the group's first rank
+    CoordinatorWatch watch;                               // on the others
     bool closed = false;
   };
 
@@ -83,6 +85,7 @@ class Negotiator {
   bool take_posted(TimePoint now);
   bool report_news(TimePoint now);
   bool give_orders(TimePoint now);
+  void watch_coordinators(TimePoint now);
   void dispatch(int from, wire::Message message, TimePoint now);
   void on_report(int from, const wire::Report& report, TimePoint now);
   void on_order(const wire::Order& order);

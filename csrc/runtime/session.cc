@@ -148,7 +148,11 @@ void Session::shutdown() {
     engine_.start();
     engine_.wake();
     const Status closed = wait_until_closed(Deadline::after(parts_.config.progress_timeout));
-    if (!closed.ok()) log(LogLevel::kWarning, closed.message());
+    if (!closed.ok()) {
+      log(LogLevel::kWarning, closed.message());
+      if (parts_.backend != nullptr)
+        parts_.backend->poison(closed.message());  // finalising would wait for rank 0
+    }
     // What was ordered before the last order is finished by all ranks, or fails by its own deadline.
     while (world_->has_work() && !abort_.raised()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     collect_last_chunks(Deadline::after(kTimelinePatience));
@@ -156,8 +160,11 @@ void Session::shutdown() {
   completer_.fail_all(world_->table(), Status::aborted("this rank has called shutdown()"));
   engine_.stop();
   parts_.channel->close(Deadline::after(kClosePatience));
-  while (world_->has_work() &&
-         world_->step()) {  // after an abort: entries that no lane thread has failed yet
+  {
+    // After an abort: entries that no lane thread has failed yet. A caller may still be at it.
+    BackgroundHold hold(world_->token());
+    while (world_->has_work() && world_->step()) {
+    }
   }
   MutexLock lock(mutex_);
   static_cast<void>(file_->close());

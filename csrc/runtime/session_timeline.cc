@@ -28,7 +28,7 @@ void Session::record_everywhere(bool mark_cycles) {
   timeline_.start(mark_cycles);
   negotiator_.post_timeline(wire::TimelineSwitch{true, mark_cycles});
   engine_.start();
-  engine_.wake();
+  engine_.wake_background();
 }
 
 Status Session::stop_timeline() {
@@ -36,7 +36,7 @@ Status Session::stop_timeline() {
   timeline_.stop();
   negotiator_.post_timeline(wire::TimelineSwitch{false, false});
   ship_timeline(true);
-  engine_.wake();
+  engine_.wake_background();
   collect_last_chunks(Deadline::after(kPatience));
   MutexLock lock(mutex_);
   return file_->close();

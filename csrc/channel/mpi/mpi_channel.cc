@@ -85,7 +85,7 @@ void MpiChannel::enqueue(int to, int tag, ConstByteSpan message) {
 }
 
 void MpiChannel::move_output() {
-  if (!session_.usable().ok()) return;
+  if (session_.finalized()) return;  // poison concerns the data plane: faults are told through here
   for (auto& out : outgoing_) {
     if (!failure_.ok()) return;
     if (!out->posted) {
@@ -105,7 +105,7 @@ void MpiChannel::move_output() {
 }
 
 void MpiChannel::move_input() {
-  while (failure_.ok() && session_.usable().ok()) {
+  while (failure_.ok() && !session_.finalized()) {
     int there = 0;
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status;
@@ -198,7 +198,7 @@ void MpiChannel::close(Deadline deadline) {
       move_output();
       move_input();  // peers that close at the same time can finish their sends
       if (outgoing_.empty()) return;
-      if (deadline.passed() || !failure_.ok() || !session_.usable().ok()) {
+      if (deadline.passed() || !failure_.ok() || session_.finalized()) {
         abandon();
         return;
       }

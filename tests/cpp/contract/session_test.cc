@@ -15,7 +15,9 @@ using runtime::Session;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 Config quick() {
   Config config;
@@ -25,13 +27,16 @@ Config quick() {
 }
 
 std::ptrdiff_t threads_now() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                       std::filesystem::directory_iterator());
 }
 
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto sum = [](timeval t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  const auto sum = [](timeval t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
   return sum(usage.ru_utime) + sum(usage.ru_stime);
 }
 
@@ -115,7 +120,8 @@ TEST_CASE("threads that wait for one handle all come back, and one takes it", "[
         });
       }
       for (std::thread& thread : threads) thread.join();
-      if (taken != 1 || unknown != 2) return "rank " + std::to_string(rank) + ": " + std::to_string(taken) + " took it";
+      if (taken != 1 || unknown != 2)
+        return "rank " + std::to_string(rank) + ": " + std::to_string(taken) + " took it";
     }
     return {};
   });
@@ -178,7 +184,8 @@ TEST_CASE("broadcasts and barriers", "[session]") {
       if (!s.ok()) return s.message();
       if (std::string wrong = land(session, flight, static_cast<float>(root)); !wrong.empty()) return wrong;
       Flight barrier;
-      static_cast<void>(take_off(session, "", barrier, [](wire::Request& r) { r.operation = Operation::kBarrier; }));
+      static_cast<void>(
+          take_off(session, "", barrier, [](wire::Request& r) { r.operation = Operation::kBarrier; }));
       if (std::string wrong = land(session, barrier, 0.0F); !wrong.empty()) return wrong;
     }
     return {};
@@ -206,13 +213,16 @@ TEST_CASE("after a mismatch, a local error and a duplicate the job goes on", "[s
         if (refused.code() != StatusCode::kInvalidArgument) return "a wrong call was accepted";
       } else {
         status = outcome(session, bad);
-        if (!contains(status.message(), "rank 2: allreduce of 'e': op=Adasum")) return "told: " + status.message();
+        if (!contains(status.message(), "rank 2: allreduce of 'e': op=Adasum"))
+          return "told: " + status.message();
       }
       if (std::string wrong = sum_once(session, rank, "good", 3); !wrong.empty()) return wrong;
     }
     return {};
   });
-  CHECK(contains(texts[0], "'m': rank 0 has shape [4], rank 1 has shape [3]"));
+  CHECK(contains(texts[0], "of 'm': rank "));
+  CHECK(contains(texts[0], "rank 1 has shape [3]"));
+  CHECK(contains(texts[0], " has shape [4]"));  // rank 0 or 2, whoever was there first
   CHECK(texts[1] == texts[0]);
   CHECK(texts[2] == texts[0]);
   world.shutdown();
@@ -231,7 +241,8 @@ TEST_CASE("one rank's shutdown fails the others' operations, naming it", "[sessi
     Status status = take_off(session, "after", flight);
     if (status.ok()) status = outcome(session, flight);
     const std::string expected = "rank " + std::to_string(leaver) + " has called shutdown()";
-    if (status.code() != StatusCode::kAborted || !contains(status.message(), expected)) return status.message();
+    if (status.code() != StatusCode::kAborted || !contains(status.message(), expected))
+      return status.message();
     const Status again = take_off(session, "again", flight);
     return contains(again.message(), expected) ? "" : "afterwards: " + again.message();
   });
@@ -283,7 +294,8 @@ TEST_CASE("a rank that is gone ends everybody's operations, naming it", "[sessio
     ++waiting;
     const Status status = outcome(session, flight);
     const std::string expected = "rank " + std::to_string(victim) + " is gone";
-    if (status.code() != StatusCode::kAborted || !contains(status.message(), expected)) return status.message();
+    if (status.code() != StatusCode::kAborted || !contains(status.message(), expected))
+      return status.message();
     const Status later = take_off(session, "later", flight);
     return contains(later.message(), expected) ? "" : "afterwards: " + later.message();
   });
@@ -319,7 +331,8 @@ TEST_CASE("an operation that nobody else submits is given up after the stall tim
       static_cast<void>(take_off(session, "alone", flight));
       const Status status = outcome(session, flight);
       over = true;
-      if (!contains(status.message(), "'alone' was given up: rank 1 did not submit it")) return status.message();
+      if (!contains(status.message(), "'alone' was given up: rank 1 did not submit it"))
+        return status.message();
     }
     return sum_once(session, rank, "both", 2);  // and the job goes on
   });
@@ -334,7 +347,8 @@ TEST_CASE("sessions come and go quickly, used or not, and leave no thread", "[se
     if (cycle % 2 == 0) {
       world.run([&](Session& session, int rank) { return sum_once(session, rank, "w", size); });
     }
-    if (cycle % 5 != 0) world.shutdown();  // else destructors leave one by one: whoever comes later has been told
+    if (cycle % 5 != 0)
+      world.shutdown();  // else destructors leave one by one: whoever comes later has been told
   }
   CHECK(threads_now() == before);
 }

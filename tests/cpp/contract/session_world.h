@@ -16,8 +16,8 @@
 
 namespace roundelay::contract {
 
-// A channel whose process can be stopped: it neither reads nor writes then, but the connection stands. Counts the
-// orders that went out.
+// A channel whose process can be stopped: it neither reads nor writes then, but the connection stands. Counts
+// the orders that went out.
 class StoppableChannel final : public channel::Channel {
  public:
   StoppableChannel(std::unique_ptr<channel::Channel> inner, const std::atomic<bool>& stopped,
@@ -58,11 +58,12 @@ class SessionWorld {
       for (int r = 0; r < size; ++r) world.ranks.push_back(r);
       runtime::SessionParts parts;
       parts.config = config;
-      parts.placement = runtime::place(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
+      parts.placement =
+          runtime::place(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
       parts.bootstrap = "test";
       parts.channel_name = "inproc";
-      parts.channel = std::make_unique<StoppableChannel>(control.channel(rank),
-                                                         stopped[static_cast<std::size_t>(rank)], orders_sent);
+      parts.channel = std::make_unique<StoppableChannel>(
+          control.channel(rank), stopped[static_cast<std::size_t>(rank)], orders_sent);
       parts.fabric = collective::make_inproc_fabric(data, world);
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
     }

@@ -24,8 +24,8 @@ class Rank {
  public:
   Rank(const std::shared_ptr<InprocHub>& hub, int size, int index, LaneOptions options)
       : completer_(handles_, [this](const submit::Entry& entry) { completed.push_back(entry.request.name); }),
-        lane(LaneId{}, collective::make_inproc_fabric(hub, group_of(size, index)), completer_, timeline_, abort,
-             options,
+        lane(LaneId{}, collective::make_inproc_fabric(hub, group_of(size, index)), completer_, timeline_,
+             abort, options,
              {[this](wire::Stuck stuck) { stucks.push_back(std::move(stuck)); },
               [this](wire::Abort fault) { faults.push_back(std::move(fault)); }}) {}
 
@@ -46,8 +46,12 @@ class Rank {
     tensor.handle = *handle;
   }
 
-  [[nodiscard]] bool done(const std::string& name) { return handles_.done(tensors.at(name).handle).value_or(false); }
-  Status status(const std::string& name) { return handles_.take(tensors.at(name).handle).value_or(Status::internal("not done")); }
+  [[nodiscard]] bool done(const std::string& name) {
+    return handles_.done(tensors.at(name).handle).value_or(false);
+  }
+  Status status(const std::string& name) {
+    return handles_.take(tensors.at(name).handle).value_or(Status::internal("not done"));
+  }
 
   struct Tensor {
     Floats input, output;

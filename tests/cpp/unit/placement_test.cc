@@ -10,7 +10,8 @@ namespace {
 
 using Nodes = std::vector<std::string>;
 
-void check(const Placement& p, int local_rank, int local_size, int cross_rank, int cross_size, bool homogeneous) {
+void check(const Placement& p, int local_rank, int local_size, int cross_rank, int cross_size,
+           bool homogeneous) {
   CHECK(p.local_rank == local_rank);
   CHECK(p.local_size == local_size);
   CHECK(p.cross_rank == cross_rank);
@@ -54,7 +55,8 @@ TEST_CASE("ranks dealt out round robin", "[placement]") {
 TEST_CASE("each place is taken once, however ranks lie on nodes", "[placement]") {
   for (unsigned pattern = 0; pattern < 729; ++pattern) {  // six ranks on three nodes
     Nodes nodes;
-    for (unsigned i = 0, rest = pattern; i < 6; ++i, rest /= 3) nodes.push_back(std::string(1, "cab"[rest % 3]));
+    for (unsigned i = 0, rest = pattern; i < 6; ++i, rest /= 3)
+      nodes.push_back(std::string(1, "cab"[rest % 3]));
     std::set<std::pair<std::string, int>> local;
     std::set<std::pair<int, int>> cross;
     for (int rank = 0; rank < 6; ++rank) {

@@ -1,4 +1,5 @@
-// Handles and the tensor table: each operation ends once, names are taken while in flight, errors are uses too.
+// Handles and the tensor table: each operation ends once, names are taken while in flight, errors are uses
+// too.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -75,7 +76,8 @@ TEST_CASE("every sleeper is woken, whenever it went to sleep", "[submit]") {
     std::atomic<int> woken{0};
     std::vector<std::thread> sleepers;
     for (const Handle handle : {mine, mine, other}) {
-      sleepers.emplace_back([&, handle] { woken += handles.sleep_until_done(handle, Deadline::never()) ? 1 : 0; });
+      sleepers.emplace_back(
+          [&, handle] { woken += handles.sleep_until_done(handle, Deadline::never()) ? 1 : 0; });
     }
     REQUIRE(handles.complete(other, Status{}));
     REQUIRE(handles.complete(mine, Status{}));

@@ -64,7 +64,8 @@ TEST_CASE("all alive and all stuck: nobody is blamed, and at once", "[watchdog]"
   const auto verdict = watchdog.take_verdict(kStart + milliseconds(1));
   REQUIRE(verdict);
   CHECK(verdict->culprit == -1);
-  CHECK(verdict->text == "no rank made progress inside allreduce of 'w' (16 bytes), though all of them are alive");
+  CHECK(verdict->text ==
+        "no rank made progress inside allreduce of 'w' (16 bytes), though all of them are alive");
 }
 
 TEST_CASE("who waits for someone unknown blames nobody", "[watchdog]") {

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import run_checks
 
 import roundelay.torch as hvd
+from ranks import run_checks
 
 NP = [2, 3]
 PATIENCE_S = 10.0

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from ranks import ROOT, launch
 
 STEPS = 50
