@@ -1,7 +1,7 @@
 """Once its part of an allreduce is done a rank may do anything, also nothing: the others still finish theirs.
 
-MPI moves bytes only while its functions are called, so a rank that left with a message half delivered would
-strand its peer. The ranks tell each other through files that they are done, so that nobody calls MPI meanwhile.
+MPI moves bytes only while its functions are called: a rank that left with a message half delivered would
+strand its peer. The ranks tell each other through files that they are done, so nobody calls MPI meanwhile.
 """
 
 from __future__ import annotations
