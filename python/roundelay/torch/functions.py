@@ -26,7 +26,7 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
 
     params: a dict (``model.state_dict()``), an iterable of tensors or of ``(name, tensor)`` pairs such as
     ``model.named_parameters()``, or a module (parameters and buffers). None entries are skipped. ValueError
-    for anything else; RuntimeError where shapes or dtypes differ between ranks.
+    for anything else; HorovodInternalError where shapes or dtypes differ between ranks.
     """
     _core.size()
     named = _named_tensors(params)
