@@ -1,7 +1,7 @@
 """The exceptions a user meets.
 
 * ``ValueError``: the call is wrong and can be corrected; data is untouched.
-* ``HorovodInternalError`` (a RuntimeError): ranks disagree on dtype, shape, op or root, and the job may go on;
+* ``HorovodInternalError`` (a RuntimeError): ranks disagree (dtype, shape, op, root); the job may go on;
   or a peer failed or left, or a deadline passed. The same text on every rank, naming the first cause.
 * ``RuntimeError``: something that is needed is not there.
 * ``NotInThisVersionError``: a name of Horovod's interface that this version does not have yet.
