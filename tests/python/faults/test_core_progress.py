@@ -99,3 +99,21 @@ except hvd.HorovodInternalError as error:
     end = core_job.ended(process)
     assert end.seen[1].text == end.seen[0].text
     assert end.seen[1].at - since < 1.0 * crowd()
+
+
+def test_a_rank_0_that_stops_outside_a_collective_is_named(core_job: CoreJob) -> None:
+    """It keeps the clock for everybody else's absence; its own is the others' to notice."""
+    body = """
+if rank == 0:
+    stamp()
+    os.kill(os.getpid(), signal.SIGSTOP)
+with watched(): hvd.allreduce(torch.ones(3), name="never")
+"""
+    stall = """
+os.environ["ROUNDELAY_STALL_CHECK_TIME_SECONDS"] = "1"
+os.environ["ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS"] = "4"
+"""
+    process = core_job.begin(2, body, prelude=PRELUDE + stall + INIT)
+    core_job.wait_for("seen.1")
+    end = core_job.ended(process)
+    assert "rank 0, which coordinates, has answered nothing for" in end.seen[1].text
