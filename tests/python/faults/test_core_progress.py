@@ -20,20 +20,23 @@ VERDICT_S = 2.5  # until who is to blame is known
 SETTINGS = f"""
 os.environ["ROUNDELAY_PROGRESS_TIMEOUT"] = "{TIMEOUT_S}"
 os.environ["ROUNDELAY_FUSION_THRESHOLD"] = "0"
+os.environ["ROUNDELAY_THETA"] = str(1 << 30)
+os.environ["ROUNDELAY_CYCLE_TIME"] = "100"
 """
-# Four operations are ordered together: after the first, ranks are inside one of the others.
+# A turn is a barrier and four operations, which only the flushes of ranks order: two orders at most. When two of
+# the four are done, the others have been ordered, and ranks are inside one of them.
 LOOP = """
 victim, stop_in_turn = {victim}, {turn}
 bigs = [torch.ones({elements}) for _ in range(4)]
 
 def stop_inside(done):
-    while not done < hvd.stats()["operations"] < done + 3:
+    while (hvd.stats()["operations"] - done) % 5 not in (2, 3):
         time.sleep(0.0005)
     stamp()
     os.kill(os.getpid(), signal.SIGSTOP)
 
 def loop():
-    for turn in range(12):
+    for turn in range(30):
         hvd.barrier()
         if rank == victim and turn == stop_in_turn:
             threading.Thread(target=stop_inside, args=(hvd.stats()["operations"],), daemon=True).start()
