@@ -23,8 +23,8 @@ os.environ["ROUNDELAY_FUSION_THRESHOLD"] = "0"
 os.environ["ROUNDELAY_THETA"] = str(1 << 30)
 os.environ["ROUNDELAY_CYCLE_TIME"] = "100"
 """
-# A turn is a barrier and four operations, which only the flushes of ranks order: two orders at most. When two of
-# the four are done, the others have been ordered, and ranks are inside one of them.
+# A turn is a barrier and four operations, which only the flushes of the ranks order: two orders at most.
+# When two of the four are done, the others have been ordered, and ranks are inside one of them.
 LOOP = """
 victim, stop_in_turn = {victim}, {turn}
 bigs = [torch.ones({elements}) for _ in range(4)]
