@@ -1,7 +1,7 @@
 #!/bin/sh
 # check_wheel.sh PYTHON: builds the wheel as a user would, installs it into a folder of its own and uses it there.
 set -eu
-python=$1
+python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" .
