@@ -10,7 +10,6 @@
 namespace roundelay::runtime {
 namespace {
 
-constexpr Duration kTimelinePatience = std::chrono::seconds(5);
 constexpr Duration kClosePatience = std::chrono::seconds(2);
 
 negotiate::CoordinatorOptions coordinator_options(const Config& config) {
@@ -155,7 +154,7 @@ void Session::shutdown() {
     }
     // What was ordered before the last order is finished by all ranks, or fails by its own deadline.
     while (world_->has_work() && !abort_.raised()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    collect_last_chunks(Deadline::after(kTimelinePatience));
+    collect_last_chunks();
   }
   completer_.fail_all(world_->table(), Status::aborted("this rank has called shutdown()"));
   engine_.stop();

@@ -72,7 +72,7 @@ class Session final : public Context, private NegotiationSink {
   void record_everywhere(bool mark_cycles);
   void ship_timeline(bool last);
   Status wait_until_closed(Deadline deadline) EXCLUDES(mutex_);
-  void collect_last_chunks(Deadline deadline) EXCLUDES(mutex_);
+  void collect_last_chunks() EXCLUDES(mutex_);
   Lane* lane_of(LaneId id);
 
   SessionParts parts_;

@@ -37,7 +37,7 @@ Status Session::stop_timeline() {
   negotiator_.post_timeline(wire::TimelineSwitch{false, false});
   ship_timeline(true);
   engine_.wake_background();
-  collect_last_chunks(Deadline::after(kPatience));
+  collect_last_chunks();
   MutexLock lock(mutex_);
   return file_->close();
 }
@@ -88,7 +88,8 @@ void Session::timeline_chunk(wire::TimelineChunk chunk) {
   if (Status s = file_->append(chunk.events); !s.ok()) log(LogLevel::kError, s.message());
 }
 
-void Session::collect_last_chunks(Deadline deadline) {
+void Session::collect_last_chunks() {
+  const Deadline deadline = Deadline::after(kPatience);
   MutexLock lock(mutex_);
   while (file_->is_open() && last_chunks_ < parts_.placement.size && !deadline.passed() && !abort_.raised()) {
     changed_.wait_until(mutex_, deadline);
