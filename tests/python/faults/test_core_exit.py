@@ -104,7 +104,15 @@ def test_who_is_done_waits_for_who_still_works(core_job: CoreJob, launcher: str)
 
 
 def test_leaving_with_operations_of_ones_own(core_job: CoreJob) -> None:
-    body = "handles = [hvd.allreduce_async(torch.ones(1 << 20), name=f'{i}') for i in range(20)]; stamp()"
+    """All ranks have submitted, and nobody waits for what was submitted."""
+    body = """
+handles = [hvd.allreduce_async(torch.ones(1 << 20), name=f'{i}') for i in range(20)]
+folder = Path(sys.argv[1])
+(folder / f"submitted.{rank}").touch()
+while not all((folder / f"submitted.{other}").exists() for other in range(2)):
+    time.sleep(0.001)
+stamp()
+"""
     end = core_job.conduct(2, body)
     assert end.status == 0, end.err
     end.expect_in_time()
