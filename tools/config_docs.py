@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
 SOURCE = ROOT / "csrc" / "base" / "knobs.cc"
 KNOB = re.compile(r'\{"(\w+)", (?:"(\w+)"|kOurs),\s*\w+Knob\{[^}]*\},\s*(kShared|kOwn),')
-NO_EFFECT = re.compile(r'^    \{"(\w+)", (?:k\w+|"[^"]*")\},$', re.MULTILINE)
+NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")\},$', re.MULTILINE)
 
 
 @contextmanager

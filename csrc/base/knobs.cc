@@ -55,15 +55,18 @@ const auto kKnobs = std::to_array<Knob>({
 });
 
 constexpr std::string_view kNoAutotune =
-    "nothing is tuned by trial: set ROUNDELAY_THETA and ROUNDELAY_CYCLE_TIME";
-constexpr std::string_view kByTopology =
-    "the algorithm follows from the message's size and the ranks' places";
-constexpr std::string_view kNoGpu = "this build reduces on the CPU";
+    "this version tunes nothing by trial, a later one will: set ROUNDELAY_THETA and ROUNDELAY_CYCLE_TIME";
+constexpr std::string_view kOneLevel =
+    "operations run over all ranks at one level; a later version has more, chosen by topology";
+constexpr std::string_view kNoGpu = "this version reduces on the CPU; GPUs come with a later one";
 constexpr std::string_view kNoGloo =
     "ranks find each other through the launcher, without a rendezvous server";
-constexpr std::string_view kNoElastic = "the number of ranks is fixed while a job runs";
+constexpr std::string_view kNoElastic =
+    "the number of ranks is fixed while a job runs; elastic training comes with a later version";
 constexpr std::string_view kByLauncher = "ranks are numbered by the bootstrap, not by the environment";
 constexpr std::string_view kOtherFramework = "only PyTorch is supported";
+constexpr std::string_view kNoSpark = "Spark is not supported";
+constexpr std::string_view kHorovodsTests = "it steers Horovod's own tests";
 
 constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"AUTOTUNE", kNoAutotune},
@@ -72,17 +75,18 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"AUTOTUNE_STEPS_PER_SAMPLE", kNoAutotune},
     {"AUTOTUNE_BAYES_OPT_MAX_SAMPLES", kNoAutotune},
     {"AUTOTUNE_GAUSSIAN_PROCESS_NOISE", kNoAutotune},
-    {"HIERARCHICAL_ALLREDUCE", kByTopology},
-    {"HIERARCHICAL_ALLGATHER", kByTopology},
-    {"TORUS_ALLREDUCE", kByTopology},
-    {"ADASUM_MPI_CHUNK_SIZE", "Adasum is not supported"},
+    {"HIERARCHICAL_ALLREDUCE", kOneLevel},
+    {"HIERARCHICAL_ALLGATHER", kOneLevel},
+    {"TORUS_ALLREDUCE", kOneLevel},
+    {"ADASUM_MPI_CHUNK_SIZE", "messages are cut to what the fabric carries at once, whatever the operation"},
     {"BATCH_D2D_MEMCOPIES", kNoGpu},
     {"NUM_NCCL_STREAMS", kNoGpu},
     {"ENABLE_ASYNC_COMPLETION", kNoGpu},
     {"DISABLE_NVTX_RANGES", kNoGpu},
-    {"DISABLE_GROUP_FUSION", "there are no grouped operations to keep apart"},
-    {"DYNAMIC_PROCESS_SETS", "the world is the only process set"},
-    {"THREAD_AFFINITY", "threads run where the operating system puts them; bind ranks with mpirun"},
+    {"DISABLE_GROUP_FUSION",
+     "a group is all or nothing whatever it is fused with; ROUNDELAY_FUSION_THRESHOLD=0 fuses nothing"},
+    {"DYNAMIC_PROCESS_SETS", "process sets can always be added and removed"},
+    {"THREAD_AFFINITY", "bind ranks with mpirun; placing threads comes with a later version's launcher"},
     {"MPI_THREADS_DISABLE", "the thread level that MPI grants decides"},
     {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL choose what the controller chose"},
     {"CPU_OPERATIONS", "ROUNDELAY_BOOTSTRAP chooses what moves the data"},
@@ -101,8 +105,12 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"ELASTIC", kNoElastic},
     {"ELASTIC_TIMEOUT", kNoElastic},
     {"ENABLE_XLA_OPS", kOtherFramework},
-    {"SPARK_START_TIMEOUT", "Spark is not supported"},
-    {"SPARK_USE_LOCAL_RANK_GPU_INDEX", "Spark is not supported"},
+    {"SPARK_START_TIMEOUT", kNoSpark},
+    {"SPARK_USE_LOCAL_RANK_GPU_INDEX", kNoSpark},
+    {"SPARK_PYTHONPATH", kNoSpark},
+    {"SPARK_WORK_DIR", kNoSpark},
+    {"TEST_GPU", kHorovodsTests},
+    {"MIXED_INSTALL", kHorovodsTests},
 });
 
 }  // namespace

@@ -52,14 +52,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="roundelay doctor", description="Checks this installation.", allow_abbrev=False
     )
+    parser.add_argument(
+        "--env", action="store_true", help="show each knob, its value and where that comes from, and stop"
+    )
     # What the launch check's ranks run.
     parser.add_argument("--probe", metavar="FILE", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.probe is not None:
         Path(given.probe).write_text(json.dumps(probe()))
         return 0
-    checks = list(examine(os.environ))
-    show(checks, Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH))
+    console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+    checks = check_core() if given.env else list(examine(os.environ))
+    if given.env and all(check.state is State.OK for check in checks):
+        from roundelay import doctor_env
+
+        return doctor_env.show(console)
+    show(checks, console)
     return 1 if any(check.state is State.BROKEN for check in checks) else 0
 
 

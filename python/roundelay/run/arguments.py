@@ -63,6 +63,11 @@ def make_parser(prog: str) -> Parser:
         help="also write each rank's output to DIR/rank.N/stdout and DIR/rank.N/stderr",
     )
     parser.add_argument(
+        "--as-horovod",
+        action="store_true",
+        help="in the ranks and their children 'import horovod' means Roundelay",
+    )
+    parser.add_argument(
         "--start-timeout",
         type=number(int, 1, "a number of seconds"),
         metavar="S",

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from roundelay import __version__
+from roundelay import __version__, stand_in
 from roundelay.run import agent, arguments, hosts, mpi
 from roundelay.run.errors import UsageError
 from roundelay.run.launcher import Launcher, Settings
@@ -59,6 +59,9 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None]) -> in
     mpirun = mpi.find_mpirun(os.environ)
     # A line is shown when it is printed.
     added = {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1"), **arguments.knob_variables(given)}
+    if given.as_horovod:
+        check_stand_in()
+        added["PYTHONPATH"] = stand_in.python_path(os.environ)
     environment = {**os.environ, **added}
     listener = None if given.dry_run else Listener(named, one_machine)
     if listener is not None:
@@ -133,6 +136,14 @@ def check_program(program: str) -> None:
         raise UsageError(f"the program {program!r} is not executable{cure}")
     where = "no such file" if "/" in program else "not found on PATH"
     raise UsageError(f"the program {program!r} is missing: {where}")
+
+
+def check_stand_in() -> None:
+    """Raises UsageError if Roundelay must not take Horovod's place here."""
+    try:
+        stand_in.check()
+    except RuntimeError as error:
+        raise UsageError(f"--as-horovod: {error}") from error
 
 
 def check_timeline(path: str) -> None:

@@ -18,7 +18,7 @@ from roundelay.torch.measure import Span
 class Listener(Protocol):
     """What wants to know that a backward has ended."""
 
-    scope: int
+    order: tuple[int, int]  # the same on all ranks: in which order rounds are waited for
 
     def has_submitted(self) -> bool:
         """Whether there is something to compare notes about."""
@@ -60,7 +60,7 @@ class BackwardEnd:
         if outer_node is not None:
             self._pass_on(outer_node)
             return
-        listeners, self._listeners = sorted(self._listeners, key=lambda listener: listener.scope), []
+        listeners, self._listeners = sorted(self._listeners, key=lambda listener: listener.order), []
         if self._span is not None:
             self._span.end()
             self._span = None
@@ -68,8 +68,16 @@ class BackwardEnd:
         # All rounds begin before the first is waited for: ranks may have met the optimizers in any order.
         for listener in listeners:
             listener.begin_round(final=False)
+        failure: Exception | None = None
         for listener in listeners:
-            listener.end_round()
+            try:
+                listener.end_round()
+            except Exception as error:
+                failure = (
+                    failure or error
+                )  # the others' gradients are in flight: they are waited for all the same
+        if failure is not None:
+            raise failure
 
     def _pass_on(self, outer_node: Any) -> None:
         hooks: list[Any] = []

@@ -1,27 +1,38 @@
-"""Making all ranks start alike: broadcasting parameters, optimizer state and Python objects."""
+"""Making all ranks start alike: broadcasting parameters and optimizer state; objects from one or all ranks.
+
+All of them are collective over ``process_set``; ``root_rank`` is a world rank.
+"""
 
 from __future__ import annotations
 
+import copy
+import io
 import pickle
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations import broadcast_async_, synchronize
+from roundelay.errors import HorovodInternalError
+from roundelay.torch import operations
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 try:
-    from cloudpickle import dumps as _dumps  # lambdas and local classes too, where it is installed
+    from cloudpickle import dump as _dump  # lambdas and local classes too, where it is installed
 except ImportError:
-    _dumps = pickle.dumps
+    _dump = pickle.dump
+
+__all__ = ["allgather_object", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters"]
 
 Parameters = Mapping[str, Any] | Iterable[torch.Tensor] | Iterable[tuple[str, torch.Tensor]] | torch.nn.Module
 
 
-def broadcast_parameters(params: Parameters, root_rank: int) -> None:
+def broadcast_parameters(
+    params: Parameters, root_rank: int, process_set: ProcessSet = global_process_set
+) -> None:
     """Overwrites ``params`` on every rank with the root's values, in place.
 
     params: a dict (``model.state_dict()``), an iterable of tensors or of ``(name, tensor)`` pairs such as
@@ -29,20 +40,17 @@ def broadcast_parameters(params: Parameters, root_rank: int) -> None:
     for anything else; HorovodInternalError where shapes or dtypes differ between ranks.
     """
     _core.size()
-    named = _named_tensors(params)
-    handles = [broadcast_async_(tensor, root_rank, f"parameter.{name}") for name, tensor in named]
-    _core.flush()
-    for handle in handles:
-        synchronize(handle)
+    named = [(f"parameter.{name}", tensor) for name, tensor in _named_tensors(params)]
+    _broadcast_all(named, root_rank, process_set)
 
 
 def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
     entries: list[tuple[str, Any]]
     if isinstance(params, torch.nn.Module):
-        entries = sorted(params.state_dict(keep_vars=True).items())
+        entries = sorted([*params.named_parameters(), *params.named_buffers()])
     elif isinstance(params, Mapping):
         entries = sorted(params.items())
-    elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor):
+    elif isinstance(params, Iterable) and not isinstance(params, torch.Tensor | str):
         entries = [
             item if isinstance(item, tuple) else (str(index), item) for index, item in enumerate(params)
         ]
@@ -50,32 +58,112 @@ def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
         raise ValueError(
             f"params must be a dict, a module or an iterable of tensors, not {type(params).__name__}"
         )
-    named = [(name, tensor) for name, tensor in entries if tensor is not None]
-    for name, tensor in named:
+    if any(len(entry) != 2 or not isinstance(entry[0], str) for entry in entries):
+        raise ValueError("params must be tensors, or pairs of a name and a tensor")
+    named = {name: tensor for name, tensor in entries if tensor is not None}
+    if len(named) < sum(tensor is not None for _, tensor in entries):
+        raise ValueError("params has two tensors of one name: broadcast_parameters needs distinct names")
+    for name, tensor in named.items():
         if not isinstance(tensor, torch.Tensor):
             raise ValueError(
                 f"params[{name!r}] is a {type(tensor).__name__}, not a tensor: use broadcast_object for it"
             )
-    return named
+        if torch.nn.parameter.is_lazy(tensor):
+            raise ValueError(f"params[{name!r}] has no shape yet: run a batch through the model first")
+    return list(named.items())
+
+
+def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
+    """Broadcasts in place; also after an error nothing is left in flight."""
+    errors: list[Exception] = []
+    handles = []
+    for name, tensor in named:
+        try:
+            handles.append(operations.broadcast_async_(tensor, root_rank, name, process_set))
+        except (ValueError, RuntimeError) as error:
+            errors.append(error)
+    _core.flush()
+    for handle in handles:
+        try:
+            operations.synchronize(handle)
+        except (ValueError, RuntimeError) as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's Python object, pickled and unpickled on the others; the root gets its own ``obj`` back."""
+    """The root's Python object, pickled and unpickled on the others; the root gets its own ``obj`` back.
+
+    Of any size. Where the root cannot pickle it, the root raises what pickle raises and the others
+    HorovodInternalError with that text.
+    """
     name = name or "object"
-    is_root = _core.rank() == root_rank
-    data = (
-        torch.frombuffer(bytearray(_dumps(obj)), dtype=torch.uint8)
-        if is_root
-        else torch.empty(0, dtype=torch.uint8)
-    )
-    length = torch.tensor([data.numel()], dtype=torch.int64)
-    synchronize(broadcast_async_(length, root_rank, f"{name}.length", process_set))
-    if not is_root:
-        data = torch.empty(int(length.item()), dtype=torch.uint8)
-    synchronize(broadcast_async_(data, root_rank, f"{name}.data", process_set))
-    return obj if is_root else pickle.loads(data.numpy().tobytes())
+    parcel = _Parcel.of(obj) if _core.rank() == root_rank else _Parcel()
+    head = parcel.head()
+    operations.synchronize(operations.broadcast_async_(head, root_rank, f"{name}.head", process_set))
+    if _core.rank() != root_rank:
+        parcel = _Parcel(torch.empty(int(head[0]), dtype=torch.uint8), is_error=bool(head[1]))
+    data = f"{name}.data"
+    operations.synchronize(operations.broadcast_async_(parcel.data, root_rank, data, process_set))
+    parcel.raise_error(root_rank)
+    return obj if _core.rank() == root_rank else parcel.content()
+
+
+def allgather_object(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
+    """The objects of all ranks, in the set's order of ranks; each rank's own comes back as a copy, too.
+
+    Of any size. Where a rank cannot pickle its object, it raises what pickle raises and the others
+    HorovodInternalError with that text.
+    """
+    name = name or "objects"
+    _core.size()
+    parcel = _Parcel.of(obj)
+    heads = operations.allgather(parcel.head().view(1, 2), name=f"{name}.head", process_set=process_set)
+    whole = operations.allgather(parcel.data, name=f"{name}.data", process_set=process_set)
+    parcel.raise_error(_core.rank())
+    parts = whole.split(heads[:, 0].tolist())
+    parcels = [_Parcel(part, is_error=bool(head[1])) for head, part in zip(heads, parts, strict=True)]
+    for rank, received in zip(process_set.ranks, parcels, strict=True):
+        received.raise_error(rank)
+    return [received.content() for received in parcels]
+
+
+@dataclass(frozen=True)
+class _Parcel:
+    """A pickled object on its way, or the text of the error that pickling it was."""
+
+    data: torch.Tensor = torch.empty(0, dtype=torch.uint8)  # noqa: RUF009  never written to
+    is_error: bool = False
+    cause: Exception | None = None  # on the rank that could not pickle
+
+    @classmethod
+    def of(cls, obj: Any) -> _Parcel:
+        stream = io.BytesIO()
+        try:
+            _dump(obj, stream)
+        except Exception as error:  # any class in obj may raise anything
+            text = f"{type(error).__name__}: {error}".encode()
+            return cls(torch.frombuffer(bytearray(text), dtype=torch.uint8), is_error=True, cause=error)
+        return cls(torch.frombuffer(stream.getbuffer(), dtype=torch.uint8))
+
+    def head(self) -> torch.Tensor:
+        """What a receiver must know first: the length in bytes, and whether it is an error's text."""
+        return torch.tensor([self.data.numel(), int(self.is_error)], dtype=torch.int64)
+
+    def content(self) -> Any:
+        return pickle.loads(self.data.numpy().data)
+
+    def raise_error(self, sender: int) -> None:
+        if self.cause is not None:
+            raise self.cause
+        if self.is_error:
+            text = self.data.numpy().tobytes().decode()
+            raise HorovodInternalError(f"rank {sender} could not pickle its object: {text}")
 
 
 @dataclass(frozen=True)
@@ -84,41 +172,90 @@ class _TensorPlace:
 
     index: int
     shape: tuple[int, ...]
+    stride: tuple[int, ...]
     dtype: torch.dtype
     device_type: str
 
 
+# What the operations carry; tensors of other types travel within the pickled structure.
+_CARRIED = {
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+}
+
+
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
+    optimizer: torch.optim.Optimizer,
+    root_rank: int,
+    model: torch.nn.Module | None = None,
+    process_set: ProcessSet = global_process_set,
 ) -> None:
     """Gives every rank the root's optimizer state and hyperparameters.
 
     The structure travels first, then each tensor; the optimizer takes no step, and any optimizer whose
-    ``state_dict`` nests dicts, lists and tuples will do. ``model`` is accepted for compatibility and not
-    needed. ValueError where the parameter groups differ from the root's.
+    ``state_dict`` nests dicts, lists and tuples will do. What only other ranks than the root have is
+    forgotten. ``model`` is accepted for compatibility and not needed. HorovodInternalError, on every rank,
+    where the parameter groups differ from the root's.
     """
     is_root = _core.rank() == root_rank
     tensors: list[torch.Tensor] = []
     structure = _replace(optimizer.state_dict(), lambda leaf: _take(leaf, tensors)) if is_root else None
-    structure = broadcast_object(structure, root_rank, name="optimizer.structure")
+    layout, structure = broadcast_object(
+        (_layout(optimizer), structure), root_rank, "optimizer.structure", process_set
+    )
+    _agree(layout, _layout(optimizer), root_rank, process_set)
     if not is_root:
         device = _device_of(optimizer)
         structure = _replace(structure, lambda leaf: _give(leaf, tensors, device))
-    handles = [
-        broadcast_async_(tensor, root_rank, f"optimizer.state.{index}")
-        for index, tensor in enumerate(tensors)
-    ]
-    _core.flush()
-    for handle in handles:
-        synchronize(handle)
+    named = [(f"optimizer.state.{index}", tensor) for index, tensor in enumerate(tensors)]
+    _broadcast_all(named, root_rank, process_set)
     if not is_root:
+        # Loading casts state to the parameter's dtype (ASGD's fp32 eta to bf16), which the root did not.
         optimizer.load_state_dict(structure)
+        _set_state(optimizer, structure.get("state"))
+
+
+def _layout(optimizer: torch.optim.Optimizer) -> list[list[tuple[int, ...]]]:
+    """The shapes of the parameters, group by group."""
+    return [[tuple(parameter.shape) for parameter in group["params"]] for group in optimizer.param_groups]
+
+
+def _agree(
+    roots: list[list[tuple[int, ...]]],
+    mine: list[list[tuple[int, ...]]],
+    root_rank: int,
+    process_set: ProcessSet,
+) -> None:
+    """Raises on every rank, naming the first of them, if some have other parameters than the root."""
+    differs = torch.tensor([_core.size() - _core.rank() if roots != mine else 0])
+    operations.allreduce_(differs, name="optimizer.layout", op=operations.Max, process_set=process_set)
+    if int(differs) == 0:
+        return
+    first = _core.size() - int(differs)
+    text = f"rank {first} has other parameter groups in its optimizer than rank {root_rank}"
+    if roots != mine:
+        text += f"; rank {_core.rank()} has {_summary(mine)}, rank {root_rank} {_summary(roots)}"
+    raise HorovodInternalError(
+        f"{text}: build the same optimizer on every rank before broadcasting its state"
+    )
+
+
+def _summary(layout: list[list[tuple[int, ...]]]) -> str:
+    groups = ", ".join(f"{len(group)} ({sum(map(_elements, group))} elements)" for group in layout)
+    return f"groups of {groups} parameters"
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    return torch.Size(shape).numel()
 
 
 def _replace(value: Any, leaf: Callable[[Any], Any]) -> Any:
     """A copy of nested dicts, lists and tuples with ``leaf`` applied to what is in them, in order."""
-    if isinstance(value, Mapping):
-        return {key: _replace(item, leaf) for key, item in value.items()}
+    if isinstance(value, MutableMapping):
+        made = copy.copy(value)  # an OrderedDict or defaultdict stays one
+        for key, item in value.items():
+            made[key] = _replace(item, leaf)
+        return made
     if type(value) in (list, tuple):
         return type(value)(_replace(item, leaf) for item in value)
     return leaf(value)
@@ -127,16 +264,34 @@ def _replace(value: Any, leaf: Callable[[Any], Any]) -> Any:
 def _take(leaf: Any, tensors: list[torch.Tensor]) -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    tensors.append(leaf)
-    return _TensorPlace(len(tensors) - 1, tuple(leaf.shape), leaf.dtype, leaf.device.type)
+    if leaf.layout != torch.strided or leaf.dtype not in _CARRIED:
+        return leaf.detach()
+    stride = torch.empty_like(leaf, device="meta").stride()  # the leaf's own, unless elements share memory
+    tensors.append(leaf if leaf.stride() == stride else leaf.contiguous())
+    return _TensorPlace(len(tensors) - 1, tuple(leaf.shape), stride, leaf.dtype, leaf.device.type)
 
 
 def _give(leaf: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
     if not isinstance(leaf, _TensorPlace):
         return leaf
     place = device if leaf.device_type == device.type else torch.device(leaf.device_type)
-    tensors.append(torch.empty(leaf.shape, dtype=leaf.dtype, device=place))
+    tensors.append(torch.empty_strided(leaf.shape, leaf.stride, dtype=leaf.dtype, device=place))
     return tensors[-1]
+
+
+def _set_state(optimizer: torch.optim.Optimizer, received: Any) -> None:
+    """Puts the state of each parameter as it came, on its parameter's device; numbered as torch does."""
+    if not isinstance(received, Mapping):
+        return
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, parameter in enumerate(parameters):
+        if isinstance(received.get(index), Mapping) and parameter in optimizer.state:
+            optimizer.state[parameter] = _replace(received[index], partial(_moved, parameter.device))
+
+
+def _moved(device: torch.device, leaf: Any) -> Any:
+    moves = isinstance(leaf, torch.Tensor) and leaf.device.type == device.type
+    return leaf.to(device) if moves else leaf
 
 
 def _device_of(optimizer: torch.optim.Optimizer) -> torch.device:

@@ -1,9 +1,10 @@
-"""One parameter's gradient between two steps: handed to the core, in flight, reduced."""
+"""One parameter's gradient between two steps: local, handed to the core, in flight, reduced."""
 
 from __future__ import annotations
 
 import enum
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ import torch
 from roundelay import _core
 from roundelay.torch.compression import Compressor
 from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch.process_sets import ProcessSet, set_id
 
 
 class Reduction(NamedTuple):
@@ -22,6 +24,7 @@ class Reduction(NamedTuple):
     postscale_factor: float
     compression: type[Compressor]
     sparse_as_dense: bool
+    process_set: ProcessSet
 
 
 class Holds(enum.Enum):
@@ -33,16 +36,28 @@ class Holds(enum.Enum):
 
 
 @dataclass(slots=True)
-class _Flight:
-    handle: int
+class Contribution:
+    """What this rank gives to one reduction. The result comes into ``gradient``."""
+
     gradient: torch.Tensor
     wire: torch.Tensor
     context: torch.dtype | None
-    compressed: bool
+    handle: int = -1  # that of the whole group
+
+    def wait(self, compression: type[Compressor]) -> torch.Tensor:
+        """Sleeps until the reduction is done."""
+        _core.synchronize(self.handle)
+        plain = self.gradient.detach()
+        if self.context is not None or self.wire.data_ptr() != plain.data_ptr():
+            plain.copy_(compression.decompress(self.wire, self.context))
+        return self.gradient
+
+
+Flight = Contribution | Callable[[], torch.Tensor]  # a call: the result of a sparse reduction
 
 
 class Gradient:
-    """Submits, parks and completes the gradient of one parameter.
+    """Parks and completes the gradient of one parameter.
 
     Autograd adds to ``.grad`` in place. Before it does (a tensor hook), a gradient that is in flight or
     already reduced is set aside, so that the new contribution is reduced on its own and added to it
@@ -58,34 +73,58 @@ class Gradient:
         "hooks",
         "name",
         "parked",
-        "passes",
-        "reduction",
-        "submitted",
+        "rule",
     )
 
-    def __init__(self, parameter: torch.Tensor, name: str, reduction: Reduction) -> None:
+    def __init__(self, parameter: torch.Tensor, name: str, rule: Reduction) -> None:
         self._parameter = weakref.ref(parameter)
         self.name = name
-        self.reduction = reduction
+        self.rule = rule
         self.hooks: list[torch.utils.hooks.RemovableHandle] = []
-        self.flights: list[_Flight] = []
+        self.flights: list[Flight] = []
         self.parked: torch.Tensor | None = None
         self.holds = Holds.LOCAL
         self.accumulated = 0  # backward passes in .grad that were not submitted yet
-        self.submitted = 0  # since the ranks last compared notes
-        self.passes = 0  # since the last step: numbers the names
 
     @property
     def parameter(self) -> torch.Tensor | None:
         """The parameter, or None when it is gone."""
         return self._parameter()
 
+    @property
+    def wanted(self) -> bool:
+        """Whether this optimizer is to reduce it: it is not frozen, nor another optimizer's by now."""
+        parameter = self._parameter()
+        return parameter is not None and parameter.requires_grad and owners.get(id(parameter)) is self
+
+    def local(self) -> torch.Tensor | None:
+        """This rank's contribution where ``.grad`` is one."""
+        parameter = self._parameter()
+        return parameter.grad if parameter is not None and self.holds is Holds.LOCAL else None
+
+    def sparse_dimensions(self) -> int:
+        """In how many ``.grad`` is sparse; 0: it is dense, or will be made so.
+
+        ValueError, on all ranks, where the op has no meaning for sparse tensors.
+        """
+        gradient = self.local()
+        if gradient is None or gradient.layout == torch.strided or self.rule.sparse_as_dense:
+            return 0
+        if self.rule.op not in LINEAR_OPS or gradient.layout != torch.sparse_coo:
+            text = f"{self.name} has a sparse gradient: give DistributedOptimizer sparse_as_dense=True"
+            _core.submit_error("allreduce", self.name, text, set_id(self.rule.process_set))
+            raise ValueError(text)
+        return gradient.sparse_dim()
+
     def make_room(self) -> None:
         """Before autograd adds to ``.grad``: sets aside what must not be added to."""
         parameter = self.parameter
         if parameter is None or self.holds is Holds.LOCAL:
             return
-        if self.reduction.op not in LINEAR_OPS:
+        if self.holds is Holds.REDUCED and parameter.grad is None:  # it was cleared
+            self.holds = Holds.LOCAL
+            return
+        if self.rule.op not in LINEAR_OPS:
             raise RuntimeError(
                 f"{self.name}: a second backward before step() needs op=Average or Sum, as others of "
                 "several contributions cannot be put together"
@@ -95,48 +134,54 @@ class Gradient:
         parameter.grad = None
         self.holds = Holds.LOCAL
 
-    def submit(self) -> None:
-        """Hands ``.grad`` to the core, to be reduced in place. ValueError where it is sparse."""
-        parameter = self.parameter
-        assert parameter is not None
-        gradient = parameter.grad
-        assert gradient is not None
-        if gradient.layout != torch.strided:
-            gradient = self._densified(gradient)
-            parameter.grad = gradient
-        self._start(gradient)
-        self.holds = Holds.FLIGHT
-
-    def submit_missing(self) -> None:
-        """Takes part for a gradient that other ranks have: with ``.grad`` as it stands, or zeros."""
-        parameter = self.parameter
+    def contribution(self, template: torch.Tensor) -> Contribution:
+        """Takes ``.grad``, made dense, to be reduced in place; zeros like ``template`` where it is empty."""
         if self.holds is Holds.REDUCED:
             self.make_room()
-        if parameter is not None and self.holds is Holds.LOCAL and parameter.grad is not None:
-            self.submit()
-        elif parameter is not None:
-            self._start(torch.zeros_like(parameter, requires_grad=False))
+        gradient = self.local()
+        self.accumulated = 0
+        if gradient is None:
+            gradient = torch.zeros_like(template, requires_grad=False)
+        else:
+            gradient = self._depart(gradient if gradient.layout == torch.strided else gradient.to_dense())
+        plain = gradient.detach()
+        return Contribution(gradient, *self.rule.compression.compress(plain))
+
+    def sparse_contribution(self, template: torch.Tensor, dimensions: int) -> torch.Tensor:
+        """Takes ``.grad`` as a sparse tensor, to be reduced out of place; an empty one where it is empty."""
+        if self.holds is Holds.REDUCED:
+            self.make_room()
+        gradient = self.local()
+        self.accumulated = 0
+        if gradient is None:
+            indices = torch.empty((dimensions, 0), dtype=torch.int64, device=template.device)
+            values = torch.empty(
+                (0, *template.shape[dimensions:]), dtype=template.dtype, device=template.device
+            )
+            return torch.sparse_coo_tensor(indices, values, template.shape, check_invariants=False)
+        if gradient.layout == torch.strided:
+            gradient = gradient.detach().to_sparse(dimensions)
+        return self._depart(gradient).detach()
+
+    def _depart(self, gradient: torch.Tensor) -> torch.Tensor:
+        parameter = self.parameter
+        assert parameter is not None
+        parameter.grad = gradient
+        self.holds = Holds.FLIGHT
+        return gradient
 
     def finish(self) -> None:
         """Sleeps until all flights are done and puts the sum of them into ``.grad``."""
         total = self.parked
         while self.flights:
             flight = self.flights.pop(0)
-            _core.synchronize(flight.handle)
-            gradient = flight.gradient.detach()
-            if flight.compressed:
-                gradient.copy_(self.reduction.compression.decompress(flight.wire, flight.context))
-            if total is None:
-                total = flight.gradient
-            else:
-                total.detach().add_(gradient)
+            result = flight.wait(self.rule.compression) if isinstance(flight, Contribution) else flight()
+            total = result if total is None else _sum(total, result)
         parameter = self.parameter
         if parameter is None:
             return
-        if self.holds is Holds.LOCAL and parameter.grad is not None:
-            self.parked = (
-                total  # backward_passes_per_step: .grad holds the beginning of the next contribution
-            )
+        if self.local() is not None:
+            self.parked = total  # .grad holds the beginning of the next contribution
             return
         if parameter.requires_grad and parameter.grad is not total:
             parameter.grad = total
@@ -145,19 +190,22 @@ class Gradient:
 
     def abandon(self) -> None:
         """After a failure: waits for what is in flight, whatever comes of it, and starts anew."""
-        for flight in self.flights:
+        while self.flights:
+            flight = self.flights.pop()
             try:
-                _core.synchronize(flight.handle)
+                if isinstance(flight, Contribution):
+                    _core.synchronize(flight.handle)
+                else:
+                    flight()
             except (RuntimeError, ValueError):
                 continue  # the first failure is being raised already
-        self.flights.clear()
         self.new_step()
 
     def new_step(self) -> None:
-        """What ``.grad`` holds from now on is local again, as after ``optimizer.step()``."""
+        """What ``.grad`` holds from now on is local again, as after ``step()`` or ``zero_grad()``."""
         self.parked = None
         self.holds = Holds.LOCAL
-        self.passes = self.submitted = 0
+        self.accumulated = 0
 
     def release(self) -> None:
         """Takes the hooks off the parameter."""
@@ -165,22 +213,13 @@ class Gradient:
             hook.remove()
         self.hooks.clear()
 
-    def _start(self, gradient: torch.Tensor) -> None:
-        self.accumulated = 0
-        self.submitted += 1
-        self.passes += 1
-        name = self.name if self.passes == 1 else f"{self.name}.pass{self.passes}"
-        rule = self.reduction
-        plain = gradient.detach()
-        wire, context = rule.compression.compress(plain)
-        handle = _core.allreduce_async(
-            wire, wire, name, rule.op, rule.prescale_factor, rule.postscale_factor, 0
-        )
-        self.flights.append(_Flight(handle, gradient, wire, context, wire is not plain))
 
-    def _densified(self, gradient: torch.Tensor) -> torch.Tensor:
-        if self.reduction.sparse_as_dense:
-            return gradient.to_dense()
-        text = f"{self.name} has a sparse gradient: give DistributedOptimizer sparse_as_dense=True"
-        _core.submit_error("allreduce", self.name, text, 0)
-        raise ValueError(text)
+def _sum(total: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+    if total.layout == torch.strided:
+        total.detach().add_(result.detach())
+        return total
+    return result.detach() + total.detach()
+
+
+# The optimizer's gradient that each parameter belongs to, by id(parameter): the last that was wrapped.
+owners: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()

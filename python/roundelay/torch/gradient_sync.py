@@ -1,49 +1,63 @@
 """Keeps the gradients of one optimizer equal on all ranks.
 
-Gradients are submitted from hooks while backward runs. At the end of the outermost backward, and in step()
-where something is still open, the ranks *compare notes*: one small allreduce says how often each gradient
-was submitted by the rank that did so most and least. It is submitted with the last gradients, so it costs
-no round of its own. A rank that lacks a gradient which others have contributes ``.grad`` as it stands, or
-zeros; a gradient that nobody has stays as it is. So everything that was submitted is complete when
-backward() returns, on every rank.
+Gradients are submitted from hooks while backward runs, each alone or as a group (gradient_groups.py). At
+the end of the outermost backward, and in step() where something is still open, the ranks *compare notes*:
+one small allreduce says how often each group was submitted by the rank that did so most, and which
+gradients wait for the rest of their group. It is submitted with the last gradients, so it costs no round of
+its own. A rank that lacks a gradient which others have contributes ``.grad`` as it stands, or zeros; a
+gradient that nobody has stays as it is. So everything that was submitted is complete when backward()
+returns, on every rank.
 
 step() compares notes only while there is a gradient that no rank has submitted since the last step (an
 unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
 backward() a different number of times as long as each such call brings gradients that the step did not have
-yet.
+yet. A rank that has joined (hvd.join) takes part in nothing, and nobody waits for it.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import torch
 from torch.utils.hooks import unserializable_hook
 
 from roundelay import _core
 from roundelay.torch.backward_end import backward_end
-from roundelay.torch.gradient import Gradient, Holds, Reduction
+from roundelay.torch.gradient import Gradient, Holds, Reduction, owners
+from roundelay.torch.gradient_groups import GradientGroup
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Max
+from roundelay.torch.process_sets import set_id
 
-_owners: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()
+
+@dataclass(slots=True)
+class _Round:
+    """A comparison of notes that is in flight, and what this rank said in it."""
+
+    handle: int
+    notes: torch.Tensor
+    submitted: list[int]  # by group
 
 
 class GradientSync:
     """Hooks on the parameters of one optimizer, and the state of their gradients since its last step."""
 
-    def __init__(self, scope: int, reduction: Reduction, passes_per_step: int) -> None:
-        self.scope = scope
+    def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
+        self.order = (set_id(rule.process_set), scope)
         self.passes_per_step = passes_per_step
+        self.holding_back = 0  # in no_sync(): how deep
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
-        self._reduction = reduction
+        self._rule = rule
+        self._grouping = grouping
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
+        self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where a gradient is alone
         self._frozen = 0
         self._rounds = 0
-        self._round: tuple[int, torch.Tensor, list[int]] | None = None
-        self._seen: list[bool] = []
-        self._wanted: list[bool] = []
+        self._round: _Round | None = None
+        self._seen: set[Gradient] = set()  # some rank has submitted it since the last step
+        self._complete = False  # all that some rank wants were seen
         self._all_final = False
 
     # -- parameters
@@ -58,13 +72,14 @@ class GradientSync:
         for name, parameter in parameters:
             gradient = self._gradients.get(id(parameter))
             if gradient is None or gradient.parameter is not parameter:
-                gradient = Gradient(parameter, f"{self._prefix}.{name}", self._reduction)
-                previous = _owners.get(id(parameter))
+                gradient = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
+                previous = owners.get(id(parameter))
                 if previous is not None:
                     previous.release()
-                self._gradients[id(parameter)] = _owners[id(parameter)] = gradient
-            if not gradient.hooks and parameter.requires_grad and _owners.get(id(parameter)) is gradient:
-                self._hook(parameter, gradient)
+                self._gradients[id(parameter)] = owners[id(parameter)] = gradient
+                self._group_of(parameter, gradient).members.append(gradient)
+            if not gradient.hooks and gradient.wanted:
+                self._hook(parameter, gradient, self._group_of(parameter, gradient))
                 gradient.accumulated = int(after_backward)
         self._frozen = sum(not gradient.hooks for gradient in self._gradients.values())
 
@@ -72,7 +87,13 @@ class GradientSync:
         """Whether it has ``number`` parameters, all of them hooked."""
         return self._frozen == 0 and len(self._gradients) == number
 
-    def _hook(self, parameter: torch.Tensor, gradient: Gradient) -> None:
+    def _group_of(self, parameter: torch.Tensor, gradient: Gradient) -> GradientGroup:
+        number = self._grouping.get(id(parameter))
+        if number is None:
+            return self._groups.setdefault(gradient.name, GradientGroup(gradient.name, alone=True))
+        return self._groups.setdefault(number, GradientGroup(f"{self._prefix}.group{number}", alone=False))
+
+    def _hook(self, parameter: torch.Tensor, gradient: Gradient, group: GradientGroup) -> None:
         sync = weakref.ref(self)
 
         def before(_: torch.Tensor) -> None:
@@ -82,7 +103,7 @@ class GradientSync:
         def after(_: torch.Tensor) -> None:
             owner = sync()
             if owner is not None:
-                owner._arrived(gradient)
+                owner._arrived(gradient, group)
 
         unserializable_hook(before)  # so that pickling the parameter does not warn
         gradient.hooks.append(parameter.register_hook(before))
@@ -95,30 +116,36 @@ class GradientSync:
 
     # -- one step
 
-    def _arrived(self, gradient: Gradient) -> None:
+    def _arrived(self, gradient: Gradient, group: GradientGroup) -> None:
         gradient.accumulated += 1
-        if gradient.accumulated >= self.passes_per_step:
+        if gradient.accumulated >= self.passes_per_step and not self.holding_back:
             backward_end.note(self)
-            gradient.submit()
+            group.arrived(gradient)
 
-    def outstanding(self) -> bool:
-        """Whether gradients are in flight: only after a backward that raised."""
-        return any(gradient.flights for gradient in self._gradients.values())
+    def _submit(self, least_passes: int) -> None:
+        """Submits what has accumulated over so many passes and was not submitted yet."""
+        for group in self._groups.values():
+            for gradient in group.members:
+                if (
+                    gradient.accumulated >= least_passes
+                    and gradient.wanted
+                    and gradient.local() is not None
+                    and not group.waiting(gradient)
+                ):
+                    group.arrived(gradient)
+
+    def unsettled(self) -> bool:
+        """Whether gradients are in flight or wait for others: only after a backward that raised."""
+        return self.has_submitted() or any(gradient.flights for gradient in self._gradients.values())
 
     def has_submitted(self) -> bool:
         """Whether there is something to compare notes about."""
-        return any(gradient.submitted for gradient in self._gradients.values())
+        return any(group.submitted or group.waits() for group in self._groups.values())
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
-        untouched = self._rounds == 0
-        for gradient in self._gradients.values():
-            parameter = gradient.parameter
-            if parameter is None or parameter.grad is None or gradient.holds is not Holds.LOCAL:
-                continue
-            # Accumulated but not submitted, or made without backward().
-            if (gradient.accumulated or untouched) and _wants(gradient):
-                gradient.submit()
+        # In a step's first round also gradients that were made without backward().
+        self._submit(least_passes=1 if self._rounds else 0)
         while self._open():
             self.begin_round(final=True)
             self.end_round()
@@ -126,82 +153,79 @@ class GradientSync:
     def _open(self) -> bool:
         if self.has_submitted():
             return True
-        complete = self._rounds > 0 and all(
-            seen or not wanted for seen, wanted in zip(self._seen, self._wanted, strict=True)
-        )
-        return not (complete or self._all_final)
+        return not (self._complete or self._all_final)
 
     def new_step(self) -> None:
-        """After optimizer.step()."""
-        for gradient in self._gradients.values():
-            gradient.new_step()
+        """After optimizer.step() and zero_grad()."""
+        for group in self._groups.values():
+            group.new_step()
+        self._seen.clear()
         self._rounds = 0
-        self._all_final = False
+        self._complete = self._all_final = False
 
     # -- comparing notes
 
     def begin_round(self, final: bool) -> None:
         """Submits this rank's notes; does not wait."""
-        gradients = list(self._gradients.values())
-        if self._rounds == 0:
-            self._seen = [False] * len(gradients)
-        counts = [min(gradient.submitted, 255) for gradient in gradients]
-        notes = torch.tensor(
-            [0 if final else 1, *counts, *(255 - count for count in counts), *map(_wants, gradients)],
-            dtype=torch.uint8,
-        )
-        for gradient in gradients:
-            gradient.submitted = 0
+        self._submit(self.passes_per_step)  # what no_sync() held back
+        groups = self._groups.values()
+        members = self._members()
+        submitted = [min(group.submitted, 255) for group in groups]
+        waiting = [group.waiting(gradient) for group in groups for gradient in group.members]
+        wanted = [gradient.wanted for gradient in members]
+        notes = torch.tensor([0 if final else 1, *submitted, *waiting, *wanted], dtype=torch.uint8)
+        for group in groups:
+            group.submitted = 0
         self._rounds += 1
         name = f"{self._prefix}.notes{self._rounds}"
-        self._round = (_core.allreduce_async(notes, notes, name, Max, 1.0, 1.0, 0), notes, counts)
+        handle = _core.allreduce_async(notes, notes, name, Max, 1.0, 1.0, set_id(self._rule.process_set))
+        self._round = _Round(handle, notes, submitted)
         _core.flush()
 
     def end_round(self) -> None:
         """Contributes what this rank lacks, and sleeps until all that was submitted is complete."""
         assert self._round is not None
-        (handle, notes, counts), self._round = self._round, None
+        own, self._round = self._round, None
         span = Span("synchronize", "exposed_ns")
-        gradients = list(self._gradients.values())
-        number = len(gradients)
         try:
-            _core.synchronize(handle)
-            values: list[int] = notes.tolist()
-            most, wanted = values[1 : 1 + number], values[1 + 2 * number :]
-            self._all_final = values[0] == 0
-            self._wanted = [bool(value) for value in wanted]
-            self._seen = [seen or count > 0 for seen, count in zip(self._pad(number), most, strict=True)]
-            self._contribute(gradients, most, counts)
-            self._finish(gradients)
+            _core.synchronize(own.handle)
+            values = iter(own.notes.tolist())
+            self._all_final = next(values) == 0
+            most = [next(values) for _ in self._groups]
+            waiting = {gradient: next(values) for gradient in self._members()}
+            wanted = {gradient for gradient in self._members() if next(values)}
+            for group, count in zip(self._groups.values(), most, strict=True):
+                self._seen.update(g for g in group.members if count or waiting[g])
+            self._complete = wanted <= self._seen
+            with torch.no_grad():
+                self._contribute(most, own.submitted, waiting)
+                self._finish()
         finally:
             span.end()
 
-    def _pad(self, number: int) -> list[bool]:
-        return self._seen + [False] * (number - len(self._seen))
+    def _members(self) -> list[Gradient]:
+        return [gradient for group in self._groups.values() for gradient in group.members]
 
-    def _contribute(self, gradients: list[Gradient], most: list[int], counts: list[int]) -> None:
+    def _contribute(self, most: list[int], own: list[int], waiting: dict[Gradient, int]) -> None:
         lacking = False
-        for gradient, others, own in zip(gradients, most, counts, strict=True):
-            for _ in range(others - own):
-                gradient.submit_missing()
-                gradient.submitted -= 1  # all ranks know of it
+        for group, others, mine in zip(self._groups.values(), most, own, strict=True):
+            for _ in range(others - mine):
+                group.catch_up()
+                lacking = True
+            rest = {gradient: waiting[gradient] for gradient in group.members if waiting[gradient]}
+            if rest:
+                group.submit_rest(rest)
                 lacking = True
         if lacking:
             _core.flush()
 
-    def _finish(self, gradients: list[Gradient]) -> None:
+    def _finish(self) -> None:
         try:
-            with torch.no_grad():
-                for gradient in gradients:
-                    if gradient.flights:
-                        gradient.finish()
+            for gradient in self._members():
+                if gradient.flights:
+                    gradient.finish()
         except BaseException:
-            for gradient in gradients:
+            for gradient in self._members():
                 gradient.abandon()
             self.new_step()
             raise
-
-
-def _wants(gradient: Gradient) -> bool:
-    parameter = gradient.parameter
-    return parameter is not None and parameter.requires_grad and _owners.get(id(parameter)) is gradient

@@ -17,16 +17,20 @@ from typing import Any, TypeVar
 import torch
 
 from roundelay import _core
-from roundelay.errors import NotInThisVersionError
+from roundelay.torch.adasum import DeltaSync
 from roundelay.torch.compression import Compression, Compressor
+from roundelay.torch.grad_scaler import watch
 from roundelay.torch.gradient import Reduction
+from roundelay.torch.gradient_groups import assign
 from roundelay.torch.gradient_sync import GradientSync
 from roundelay.torch.measure import Span
-from roundelay.torch.operations import Average, checked_op
+from roundelay.torch.operations import Adasum, Average
+from roundelay.torch.optimizer_arguments import check_passes, checked_names, checked_reduction, parameters_of
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
-_scopes = count()  # optimizers are wrapped in the same order on all ranks
+# Numbers the optimizers of each process set: its ranks wrap them in the same order.
+_scopes: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapping] = weakref.WeakKeyDictionary()
 
 
@@ -54,11 +58,20 @@ class _Addition:
 class Wrapping:
     """What belongs to one wrapped optimizer; refers to it weakly."""
 
+    _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
+    _fields = ("_parameter_names", "_requires_update", "_handles")
+
     def __init__(
-        self, optimizer: torch.optim.Optimizer, sync: GradientSync | None, names: dict[int, str]
+        self,
+        optimizer: torch.optim.Optimizer,
+        sync: GradientSync | DeltaSync | None,
+        names: dict[int, str],
+        process_set: ProcessSet,
     ) -> None:
+        self.process_set = process_set
         self._optimizer = weakref.ref(optimizer)
-        self._sync = sync  # None: a single process
+        self._sync = sync if isinstance(sync, GradientSync) else None
+        self._deltas = sync if isinstance(sync, DeltaSync) else None
         self._names = names
         self._skip = False
         self._step: Span | None = None
@@ -66,14 +79,14 @@ class Wrapping:
             optimizer.register_step_pre_hook(_Addition(self._before_step)),
             optimizer.register_step_post_hook(_Addition(self._after_step)),
         ]
-        for name in ("synchronize", "skip_synchronize", "set_backward_passes_per_step"):
+        for name in self._methods:
             setattr(optimizer, name, _Addition(getattr(self, name)))
-        self._additions = ["synchronize", "skip_synchronize", "set_backward_passes_per_step"]
-        if sync is not None:
-            self._extend(optimizer, "add_param_group", after=self._take_parameters)
-            self._extend(optimizer, "zero_grad", before=self._settle_failed_backward)
-            self._take_parameters()
-            weakref.finalize(optimizer, sync.close).atexit = False
+        self._additions = [*self._methods, *self._fields]
+        self._extend(optimizer, "add_param_group", after=self._take_parameters)
+        self._take_parameters()
+        if self._sync is not None:
+            self._extend(optimizer, "zero_grad", self._settle_failed_backward, self._sync.new_step)
+            weakref.finalize(optimizer, self._sync.close).atexit = False
 
     def _extend(
         self,
@@ -110,19 +123,26 @@ class Wrapping:
     def _take_parameters(self, after_backward: bool = False) -> None:
         """Notices new parameters, and those that were frozen until now."""
         optimizer = self._optimizer()
-        if self._sync is None or optimizer is None:
+        if optimizer is None:
             return
-        if self._sync.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
+        if self._sync is not None and self._sync.covers(
+            sum(len(group["params"]) for group in optimizer.param_groups)
+        ):
             return
-        named = (
-            (self._names.get(id(parameter), f"noname.{number}.{index}"), parameter)
+        named = {
+            parameter: self._names.get(id(parameter), f"noname.{number}.{index}")
             for number, group in enumerate(optimizer.param_groups)
             for index, parameter in enumerate(group["params"])
-        )
-        self._sync.add(named, after_backward)
+        }
+        if self._sync is not None:
+            self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
+        # What Horovod's users look at.
+        optimizer._parameter_names = named  # type: ignore[attr-defined]
+        optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
+        optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
 
     def _settle_failed_backward(self) -> None:
-        if self._sync is not None and self._sync.outstanding():
+        if self._sync is not None and self._sync.unsettled():
             self._sync.synchronize()
 
     def synchronize(self) -> None:
@@ -131,27 +151,49 @@ class Wrapping:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        self._take_parameters(after_backward=True)
         if self._sync is not None:
+            self._take_parameters(after_backward=True)
             self._sync.synchronize()
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """``step()`` inside it takes the gradients as they are: for use after ``synchronize()``."""
+        if self._deltas is not None:
+            raise RuntimeError("skip_synchronize() has no meaning with op=Adasum, which combines the steps")
         self._skip = True
         try:
             yield
         finally:
             self._skip = False
 
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """``backward()`` inside it only adds to ``.grad``; the first one after it reduces the sum."""
+        if self._sync is None:
+            yield
+            return
+        self._sync.holding_back += 1
+        try:
+            yield
+        finally:
+            self._sync.holding_back -= 1
+
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From now on gradients are reduced once in ``passes`` backward passes."""
-        _check_passes(passes)
+        check_passes(passes)
         if self._sync is not None:
             self._sync.passes_per_step = passes
 
-    def _before_step(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """Reduced gradients overflow alike on all ranks, local ones do not."""
+        if self._deltas is not None:
+            self._deltas.agree_on_overflow(found)
+
+    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._step = Span("step")
+        if self._deltas is not None:
+            self._deltas.before_step(optimizer)
+            return None
         if self._skip:
             if self._sync is not None and self._sync.has_submitted():
                 raise RuntimeError(
@@ -173,6 +215,8 @@ class Wrapping:
         return (args[0], synchronized, *args[2:]), kwargs
 
     def _after_step(self, *_: Any) -> None:
+        if self._deltas is not None:
+            self._deltas.after_step()
         if self._sync is not None:
             self._sync.new_step()
         if self._step is not None:
@@ -180,28 +224,9 @@ class Wrapping:
             self._step = None
 
 
-def _check_passes(passes: int) -> None:
-    if not isinstance(passes, int) or passes < 1:
-        raise ValueError(f"backward_passes_per_step is {passes!r}, but must be a whole number from 1 on")
-
-
-def _checked_names(
-    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.Tensor]] | None
-) -> dict[int, str]:
-    """Names by id(parameter). ValueError where they are not unique pairs that cover the optimizer."""
-    pairs = list(named_parameters or ())
-    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
-        raise ValueError("named_parameters must be (name, parameter) pairs, such as model.named_parameters()")
-    names = [name for name, _ in pairs]
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
-    if twice:
-        raise ValueError(f"named_parameters has names more than once: {', '.join(twice)}")
-    by_id = {id(parameter): name for name, parameter in pairs}
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    unnamed = sum(id(parameter) not in by_id for parameter in parameters)
-    if pairs and unnamed:
-        raise ValueError(f"named_parameters lacks {unnamed} of the optimizer's {len(parameters)} parameters")
-    return by_id
+def wrapping_of(optimizer: torch.optim.Optimizer) -> Wrapping | None:
+    """What DistributedOptimizer put on it; None on a plain one."""
+    return _wrapped.get(optimizer)
 
 
 def DistributedOptimizer(  # noqa: N802  Horovod's name
@@ -219,39 +244,38 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     """Returns ``optimizer`` itself; from now on its gradients are reduced over all ranks while backward runs.
 
     When ``backward()`` returns the gradients hold the result, so clipping and GradScaler need nothing
-    special. Every rank wraps its optimizers in the same order, with the same parameters. Wrapping again
-    replaces the settings.
+    special. Every rank of ``process_set`` wraps its optimizers in the same order, with the same parameters;
+    on other ranks the optimizer stays a plain one. Wrapping again replaces the settings.
 
     named_parameters: names for messages and the timeline. compression: what goes over the wire.
     backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced. op:
-    Average, Sum, Min, Max or Product. gradient_predivide_factor: with Average, gradients are divided by it
-    before the sum and by size / factor afterwards. sparse_as_dense: sparse gradients are made dense; else
-    they raise ValueError.
+    Average, Sum, Min, Max, Product; Adasum combines the ranks' steps instead of their gradients (adasum.py).
+    gradient_predivide_factor: with Average, gradients are divided by it before the sum and by size / factor
+    afterwards. groups: into how many groups to put the parameters, or lists of parameters; the gradients of
+    a group are reduced together. num_groups: its deprecated name. sparse_as_dense: sparse gradients are made
+    dense; else indices and values are gathered (Average and Sum; ValueError for other ops).
 
-    It gains ``synchronize()``, ``skip_synchronize()`` and ``set_backward_passes_per_step(n)``. Raises
-    ValueError for wrong arguments and before ``init``, NotInThisVersionError for groups and other sets.
+    It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
+    ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``.
     """
-    size = _core.size()
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise ValueError(f"a torch.optim.Optimizer is needed, not {type(optimizer).__name__}")
-    names = _checked_names(optimizer, named_parameters)
-    _check_passes(backward_passes_per_step)
-    op = checked_op(op, None)
-    if gradient_predivide_factor != 1.0 and op != Average:
-        raise ValueError("gradient_predivide_factor needs op=Average")
-    if gradient_predivide_factor <= 0:
-        raise ValueError(f"gradient_predivide_factor is {gradient_predivide_factor}, but must be above 0")
-    if num_groups or groups is not None:
-        raise NotInThisVersionError("num_groups and groups are not in this version yet: leave them out")
+    _core.size()
+    parameters = parameters_of(optimizer)
+    names = checked_names(parameters, named_parameters)
+    check_passes(backward_passes_per_step)
+    op, factor = checked_reduction(op, gradient_predivide_factor)
+    grouping = assign(num_groups, groups, parameters)
     set_id(process_set)
+    watch(wrapping_of)
     previous = _wrapped.pop(optimizer, None)
     if previous is not None:
         previous.undo(optimizer)
-    scope = next(_scopes)
-    sync = None
-    if size > 1:
-        factor = float(gradient_predivide_factor)
-        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense)
-        sync = GradientSync(scope, rule, backward_passes_per_step)
-    _wrapped[optimizer] = Wrapping(optimizer, sync, names)
+    sync: GradientSync | DeltaSync | None = None
+    if process_set.included():
+        scope = next(_scopes.setdefault(process_set, count()))
+        if process_set.size() > 1 and op == Adasum:
+            sync = DeltaSync(scope, compression, process_set)
+        elif process_set.size() > 1:
+            rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
+            sync = GradientSync(scope, rule, backward_passes_per_step, grouping)
+    _wrapped[optimizer] = Wrapping(optimizer, sync, names, process_set)
     return optimizer

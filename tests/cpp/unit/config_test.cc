@@ -1,7 +1,9 @@
 #include "base/config.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -154,6 +156,30 @@ TEST_CASE("variables of Horovod without counterpart are listed with the reason",
   CHECK(loaded->no_effect[1].rfind("HOROVOD_NUM_NCCL_STREAMS has no effect, because ", 0) == 0);
   for (const NoEffect& entry : without_effect())
     for (const Knob& knob : knobs()) CHECK(entry.name != knob.horovod);
+}
+
+// Every variable that Horovod reads at run time, without its prefix.
+constexpr std::string_view kOfHorovod =
+    "FUSION_THRESHOLD CYCLE_TIME CACHE_CAPACITY BATCH_D2D_MEMCOPIES HIERARCHICAL_ALLREDUCE "
+    "HIERARCHICAL_ALLGATHER TORUS_ALLREDUCE NUM_NCCL_STREAMS DISABLE_GROUP_FUSION ENABLE_ASYNC_COMPLETION "
+    "DYNAMIC_PROCESS_SETS THREAD_AFFINITY MPI_THREADS_DISABLE CONTROLLER CPU_OPERATIONS "
+    "ADASUM_MPI_CHUNK_SIZE AUTOTUNE AUTOTUNE_LOG AUTOTUNE_WARMUP_SAMPLES AUTOTUNE_STEPS_PER_SAMPLE "
+    "AUTOTUNE_BAYES_OPT_MAX_SAMPLES AUTOTUNE_GAUSSIAN_PROCESS_NOISE TIMELINE TIMELINE_MARK_CYCLES "
+    "STALL_CHECK_DISABLE STALL_CHECK_TIME_SECONDS STALL_SHUTDOWN_TIME_SECONDS LOG_LEVEL LOG_HIDE_TIME "
+    "DISABLE_NVTX_RANGES ELASTIC GLOO_IFACE GLOO_TIMEOUT_SECONDS GLOO_RENDEZVOUS_ADDR GLOO_RENDEZVOUS_PORT "
+    "HOSTNAME RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE START_TIMEOUT ELASTIC_TIMEOUT "
+    "SECRET_KEY ENABLE_XLA_OPS CCL_CACHE SPARK_START_TIMEOUT SPARK_USE_LOCAL_RANK_GPU_INDEX "
+    "SPARK_PYTHONPATH SPARK_WORK_DIR TEST_GPU MIXED_INSTALL";
+
+TEST_CASE("every variable of Horovod's is a knob or has a reason to be none", "[config]") {
+  std::istringstream names{std::string(kOfHorovod)};
+  for (std::string name; names >> name;) {
+    INFO(name);
+    const auto as_knob = std::ranges::count(knobs(), name, &Knob::horovod);
+    const auto as_reason = std::ranges::count(without_effect(), name, &NoEffect::name);
+    CHECK(as_knob + as_reason == 1);
+  }
+  for (const NoEffect& entry : without_effect()) CHECK_FALSE(entry.reason.empty());
 }
 
 TEST_CASE("what is shown reads back as the same value", "[config]") {

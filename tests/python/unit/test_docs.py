@@ -21,7 +21,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "csrc"
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
 LIMIT_S = 100.0
 LONGEST_PAGE = 79  # lines, of those that are short by intent
-SHORT_PAGES = ("optimizer.md", "horovod.md", "configuration.md", "threads.md")
+SHORT_PAGES = ("optimizer.md", "configuration.md", "threads.md")
 
 # The same command, sooner: the full training is `make train`'s.
 SOONER = {"examples/digits.py": "examples/digits.py --epochs 1", "-np 4": "-np 2"}
@@ -129,20 +129,6 @@ def test_the_configuration_page_is_what_the_core_says() -> None:
     page = config_docs.PAGE.read_text()
     assert config_docs.with_tables(page) == page, "call tools/config_docs.py"
     assert "ROUNDELAY_THETA" in page
-
-
-def test_the_list_of_what_is_missing_is_complete() -> None:
-    import roundelay.torch as hvd
-
-    page = (ROOT / "docs" / "horovod.md").read_text()
-    missing = page.partition("## Not here yet")[2]
-    for name in hvd._LATER:
-        short = name.removesuffix("_").removesuffix("_async")
-        if not name.startswith("grouped_"):
-            assert re.search(rf"\b{short}(_async)?\b", missing), f"docs/horovod.md does not name hvd.{name}"
-    row = next(line for line in missing.splitlines() if "hvd.NAME" in line)
-    for name in re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", row.split("|")[1]))):
-        assert name in {*hvd._LATER, "grouped_", "_async"}, f"docs/horovod.md says that hvd.{name} is missing"
 
 
 @pytest.mark.parametrize("name", SHORT_PAGES)

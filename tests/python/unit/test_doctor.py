@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 from typing import Any
 
 import pytest
+import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 from rich.console import Console
 
-from roundelay import doctor
+from roundelay import _core, doctor, doctor_env
 from roundelay.doctor import Check, State
 
 
@@ -89,3 +91,90 @@ def test_a_long_path_is_folded_not_cut() -> None:
     doctor.show([Check("core", State.OK, "/long" * 40)], Console(file=text, width=60))
     letters = "".join(character for character in text.getvalue() if character.isalpha())
     assert letters.count("long") == 40
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No variable of ours or Horovod's is set."""
+    for name in list(os.environ):
+        if name.startswith(("ROUNDELAY_", "HOROVOD_")):
+            monkeypatch.delenv(name)
+    return monkeypatch
+
+
+def environment(capsys: pytest.CaptureFixture[str]) -> tuple[int, str, dict[str, list[str]]]:
+    """The exit status of doctor --env, all it said, and the cells behind each variable."""
+    status = doctor.main(["--env"])
+    shown = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("\u2502")[1:-1]] for line in shown.splitlines()]
+    return status, shown, {row[0]: row[1:] for row in rows if row}
+
+
+def test_env_shows_every_knob_its_value_and_where_it_came_from(
+    bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare.setenv("ROUNDELAY_THETA", "4096")
+    bare.setenv("HOROVOD_CYCLE_TIME", "2.5")
+    bare.setenv("HOROVOD_FUSION_THRESHOLD", "1")
+    bare.setenv("ROUNDELAY_FUSION_THRESHOLD", "2")
+    bare.setenv("ROUNDELAY_NODE_ID", "[red]")
+    status, shown, rows = environment(capsys)
+    assert status == 0
+    for variable, value, source, meaning in _core.load_config().lines:
+        assert rows[variable][:2] == [value, source]
+        assert meaning.startswith(rows[variable][2])
+    assert rows["ROUNDELAY_THETA"][:2] == ["4096", "ROUNDELAY_THETA"]
+    assert rows["ROUNDELAY_CYCLE_TIME"][:2] == ["2.5", "HOROVOD_CYCLE_TIME"]
+    assert rows["ROUNDELAY_FUSION_THRESHOLD"][:2] == ["2", "ROUNDELAY_FUSION_THRESHOLD"]
+    assert rows["ROUNDELAY_NODE_ID"][0] == "[red]"
+    assert rows["ROUNDELAY_CACHE_CAPACITY"][1] == "default"
+    assert "no effect" not in shown
+
+
+def test_env_lists_what_has_no_effect_with_the_reason(
+    bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare.setenv("HOROVOD_AUTOTUNE", "1")
+    bare.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
+    status, shown, _ = environment(capsys)
+    assert status == 0
+    lines = shown.splitlines()
+    for sentence in _core.load_config().no_effect:
+        assert sentence in lines
+    assert sum(" has no effect, because " in line for line in lines) == 2
+
+
+def test_env_names_every_bad_value_and_shows_the_rest(
+    bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare.setenv("ROUNDELAY_THETA", "many")
+    bare.setenv("HOROVOD_CYCLE_TIME", "-1")
+    bare.setenv("ROUNDELAY_CHANEL", "tcp")
+    bare.setenv("ROUNDELAY_LOG_LEVEL", "error")
+    before = dict(os.environ)
+    status, shown, rows = environment(capsys)
+    assert status == 1
+    assert dict(os.environ) == before
+    assert rows["ROUNDELAY_THETA"][:2] == ["many", "ROUNDELAY_THETA: not valid"]
+    assert rows["ROUNDELAY_CYCLE_TIME"][:2] == ["-1", "HOROVOD_CYCLE_TIME: not valid"]
+    assert rows["ROUNDELAY_LOG_LEVEL"][:2] == ["error", "ROUNDELAY_LOG_LEVEL"]
+    lines = shown.splitlines()
+    assert any(line.startswith('ROUNDELAY_THETA="many" is not valid: it must be ') for line in lines)
+    assert any(line.startswith('HOROVOD_CYCLE_TIME="-1" is not valid: it must be ') for line in lines)
+    assert any("nearest is ROUNDELAY_CHANNEL" in line for line in lines)
+    assert "init() fails with this environment." in shown
+
+
+def test_env_reads_variables_with_odd_names(bare: pytest.MonkeyPatch) -> None:
+    bare.setenv("ROUNDELAY_ is set", "1")
+    bare.setenv("ROUNDELAY_A-B", "1")
+    _, bad = doctor_env.read()
+    assert {each.variable for each in bad} == {"ROUNDELAY_ is set", "ROUNDELAY_A-B"}
+
+
+def test_env_without_a_core_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "check_core", lambda: [Check("C++ core", State.BROKEN, "gone", "build it")])
+    assert doctor.main(["--env"]) == 1
+    assert "C++ core is broken. Cure: build it" in capsys.readouterr().out

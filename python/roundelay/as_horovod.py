@@ -1,0 +1,48 @@
+"""Makes ``import horovod`` mean Roundelay, in this process and the ones it starts.
+
+In a program, before anything imports Horovod::
+
+    import roundelay.as_horovod
+
+or without touching the program: ``python -m roundelay.as_horovod train.py --epochs 3`` (``-m module`` and
+``-c code`` work, too) or ``roundelayrun --as-horovod -np 4 python train.py``. RuntimeError where a real
+Horovod is installed: see ``roundelay.stand_in``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from roundelay import stand_in
+
+PROG = "python -m roundelay.as_horovod"
+
+
+def main(words: Sequence[str]) -> NoReturn:
+    """Becomes ``python words...`` with the stand-in on its path; exit status 2 if that cannot be."""
+    if not words or words[0] in ("-h", "--help"):
+        print(f"usage: {PROG} (train.py | -m module | -c code) [arguments]", file=sys.stderr)
+        sys.exit(0 if words else 2)
+    try:
+        stand_in.check()
+    except RuntimeError as error:
+        sys.exit(_refusal(str(error)))
+    if sys.flags.ignore_environment:
+        sys.exit(_refusal("-I and -E hide PYTHONPATH, by which the program is to find the stand-in"))
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    environment = {**os.environ, "PYTHONPATH": stand_in.python_path(os.environ)}
+    os.execve(sys.executable, [sys.executable, *flags, *words], environment)
+
+
+def _refusal(reason: str) -> int:
+    print(f"{PROG}: error: {reason}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
+stand_in.install()

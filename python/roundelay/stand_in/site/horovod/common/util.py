@@ -1,0 +1,79 @@
+"""The helpers of ``horovod.common.util`` that scripts import."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, TypeVar
+
+from horovod.common.exceptions import HorovodVersionMismatchError
+from roundelay.torch.life import ccl_built, ddl_built, gloo_built, mpi_built, nccl_built
+
+__all__ = [
+    "HorovodVersionMismatchError",
+    "ccl_built",
+    "check_extension",
+    "ddl_built",
+    "env",
+    "extension_available",
+    "gloo_built",
+    "gpu_available",
+    "is_iterable",
+    "mpi_built",
+    "nccl_built",
+    "num_rank_is_power_2",
+    "split_list",
+]
+
+T = TypeVar("T")
+
+
+def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Whether there is support for a framework: for ``torch`` alone."""
+    return ext_base_name == "torch"
+
+
+def check_extension(ext_name: str, *args: Any) -> None:
+    """Raises ImportError for a framework without support, such as ``horovod.tensorflow``."""
+    if not extension_available(ext_name.removeprefix("horovod.")):
+        raise ImportError(f"Roundelay stands in for horovod.torch alone, there is no {ext_name}")
+
+
+def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Whether operations on GPU tensors are built: not in this version."""
+    return False
+
+
+def is_iterable(x: Any) -> bool:
+    """Whether ``x`` can be looped over."""
+    return isinstance(x, Iterable)
+
+
+def num_rank_is_power_2(num_rank: int) -> bool:
+    """Whether the number is a power of two; 0 is none."""
+    return num_rank > 0 and num_rank.bit_count() == 1
+
+
+def split_list(items: Sequence[T], parts: int) -> list[Sequence[T]]:
+    """The items in their order, in so many parts, whose lengths differ by at most one."""
+    cuts = [len(items) * part // parts for part in range(parts + 1)]
+    return [items[begin:end] for begin, end in pairwise(cuts)]
+
+
+@contextmanager
+def env(**variables: str | None) -> Iterator[None]:
+    """Environment variables for a while; None unsets one."""
+    before = {name: os.environ.get(name) for name in variables}
+    _set(variables)
+    try:
+        yield
+    finally:
+        _set(before)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    for name, value in variables.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

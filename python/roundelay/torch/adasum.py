@@ -1,0 +1,59 @@
+"""op=Adasum: every rank takes its own step, then the steps are combined.
+
+What a step changed in the parameters is reduced with Adasum, for all parameters as one operation, and added
+to what they were before. Gradients and the optimizer's state (momentum ...) stay this rank's own.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.compression import Compressor
+from roundelay.torch.operations import Adasum, Max
+from roundelay.torch.process_sets import ProcessSet, set_id
+
+
+class DeltaSync:
+    """Combines the steps of one optimizer. Not thread-safe, as an optimizer's step is not."""
+
+    def __init__(self, scope: int, compression: type[Compressor], process_set: ProcessSet) -> None:
+        self._name = "delta" if scope == 0 else f"delta{scope}"
+        self._compression = compression
+        self._process_set = process_set
+        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Remembers the parameters. Left as they were agreed on last where a step raised on its way."""
+        if self._before:
+            return
+        self._before = [
+            (parameter, parameter.detach().clone())
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad and parameter.is_floating_point()
+        ]
+
+    def after_step(self) -> None:
+        """Replaces this rank's step by the combined one."""
+        before, self._before = self._before, []
+        if not before:
+            return
+        with torch.no_grad():
+            deltas = [parameter.detach() - start for parameter, start in before]
+            packed = [self._compression.compress(delta) for delta in deltas]
+            wires = [wire for wire, _ in packed]
+            number = set_id(self._process_set)
+            handle = _core.grouped_allreduce_async(wires, wires, self._name, Adasum, 1.0, 1.0, number)
+            _core.flush()
+            _core.synchronize(handle)
+            for (parameter, start), (wire, context) in zip(before, packed, strict=True):
+                parameter.copy_(start.add_(self._compression.decompress(wire, context)))
+
+    def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """GradScaler's findings (by device, not 0: overflow), made the worst of all ranks', in place."""
+        worst = torch.tensor([float(any(value.item() for value in found.values()))])
+        name = f"{self._name}.overflow"
+        _core.synchronize(_core.allreduce_async(worst, worst, name, Max, 1.0, 1.0, set_id(self._process_set)))
+        for value in found.values():
+            value.fill_(worst.item())

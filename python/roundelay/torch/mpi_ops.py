@@ -1,0 +1,34 @@
+"""Everything that ``horovod.torch.mpi_ops`` has: operations, handles, life, ranks, process sets."""
+
+# ruff: noqa: F401, F403  it only passes names on
+
+from __future__ import annotations
+
+from roundelay.errors import HorovodInternalError
+from roundelay.torch.compression import Compression
+from roundelay.torch.life import (
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    shutdown,
+    size,
+    start_timeline,
+    stop_timeline,
+)
+from roundelay.torch.operations import *
+from roundelay.torch.process_sets import *

@@ -1,0 +1,44 @@
+"""DistributedOptimizer with a model compiled by torch.compile's default mode. All sums are exact."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import run_checks
+
+LIMIT_S = 100.0  # both ranks compile, in a fresh cache
+
+
+@pytest.mark.skipif(
+    not shutil.which("c++") and not shutil.which("g++"), reason="torch.compile needs a compiler"
+)
+def test_compile() -> None:
+    run_checks(__file__, 2, limit_s=LIMIT_S)
+
+
+def check_a_compiled_model() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4, bias=False), torch.nn.Linear(4, 2, bias=False))
+    for parameter in model.parameters():
+        parameter.data = torch.arange(parameter.numel(), dtype=torch.float32).reshape(parameter.shape) - 4
+    alone = copy.deepcopy(model)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.25), op=hvd.Sum)
+    plain = torch.optim.SGD(alone.parameters(), lr=0.25)
+    compiled = torch.compile(model)
+    for step in range(3):
+        optimizer.zero_grad()
+        plain.zero_grad()
+        compiled(torch.full((1, 3), hvd.rank() + 1.0)).sum().backward()
+        for rank in range(hvd.size()):
+            alone(torch.full((1, 3), rank + 1.0)).sum().backward()
+        optimizer.step()
+        plain.step()
+        for parameter, expected in zip(model.parameters(), alone.parameters(), strict=True):
+            assert parameter.grad is not None
+            assert expected.grad is not None
+            assert torch.equal(parameter.grad, expected.grad), step
+            assert torch.equal(parameter, expected), step

@@ -1,0 +1,25 @@
+"""Process sets for the length of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import roundelay.torch as hvd
+
+
+@contextmanager
+def process_set_of(ranks: list[int]) -> Iterator[hvd.ProcessSet]:
+    """A set of these ranks, which is removed when all ranks are done; of all ranks: the global one."""
+    if len(ranks) == hvd.size():
+        yield hvd.global_process_set
+        return
+    process_set = hvd.add_process_set(ranks)
+    yield process_set
+    hvd.barrier()
+    hvd.remove_process_set(process_set)
+
+
+def all_but_the_last() -> list[int]:
+    """Of the job's ranks; at least one."""
+    return list(range(max(1, hvd.size() - 1)))
