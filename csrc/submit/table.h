@@ -24,15 +24,41 @@ struct Stamps {
   TimePoint reduced{};
 };
 
+// Where results go whose size is known only when all ranks have reported. Outlives the entry.
+class Results {
+ public:
+  virtual ~Results() = default;
+  // Memory for the result of tensor `part`. Called by whoever drives the lane, without the GIL.
+  // Errors: kUnavailable (no memory).
+  virtual Result<std::byte*> allocate(std::size_t part, const std::vector<std::int64_t>& shape) = 0;
+  // Alltoall: rows received from each member.
+  virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
+};
+
+// One tensor of an operation: contiguous memory of `count` elements.
+struct Part {
+  DType dtype = DType::kFloat32;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;  // null: asked for from Results
+  std::size_t count = 0;        // elements of the input
+
+  [[nodiscard]] std::size_t bytes() const { return count * size_of(dtype); }
+};
+
 struct Entry {
   Handle handle = 0;
   wire::Request request;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  std::size_t count = 0;  // elements
+  std::vector<Part> parts;           // one, or a grouped operation's; none: barrier, join, process set
+  std::vector<std::int64_t> splits;  // alltoall: rows for each member
+  Results* results = nullptr;
+  std::size_t unfinished = 0;  // the lane's: batches that still work on it
   Stamps stamps;
 
-  [[nodiscard]] std::size_t bytes() const { return count * size_of(request.dtype); }
+  [[nodiscard]] std::size_t bytes() const {
+    std::size_t sum = 0;
+    for (const Part& part : parts) sum += part.bytes();
+    return sum;
+  }
 };
 
 // Thread-safe: framework threads add under one short lock, the negotiation token's holder drains, whoever
@@ -49,6 +75,9 @@ class TensorTable {
   // Moves the requests that came since the last call into `out` (cleared first, capacity kept).
   void drain(std::vector<wire::Request>& out) EXCLUDES(mutex_);
   [[nodiscard]] bool anything_queued() const EXCLUDES(mutex_);
+
+  // From the add() of a join until here, nothing else may be added. `counters`: where unnamed names go on.
+  void joined(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
 
   // The entry, to whoever completes it; its name stays taken until release(). Null if it is not here.
   std::unique_ptr<Entry> extract(const std::string& name) EXCLUDES(mutex_);
