@@ -40,9 +40,11 @@ struct Call {
   Buffer buffer;  // the result; allreduce and broadcast: in place, the input before
   // All-gather, alltoall, reduce-scatter: what this member gives, apart from `buffer`.
   const std::byte* input = nullptr;
-  // By member. Alltoall: what each gets, reduce-scatter: each one's shard; in this order in `input`.
+  // By member, 0 for absent ones. Alltoall: what each gets, reduce-scatter: each one's shard; in this order
+  // in `input`.
   std::vector<std::size_t> send_bytes;
-  // By member. All-gather, alltoall: what comes from each; in this order in `buffer`.
+  // By member, 0 for absent ones. All-gather, alltoall: what comes from each; in this order in `buffer`,
+  // where the input of an all-gather may lie in its place.
   std::vector<std::size_t> receive_bytes;
   std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
   DType dtype = DType::kFloat32;
@@ -69,6 +71,9 @@ class Pending {
   // Tests until done, spinning briefly, then yielding, then sleeping in growing steps of at most 200 us.
   Status wait();
 };
+
+// A call that needs nobody.
+std::unique_ptr<Pending> finished_call();
 
 class Fabric {
  public:

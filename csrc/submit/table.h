@@ -61,6 +61,8 @@ struct Entry {
   }
 };
 
+inline constexpr const char* kJoinName = "join";  // of every join
+
 // Thread-safe: framework threads add under one short lock, the negotiation token's holder drains, whoever
 // completes an entry extracts it. An entry leaves the table exactly once: that is what makes completion
 // unique.
@@ -68,6 +70,7 @@ class TensorTable {
  public:
   // Names an unnamed request first (before any check, so that an error cannot put the counters of ranks out
   // of step), then refuses a name that is in flight. On error the request goes to the peers as a failed use.
+  // Fills in what only the table knows: a join's name and counters, and what must not be cached.
   Result<Handle> add(Entry entry, HandleTable& handles) EXCLUDES(mutex_);
   // A use of a name that failed this rank's local checks: has no entry, only a request with its error.
   void add_error(wire::Request request) EXCLUDES(mutex_);
@@ -76,23 +79,27 @@ class TensorTable {
   void drain(std::vector<wire::Request>& out) EXCLUDES(mutex_);
   [[nodiscard]] bool anything_queued() const EXCLUDES(mutex_);
 
-  // From the add() of a join until here, nothing else may be added. `counters`: where unnamed names go on.
+  // From the add() of a join until here, or until its release(), everything else is refused
+  // (kInvalidArgument) and neither counts nor reaches the peers. `counters`: where unnamed names go on.
   void joined(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
 
   // The entry, to whoever completes it; its name stays taken until release(). Null if it is not here.
-  std::unique_ptr<Entry> extract(const std::string& name) EXCLUDES(mutex_);
+  std::shared_ptr<Entry> extract(const std::string& name) EXCLUDES(mutex_);
+  // Of an entry that was extracted.
   void release(const std::string& name) EXCLUDES(mutex_);
   // After close(why) add() fails with `why`. Returns the entries that nobody had extracted.
-  std::vector<std::unique_ptr<Entry>> close(Status why) EXCLUDES(mutex_);
+  std::vector<std::shared_ptr<Entry>> close(Status why) EXCLUDES(mutex_);
   [[nodiscard]] std::size_t in_flight() const EXCLUDES(mutex_);
 
  private:
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
+  [[nodiscard]] bool refused_by_join(const wire::Request& request) const REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   Status closed_ GUARDED_BY(mutex_);
   std::array<std::uint64_t, kOperationCount> unnamed_ GUARDED_BY(mutex_){};
-  std::unordered_map<std::string, std::unique_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // null: extracted
+  bool joined_ GUARDED_BY(mutex_) = false;
+  std::unordered_map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // null: extracted
   std::vector<wire::Request> queue_ GUARDED_BY(mutex_);
 };
 
