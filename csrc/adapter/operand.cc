@@ -1,86 +1,19 @@
 #include "adapter/operand.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/InferenceMode.h>
 
+#include <exception>
 #include <optional>
 #include <utility>
 
-#include "adapter/operands.h"
+#include "adapter/check.h"
 
 namespace roundelay::adapter {
 namespace {
-
-std::optional<DType> dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return DType::kFloat64;
-    case at::kFloat:
-      return DType::kFloat32;
-    case at::kHalf:
-      return DType::kFloat16;
-    case at::kBFloat16:
-      return DType::kBFloat16;
-    case at::kLong:
-      return DType::kInt64;
-    case at::kInt:
-      return DType::kInt32;
-    case at::kShort:
-      return DType::kInt16;
-    case at::kChar:
-      return DType::kInt8;
-    case at::kByte:
-      return DType::kUInt8;
-    case at::kBool:
-      return DType::kBool;
-    default:
-      return std::nullopt;
-  }
-}
-
-Status refuse(const std::string& name, const std::string& what) {
-  return Status::invalid((name.empty() ? std::string("the tensor") : "tensor '" + name + "'") + " " + what);
-}
-
-// What the core cannot read or write, and what the caller can do instead.
-Status check(const at::Tensor& tensor, const std::string& name) {
-  if (!tensor.defined()) return refuse(name, "is undefined");
-  if (tensor.is_nested()) return refuse(name, "is nested; pass its components");
-  if (tensor.layout() != at::kStrided) return refuse(name, "is sparse; make it dense with to_dense()");
-  if (tensor.is_quantized()) return refuse(name, "is quantized; convert it with dequantize()");
-  if (tensor.is_complex()) return refuse(name, "is complex; pass torch.view_as_real() of it");
-  if (!tensor.device().is_cpu())
-    return refuse(name, "is on device " + tensor.device().str() +
-                            ", but this build works on the CPU; move it with cpu()");
-  if (!dtype_of(tensor.scalar_type()))
-    return refuse(
-        name,
-        std::string("has dtype ") + c10::toString(tensor.scalar_type()) +
-            "; supported are float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool");
-  return {};
-}
-
-std::string text_of(at::IntArrayRef sizes) {
-  std::string text = "[";
-  for (const std::int64_t size : sizes) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
-  return text + "]";
-}
-
-Status check_output(const at::Tensor& input, const at::Tensor& output, const std::string& name) {
-  ROUNDELAY_RETURN_IF_ERROR(check(output, name));
-  if (output.scalar_type() != input.scalar_type())
-    return refuse(name, std::string("has dtype ") + c10::toString(input.scalar_type()) +
-                            " but its output has " + c10::toString(output.scalar_type()));
-  if (output.sizes() != input.sizes())
-    return refuse(name,
-                  "has shape " + text_of(input.sizes()) + " but its output has " + text_of(output.sizes()));
-  if (at::has_internal_overlap(output) == at::MemOverlap::Yes)
-    return refuse(name,
-                  "has an output whose elements share memory (an expanded tensor?); pass a clone() of it");
-  return {};
-}
 
 // In memory as the core sees it: elements in order of their indices, each stored as it is.
 bool is_plain(const at::Tensor& tensor) {
@@ -97,43 +30,151 @@ at::Tensor contiguous_copy(const at::Tensor& tensor) {
   return copy;
 }
 
-}  // namespace
-
-Result<Operand> Operand::make(const at::Tensor& input, const at::Tensor& output, const std::string& name) {
-  ROUNDELAY_RETURN_IF_ERROR(check(input, name));
-  ROUNDELAY_RETURN_IF_ERROR(check_output(input, output, name));
-
-  const at::NoGradGuard no_grad;
-  const c10::InferenceMode normal(false);
-  const DType dtype = *dtype_of(input.scalar_type());
-  if (input.is_same(output)) {
-    const at::Tensor memory = is_plain(input) ? input : contiguous_copy(input);
-    return Operand(memory, memory, output, dtype);
-  }
-  const at::Tensor target = is_plain(output) ? output : contiguous_like(output);
-  const bool same_memory = is_plain(input) && input.const_data_ptr() == target.const_data_ptr();
-  const bool apart = at::get_overlap_status(input, target) == at::MemOverlapStatus::No;
-  const at::Tensor source = is_plain(input) && (same_memory || apart) ? input : contiguous_copy(input);
-  return Operand(source, target, output, dtype);
+// How messages call an operation's tensor.
+std::string label(const std::string& name, std::size_t index, std::size_t count) {
+  const std::string quoted = name.empty() ? "" : "'" + name + "'";
+  if (count > 1) return "tensor " + std::to_string(index) + (name.empty() ? "" : " of " + quoted);
+  return name.empty() ? "the tensor" : "tensor " + quoted;
 }
 
-// The writable address comes first: asking for it may move a copy-on-write tensor.
-Operand::Operand(at::Tensor source, at::Tensor target, at::Tensor output, DType dtype)
-    : dtype_(dtype),
-      source_(std::move(source)),
-      target_(std::move(target)),
-      output_(std::move(output)),
-      output_data_(static_cast<std::byte*>(target_.mutable_data_ptr())),
-      input_data_(static_cast<const std::byte*>(source_.const_data_ptr())) {}
+// Runs what may throw as torch does: no memory, or memory that cannot be had at all.
+template <typename Make>
+auto caught(Make&& make) -> Result<decltype(make())> {
+  try {
+    return make();
+  } catch (const c10::Error& error) {
+    return Status::unavailable(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return Status::unavailable(error.what());
+  }
+}
+
+}  // namespace
+
+Operand::Item Operand::item(const at::Tensor& input) {
+  Item item;
+  item.source = is_plain(input) ? input : contiguous_copy(input);
+  item.type = input.scalar_type();
+  item.input_data = static_cast<const std::byte*>(item.source.const_data_ptr());
+  return item;
+}
+
+Operand::Item Operand::item(const at::Tensor& input, const at::Tensor& output) {
+  Item item;
+  item.output = output;
+  item.type = input.scalar_type();
+  if (input.is_same(output)) {
+    item.source = item.target = is_plain(input) ? input : contiguous_copy(input);
+  } else {
+    item.target = is_plain(output) ? output : contiguous_like(output);
+    const bool same_memory = is_plain(input) && input.const_data_ptr() == item.target.const_data_ptr();
+    const bool apart = at::get_overlap_status(input, item.target) == at::MemOverlapStatus::No;
+    item.source = is_plain(input) && (same_memory || apart) ? input : contiguous_copy(input);
+  }
+  // The writable address comes first: asking for it may move a copy-on-write tensor.
+  item.output_data = static_cast<std::byte*>(item.target.mutable_data_ptr());
+  item.input_data = static_cast<const std::byte*>(item.source.const_data_ptr());
+  return item;
+}
+
+Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs,
+                                 const std::vector<at::Tensor>& outputs, const std::string& name) {
+  if (inputs.size() != outputs.size()) return Status::invalid("each tensor needs an output of its own");
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const std::string member = label(name, i, inputs.size());
+    ROUNDELAY_RETURN_IF_ERROR(check_input(inputs[i], member));
+    ROUNDELAY_RETURN_IF_ERROR(check_output(inputs[i], outputs[i], member));
+  }
+  const at::NoGradGuard no_grad;
+  const c10::InferenceMode normal(false);
+  return caught([&] {
+    OperandPtr operand(new Operand);
+    for (std::size_t i = 0; i < inputs.size(); ++i) operand->items_.push_back(item(inputs[i], outputs[i]));
+    return operand;
+  });
+}
+
+Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const std::string& name) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    ROUNDELAY_RETURN_IF_ERROR(check_input(inputs[i], label(name, i, inputs.size())));
+  const at::NoGradGuard no_grad;
+  const c10::InferenceMode normal(false);
+  return caught([&] {
+    OperandPtr operand(new Operand);
+    for (const at::Tensor& input : inputs) operand->items_.push_back(item(input));
+    return operand;
+  });
+}
+
+OperandPtr Operand::make_number() {
+  OperandPtr operand(new Operand);
+  operand->items_.emplace_back();
+  return operand;
+}
+
+std::vector<submit::Part> Operand::parts() const {
+  std::vector<submit::Part> parts;
+  parts.reserve(items_.size());
+  for (const Item& item : items_) {
+    if (!item.source.defined()) continue;
+    parts.push_back({.dtype = dtype_of(item.source),
+                     .input = item.input_data,
+                     .output = item.output_data,
+                     .count = static_cast<std::size_t>(item.source.numel())});
+  }
+  return parts;
+}
+
+std::vector<wire::TensorSpec> Operand::specs() const {
+  std::vector<wire::TensorSpec> specs;
+  specs.reserve(items_.size());
+  for (const Item& item : items_) {
+    if (item.source.defined()) specs.push_back({dtype_of(item.source), item.source.sizes().vec()});
+  }
+  return specs;
+}
+
+// Not at::empty: on whatever thread this is, a dispatch mode of the user's could call Python.
+Result<std::byte*> Operand::allocate(std::size_t part, const std::vector<std::int64_t>& shape) {
+  const c10::InferenceMode normal(false);
+  return caught([&] {
+    Item& item = items_.at(part);
+    item.target =
+        at::Tensor(at::detail::empty_cpu(shape, item.type, false, std::optional<at::MemoryFormat>{}));
+    return static_cast<std::byte*>(item.target.mutable_data_ptr());
+  });
+}
+
+void Operand::set_received_splits(std::vector<std::int64_t> rows) {
+  received_splits_ = std::move(rows);
+  has_received_splits_ = true;
+}
 
 void Operand::finish() {
   const at::NoGradGuard no_grad;
-  const c10::InferenceMode as_made(output_.is_inference());
-  if (!target_.is_same(output_)) {
-    output_.copy_(target_);
-  } else if (!output_.is_inference()) {
-    output_.unsafeGetTensorImpl()->bump_version();  // autograd must notice a write behind its back
+  for (Item& item : items_) {
+    if (!item.output.defined()) continue;
+    const c10::InferenceMode as_made(item.output.is_inference());
+    if (!item.target.is_same(item.output)) {
+      item.output.copy_(item.target);
+    } else if (!item.output.is_inference()) {
+      item.output.unsafeGetTensorImpl()->bump_version();  // autograd must notice a write behind its back
+    }
   }
+}
+
+std::vector<at::Tensor> Operand::allocated() const {
+  std::vector<at::Tensor> tensors;
+  for (const Item& item : items_) {
+    if (!item.output.defined() && item.target.defined()) tensors.push_back(item.target);
+  }
+  if (has_received_splits_) {
+    at::Tensor splits = at::empty({static_cast<std::int64_t>(received_splits_.size())}, at::kInt);
+    auto* rows = splits.mutable_data_ptr<std::int32_t>();
+    for (const std::int64_t count : received_splits_) *rows++ = static_cast<std::int32_t>(count);
+    tensors.push_back(std::move(splits));
+  }
+  return tensors;
 }
 
 void OperandDeleter::operator()(Operand* operand) const { delete operand; }

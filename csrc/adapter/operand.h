@@ -8,36 +8,55 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
+#include "adapter/operands.h"
 #include "base/status.h"
+#include "submit/table.h"
+#include "wire/messages.h"
 
 namespace roundelay::adapter {
 
 // Keeps the tensors alive. What is not contiguous is staged: copied here, and back by finish().
-// All calls on Python's threads; the destructor needs the GIL.
-class Operand {
+// All calls on Python's threads, but those of Results; the destructor needs the GIL.
+class Operand final : public submit::Results {
  public:
-  // `output` may be `input` (in place). `name` is for the error's text.
-  // Errors: kInvalidArgument, naming the tensor, what is wrong with it and the cure.
-  static Result<Operand> make(const at::Tensor& input, const at::Tensor& output, const std::string& name);
+  // Each output may be its input (in place). `name` is for the error's text.
+  // Errors: kInvalidArgument, naming the tensor, what is wrong with it and the cure; kUnavailable (no
+  // memory).
+  static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs,
+                                 const std::vector<at::Tensor>& outputs, const std::string& name);
+  // The core allocates the outputs. Errors: as make().
+  static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name);
+  // No input; the core allocates an output of int64.
+  static OperandPtr make_number();
 
-  [[nodiscard]] DType dtype() const { return dtype_; }
-  [[nodiscard]] std::vector<std::int64_t> shape() const { return source_.sizes().vec(); }
-  [[nodiscard]] const std::byte* input() const { return input_data_; }
-  [[nodiscard]] std::byte* output() const { return output_data_; }
+  [[nodiscard]] std::vector<submit::Part> parts() const;
+  [[nodiscard]] std::vector<wire::TensorSpec> specs() const;
 
-  // The result is in output(): puts it where the caller wants it. May run without the GIL.
+  Result<std::byte*> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
+  void set_received_splits(std::vector<std::int64_t> rows) override;
+
+  // The operation succeeded: puts results where the caller wants them. May run without the GIL.
   void finish();
+  // What the core allocated, and after an alltoall the received splits (int32).
+  [[nodiscard]] std::vector<at::Tensor> allocated() const;
 
  private:
-  Operand(at::Tensor source, at::Tensor target, at::Tensor output, DType dtype);
+  struct Item {
+    at::Tensor source;  // contiguous: the input or a copy of it; undefined: none
+    at::Tensor target;  // contiguous: the output, what is copied to it, or what allocate() made
+    at::Tensor output;  // the caller's; undefined: `target` is for it
+    at::ScalarType type = at::kLong;
+    std::byte* output_data = nullptr;
+    const std::byte* input_data = nullptr;
+  };
 
-  DType dtype_;
-  at::Tensor source_;  // contiguous: the input or a copy of it
-  at::Tensor target_;  // contiguous: the output or what is copied to it
-  at::Tensor output_;  // the caller's
-  std::byte* output_data_;
-  const std::byte* input_data_;
+  Operand() = default;
+  static Item item(const at::Tensor& input);
+  static Item item(const at::Tensor& input, const at::Tensor& output);
+
+  std::vector<Item> items_;
+  std::vector<std::int64_t> received_splits_;
+  bool has_received_splits_ = false;
 };
 
 }  // namespace roundelay::adapter

@@ -10,8 +10,8 @@ constexpr std::array<std::string_view, kDTypeCount> kDTypeNames = {
     "float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"};
 constexpr std::array<std::string_view, kReduceOpCount> kReduceOpNames = {"Average", "Sum", "Adasum",
                                                                          "Min",     "Max", "Product"};
-constexpr std::array<std::string_view, kOperationCount> kOperationNames = {"allreduce", "broadcast",
-                                                                           "barrier"};
+constexpr std::array<std::string_view, kOperationCount> kOperationNames = {
+    "allreduce", "broadcast", "barrier", "allgather", "alltoall", "reducescatter", "join", "process_set"};
 
 }  // namespace
 

@@ -26,8 +26,17 @@ inline constexpr int kDTypeCount = 10;
 enum class ReduceOp : std::uint8_t { kAverage, kSum, kAdasum, kMin, kMax, kProduct };
 inline constexpr int kReduceOpCount = 6;
 
-enum class Operation : std::uint8_t { kAllreduce, kBroadcast, kBarrier };
-inline constexpr int kOperationCount = 3;
+enum class Operation : std::uint8_t {
+  kAllreduce,
+  kBroadcast,
+  kBarrier,
+  kAllgather,
+  kAlltoall,
+  kReducescatter,
+  kJoin,        // no data: this rank has nothing more to give until all ranks have joined
+  kProcessSet,  // no data: all ranks agree to add a process set, or to remove one
+};
+inline constexpr int kOperationCount = 8;
 
 std::size_t size_of(DType dtype);        // bytes per element
 std::string_view name_of(DType dtype);   // torch's names: "float32", "bfloat16" ...

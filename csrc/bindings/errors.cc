@@ -10,6 +10,7 @@ void raise(const Status& error) {
   switch (error.code()) {
     case StatusCode::kInvalidArgument:
       throw py::value_error(error.message());
+    case StatusCode::kMismatch:
     case StatusCode::kAborted:
       throw InternalError(error.message());
     default:

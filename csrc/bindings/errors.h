@@ -14,7 +14,7 @@ class InternalError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Before an operation runs: ValueError where the caller can fix the call, InternalError after a fault, else
+// ValueError where the caller can fix the call, InternalError where ranks disagree and after a fault, else
 // RuntimeError.
 [[noreturn]] void raise(const Status& error);
 inline void check(const Status& status) {

@@ -12,6 +12,8 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   bindings::bind_config(module);
   bindings::bind_life(module);
   bindings::bind_operations(module);
+  bindings::bind_handles(module);
+  bindings::bind_process_sets(module);
   bindings::bind_timeline(module);
   bindings::bind_plan(module);
 }

@@ -1,12 +1,12 @@
-// Operations on tensors: checked, submitted, synchronized.
+// Operations on tensors: checked and submitted.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "adapter/operand.h"
 #include "bindings/errors.h"
@@ -17,9 +17,7 @@ namespace roundelay::bindings {
 namespace {
 
 using Name = std::optional<std::string>;
-
-// How long a waiter sleeps between two looks at Python's signals.
-constexpr Duration kSignalPeriod = std::chrono::milliseconds(100);
+using Tensors = std::vector<at::Tensor>;
 
 wire::Request request_of(Operation operation, const Name& name) {
   wire::Request request;
@@ -28,52 +26,94 @@ wire::Request request_of(Operation operation, const Name& name) {
   return request;
 }
 
-LaneId lane_of(ProcessSetId process_set) { return {.process_set = process_set, .device = LaneId::kCpu}; }
-
 // A call that fails here is a failed use of its name for the peers, too: they raise at once, with this text.
-[[noreturn]] void refuse(runtime::Context& context, LaneId lane, wire::Request request, const Status& error) {
+[[noreturn]] void refuse(runtime::Context& context, ProcessSetId process_set, wire::Request request,
+                         const Status& error) {
   request.error = error.message();
-  context.submit_error(lane, std::move(request));
+  context.submit_error(process_set, std::move(request));
   raise(error);
 }
 
-submit::Handle submit(const at::Tensor& tensor, const at::Tensor& output, wire::Request request,
-                      LaneId lane) {
+submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, ProcessSetId process_set,
+                      std::vector<std::int64_t> splits = {}) {
   const auto context = life_context();
-  Result<adapter::Operand> operand = adapter::Operand::make(tensor, output, request.name);
-  if (!operand.ok()) refuse(*context, lane, std::move(request), operand.status());
-  adapter::OperandPtr kept(new adapter::Operand(std::move(operand).value()));
-  request.dtype = kept->dtype();
-  request.shape = kept->shape();
-  const submit::Handle handle = value_of(context->submit(
-      {.lane = lane, .request = std::move(request), .input = kept->input(), .output = kept->output()}));
-  life_operands().keep(handle, std::move(kept));
+  if (!made.ok()) refuse(*context, process_set, std::move(request), made.status());
+  adapter::OperandPtr operand = std::move(made).value();
+  std::vector<wire::TensorSpec> specs = operand->specs();
+  if (!specs.empty()) {
+    request.dtype = specs.front().dtype;
+    request.shape = std::move(specs.front().shape);
+    specs.erase(specs.begin());
+    request.others = std::move(specs);
+  }
+  const submit::Handle handle = value_of(context->submit({.process_set = process_set,
+                                                          .request = std::move(request),
+                                                          .parts = operand->parts(),
+                                                          .splits = std::move(splits),
+                                                          .results = operand.get()}));
+  life_operands().keep(handle, std::move(operand));
   return handle;
+}
+
+void set_reduction(wire::Request& request, int op, double prescale_factor, double postscale_factor,
+                   ProcessSetId process_set) {
+  if (op < 0 || op >= kReduceOpCount)
+    refuse(*life_context(), process_set, std::move(request),
+           Status::invalid("op must be one of Average, Sum, Adasum, Min, Max, Product, not " +
+                           std::to_string(op)));
+  request.reduce_op = static_cast<ReduceOp>(op);
+  request.prescale.factor = prescale_factor;
+  request.postscale.factor = postscale_factor;
+}
+
+submit::Handle grouped_allreduce(const Tensors& tensors, const Tensors& outputs, const Name& name, int op,
+                                 double prescale_factor, double postscale_factor, ProcessSetId process_set) {
+  wire::Request request = request_of(Operation::kAllreduce, name);
+  set_reduction(request, op, prescale_factor, postscale_factor, process_set);
+  auto operand = adapter::Operand::make(tensors, outputs, request.name);
+  return submit(std::move(operand), std::move(request), process_set);
 }
 
 submit::Handle allreduce(const at::Tensor& tensor, const at::Tensor& output, const Name& name, int op,
                          double prescale_factor, double postscale_factor, ProcessSetId process_set) {
-  wire::Request request = request_of(Operation::kAllreduce, name);
-  const LaneId lane = lane_of(process_set);
-  if (op < 0 || op >= kReduceOpCount || op == static_cast<int>(ReduceOp::kAdasum))
-    refuse(*life_context(), lane, std::move(request),
-           Status::invalid("op must be one of Average, Sum, Min, Max, Product, not " + std::to_string(op)));
-  request.reduce_op = static_cast<ReduceOp>(op);
-  request.prescale.factor = prescale_factor;
-  request.postscale.factor = postscale_factor;
-  return submit(tensor, output, std::move(request), lane);
+  return grouped_allreduce({tensor}, {output}, name, op, prescale_factor, postscale_factor, process_set);
 }
 
 submit::Handle broadcast(const at::Tensor& tensor, const at::Tensor& output, int root, const Name& name,
                          ProcessSetId process_set) {
   wire::Request request = request_of(Operation::kBroadcast, name);
   request.root = root;
-  return submit(tensor, output, std::move(request), lane_of(process_set));
+  auto operand = adapter::Operand::make({tensor}, {output}, request.name);
+  return submit(std::move(operand), std::move(request), process_set);
 }
 
 submit::Handle barrier(ProcessSetId process_set) {
-  return value_of(life_context()->submit(
-      {.lane = lane_of(process_set), .request = request_of(Operation::kBarrier, std::nullopt)}));
+  return submit(adapter::Operand::make({}, ""), request_of(Operation::kBarrier, std::nullopt), process_set);
+}
+
+submit::Handle allgather(const Tensors& tensors, const Name& name, ProcessSetId process_set) {
+  wire::Request request = request_of(Operation::kAllgather, name);
+  auto operand = adapter::Operand::make(tensors, request.name);
+  return submit(std::move(operand), std::move(request), process_set);
+}
+
+submit::Handle alltoall(const at::Tensor& tensor, std::vector<std::int64_t> splits, const Name& name,
+                        ProcessSetId process_set) {
+  wire::Request request = request_of(Operation::kAlltoall, name);
+  auto operand = adapter::Operand::make({tensor}, request.name);
+  return submit(std::move(operand), std::move(request), process_set, std::move(splits));
+}
+
+submit::Handle reducescatter(const Tensors& tensors, const Name& name, int op, double prescale_factor,
+                             double postscale_factor, ProcessSetId process_set) {
+  wire::Request request = request_of(Operation::kReducescatter, name);
+  set_reduction(request, op, prescale_factor, postscale_factor, process_set);
+  auto operand = adapter::Operand::make(tensors, request.name);
+  return submit(std::move(operand), std::move(request), process_set);
+}
+
+submit::Handle join(ProcessSetId process_set) {
+  return submit(adapter::Operand::make_number(), request_of(Operation::kJoin, std::nullopt), process_set);
 }
 
 void submit_error(const std::string& operation, const Name& name, const std::string& text,
@@ -82,38 +122,10 @@ void submit_error(const std::string& operation, const Name& name, const std::str
     if (name_of(static_cast<Operation>(i)) != operation) continue;
     wire::Request request = request_of(static_cast<Operation>(i), name);
     request.error = text;
-    life_context()->submit_error(lane_of(process_set), std::move(request));
+    life_context()->submit_error(process_set, std::move(request));
     return;
   }
   throw py::value_error("there is no operation '" + operation + "'");
-}
-
-// Sleeps until the handle is done. Signal handlers run in between; if one raises, the handle stays valid.
-Status wait(runtime::Context& context, submit::Handle handle) {
-  for (;;) {
-    std::optional<Status> status;
-    {
-      const py::gil_scoped_release no_gil;
-      status = context.wait(handle, Deadline::after(kSignalPeriod));
-    }
-    if (status) return *status;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-  }
-}
-
-bool synchronize(submit::Handle handle) {
-  const auto context = life_context();
-  if (!context->poll(handle).ok()) return false;  // unknown
-  const Status status = wait(*context, handle);
-  adapter::OperandPtr operand = life_operands().take(handle);
-  if (status.ok()) {
-    const py::gil_scoped_release no_gil;
-    if (operand) operand->finish();
-    return true;
-  }
-  // After a fault the medium may still write: the memory is given up for good.
-  if (status.code() == StatusCode::kAborted) (void)operand.release();
-  throw InternalError(status.message());
 }
 
 }  // namespace
@@ -121,16 +133,20 @@ bool synchronize(submit::Handle handle) {
 void bind_operations(py::module_& module) {
   module.def("allreduce_async", allreduce, py::arg("tensor"), py::arg("output"), py::arg("name"),
              py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"), py::arg("process_set"));
+  module.def("grouped_allreduce_async", grouped_allreduce, py::arg("tensors"), py::arg("outputs"),
+             py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"),
+             py::arg("process_set"));
   module.def("broadcast_async", broadcast, py::arg("tensor"), py::arg("output"), py::arg("root"),
              py::arg("name"), py::arg("process_set"));
   module.def("barrier_async", barrier, py::arg("process_set"));
+  module.def("allgather_async", allgather, py::arg("tensors"), py::arg("name"), py::arg("process_set"));
+  module.def("alltoall_async", alltoall, py::arg("tensor"), py::arg("splits"), py::arg("name"),
+             py::arg("process_set"));
+  module.def("reducescatter_async", reducescatter, py::arg("tensors"), py::arg("name"), py::arg("op"),
+             py::arg("prescale_factor"), py::arg("postscale_factor"), py::arg("process_set"));
+  module.def("join_async", join, py::arg("process_set"));
   module.def("submit_error", submit_error, py::arg("operation"), py::arg("name"), py::arg("text"),
              py::arg("process_set"));
-  module.def(
-      "poll", [](submit::Handle handle) { return value_of(life_context()->poll(handle)); },
-      py::arg("handle"));
-  module.def("synchronize", synchronize, py::arg("handle"));
-  module.def("flush", [] { life_context()->flush(); });
 }
 
 }  // namespace roundelay::bindings

@@ -5,7 +5,8 @@
 
 namespace roundelay::collective {
 
-// kInvalidArgument if `call` makes no sense for a group of `size` members.
-Status check_call(const Call& call, int size);
+// kInvalidArgument if `call` makes no sense for this member of `group`. Of an absent member only the
+// operation and the list of absent members are looked at.
+Status check_call(const Call& call, const Group& group);
 
 }  // namespace roundelay::collective

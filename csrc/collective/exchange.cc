@@ -1,11 +1,17 @@
 #include "collective/exchange.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace roundelay::collective {
 
-Exchange::Exchange(Transport& transport, ScratchPool& pool, int tag)
-    : transport_(transport), pool_(pool), tag_(tag) {
+Exchange::Exchange(Transport& transport, std::vector<int> members, ScratchPool& pool, int tag)
+    : transport_(transport),
+      members_(std::move(members)),
+      index_(static_cast<int>(std::lower_bound(members_.begin(), members_.end(), transport.index()) -
+                              members_.begin())),
+      pool_(pool),
+      tag_(tag) {
   posted_.reserve(16);
 }
 
@@ -21,12 +27,12 @@ Exchange::~Exchange() {
 
 Transfer Exchange::send(int peer, ConstByteSpan data, int stream) {
   if (!error_.ok()) return kNoTransfer;
-  return post(peer, transport_.send(peer, data, tag_ + stream));
+  return post(in_group(peer), transport_.send(in_group(peer), data, tag_ + stream));
 }
 
 Transfer Exchange::receive(int peer, ByteSpan data, int stream) {
   if (!error_.ok()) return kNoTransfer;
-  return post(peer, transport_.receive(peer, data, tag_ + stream));
+  return post(in_group(peer), transport_.receive(in_group(peer), data, tag_ + stream));
 }
 
 Transfer Exchange::post(int peer, Result<Ticket> ticket) {

@@ -19,14 +19,15 @@ inline constexpr Transfer kNoTransfer = UINT32_MAX;  // waiting for it is no wai
 // Errors do not reach the program: the first one is kept, and the program is never resumed after it.
 class Exchange {
  public:
-  // `tag` and its successor belong to this call.
-  Exchange(Transport& transport, ScratchPool& pool, int tag);
+  // Between `members`, ascending indices of the transport's group, this one among them; in what follows they
+  // count from 0. `tag` and its successor belong to this call.
+  Exchange(Transport& transport, std::vector<int> members, ScratchPool& pool, int tag);
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  [[nodiscard]] int index() const { return transport_.index(); }
-  [[nodiscard]] int size() const { return transport_.size(); }
+  [[nodiscard]] int index() const { return index_; }
+  [[nodiscard]] int size() const { return static_cast<int>(members_.size()); }
 
   // Messages to one peer match its receives in the order of posting, in each of the two streams by itself.
   Transfer send(int peer, ConstByteSpan data, int stream = 0);
@@ -49,20 +50,24 @@ class Exchange {
   // Tests what is awaited. False after an error.
   bool settled();
   [[nodiscard]] const Status& error() const { return error_; }
-  [[nodiscard]] int waiting_for() const { return waiting_for_; }  // -1: nobody
+  [[nodiscard]] int waiting_for() const { return waiting_for_; }  // the group's index; -1: nobody
   // The medium may still write into this call's scratch memory.
   void abandon() { abandoned_ = true; }
 
  private:
   struct Posted {
     Ticket ticket;
-    int peer;
+    int peer;  // the group's index
     bool done;
   };
   Transfer post(int peer, Result<Ticket> ticket);
   bool finished(Transfer transfer);
 
+  [[nodiscard]] int in_group(int peer) const { return members_[static_cast<std::size_t>(peer)]; }
+
   Transport& transport_;
+  const std::vector<int> members_;
+  const int index_;
   ScratchPool& pool_;
   const int tag_;
   std::vector<Posted> posted_;

@@ -3,6 +3,16 @@
 #include "collective/backoff.h"
 
 namespace roundelay::collective {
+namespace {
+
+class Finished final : public Pending {
+ public:
+  Result<bool> test() override { return true; }
+};
+
+}  // namespace
+
+std::unique_ptr<Pending> finished_call() { return std::make_unique<Finished>(); }
 
 Status Pending::wait() {
   Backoff backoff(crowded());

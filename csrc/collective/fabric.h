@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/abort.h"
 #include "base/clock.h"
@@ -36,11 +37,21 @@ struct Stream;  // an accelerator's queue; null on CPUs
 
 struct Call {
   Operation operation = Operation::kAllreduce;
-  Buffer buffer;  // in place: input before, result after
+  Buffer buffer;  // the result; allreduce and broadcast: in place, the input before
+  // All-gather, alltoall, reduce-scatter: what this member gives, apart from `buffer`.
+  const std::byte* input = nullptr;
+  // By member, 0 for absent ones. Alltoall: what each gets, reduce-scatter: each one's shard; in this order
+  // in `input`.
+  std::vector<std::size_t> send_bytes;
+  // By member, 0 for absent ones. All-gather, alltoall: what comes from each; in this order in `buffer`,
+  // where the input of an all-gather may lie in its place.
+  std::vector<std::size_t> receive_bytes;
+  std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
   DType dtype = DType::kFloat32;
   ReduceOp reduce_op = ReduceOp::kSum;  // never kAverage: that is kSum with a divisor in `scale`
-  Scale scale;                          // applied once to the finished result, one rounding
-  int root = 0;                         // index in the group; broadcast only
+  Scale prescale;  // allreduce, reduce-scatter: of each part before the reduction, unrounded where floating
+  Scale scale;     // applied once to the finished result, one rounding
+  int root = 0;    // index in the group; broadcast only
   Stream* stream = nullptr;
   Deadline deadline = Deadline::never();
   const AbortToken* abort = nullptr;  // looked at by every test; may be null
@@ -60,6 +71,9 @@ class Pending {
   // Tests until done, spinning briefly, then yielding, then sleeping in growing steps of at most 200 us.
   Status wait();
 };
+
+// A call that needs nobody.
+std::unique_ptr<Pending> finished_call();
 
 class Fabric {
  public:

@@ -3,28 +3,18 @@
 #include <cassert>
 #include <utility>
 
+#include "collective/alone.h"
 #include "collective/check.h"
-#include "kernels/kernels.h"
+#include "collective/present.h"
 
 namespace roundelay::collective {
-namespace {
-
-class Done final : public Pending {
- public:
-  Result<bool> test() override { return true; }
-};
-
-}  // namespace
 
 LocalFabric::LocalFabric(Group group) : group_(std::move(group)) { assert(group_.size() == 1); }
 
 Result<std::unique_ptr<Pending>> LocalFabric::start(const Call& call) {
-  ROUNDELAY_RETURN_IF_ERROR(check_call(call, 1));
-  if (call.operation == Operation::kAllreduce && !call.scale.identity()) {
-    kernels::scale_copy(call.buffer.data(), call.buffer.data(), call.buffer.bytes / size_of(call.dtype),
-                        call.dtype, call.scale);
-  }
-  return std::unique_ptr<Pending>(std::make_unique<Done>());
+  ROUNDELAY_RETURN_IF_ERROR(check_call(call, group_));
+  if (!is_absent(call, group_.index)) finish_alone(call);
+  return finished_call();
 }
 
 }  // namespace roundelay::collective

@@ -1,4 +1,4 @@
-// The fabric of a group of one: no transport, no thread. An allreduce applies the scale; the rest is done.
+// The fabric of a group of one: no transport, no thread. Calls only copy and scale.
 #pragma once
 
 #include <memory>

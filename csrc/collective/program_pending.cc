@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "collective/algorithms/algorithms.h"
+#include "collective/present.h"
 
 namespace roundelay::collective {
 namespace {
@@ -12,12 +13,11 @@ constexpr unsigned kTestsPerClockRead = 16;  // a clock read costs as much as a 
 
 }  // namespace
 
-ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& call,
-                               const Algorithm& algorithm, int tag)
+ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& call, Select select, int tag)
     : state_(std::move(state)),
-      call_(call),
-      exchange_(*state_->transport, state_->scratch, tag),
-      program_(algorithm.program(exchange_, call)) {
+      call_(among_present(call, state_->group.size())),
+      exchange_(*state_->transport, present_members(call, state_->group.size()), state_->scratch, tag),
+      program_(select(call_, exchange_.size()).program(exchange_, call_)) {
   program_.resume();  // the first transfers start now
 }
 
@@ -37,7 +37,7 @@ Result<bool> ProgramPending::test() {
 }
 
 bool ProgramPending::has_to_close() const {
-  return !closing_ && state_->transport->size() > 1 && call_.buffer.bytes > state_->most_open_bytes;
+  return !closing_ && exchange_.size() > 1 && agreed_bytes(call_) > state_->most_open_bytes;
 }
 
 Status ProgramPending::advance() {

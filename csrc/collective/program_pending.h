@@ -8,6 +8,7 @@
 #include "collective/exchange.h"
 #include "collective/fabric.h"
 #include "collective/program.h"
+#include "collective/select.h"
 
 namespace roundelay::collective {
 
@@ -34,8 +35,8 @@ struct FabricState {
 class ProgramPending final : public Pending {
  public:
   // `tag` and its successor are equal on all members for this call and differ from those of others in
-  // progress.
-  ProgramPending(std::shared_ptr<FabricState> state, const Call& call, const Algorithm& algorithm, int tag);
+  // progress. This member takes part in the call.
+  ProgramPending(std::shared_ptr<FabricState> state, const Call& call, Select select, int tag);
   // A call that is dropped before its end poisons the fabric: its transfers are still out.
   ~ProgramPending() override;
 
@@ -51,7 +52,7 @@ class ProgramPending final : public Pending {
   [[nodiscard]] Status explain(const std::string& what) const;
 
   const std::shared_ptr<FabricState> state_;
-  const Call call_;
+  const Call call_;  // as the present members see it
   Exchange exchange_;
   Program program_;
   std::optional<Program> closing_;

@@ -1,5 +1,7 @@
 #include "collective/select.h"
 
+#include <numeric>
+
 #include "collective/algorithms/algorithms.h"
 
 namespace roundelay::collective {
@@ -15,26 +17,48 @@ struct Row {
 constexpr int kAnySize = 1 << 30;
 constexpr std::size_t kAnyBytes = SIZE_MAX;
 
+// Everything comes to one place in groups up to this: beyond it, too many partners at once.
+constexpr int kManyMembers = 64;
+
 // The first row that fits is taken. Thresholds: medians over Open MPI 5.0.11's shared memory, ranks on 2
-// cores. With 2 ranks the ring wins above MPI's eager limit (it sends half as much a step, 4 KiB: 1.7
-// against 3.7 us); with 4 recursive doubling wins up to 256 KiB (16 KiB: 50 against 70 us; 256 KiB: 222
-// against 250 us).
+// cores. Pairwise wins above MPI's eager limit (it sends 1/P as much a message; 4 KiB: 2.2 against 4.6 us
+// with 2 ranks, 32 against 49 us with 4), and never loses to the ring by more than the noise (4 ranks, 256
+// KiB: 0.5 against 1.0 ms).
 constexpr Row kTable[] = {
-    {Operation::kAllreduce, kAnySize, 0, {"local", local_allreduce}},
-    {Operation::kAllreduce, 1, kAnyBytes, {"local", local_allreduce}},
-    {Operation::kAllreduce, 2, 2 << 10, {"recursive_doubling", recursive_doubling_allreduce}},
+    {Operation::kAllreduce, kAnySize, 0, {"local", local}},
+    {Operation::kAllreduce, kManyMembers, 2 << 10, {"direct", direct_allreduce}},
+    {Operation::kAllreduce, kManyMembers, kAnyBytes, {"pairwise", pairwise_allreduce}},
     {Operation::kAllreduce, kAnySize, 256 << 10, {"recursive_doubling", recursive_doubling_allreduce}},
     {Operation::kAllreduce, kAnySize, kAnyBytes, {"ring", ring_allreduce}},
     {Operation::kBroadcast, kAnySize, kAnyBytes, {"binomial_tree", binomial_tree_broadcast}},
     {Operation::kBarrier, kAnySize, kAnyBytes, {"dissemination", dissemination_barrier}},
+    {Operation::kAllgather, kAnySize, kAnyBytes, {"pairwise", pairwise_all_gather}},
+    {Operation::kAlltoall, kAnySize, kAnyBytes, {"pairwise", pairwise_alltoall}},
+    {Operation::kReducescatter, kAnySize, kAnyBytes, {"pairwise", pairwise_reduce_scatter}},
 };
+constexpr Algorithm kAlone{"local", local};
+constexpr Algorithm kAdasum{"recursive_doubling", recursive_doubling_allreduce};
+
+bool is_adasum(const Call& call) {
+  return call.operation == Operation::kAllreduce && call.reduce_op == ReduceOp::kAdasum;
+}
 
 }  // namespace
 
+std::size_t agreed_bytes(const Call& call) {
+  if (call.operation == Operation::kAlltoall) return SIZE_MAX;
+  if (is_adasum(call))
+    return call.buffer.bytes * (size_of(call.dtype) == 2 ? 2 : 1);  // halves travel as fp32
+  if (call.operation != Operation::kReducescatter) return call.buffer.bytes;
+  return std::accumulate(call.send_bytes.begin(), call.send_bytes.end(), std::size_t{0});
+}
+
 const Algorithm& select_algorithm(const Call& call, int size) {
+  if (size == 1) return kAlone;
+  const std::size_t bytes = agreed_bytes(call);
+  if (is_adasum(call) && bytes > 0) return kAdasum;
   const Row* row = kTable;
-  while (row->operation != call.operation || size > row->most_members ||
-         call.buffer.bytes > row->most_bytes) {
+  while (row->operation != call.operation || size > row->most_members || bytes > row->most_bytes) {
     ++row;  // the last row of each operation fits all
   }
   return row->algorithm;

@@ -5,6 +5,10 @@
 
 namespace roundelay::collective {
 
+// No message of the call is longer, as far as all its members know: SIZE_MAX for alltoall, of which each
+// knows its own part.
+std::size_t agreed_bytes(const Call& call);
+
 using Select = const Algorithm& (*)(const Call& call, int size);
 
 // The table in select.cc, with thresholds measured over MPI's shared memory transport.

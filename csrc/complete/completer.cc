@@ -2,7 +2,7 @@
 
 namespace roundelay::complete {
 
-bool Completer::complete(submit::TensorTable& table, std::unique_ptr<submit::Entry> entry,
+bool Completer::complete(submit::TensorTable& table, std::shared_ptr<submit::Entry> entry,
                          const Status& status) {
   if (status.ok()) observe_(*entry);
   table.release(entry->request.name);

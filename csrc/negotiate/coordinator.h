@@ -3,6 +3,9 @@
 // A request waits in the table until every member of the group has reported it. Then it is ready, and gathers
 // with others until fuse's firing rule (theta, a flush, the linger) lets them go together as one order. A
 // disagreement or a member's own error needs no waiting: it fails the use at once, with one text for all.
+//
+// A member that has joined is not waited for (join.cc). Its join is a request like any other, in a slot of
+// its own: who has reported that slot has joined.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +49,7 @@ class Coordinator {
   Status on_report(int member, const wire::Report& report, TimePoint now);
   // The next order that is due; call until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
-  // When time alone will make the next order or stall message due.
+  // When time alone will make the next order or stall message due; sometimes a little before that.
   [[nodiscard]] Deadline next_due() const;
   // Lines that name the tensors and ranks that are overdue; each tensor again after every further warning
   // time.
@@ -54,7 +57,7 @@ class Coordinator {
   std::vector<ReadyNote> take_ready_notes();
 
   // Tensors that some rank waits for, and all state that must be empty when nothing is in flight (tests).
-  [[nodiscard]] std::size_t waiting() const { return table_.size(); }
+  [[nodiscard]] std::size_t waiting() const { return table_.size() + early_joins_.size(); }
 
  private:
   struct Slot {
@@ -62,27 +65,52 @@ class Coordinator {
     int first_member = 0;
     std::vector<bool> reported;  // by member
     int missing = 0;
+    std::vector<std::int64_t> extents;  // allgather: as in wire::FusedOperation
     TimePoint first_seen{};
     TimePoint warned{};
   };
+  using Slots = std::unordered_map<std::string, Slot>;
   struct Ready {
     wire::Request request;
+    std::size_t bytes;
     std::uint64_t fusion_class;
+    std::vector<std::int64_t> extents;
+    std::vector<std::int32_t> absent;
   };
 
-  Status on_request(int member, const wire::Request& request, std::uint64_t last_order, TimePoint now);
-  void fail(const wire::Request& request, StatusCode code, std::string text);
+  Status on_request(int member, const wire::Request& request, TimePoint now);
+  Slots::iterator open_slot(int member, const wire::Request& request, TimePoint now);
+  Slot take_slot(Slots::iterator found);
+  void settle_if_complete(Slots::iterator found, int last_member, TimePoint now);
   void make_ready(Slot slot, int last_member, TimePoint now);
-  [[nodiscard]] bool settled_without(const std::string& name, std::uint64_t last_order) const;
-  void forget_settled();
-  void abort_stalled(TimePoint now);
-  std::uint64_t fusion_class_of(const wire::Request& request);
+  void fail(const wire::Request& request, std::string text, TimePoint now);
+  // Has this member nothing more to say about uses before its last report?
+  [[nodiscard]] bool heard_all(int member) const;
+  [[nodiscard]] bool settled_without(const std::string& name, int member) const;
+  void forget_what_all_applied();
+  [[nodiscard]] bool all_remove() const;
+  void fail_incomplete(TimePoint now);
   // What writing one order has to remember: whose ids must live until it is written.
   struct Writing {
     std::unordered_set<std::string_view> names;  // filled when first needed
     bool cache_full = false;
   };
-  wire::Member member_for(const wire::Request& request, wire::Order& order, Writing& writing);
+  void write_operations(wire::Order& order);
+  wire::Member member_for(const Ready& ready, wire::Order& order, Writing& writing);
+  std::uint64_t fusion_class_of(const wire::Request& request, const std::vector<std::int32_t>& absent);
+  [[nodiscard]] int rank_of(int member) const { return group_.ranks[static_cast<std::size_t>(member)]; }
+
+  // join.cc
+  [[nodiscard]] bool has_joined(int member) const;
+  [[nodiscard]] std::vector<std::int32_t> absent_from(const Slot& slot) const;
+  [[nodiscard]] std::string refusal_of(const Slot& slot) const;
+  void on_joined(Slots::iterator found, int member, const wire::Request& request, TimePoint now);
+  Status take_early_join(int member, TimePoint now);
+
+  // stall.cc
+  [[nodiscard]] TimePoint stall_due(const Slot& slot) const;
+  void restart_join_clock(TimePoint now);
+  void abort_stalled(TimePoint now);
   [[nodiscard]] std::string members_where(const Slot& slot, bool reported) const;  // "ranks 1, 2"
 
   LaneId lane_;
@@ -94,17 +122,27 @@ class Coordinator {
   int left_by_ = -1;
   bool closed_ = false;
 
-  std::unordered_map<std::string, Slot> table_;
-  std::vector<Ready> ready_;  // in the order of becoming ready
+  Slots table_;
+  Slot* join_ = nullptr;                    // in table_, while any member has joined
+  std::optional<wire::Joined> joined_;      // all have; for the next order
+  TimePoint stall_due_ = TimePoint::max();  // nothing in table_ is overdue before
+  std::vector<Ready> ready_;                // in the order of becoming ready
   std::size_t ready_bytes_ = 0;
   TimePoint oldest_ready_{};
   std::vector<wire::Failure> failures_;
   std::vector<ReadyNote> notes_;
   std::vector<std::uint64_t> applied_;  // by member: the newest order it is known to have applied
+  // A report may name an id that an order on its way evicts: the member says it again in full when it has
+  // applied that order. What comes after all its uses (a join, a removal) waits for that.
+  std::unordered_map<wire::CacheId, std::uint64_t> evicted_by_;  // until every member has applied that order
+  std::vector<std::uint64_t> unheard_until_;                     // by member: an order's sequence
+  std::unordered_map<int, wire::Request> early_joins_;           // by member
+  std::vector<bool> removing_;                                   // by member
   // Failed uses by name, until every member has applied the order that failed them. A report of such a name
   // by a member that had not applied it belongs to the failed use.
   std::unordered_map<std::string, std::uint64_t> settled_;
-  using ClassKey = std::tuple<Operation, DType, ReduceOp, double, std::int64_t, double, std::int64_t>;
+  using ClassKey =
+      std::tuple<DType, ReduceOp, double, std::int64_t, double, std::int64_t, std::vector<std::int32_t>>;
   std::map<ClassKey, std::uint64_t> classes_;
 };
 

@@ -16,6 +16,8 @@ void Participant::submit(const wire::Request& request) {
 
 void Participant::begin(const wire::Request& request) {
   const std::string name = request.name;
+  if (!join_.empty() && !request.error.empty())
+    return settle(name);  // from here on nobody waits for its uses
   if (const auto ahead = failed_ahead_.find(name); ahead != failed_ahead_.end()) {
     Status why = std::move(ahead->second.front());
     ahead->second.pop_front();
@@ -26,6 +28,7 @@ void Participant::begin(const wire::Request& request) {
   }
   if (request.error.empty()) {
     pending_.emplace(name, Pending{request});
+    if (request.operation == Operation::kJoin) join_ = name;
   } else {
     own_errors_.emplace(name, request);
   }
@@ -41,20 +44,44 @@ void Participant::settle(const std::string& name) {
   begin(next);
 }
 
+// A use behind one that failed is still to be reported: no join nor removal before it.
+bool Participant::uses_deferred() const {
+  for (const auto& [name, requests] : deferred_) {
+    for (const wire::Request& request : requests) {
+      if (request.error.empty() && name != join_) return true;
+    }
+  }
+  return false;
+}
+
+// A join is the last to be reported.
+std::vector<std::string> Participant::take_reportable() {
+  std::vector<std::string> names = std::exchange(to_report_, {});
+  if (join_.empty() || std::erase(names, join_) == 0) return names;
+  (uses_deferred() ? to_report_ : names).push_back(join_);
+  return names;
+}
+
 std::optional<wire::Report> Participant::take_report() {
+  const std::vector<std::string> names = take_reportable();
   // A flush covers what was reported so far: without anything new behind it, it is no news.
-  const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !to_report_.empty());
+  const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !names.empty());
   const bool leaving = leaving_ && !left_;
-  if (to_report_.empty() && !flush && !leaving) return std::nullopt;
+  const bool removing = removing_ && !removal_said_ && !uses_deferred();
+  const bool news = !names.empty() || flush || leaving || removing || say_applied_;
+  if (!news) return std::nullopt;
 
   wire::Report report;
   report.lane = lane_;
   report.last_order = last_order_;
   report.flush = flush;
   report.leaving = leaving;
+  report.removing = removing;
   left_ = left_ || leaving;
+  removal_said_ = removal_said_ || removing;
+  say_applied_ = false;
   unflushed_ = !flush;
-  for (const std::string& name : to_report_) {
+  for (const std::string& name : names) {
     const auto found = pending_.find(name);
     if (found == pending_.end()) {
       report.requests.push_back(own_errors_.at(name));
@@ -72,7 +99,6 @@ std::optional<wire::Report> Participant::take_report() {
     }
   }
   std::sort(report.cached.begin(), report.cached.end());
-  to_report_.clear();
   return report;
 }
 
@@ -91,6 +117,8 @@ void Participant::evict(wire::CacheId id) {
     pending->second.reported_as = wire::kNoCacheId;
     pending->second.reported = false;
     to_report_.push_back(name);
+    // Also if the use fails before that.
+    say_applied_ = say_applied_ || !join_.empty() || removal_said_;
   }
 }
 
@@ -115,7 +143,14 @@ Status Participant::remember(const wire::Member& member, const wire::Request& re
 }
 
 Status Participant::apply_operation(const wire::FusedOperation& operation, Applied& applied) {
-  auto& names = applied.operations.emplace_back();
+  Execution& execution = applied.operations.emplace_back();
+  execution.extents = operation.extents;
+  execution.absent.assign(operation.absent.begin(), operation.absent.end());
+  execution.skipped = std::binary_search(operation.absent.begin(), operation.absent.end(), member_);
+  if (execution.skipped) {
+    return join_.empty() ? Status::internal("an order takes this rank for joined, which it is not")
+                         : Status{};
+  }
   for (const wire::Member& member : operation.members) {
     Result<std::string> name = name_of_member(member);
     if (!name.ok()) return name.status();
@@ -125,7 +160,7 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
     }
     ROUNDELAY_RETURN_IF_ERROR(remember(member, found->second.request));
     pending_.erase(found);
-    names.push_back(std::move(name).value());
+    execution.names.push_back(std::move(name).value());
   }
   return {};
 }
@@ -137,13 +172,26 @@ void Participant::apply_failure(const wire::Failure& failure, Applied& applied) 
     if (!pending->second.reported) std::erase(to_report_, name);
     pending_.erase(pending);
     applied.failed.push_back({name, why});
+    if (name == join_) join_.clear();
     settle(name);
   } else if (own_errors_.erase(name) > 0) {
     std::erase(to_report_, name);  // a peer's error came first and settles this use
     settle(name);
-  } else {
+  } else if (join_.empty()) {
     failed_ahead_[name].push_back(why);
   }
+}
+
+Status Participant::apply_joined(const wire::Joined& joined, Applied& applied) {
+  const auto found = pending_.find(join_);
+  if (join_.empty() || found == pending_.end() || !found->second.reported)
+    return Status::internal("an order says that all ranks have joined, but this one has not");
+  applied.joined = joined;
+  failed_ahead_.clear();  // this rank will never make those uses
+  const std::string name = std::exchange(join_, {});
+  pending_.erase(found);
+  settle(name);
+  return {};
 }
 
 Result<Applied> Participant::apply(const wire::Order& order) {
@@ -154,15 +202,17 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   last_order_ = order.sequence;
   Applied applied;
   applied.shut_down_by = order.shut_down_by;
+  applied.removed = order.removed;
   for (const wire::CacheId id : order.evicted) evict(id);
   for (const wire::FusedOperation& operation : order.operations) {
     ROUNDELAY_RETURN_IF_ERROR(apply_operation(operation, applied));
   }
   for (const wire::Failure& failure : order.failures) apply_failure(failure, applied);
   // Uses deferred behind an operation begin when it is ordered: ranks count uses, not completions.
-  for (const auto& names : applied.operations) {
-    for (const std::string& name : names) settle(name);
+  for (const Execution& execution : applied.operations) {
+    for (const std::string& name : execution.names) settle(name);
   }
+  if (order.joined) ROUNDELAY_RETURN_IF_ERROR(apply_joined(*order.joined, applied));
   return applied;
 }
 

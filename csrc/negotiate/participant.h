@@ -1,7 +1,8 @@
 // A rank's side of the negotiation of one lane. Pure: requests and orders in, reports and settlements out.
 //
 // Uses of a name are matched in order: the k-th use on one rank meets the k-th use on every other. A use that
-// failed a local check counts, so the peers' k-th use fails with its text, also when it comes later.
+// failed a local check counts, so the peers' k-th use fails with its text, also when it comes later. A join
+// is this rank's last use of anything until all have joined: from there all names are counted anew.
 #pragma once
 
 #include <cstdint>
@@ -23,22 +24,36 @@ struct Settled {
   Status status;
 };
 
+// A fused operation that was ordered.
+struct Execution {
+  std::vector<std::string> names;     // its members, in buffer order; empty where skipped
+  std::vector<std::int64_t> extents;  // allgather: first extents, of each tensor by group member
+  std::vector<int> absent;            // group members (indices, ascending) that have joined and skip it
+  bool skipped = false;               // this rank is one of them
+  friend bool operator==(const Execution&, const Execution&) = default;
+};
+
 // What an order means for this rank, in the order in which it has to be done.
 struct Applied {
-  std::vector<std::vector<std::string>> operations;  // the members of each fused operation, by name
+  std::vector<Execution> operations;
   std::vector<Settled> failed;
-  int shut_down_by = -1;  // world rank; not -1: nothing will ever be ordered again
+  std::optional<wire::Joined> joined;  // the join in flight is over
+  int shut_down_by = -1;               // world rank; not -1: nothing will ever be ordered again
+  bool removed = false;                // nor if the process set was removed
 };
 
 class Participant {
  public:
-  explicit Participant(LaneId lane) : lane_(lane) {}
+  // `member`: this rank's index in the group.
+  Participant(LaneId lane, int member) : lane_(lane), member_(member) {}
 
   // The next use of request.name. May settle at once (see take_settled).
   void submit(const wire::Request& request);
   // Someone waits for what was submitted so far.
   void flush() { flush_wanted_ = true; }
   void leave() { leaving_ = true; }
+  // The process set is being removed: nothing will be submitted any more.
+  void remove() { removing_ = true; }
 
   // What the coordinator does not know yet; nothing if there is no news.
   std::optional<wire::Report> take_report();
@@ -68,13 +83,21 @@ class Participant {
   Result<std::string> name_of_member(const wire::Member& member) const;
   Status apply_operation(const wire::FusedOperation& operation, Applied& applied);
   void apply_failure(const wire::Failure& failure, Applied& applied);
+  Status apply_joined(const wire::Joined& joined, Applied& applied);
+  [[nodiscard]] bool uses_deferred() const;
+  std::vector<std::string> take_reportable();
 
   LaneId lane_;
+  int member_;
   std::uint64_t last_order_ = 0;
   bool flush_wanted_ = false;
   bool unflushed_ = false;  // something was reported since the last flush
   bool leaving_ = false;
   bool left_ = false;
+  bool removing_ = false;
+  bool removal_said_ = false;
+  std::string join_;          // the name of the join in flight; empty: none
+  bool say_applied_ = false;  // the coordinator waits to hear that an eviction was applied
 
   std::unordered_map<std::string, Pending> pending_;
   std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission

@@ -1,5 +1,7 @@
 #include "negotiate/response_cache.h"
 
+#include "negotiate/validate.h"
+
 namespace roundelay::negotiate {
 
 const wire::Request* ResponseCache::find(wire::CacheId id) const {
@@ -9,7 +11,8 @@ const wire::Request* ResponseCache::find(wire::CacheId id) const {
 
 wire::CacheId ResponseCache::id_of(const wire::Request& request) const {
   const auto found = by_name_.find(request.name);
-  return found != by_name_.end() && found->second->request == request ? found->second->id : wire::kNoCacheId;
+  const bool same = found != by_name_.end() && mismatch(found->second->request, 0, request, 0).empty();
+  return same ? found->second->id : wire::kNoCacheId;
 }
 
 void ResponseCache::touch(wire::CacheId id) {

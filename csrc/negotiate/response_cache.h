@@ -22,7 +22,7 @@ class ResponseCache {
   // Null if the id was evicted or never given.
   [[nodiscard]] const wire::Request* find(wire::CacheId id) const;
   [[nodiscard]] bool was_given(wire::CacheId id) const { return id != wire::kNoCacheId && id <= last_id_; }
-  // The id of this very request, or kNoCacheId.
+  // The id of this request, or of one that agrees with it in all that ranks must agree on; else kNoCacheId.
   [[nodiscard]] wire::CacheId id_of(const wire::Request& request) const;
   [[nodiscard]] bool knows(const std::string& name) const { return by_name_.contains(name); }
   void touch(wire::CacheId id);

@@ -28,22 +28,38 @@ std::string Coordinator::members_where(const Slot& slot, bool reported) const {
   int count = 0;
   for (int member = 0; member < group_.size(); ++member) {
     if (slot.reported[static_cast<std::size_t>(member)] != reported) continue;
-    text += (count++ == 0 ? "" : ", ") + std::to_string(group_.ranks[static_cast<std::size_t>(member)]);
+    if (!reported && has_joined(member)) continue;  // nobody waits for it
+    text += (count++ == 0 ? "" : ", ") + std::to_string(rank_of(member));
   }
   return (count == 1 ? "rank " : "ranks ") + text;
 }
 
+TimePoint Coordinator::stall_due(const Slot& slot) const {
+  TimePoint due = TimePoint::max();
+  if (options_.stall_warning > Duration{0}) due = slot.warned + options_.stall_warning;
+  if (options_.stall_abort > Duration{0}) due = std::min(due, slot.first_seen + options_.stall_abort);
+  return due;
+}
+
+// Who has not joined is not late with it while it works.
+void Coordinator::restart_join_clock(TimePoint now) {
+  if (join_ != nullptr) join_->first_seen = join_->warned = now;
+}
+
 std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
   std::vector<std::string> lines;
-  if (options_.stall_warning <= Duration{0}) return lines;
+  if (table_.empty() || now < stall_due_) return lines;
   std::map<std::string, std::vector<std::string>> names_by_missing;  // ordered: the same text from run to run
   std::map<std::string, Duration> longest;
+  stall_due_ = TimePoint::max();
   for (auto& [name, slot] : table_) {
-    if (now - slot.warned < options_.stall_warning) continue;
-    slot.warned = now;
-    const std::string ranks = members_where(slot, false);
-    names_by_missing[ranks].push_back(name);
-    longest[ranks] = std::max(longest[ranks], now - slot.first_seen);
+    if (options_.stall_warning > Duration{0} && now - slot.warned >= options_.stall_warning) {
+      slot.warned = now;
+      const std::string ranks = members_where(slot, false);
+      names_by_missing[ranks].push_back(name);
+      longest[ranks] = std::max(longest[ranks], now - slot.first_seen);
+    }
+    stall_due_ = std::min(stall_due_, stall_due(slot));
   }
   for (auto& [ranks, names] : names_by_missing) {
     std::sort(names.begin(), names.end());
@@ -54,20 +70,23 @@ std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
 }
 
 void Coordinator::abort_stalled(TimePoint now) {
-  if (options_.stall_abort <= Duration{0}) return;
+  if (options_.stall_abort <= Duration{0} || table_.empty() || now < stall_due_) return;
   std::vector<std::string> overdue;
   for (const auto& [name, slot] : table_) {
-    if (now - slot.first_seen >= options_.stall_abort) overdue.push_back(name);
+    // A join is over when its rank is late with nothing else.
+    if (now - slot.first_seen >= options_.stall_abort && (&slot != join_ || table_.size() == 1))
+      overdue.push_back(name);
   }
   std::sort(overdue.begin(), overdue.end());
   for (const std::string& name : overdue) {
     const auto found = table_.find(name);
-    const Slot slot = std::move(found->second);
-    table_.erase(found);
-    fail(slot.request, StatusCode::kMismatch,
-         std::string(name_of(slot.request.operation)) + " of '" + name + "' was given up: " +
-             members_where(slot, false) + " did not submit it within " + seconds(options_.stall_abort) +
-             " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of " + members_where(slot, true));
+    const std::string missing = members_where(found->second, false);
+    const Slot slot = take_slot(found);
+    fail(slot.request,
+         std::string(name_of(slot.request.operation)) + " of '" + name + "' was given up: " + missing +
+             " did not submit it within " + seconds(options_.stall_abort) +
+             " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of " + members_where(slot, true),
+         now);
   }
 }
 

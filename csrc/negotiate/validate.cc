@@ -1,5 +1,6 @@
 #include "negotiate/validate.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace roundelay::negotiate {
@@ -15,42 +16,102 @@ std::string scale_text(const Scale& scale) {
   return number(scale.factor) + (scale.divisor == 1 ? "" : " / " + std::to_string(scale.divisor));
 }
 
-std::string differ(const wire::Request& a, int rank_a, const std::string& what, const std::string& value_a,
-                   int rank_b, const std::string& value_b) {
-  return "Mismatched " + std::string(name_of(a.operation)) + " of '" + a.name + "': rank " +
-         std::to_string(rank_a) + " has " + what + " " + value_a + ", rank " + std::to_string(rank_b) +
-         " has " + what + " " + value_b + ". Nothing was changed; all ranks must call it alike.";
+std::string change_text(const wire::Request& request) {
+  return request.root < 0 ? "process set " + list_text(request.ranks)
+                          : "removal of process set " + std::to_string(request.root);
+}
+
+// Two ranks' views of one use, and the words for what they differ in.
+struct Pair {
+  const wire::Request& a;
+  int rank_a;
+  const wire::Request& b;
+  int rank_b;
+
+  [[nodiscard]] std::string differ(const std::string& value_a, const std::string& value_b) const {
+    return "Mismatched " + std::string(name_of(a.operation)) + " of '" + a.name + "': rank " +
+           std::to_string(rank_a) + " has " + value_a + ", rank " + std::to_string(rank_b) + " has " +
+           value_b + ". Nothing was changed; all ranks must call it alike.";
+  }
+  [[nodiscard]] std::string differ(const std::string& what, const std::string& value_a,
+                                   const std::string& value_b) const {
+    return differ(what + " " + value_a, what + " " + value_b);
+  }
+};
+
+bool reduces(Operation operation) {
+  return operation == Operation::kAllreduce || operation == Operation::kReducescatter;
+}
+
+// The first extent is each rank's own.
+bool gathers(Operation operation) {
+  return operation == Operation::kAllgather || operation == Operation::kAlltoall;
+}
+
+bool shapes_agree(Operation operation, const Shape& a, const Shape& b) {
+  if (!gathers(operation) || a.empty() || b.empty()) return a == b;
+  return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
+}
+
+// `which`: " of tensor 2" in groups.
+std::string tensor_mismatch(const Pair& pair, const std::string& which, DType dtype_a, const Shape& shape_a,
+                            DType dtype_b, const Shape& shape_b) {
+  if (dtype_a != dtype_b) {
+    return pair.differ("dtype" + which, std::string(name_of(dtype_a)), std::string(name_of(dtype_b)));
+  }
+  if (shapes_agree(pair.a.operation, shape_a, shape_b)) return {};
+  return pair.differ("shape" + which, list_text(shape_a), list_text(shape_b));
+}
+
+std::string tensors_mismatch(const Pair& pair) {
+  const auto& [a, rank_a, b, rank_b] = pair;
+  if (a.others.size() != b.others.size()) {
+    return pair.differ(std::to_string(1 + a.others.size()) + " tensors",
+                       std::to_string(1 + b.others.size()) + " tensors");
+  }
+  std::string text =
+      tensor_mismatch(pair, a.others.empty() ? "" : " of tensor 0", a.dtype, a.shape, b.dtype, b.shape);
+  for (std::size_t i = 0; text.empty() && i < a.others.size(); ++i) {
+    const auto& [dtype_a, shape_a] = a.others[i];
+    const auto& [dtype_b, shape_b] = b.others[i];
+    text = tensor_mismatch(pair, " of tensor " + std::to_string(i + 1), dtype_a, shape_a, dtype_b, shape_b);
+  }
+  return text;
+}
+
+std::string reduction_mismatch(const Pair& pair) {
+  const auto& [a, rank_a, b, rank_b] = pair;
+  if (a.reduce_op != b.reduce_op) {
+    return pair.differ("reduction", std::string(name_of(a.reduce_op)), std::string(name_of(b.reduce_op)));
+  }
+  if (!(a.prescale == b.prescale))
+    return pair.differ("prescale factor", scale_text(a.prescale), scale_text(b.prescale));
+  if (!(a.postscale == b.postscale))
+    return pair.differ("postscale factor", scale_text(a.postscale), scale_text(b.postscale));
+  return {};
 }
 
 }  // namespace
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t extent : shape) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(extent);
-  }
-  return text + "]";
-}
-
 std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b, int rank_b) {
-  const auto say = [&](const char* what, const std::string& value_a, const std::string& value_b) {
-    return differ(a, rank_a, what, value_a, rank_b, value_b);
-  };
+  const Pair pair{a, rank_a, b, rank_b};
   if (a.operation != b.operation) {
-    return say("operation", std::string(name_of(a.operation)), std::string(name_of(b.operation)));
+    return pair.differ("operation", std::string(name_of(a.operation)), std::string(name_of(b.operation)));
   }
-  if (a.dtype != b.dtype) return say("dtype", std::string(name_of(a.dtype)), std::string(name_of(b.dtype)));
-  if (a.shape != b.shape) return say("shape", shape_text(a.shape), shape_text(b.shape));
-  if (a.reduce_op != b.reduce_op) {
-    return say("reduction", std::string(name_of(a.reduce_op)), std::string(name_of(b.reduce_op)));
+  switch (a.operation) {
+    case Operation::kBarrier:
+    case Operation::kJoin:
+      return {};
+    case Operation::kProcessSet:
+      return a.root == b.root && a.ranks == b.ranks ? "" : pair.differ(change_text(a), change_text(b));
+    default:
+      break;
   }
-  if (a.root != b.root) return say("root rank", std::to_string(a.root), std::to_string(b.root));
-  if (!(a.prescale == b.prescale))
-    return say("prescale factor", scale_text(a.prescale), scale_text(b.prescale));
-  if (!(a.postscale == b.postscale))
-    return say("postscale factor", scale_text(a.postscale), scale_text(b.postscale));
-  return {};
+  std::string text = tensors_mismatch(pair);
+  if (text.empty() && reduces(a.operation)) text = reduction_mismatch(pair);
+  if (text.empty() && a.root != b.root)
+    text = pair.differ("root rank", std::to_string(a.root), std::to_string(b.root));
+  return text;
 }
 
 }  // namespace roundelay::negotiate

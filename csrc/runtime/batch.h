@@ -1,6 +1,7 @@
-// One fused operation on its way through a lane.
+// What one lane carries out at a time: the tensors that travel in one call, or in one after the other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -12,13 +13,35 @@
 
 namespace roundelay::runtime {
 
-struct Batch {
-  std::uint64_t sequence = 0;                           // of the order
-  std::uint32_t index = 0;                              // within the order
-  std::vector<std::unique_ptr<submit::Entry>> entries;  // alike but for name and shape
+struct OperationSteps;
 
-  fuse::Layout layout;  // of the fusion buffer, when there is more than one entry
+// One tensor of an entry; an operation without data has one piece all the same.
+struct Piece {
+  submit::Entry* entry = nullptr;
+  std::size_t part = 0;
+
+  [[nodiscard]] const submit::Part& tensor() const { return entry->parts[part]; }
+  [[nodiscard]] std::size_t bytes() const { return part < entry->parts.size() ? tensor().bytes() : 0; }
+  [[nodiscard]] DType dtype() const {
+    return part == 0 ? entry->request.dtype : entry->request.others[part - 1].dtype;
+  }
+  [[nodiscard]] const std::vector<std::int64_t>& shape() const {
+    return part == 0 ? entry->request.shape : entry->request.others[part - 1].shape;
+  }
+};
+
+struct Batch {
+  std::uint64_t sequence = 0;  // of the order
+  std::uint32_t index = 0;     // within the order
+  const OperationSteps* steps = nullptr;
+  std::vector<Piece> pieces;  // alike but for name and shape; none: an exchange between members
+  std::vector<std::shared_ptr<submit::Entry>> entries;  // whose pieces these are, each once
+  std::vector<std::int64_t> extents;  // allgather: of the tensor's first dimension, by member
+  std::vector<int> absent;            // members that skip this
+
+  fuse::Layout layout;  // of the fusion buffer, when there is more than one piece
   fuse::FusionBuffer* fusion = nullptr;
+  std::vector<std::int64_t> sent, received;  // what members tell each other beside the data
   collective::Call call;
   std::unique_ptr<collective::Pending> pending;
   TimePoint started{};
@@ -26,7 +49,7 @@ struct Batch {
   [[nodiscard]] const wire::Request& request() const { return entries.front()->request; }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
-    for (const auto& entry : entries) sum += entry->bytes();
+    for (const Piece& piece : pieces) sum += piece.bytes();
     return sum;
   }
 };

@@ -125,7 +125,7 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
   }
   parts.placement = place(ranks.rank(), nodes);
 
-  auto fabric = parts.backend->fabric(world, config);
+  auto fabric = parts.make_fabric(world);
   Status outcome = fabric.status();
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
   // Before the channel, where others would wait for a rank that failed.
@@ -153,10 +153,14 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   if ((*ranks)->size() == 1) {
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
-    parts.fabric = std::make_unique<collective::LocalFabric>(Group{0, {0}, 0});
+    parts.make_fabric = [](const Group& group) -> Result<std::unique_ptr<collective::Fabric>> {
+      return std::unique_ptr<collective::Fabric>(std::make_unique<collective::LocalFabric>(group));
+    };
+    parts.fabric = std::move(parts.make_fabric(Group{0, {0}, 0})).value();
     ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
   } else {
     parts.backend = backend;
+    parts.make_fabric = [backend, config](const Group& group) { return backend->fabric(group, config); };
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, **ranks, generation, deadline));
   }
   set_log(config.log_level, parts.placement.rank, !config.log_hide_time);

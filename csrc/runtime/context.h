@@ -14,19 +14,21 @@
 #include "runtime/backend.h"
 #include "runtime/placement.h"
 #include "submit/handles.h"
+#include "submit/table.h"
 #include "wire/messages.h"
 
 namespace roundelay::runtime {
 
 class Timeline;
 
-// One rank's part in one operation. `input` and `output` (which may be equal) hold `request.shape` elements
-// of `request.dtype` contiguously and must stay valid until the handle is done.
+// One rank's part in one operation. A part's input and output (which may be equal) hold the elements of its
+// tensor contiguously; they and `results` must stay valid until the handle is done.
 struct Submission {
-  LaneId lane;
-  wire::Request request;  // name "": the next name of the counter for (operation, process set)
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
+  ProcessSetId process_set = 0;
+  wire::Request request;            // name "": the next name of the counter for (operation, process set)
+  std::vector<submit::Part> parts;  // the tensors of request.dtype, shape and others
+  std::vector<std::int64_t> splits;
+  submit::Results* results = nullptr;
 };
 
 // Thread-safe, except that shutdown() and destruction come last.
@@ -48,7 +50,19 @@ class Context {
   // kAborted with the first cause after a fault or shutdown.
   virtual Result<submit::Handle> submit(Submission submission) = 0;
   // The caller's own checks failed: the peers get `request.error` for their use of this name.
-  virtual void submit_error(LaneId lane, wire::Request request) = 0;
+  virtual void submit_error(ProcessSetId process_set, wire::Request request) = 0;
+
+  // Process sets. Adding and removing are collective over all ranks, one at a time on each rank, in two
+  // steps: announce_... gives a handle to wait for (all ranks agree), then make_ or drop_process_set does it,
+  // within the start timeout. Id 0 is the world. Errors: kInvalidArgument (ranks out of range, twice or none;
+  // a set with these ranks exists; an unknown id), kMismatch (ranks announced different things), kAborted.
+  virtual Result<submit::Handle> announce_new_set(std::vector<int> ranks) = 0;
+  virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
+  virtual Result<submit::Handle> announce_removal(ProcessSetId id) = 0;
+  // Waits for what is in flight in the set; what cannot complete, as some rank never submitted it, fails.
+  virtual Status drop_process_set(ProcessSetId id) = 0;
+  // World ranks, ascending; also for a rank that is not among them. kInvalidArgument: unknown id.
+  virtual Result<std::vector<int>> ranks_of(ProcessSetId id) = 0;
 
   // Errors: kInvalidArgument if the handle is unknown.
   virtual Result<bool> poll(submit::Handle handle) = 0;

@@ -7,41 +7,118 @@
 
 namespace roundelay::runtime {
 
-Engine::Engine(channel::Channel& channel, Negotiator& negotiator, std::vector<Lane*> lanes,
-               submit::HandleTable& handles, Options options)
+class Engine::Holds {
+ public:
+  explicit Holds(const Seats& seats) : seats_(seats), held_(seats.size(), false) {}
+  ~Holds() {
+    for (std::size_t i = 0; i < held_.size(); ++i) release(i);
+  }
+  Holds(const Holds&) = delete;
+  Holds& operator=(const Holds&) = delete;
+
+  bool acquire(std::size_t i) {
+    if (!held_[i]) held_[i] = seats_[i]->lane->token().acquire_driver();
+    return held_[i];
+  }
+  void release(std::size_t i) {
+    if (held_[i]) seats_[i]->lane->token().release_driver();
+    held_[i] = false;
+  }
+
+ private:
+  const Seats& seats_;
+  std::vector<bool> held_;
+};
+
+Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles,
+               Options options)
     : channel_(channel),
       negotiator_(negotiator),
-      lanes_(std::move(lanes)),
       handles_(handles),
       options_(std::move(options)),
-      one_thread_(!channel.any_thread() ||
-                  std::any_of(lanes_.begin(), lanes_.end(), [](Lane* l) { return !l->caller_may_drive(); })) {
-}
+      one_thread_(!channel.any_thread() || options_.one_thread) {}
 
 void Engine::start() {
   std::call_once(started_, [this] {
-    threads_.emplace_back([this] { coordinate(); });
-    if (one_thread_) return;
-    for (Lane* lane : lanes_) threads_.emplace_back([this, lane] { run_lane(*lane); });
+    coordination_ = std::thread([this] { coordinate(); });
+    MutexLock lock(seats_mutex_);
+    running_ = true;
+    for (const auto& seat : *seats_) begin(seat);
   });
 }
 
 void Engine::stop() {
   stopping_.store(true, std::memory_order_release);
   channel_.wake();
-  for (Lane* lane : lanes_) lane->rouse();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  if (coordination_.joinable()) coordination_.join();
+  for (const auto& seat : *seats()) {
+    seat->lane->rouse();
+    if (seat->thread.joinable()) seat->thread.join();
+  }
+}
+
+void Engine::begin(const std::shared_ptr<Seat>& seat) {
+  if (one_thread_) return;
+  seat->thread = std::thread([this, &self = *seat] { run_lane(self); });
+}
+
+void Engine::add_lane(std::shared_ptr<Lane> lane) {
+  auto seat = std::make_shared<Seat>();
+  seat->lane = std::move(lane);
+  MutexLock lock(seats_mutex_);
+  auto more = std::make_shared<Seats>(*seats_);
+  more->push_back(seat);
+  seats_ = std::move(more);
+  if (running_) begin(seat);
+}
+
+void Engine::remove_lane(const Lane& lane) {
+  std::shared_ptr<Seat> seat;
+  {
+    MutexLock lock(seats_mutex_);
+    auto fewer = std::make_shared<Seats>(*seats_);
+    const auto found =
+        std::find_if(fewer->begin(), fewer->end(), [&](const auto& one) { return one->lane.get() == &lane; });
+    if (found == fewer->end()) return;
+    seat = *found;
+    fewer->erase(found);
+    seats_ = std::move(fewer);
+  }
+  seat->leaving.store(true, std::memory_order_release);
+  seat->lane->rouse();
+  if (seat->thread.joinable()) seat->thread.join();
+}
+
+std::shared_ptr<const Engine::Seats> Engine::seats() const {
+  MutexLock lock(seats_mutex_);
+  return seats_;
 }
 
 void Engine::rouse_lanes() {
-  for (Lane* lane : lanes_) {
-    if (lane->has_work()) lane->rouse();
+  for (const auto& seat : *seats()) {
+    if (seat->lane->has_work()) seat->lane->rouse();
   }
 }
 
 bool Engine::lanes_have_work() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](Lane* lane) { return lane->has_work(); });
+  const auto all = seats();
+  return std::any_of(all->begin(), all->end(), [](const auto& seat) { return seat->lane->has_work(); });
+}
+
+void Engine::negotiate(const std::function<void()>& task) {
+  start();
+  Mutex mutex;
+  CondVar changed;
+  bool over = false;
+  negotiator_.post([&] {
+    task();
+    MutexLock lock(mutex);
+    over = true;
+    changed.notify_all();
+  });
+  channel_.wake();
+  MutexLock lock(mutex);
+  while (!over) changed.wait_until(mutex, Deadline::never());
 }
 
 void Engine::coordinate() {
@@ -74,17 +151,18 @@ void Engine::coordinate() {
 
 bool Engine::step_lanes() {
   bool moved = false;
-  for (Lane* lane : lanes_) {
-    BackgroundHold hold(lane->token());
-    moved = lane->step() || moved;
+  for (const auto& seat : *seats()) {
+    BackgroundHold hold(seat->lane->token());
+    moved = seat->lane->step() || moved;
   }
   return moved;
 }
 
-void Engine::run_lane(Lane& lane) {
+void Engine::run_lane(Seat& seat) {
+  Lane& lane = *seat.lane;
   // Never hot: backward runs on these cores. A caller that waits drives the lane itself, and may spin.
   collective::Backoff backoff(true);
-  while (!stopping_.load(std::memory_order_acquire)) {
+  while (!stopping_.load(std::memory_order_acquire) && !seat.leaving.load(std::memory_order_acquire)) {
     if (!lane.has_work()) {
       backoff.reset();
       lane.wait_for_work(Deadline::never());
@@ -116,22 +194,32 @@ bool Engine::wait(submit::Handle handle, Deadline deadline) {
   return handles_.sleep_until_done(handle, deadline);
 }
 
+// All lanes in turn: one that is stuck must not hold up the one that the handle belongs to.
 bool Engine::drive_lanes(submit::Handle handle, Deadline deadline) {
-  for (Lane* lane : lanes_) {
-    if (!lane->has_work()) continue;
-    DriverHold hold(lane->token());
-    if (!hold) continue;
-    collective::Backoff backoff(options_.crowded);
-    while (lane->has_work() && !done(handle) && !deadline.passed()) {
-      if (lane->step()) {
-        backoff.reset();
-      } else {
-        backoff.pause();
+  if (!lanes_have_work()) return false;
+  const auto all = seats();
+  Holds holds(*all);
+  collective::Backoff backoff(options_.crowded);
+  for (bool drove = false;; drove = true) {
+    bool moved = false;
+    bool driving = false;
+    for (std::size_t i = 0; i < all->size(); ++i) {
+      Lane& lane = *(*all)[i]->lane;
+      if (!lane.has_work()) {
+        holds.release(i);
+      } else if (holds.acquire(i)) {
+        driving = true;
+        moved = lane.step() || moved;
       }
     }
-    return true;
+    if (!driving) return drove;
+    if (done(handle) || deadline.passed()) return true;
+    if (moved) {
+      backoff.reset();
+    } else {
+      backoff.pause();
+    }
   }
-  return false;
 }
 
 bool Engine::drive_negotiation(submit::Handle handle, Deadline deadline) {

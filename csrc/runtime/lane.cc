@@ -1,7 +1,10 @@
 #include "runtime/lane.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "fuse/plan.h"
+#include "runtime/leak.h"
 #include "runtime/operations/operations.h"
 
 namespace roundelay::runtime {
@@ -13,6 +16,13 @@ constexpr double kSlowLinkBytesPerSecond = 10e6;  // allowed beyond progress_tim
 Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
   const std::chrono::duration<double> transfer(static_cast<double>(bytes) / kSlowLinkBytesPerSecond);
   return Deadline::at(now + timeout + std::chrono::duration_cast<Duration>(transfer));
+}
+
+// Only sums of one dtype travel together; each Adasum has dot products of its own.
+std::uint64_t fusion_class(const Piece& piece) {
+  const wire::Request& request = piece.entry->request;
+  const bool fusable = request.operation == Operation::kAllreduce && request.reduce_op != ReduceOp::kAdasum;
+  return fusable ? static_cast<std::uint64_t>(piece.dtype()) : fuse::kNoFusion;
 }
 
 }  // namespace
@@ -35,21 +45,77 @@ Lane::~Lane() {
   for (fuse::FusionBuffer& buffer : buffers_) buffer.leak();
 }
 
-void Lane::enqueue(std::uint64_t sequence, const std::vector<std::string>& names) {
-  auto batch = std::make_unique<Batch>();
-  batch->sequence = sequence;
+Lane::Entries Lane::extract(const std::vector<std::string>& names) {
+  Entries entries;
   const TimePoint now = steady_now();
   for (const std::string& name : names) {
     auto entry = table_.extract(name);
     if (!entry) continue;  // failed by an abort meanwhile
     entry->stamps.ordered = now;
-    batch->entries.push_back(std::move(entry));
+    if (steps_of(entry->request.operation) == nullptr) {
+      completer_.complete(table_, std::move(entry), Status{});  // to be agreed upon was all
+    } else {
+      entries.push_back(std::move(entry));
+    }
   }
-  if (batch->entries.empty()) return;
+  return entries;
+}
+
+// Of what may not travel together, or would be too large, each gets a batch of its own: the same ones on all
+// members.
+Lane::Batches Lane::cut(const Entries& entries, const negotiate::Execution& execution) const {
+  std::vector<std::pair<const std::shared_ptr<submit::Entry>*, std::size_t>> pieces;
+  std::vector<fuse::Candidate> candidates;
+  for (const auto& entry : entries) {
+    for (std::size_t part = 0; part < std::max<std::size_t>(1, entry->parts.size()); ++part) {
+      pieces.emplace_back(&entry, part);
+      const Piece piece{entry.get(), part};
+      candidates.push_back({piece.bytes(), fusion_class(piece)});
+    }
+  }
+  Batches batches;
+  for (const fuse::FusedIndices& indices : fuse::plan(candidates, {options_.fusion_threshold})) {
+    auto batch = std::make_unique<Batch>();
+    for (const std::size_t i : indices) {
+      const auto& [entry, part] = pieces[i];
+      batch->pieces.push_back({entry->get(), part});
+      if (batch->entries.empty() || batch->entries.back() != *entry) {
+        batch->entries.push_back(*entry);
+        ++(*entry)->unfinished;
+      }
+    }
+    batch->steps = steps_of(batch->request().operation);
+    batch->call.absent = batch->absent = execution.absent;
+    if (!execution.extents.empty()) {
+      const auto members = static_cast<std::ptrdiff_t>(fabric_->group().size());
+      const auto first = execution.extents.begin() + static_cast<std::ptrdiff_t>(indices.front()) * members;
+      batch->extents.assign(first, first + members);
+    }
+    batches.push_back(std::move(batch));
+  }
+  return batches;
+}
+
+void Lane::enqueue(std::uint64_t sequence, const negotiate::Execution& execution) {
+  const Entries entries = extract(execution.names);
+  Batches batches = cut(entries, execution);
+  if (batches.empty() && !execution.skipped) return;
+  if (!execution.absent.empty()) {
+    auto exchange = std::make_unique<Batch>();
+    exchange->steps = execution.skipped ? &kSkipSteps : &kAnnounceSteps;
+    exchange->absent = execution.absent;
+    exchange->sent = {static_cast<std::int64_t>(batches.size())};
+    batches.push_front(std::move(exchange));
+  }
   MutexLock lock(mutex_);
-  if (!queue_.empty() && queue_.back()->sequence == sequence) batch->index = queue_.back()->index + 1;
-  queue_.push_back(std::move(batch));
-  work_.fetch_add(1, std::memory_order_release);
+  std::uint32_t index = 0;
+  if (!queue_.empty() && queue_.back()->sequence == sequence) index = queue_.back()->index + 1;
+  work_.fetch_add(static_cast<int>(batches.size()), std::memory_order_release);
+  for (auto& batch : batches) {
+    batch->sequence = sequence;
+    batch->index = index++;
+    queue_.push_back(std::move(batch));
+  }
 }
 
 bool Lane::step() {
@@ -71,7 +137,7 @@ bool Lane::prepare_next() {
   }
   const TimePoint begin = steady_now();
   fuse::FusionBuffer& buffer = buffers_[next_buffer_];
-  const Status prepared = steps_of(batch->request().operation).prepare(*batch, fabric_->group(), buffer);
+  const Status prepared = batch->steps->prepare(*batch, fabric_->group(), buffer);
   if (batch->fusion != nullptr) {
     next_buffer_ = (next_buffer_ + 1) % buffers_.size();
     timeline_.record_span(Track::kCopy, "pack", begin, steady_now(), batch->bytes());
@@ -84,10 +150,17 @@ bool Lane::prepare_next() {
 bool Lane::start_prepared() {
   if (running_ || !prepared_) return false;
   running_ = std::move(prepared_);
-  Batch& batch = *running_;
-  batch.started = steady_now();
-  for (const auto& entry : batch.entries) entry->stamps.started = batch.started;
-  batch.call.deadline = progress_deadline(batch.started, options_.progress_timeout, batch.call.buffer.bytes);
+  running_->started = steady_now();
+  for (const auto& entry : running_->entries) {
+    if (entry->stamps.started == TimePoint{}) entry->stamps.started = running_->started;
+  }
+  start(*running_);
+  return true;
+}
+
+void Lane::start(Batch& batch) {
+  const std::size_t bytes = std::max(batch.call.buffer.bytes, batch.bytes());
+  batch.call.deadline = progress_deadline(steady_now(), options_.progress_timeout, bytes);
   batch.call.abort = &abort_;
   auto pending = fabric_->start(batch.call);
   if (pending.ok()) {
@@ -95,49 +168,70 @@ bool Lane::start_prepared() {
   } else {
     on_error(batch, pending.status());
   }
-  return true;
 }
 
 bool Lane::test_running() {
   if (!running_ || faulted_) return false;
-  const Result<bool> done = running_->pending->test();
+  Batch& batch = *running_;
+  const Result<bool> done = batch.pending->test();
   if (!done.ok()) {
-    on_error(*running_, done.status());
+    on_error(batch, done.status());
     return true;
   }
   if (!*done) return false;
-  const auto batch = std::move(running_);
-  finish(*batch);
+  if (batch.steps->next != nullptr) {
+    const Result<bool> more = batch.steps->next(batch, fabric_->group());
+    if (!more.ok()) {
+      on_error(batch, more.status());
+      return true;
+    }
+    if (*more) {
+      start(batch);
+      return true;
+    }
+  }
+  const auto over = std::move(running_);
+  finish(*over);
   return true;
 }
 
 void Lane::finish(Batch& batch) {
   const TimePoint reduced = steady_now();
+  batch.steps->finish(batch);
+  record(batch, reduced);
+  release(batch, Status{});
+  forget_work(1);
+}
+
+void Lane::record(const Batch& batch, TimePoint reduced) {
+  if (batch.pieces.empty()) return;
   const std::size_t bytes = batch.bytes();
-  const auto tensors = static_cast<std::uint32_t>(batch.entries.size());
-  steps_of(batch.request().operation).finish(batch);
-  if (batch.fusion != nullptr) timeline_.record_span(Track::kCopy, "unpack", reduced, steady_now(), bytes);
-  if (timeline_.enabled()) {
-    CollectiveSpan span{batch.request().operation,
-                        batch.request().dtype,
-                        batch.sequence,
-                        batch.index,
-                        tensors,
-                        bytes,
-                        {},
-                        batch.started,
-                        reduced};
-    for (std::size_t i = 0; i < std::min<std::size_t>(tensors, span.names.size()); ++i) {
-      span.names[i] = batch.entries[i]->request.name;
-    }
-    timeline_.record_collective(span);
-  }
+  const auto tensors = static_cast<std::uint32_t>(batch.pieces.size());
   counters_.operations += 1;
   counters_.tensors += tensors;
   counters_.bytes += static_cast<std::int64_t>(bytes);
   if (tensors > 1) counters_.fused_tensors += tensors;
-  for (auto& entry : batch.entries) completer_.complete(table_, std::move(entry), Status{});
-  forget_work(1);
+  if (!timeline_.enabled()) return;
+  if (batch.fusion != nullptr) timeline_.record_span(Track::kCopy, "unpack", reduced, steady_now(), bytes);
+  CollectiveSpan span{.operation = batch.request().operation,
+                      .dtype = batch.pieces.front().dtype(),
+                      .order = batch.sequence,
+                      .index = batch.index,
+                      .tensors = tensors,
+                      .bytes = bytes,
+                      .names = {},
+                      .begin = batch.started,
+                      .end = reduced};
+  for (std::size_t i = 0; i < std::min(batch.entries.size(), span.names.size()); ++i) {
+    span.names[i] = batch.entries[i]->request.name;
+  }
+  timeline_.record_collective(span);
+}
+
+void Lane::release(Batch& batch, const Status& outcome) {
+  for (auto& entry : batch.entries) {
+    if (--entry->unfinished == 0) completer_.complete(table_, std::move(entry), outcome);
+  }
 }
 
 void Lane::on_error(const Batch& batch, const Status& why) {
@@ -158,15 +252,18 @@ int Lane::culprit(const Batch& batch) const {
 }
 
 std::string Lane::describe(const Batch& batch) const {
-  std::string text = std::string(name_of(batch.request().operation)) + " of '" + batch.request().name + "'";
-  if (batch.entries.size() > 1) text += " and " + std::to_string(batch.entries.size() - 1) + " more";
+  std::string text = "an operation that members skip after join()";
+  if (!batch.pieces.empty()) {
+    text = std::string(name_of(batch.request().operation)) + " of '" + batch.request().name + "'";
+  }
+  if (batch.pieces.size() > 1) text += " and " + std::to_string(batch.pieces.size() - 1) + " more";
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
   return text + " (" + std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count()) +
          " s in it; ROUNDELAY_PROGRESS_TIMEOUT)";
 }
 
 bool Lane::fail_everything() {
-  std::deque<std::unique_ptr<Batch>> batches;
+  Batches batches;
   {
     MutexLock lock(mutex_);
     batches.swap(queue_);
@@ -184,7 +281,11 @@ void Lane::fail(Batch& batch, const Status& why) {
   // One more test lets the call see the abort word and give its transfers up.
   if (batch.pending) static_cast<void>(batch.pending->test());
   batch.pending.reset();
-  for (auto& entry : batch.entries) completer_.complete(table_, std::move(entry), why);
+  if (fabric_->poisoned()) {
+    leak(std::move(batch.sent));
+    leak(std::move(batch.received));
+  }
+  release(batch, why);
 }
 
 // After the handles: who waits for one that is not done and sees no work here may sleep in the channel, where

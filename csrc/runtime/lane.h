@@ -20,6 +20,7 @@
 #include "collective/fabric.h"
 #include "complete/completer.h"
 #include "fuse/fusion_buffer.h"
+#include "negotiate/participant.h"
 #include "runtime/batch.h"
 #include "runtime/progress_token.h"
 #include "runtime/timeline.h"
@@ -30,11 +31,19 @@ namespace roundelay::runtime {
 
 struct LaneOptions {
   Duration progress_timeout = std::chrono::seconds(30);
-  std::size_t fusion_threshold = 0;  // fusion buffers above it are given back
+  // A batch of several tensors has at most so many bytes, padding included; larger buffers are given back.
+  std::size_t fusion_threshold = 0;
 };
 
 struct LaneCounters {
   std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0};
+
+  void add(const LaneCounters& other) {
+    operations += other.operations;
+    tensors += other.tensors;
+    bytes += other.bytes;
+    fused_tensors += other.fused_tensors;
+  }
 };
 
 class Lane {
@@ -59,7 +68,7 @@ class Lane {
 
   // By the holder of the negotiation token, in order. Wakes nobody: the caller may mean to drive the lane
   // itself.
-  void enqueue(std::uint64_t sequence, const std::vector<std::string>& names) EXCLUDES(mutex_);
+  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
   // By the holder of the lane's token. Never blocks; false if nothing moved.
   bool step() EXCLUDES(mutex_);
 
@@ -72,10 +81,19 @@ class Lane {
   [[nodiscard]] const LaneCounters& counters() const { return counters_; }
 
  private:
+  using Batches = std::deque<std::unique_ptr<Batch>>;
+  using Entries = std::vector<std::shared_ptr<submit::Entry>>;
+
+  Entries extract(const std::vector<std::string>& names);
+  Batches cut(const Entries& entries, const negotiate::Execution& execution) const;
   bool test_running();
   bool start_prepared();
+  void start(Batch& batch);
   bool prepare_next() EXCLUDES(mutex_);
   void finish(Batch& batch);
+  void record(const Batch& batch, TimePoint reduced);
+  // The batch is over; an entry is complete when its last one is.
+  void release(Batch& batch, const Status& outcome);
   void fail(Batch& batch, const Status& why);
   bool fail_everything() EXCLUDES(mutex_);
   void on_error(const Batch& batch, const Status& why);
@@ -105,7 +123,7 @@ class Lane {
   Mutex mutex_;
   CondVar work_came_;
   bool roused_ GUARDED_BY(mutex_) = false;
-  std::deque<std::unique_ptr<Batch>> queue_ GUARDED_BY(mutex_);
+  Batches queue_ GUARDED_BY(mutex_);
 };
 
 }  // namespace roundelay::runtime

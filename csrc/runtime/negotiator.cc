@@ -1,5 +1,6 @@
 #include "runtime/negotiator.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -19,14 +20,19 @@ Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate:
     : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), watchdog_(rank, size) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
-  Lane lane{group, &table, negotiate::Participant(id), nullptr,
+  Lane lane{group, &table, negotiate::Participant(id, group.index), nullptr,
             CoordinatorWatch(options_.stall_warning, options_.stall_abort)};
   if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options_);
   lanes_.emplace(id, std::move(lane));
 }
 
+void Negotiator::begin_removal(LaneId id) {
+  if (const auto found = lanes_.find(id); found != lanes_.end()) found->second.participant.remove();
+}
+
 bool Negotiator::step(TimePoint now) {
-  bool moved = receive_all(now);
+  bool moved = receive_all(now);  // first: it takes back wake-ups, which may be meant for what comes next
+  moved = run_tasks() || moved;
   moved = take_posted(now) || moved;
   if (aborted_) return moved;
   moved = report_news(now) || moved;
@@ -46,6 +52,21 @@ Deadline Negotiator::next_due() const {
     due = due.sooner(lane.coordinator ? lane.coordinator->next_due() : lane.watch.next_due());
   }
   return due;
+}
+
+bool Negotiator::run_tasks() {
+  std::vector<std::function<void()>> tasks;
+  std::vector<LaneId> flushes;
+  {
+    MutexLock lock(posted_mutex_);
+    tasks.swap(tasks_);
+    flushes.swap(flushes_);
+  }
+  for (const auto& task : tasks) task();
+  for (const LaneId id : flushes) {
+    if (const auto found = lanes_.find(id); found != lanes_.end()) found->second.flush = true;
+  }
+  return !tasks.empty();
 }
 
 bool Negotiator::receive_all(TimePoint now) {
@@ -112,13 +133,15 @@ void Negotiator::on_order(const wire::Order& order) {
     abort({rank_, "rank " + std::to_string(rank_) + ": " + applied.status().message()}, rank_);
     return;
   }
-  for (auto& names : applied->operations) sink_.execute(order.lane, order.sequence, std::move(names));
-  settle_all(order.lane, std::move(applied->failed));
-  settle_all(order.lane, lane.participant.take_settled());
-  if (applied->shut_down_by >= 0) {
-    lane.closed = true;
-    sink_.shut_down(order.lane, applied->shut_down_by);
+  for (auto& execution : applied->operations) {
+    sink_.execute(order.lane, order.sequence, std::move(execution));
   }
+  settle_all(order.lane, std::move(applied->failed));
+  if (applied->joined) sink_.joined(order.lane, *applied->joined);
+  settle_all(order.lane, lane.participant.take_settled());
+  lane.closed = applied->shut_down_by >= 0 || applied->removed;
+  if (applied->shut_down_by >= 0) sink_.shut_down(order.lane, applied->shut_down_by);
+  if (applied->removed) sink_.removed(order.lane);
 }
 
 void Negotiator::settle_all(LaneId id, std::vector<negotiate::Settled> settled) {
@@ -133,7 +156,7 @@ bool Negotiator::report_news(TimePoint now) {
     if (lane.closed) continue;
     lane.table->drain(drained_);
     for (const wire::Request& request : drained_) lane.participant.submit(request);
-    if (flush) lane.participant.flush();
+    if (std::exchange(lane.flush, false) || flush) lane.participant.flush();
     if (leave) lane.participant.leave();
     auto settled = lane.participant.take_settled();
     moved = moved || !settled.empty();  // who waits for one of them must look again before it sleeps
@@ -246,7 +269,7 @@ void Negotiator::on_pong(int from, const wire::Pong& pong) {
 }
 
 void Negotiator::on_lost(int from, const Status& why) {
-  if (all_closed()) return;  // everybody is leaving: a closed connection is what we expect
+  if (!shares_open_lane(from)) return;  // it has left: a closed connection is what we expect
   abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
                    ". Its process ended or its host is unreachable; look for its own last message."},
         rank_);
@@ -254,10 +277,13 @@ void Negotiator::on_lost(int from, const Status& why) {
 
 void Negotiator::abort(const wire::Abort& cause, int heard_from) {
   if (std::exchange(aborted_, true)) return;
-  // Through rank 0, so that everyone hears of it once; whoever cannot reach rank 0 sees that by itself.
+  // Through rank 0, so that everyone hears of it once; whoever cannot reach rank 0 sees that by itself. When
+  // rank 0 has left, a smaller set's ranks tell each other.
+  const bool through_rank_0 = rank_ != 0 && shares_open_lane(0);
   for (int rank = 0; rank < size_; ++rank) {
     // The culprit too: stopped, it reads it when it goes on; gone, nothing is sent.
-    const bool tell = rank != rank_ && rank != heard_from && (rank_ == 0 || rank == 0);
+    const bool tell =
+        rank != rank_ && rank != heard_from && (through_rank_0 ? rank == 0 : shares_open_lane(rank));
     if (tell) send(rank, cause);
   }
   sink_.abort(Status::aborted(cause.text));
@@ -275,11 +301,11 @@ void Negotiator::send(int to, const wire::Message& message) {
   }
 }
 
-bool Negotiator::all_closed() const {
-  for (const auto& [id, lane] : lanes_) {
-    if (!lane.closed) return false;
-  }
-  return true;
+bool Negotiator::shares_open_lane(int rank) const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [rank](const auto& entry) {
+    const Lane& lane = entry.second;
+    return !lane.closed && std::binary_search(lane.group.ranks.begin(), lane.group.ranks.end(), rank);
+  });
 }
 
 std::size_t Negotiator::outstanding() const {
@@ -288,6 +314,16 @@ std::size_t Negotiator::outstanding() const {
     sum += lane.participant.outstanding() + (lane.coordinator ? lane.coordinator->waiting() : 0);
   }
   return sum;
+}
+
+void Negotiator::request_flush(LaneId lane) {
+  MutexLock lock(posted_mutex_);
+  if (std::find(flushes_.begin(), flushes_.end(), lane) == flushes_.end()) flushes_.push_back(lane);
+}
+
+void Negotiator::post(std::function<void()> task) {
+  MutexLock lock(posted_mutex_);
+  tasks_.push_back(std::move(task));
 }
 
 void Negotiator::report_stuck(wire::Stuck stuck) {

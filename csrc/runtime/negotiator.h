@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -29,8 +30,12 @@ class NegotiationSink {
  public:
   virtual ~NegotiationSink() = default;
   // The next fused operation of the lane, in order.
-  virtual void execute(LaneId lane, std::uint64_t sequence, std::vector<std::string> names) = 0;
+  virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
   virtual void settle(LaneId lane, const std::string& name, Status status) = 0;
+  // The join in flight is over: behind all that was ordered before it.
+  virtual void joined(LaneId lane, const wire::Joined& joined) = 0;
+  // Nothing will be ordered any more: all ranks removed the process set, or a rank left.
+  virtual void removed(LaneId lane) = 0;
   virtual void shut_down(LaneId lane, int by_rank) = 0;
   // The first cause; nothing is executed or settled after it.
   virtual void abort(const Status& cause) = 0;
@@ -50,15 +55,22 @@ class Negotiator {
   Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,
              NegotiationSink& sink);
 
-  // Before the first step.
+  // Before the first step, or by the token's holder. `table` outlives the lane. Messages that belong to a
+  // lane that is not here are dropped.
   void add_lane(LaneId lane, const Group& group, submit::TensorTable& table);
+  void remove_lane(LaneId lane) { lanes_.erase(lane); }
+  // The process set is being removed: what was submitted until now is this rank's last word. Token's holder.
+  void begin_removal(LaneId lane);
 
   // Moves everything that can move now; false if nothing did. Token's holder only.
   bool step(TimePoint now);
   [[nodiscard]] Deadline next_due() const;
 
   // From any thread; acted upon by the next step (wake the channel to have it soon).
-  void request_flush() { flush_.store(true, std::memory_order_release); }
+  void request_flush() { flush_.store(true, std::memory_order_release); }  // of all lanes
+  void request_flush(LaneId lane) EXCLUDES(posted_mutex_);
+  // Runs under the token, in the next step.
+  void post(std::function<void()> task) EXCLUDES(posted_mutex_);
   void request_leave() { leave_.store(true, std::memory_order_release); }
   void report_stuck(wire::Stuck stuck) EXCLUDES(posted_mutex_);
   void report_fault(wire::Abort abort) EXCLUDES(posted_mutex_);
@@ -79,8 +91,10 @@ class Negotiator {
     std::unique_ptr<negotiate::Coordinator> coordinator;  // on the group's first rank
     CoordinatorWatch watch;                               // on the others
     bool closed = false;
+    bool flush = false;  // asked for
   };
 
+  bool run_tasks() EXCLUDES(posted_mutex_);
   bool receive_all(TimePoint now);
   bool take_posted(TimePoint now);
   bool report_news(TimePoint now);
@@ -96,7 +110,7 @@ class Negotiator {
   // Ends communication: tells the others (through rank 0), then the sink. First call only.
   void abort(const wire::Abort& cause, int heard_from);
   void send(int to, const wire::Message& message);
-  [[nodiscard]] bool all_closed() const;
+  [[nodiscard]] bool shares_open_lane(int rank) const;
 
   channel::Channel& channel_;
   const int rank_;
@@ -113,6 +127,8 @@ class Negotiator {
   std::atomic<bool> flush_{false};
   std::atomic<bool> leave_{false};
   Mutex posted_mutex_;
+  std::vector<std::function<void()>> tasks_ GUARDED_BY(posted_mutex_);
+  std::vector<LaneId> flushes_ GUARDED_BY(posted_mutex_);
   std::deque<wire::Message> posted_
       GUARDED_BY(posted_mutex_);  // Stuck, Abort, TimelineChunk from other threads
 };

@@ -38,21 +38,21 @@ Session::Session(SessionParts parts)
       completer_(handles_, [this](const submit::Entry& entry) { observe(entry); }),
       negotiator_(*parts_.channel, parts_.placement.rank, parts_.placement.size,
                   coordinator_options(parts_.config), *this),
-      world_(std::make_unique<Lane>(LaneId{}, std::move(parts_.fabric), completer_, timeline_, abort_,
-                                    LaneOptions{parts_.config.progress_timeout,
-                                                static_cast<std::size_t>(parts_.config.fusion_threshold)},
-                                    Lane::Faults{[this](wire::Stuck stuck) {
-                                                   negotiator_.report_stuck(std::move(stuck));
-                                                   parts_.channel->wake();
-                                                 },
-                                                 [this](wire::Abort fault) {
-                                                   negotiator_.report_fault(std::move(fault));
-                                                   parts_.channel->wake();
-                                                 }})),
-      engine_(*parts_.channel, negotiator_, {world_.get()}, handles_,
-              {crowded(parts_.placement), [this](TimePoint now) { return housekeeping(now); }}),
+      sets_(parts_.placement.rank),
+      world_(make_lane(LaneId{}, std::move(parts_.fabric))),
+      engine_(*parts_.channel, negotiator_, handles_,
+              {crowded(parts_.placement), !world_->caller_may_drive(),
+               [this](TimePoint now) { return housekeeping(now); }}),
       file_(parts_.timeline_file ? std::move(parts_.timeline_file) : std::make_unique<TimelineFile>()) {
-  negotiator_.add_lane(world_->id(), world_->fabric().group(), world_->table());
+  const Group& group = world_->fabric().group();
+  sets_.add_lane(world_);
+  sets_.publish({0, group.ranks, world_, false});
+  {
+    MutexLock lock(mutex_);
+    open_.insert(world_->id());
+  }
+  negotiator_.add_lane(world_->id(), group, world_->table());
+  engine_.add_lane(world_);
   negotiator_.measure_clock(steady_now());
   if (parts_.placement.size > 1) engine_.start();
   if (file_->is_open()) record_everywhere(parts_.config.timeline_mark_cycles);
@@ -60,38 +60,41 @@ Session::Session(SessionParts parts)
 
 Session::~Session() { shutdown(); }
 
-Lane* Session::lane_of(LaneId id) { return id == world_->id() ? world_.get() : nullptr; }
-
 Result<submit::Handle> Session::submit(Submission submission) {
-  Lane* lane = lane_of(submission.lane);
-  if (lane == nullptr)
-    return Status::invalid("process set " + std::to_string(submission.lane.process_set) + " is unknown");
+  Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(submission.process_set);
+  if (!lane.ok()) return lane.status();
   submit::Entry entry;
-  entry.count = 1;
-  for (const std::int64_t extent : submission.request.shape) entry.count *= static_cast<std::size_t>(extent);
-  entry.input = submission.input;
-  entry.output = submission.output;
-  entry.stamps.submitted = steady_now();
   entry.request = std::move(submission.request);
-  std::string wrong = steps_of(entry.request.operation).check(entry.request, lane->fabric().group());
-  if (!wrong.empty()) {
-    const std::string subject = entry.request.name.empty() ? "" : " of '" + entry.request.name + "'";
-    entry.request.error = std::string(name_of(entry.request.operation)) + subject + ": " + wrong;
-    const Status status = Status::invalid(entry.request.error);
-    submit_error(submission.lane, std::move(entry.request));
-    return status;
-  }
+  entry.parts = std::move(submission.parts);
+  entry.splits = std::move(submission.splits);
+  entry.results = submission.results;
+  entry.stamps.submitted = steady_now();
+  const std::string wrong = wrong_with(entry, (*lane)->fabric().group());
+  if (wrong.empty()) return submit_to(**lane, std::move(entry));
+  const std::string subject = entry.request.name.empty() ? "" : " of '" + entry.request.name + "'";
+  entry.request.error = std::string(name_of(entry.request.operation)) + subject + ": " + wrong;
+  const Status status = Status::invalid(entry.request.error);
+  if (static_cast<int>(entry.request.reduce_op) >= kReduceOpCount) entry.request.reduce_op = ReduceOp::kSum;
+  submit_error_to(**lane, std::move(entry.request));
+  return status;
+}
+
+Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry) {
   engine_.start();
-  Result<submit::Handle> handle = lane->table().add(std::move(entry), handles_);
+  Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
+  if (handle.ok() && lane.id() != world_->id()) sets_.remember(*handle, lane.id());
   engine_.wake();
   return handle;
 }
 
-void Session::submit_error(LaneId id, wire::Request request) {
-  Lane* lane = lane_of(id);
-  if (lane == nullptr) return;
+void Session::submit_error(ProcessSetId process_set, wire::Request request) {
+  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(process_set);
+  if (lane.ok()) submit_error_to(**lane, std::move(request));
+}
+
+void Session::submit_error_to(Lane& lane, wire::Request request) {
   engine_.start();
-  lane->table().add_error(std::move(request));
+  lane.table().add_error(std::move(request));
   engine_.wake();
 }
 
@@ -107,9 +110,10 @@ std::optional<Status> Session::wait(submit::Handle handle, Deadline deadline) {
   if (!known)
     return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
   if (!*known) {
-    negotiator_.request_flush();
+    negotiator_.request_flush(sets_.lane_of_handle(handle));
     if (!engine_.wait(handle, deadline)) return std::nullopt;
   }
+  sets_.forget(handle);
   return handles_.take(handle);
 }
 
@@ -119,7 +123,9 @@ void Session::flush() {
 }
 
 std::map<std::string, std::int64_t> Session::stats() const {
-  const LaneCounters& lane = world_->counters();
+  LaneCounters lane;
+  lane.add(retired_);
+  for (const auto& one : sets_.lanes()) lane.add(one->counters());
   const ControlCounters& control = negotiator_.counters();
   return {{"operations", lane.operations},
           {"tensors", lane.tensors},
@@ -135,9 +141,13 @@ std::map<std::string, std::int64_t> Session::stats() const {
 
 void Session::fail(const std::string& why) {
   if (parts_.placement.size == 1) return;
+  report_fault(why);
+  static_cast<void>(wait_until_closed(Deadline::after(kClosePatience)));
+}
+
+void Session::report_fault(const std::string& why) {
   negotiator_.report_fault({parts_.placement.rank, why});
   engine_.wake();
-  static_cast<void>(wait_until_closed(Deadline::after(kClosePatience)));
 }
 
 void Session::shutdown() {
@@ -150,67 +160,44 @@ void Session::shutdown() {
     if (!closed.ok()) {
       log(LogLevel::kWarning, closed.message());
       if (parts_.backend != nullptr)
-        parts_.backend->poison(closed.message());  // finalising would wait for rank 0
+        parts_.backend->poison(closed.message());  // finalising would wait for the coordinator
     }
     // What was ordered before the last order is finished by all ranks, or fails by its own deadline.
-    while (world_->has_work() && !abort_.raised()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    while (any_work() && !abort_.raised()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     collect_last_chunks();
   }
-  completer_.fail_all(world_->table(), Status::aborted("this rank has called shutdown()"));
-  engine_.stop();
-  parts_.channel->close(Deadline::after(kClosePatience));
+  fail_all(Status::aborted("this rank has called shutdown()"));
   {
-    // After an abort: entries that no lane thread has failed yet. A caller may still be at it.
-    BackgroundHold hold(world_->token());
-    while (world_->has_work() && world_->step()) {
-    }
+    MutexLock lock(changing_);  // who adds or removes a process set has been told
+    engine_.stop();
   }
+  parts_.channel->close(Deadline::after(kClosePatience));
+  for (const auto& lane : sets_.lanes()) fail_what_is_left(*lane);
   MutexLock lock(mutex_);
   static_cast<void>(file_->close());
 }
 
+bool Session::any_work() const {
+  const auto lanes = sets_.lanes();
+  return std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->has_work(); });
+}
+
+void Session::fail_all(const Status& why) {
+  for (const auto& lane : sets_.lanes()) completer_.fail_all(lane->table(), why);
+}
+
+// After an abort: entries that no lane thread has failed yet. A caller may still be at it.
+void Session::fail_what_is_left(Lane& lane) {
+  BackgroundHold hold(lane.token());
+  while (lane.has_work() && lane.step()) {
+  }
+}
+
 Status Session::wait_until_closed(Deadline deadline) {
   MutexLock lock(mutex_);
-  while (!closed_ && !deadline.passed()) changed_.wait_until(mutex_, deadline);
-  return closed_ ? Status{} : Status::aborted("rank 0 did not answer this rank's shutdown() in time");
-}
-
-// --- what the control plane decides ---
-
-void Session::execute(LaneId id, std::uint64_t sequence, std::vector<std::string> names) {
-  timeline_.record_order(sequence, steady_now());
-  if (Lane* lane = lane_of(id)) lane->enqueue(sequence, names);
-}
-
-void Session::settle(LaneId id, const std::string& name, Status status) {
-  if (Lane* lane = lane_of(id)) completer_.complete(lane->table(), name, status);
-}
-
-void Session::shut_down(LaneId id, int by_rank) {
-  const std::string who = by_rank == parts_.placement.rank ? "this rank" : "rank " + std::to_string(by_rank);
-  if (Lane* lane = lane_of(id)) {
-    completer_.fail_all(lane->table(), Status::aborted(who + " has called shutdown() or ended, which ends "
-                                                             "communication for all ranks"));
-  }
-  ship_timeline(true);
-  engine_.wake();
-  MutexLock lock(mutex_);
-  closed_ = true;
-  changed_.notify_all();
-}
-
-void Session::abort(const Status& cause) {
-  if (!abort_.raise(cause)) return;
-  if (parts_.backend != nullptr) parts_.backend->poison(cause.message());
-  completer_.fail_all(world_->table(), cause);
-  engine_.rouse_lanes();
-  MutexLock lock(mutex_);
-  closed_ = true;
-  changed_.notify_all();
-}
-
-void Session::ready(LaneId, const negotiate::ReadyNote& note) {
-  timeline_.record_ready(note.name, note.last_rank, note.waited, steady_now());
+  while (!open_.empty() && !over_ && !deadline.passed()) changed_.wait_until(mutex_, deadline);
+  return open_.empty() || over_ ? Status{}
+                                : Status::aborted("no coordinator answered this rank's shutdown() in time");
 }
 
 }  // namespace roundelay::runtime

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "base/abort.h"
 #include "base/annotations.h"
@@ -15,6 +18,7 @@
 #include "runtime/engine.h"
 #include "runtime/lane.h"
 #include "runtime/negotiator.h"
+#include "runtime/process_sets.h"
 #include "runtime/timeline.h"
 #include "runtime/timeline_file.h"
 #include "submit/handles.h"
@@ -28,7 +32,9 @@ struct SessionParts {
   std::string bootstrap;
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
-  std::unique_ptr<collective::Fabric> fabric;   // of the world, on the CPU
+  std::unique_ptr<collective::Fabric> fabric;  // of the world, on the CPU
+  // Of a process set: collective over its members, bounded by the start timeout.
+  std::function<Result<std::unique_ptr<collective::Fabric>>(const Group&)> make_fabric;
   std::unique_ptr<TimelineFile> timeline_file;  // on rank 0; open if the timeline is on from the start
   Backend* backend = nullptr;
 };
@@ -45,7 +51,12 @@ class Session final : public Context, private NegotiationSink {
   [[nodiscard]] std::string fabric_name() const override { return std::string(world_->fabric().name()); }
 
   Result<submit::Handle> submit(Submission submission) override;
-  void submit_error(LaneId lane, wire::Request request) override;
+  void submit_error(ProcessSetId process_set, wire::Request request) override;
+  Result<submit::Handle> announce_new_set(std::vector<int> ranks) override;
+  Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) override EXCLUDES(changing_);
+  Result<submit::Handle> announce_removal(ProcessSetId id) override;
+  Status drop_process_set(ProcessSetId id) override EXCLUDES(changing_);
+  Result<std::vector<int>> ranks_of(ProcessSetId id) override;
   Result<bool> poll(submit::Handle handle) override;
   std::optional<Status> wait(submit::Handle handle, Deadline deadline) override;
   void flush() override;
@@ -58,8 +69,10 @@ class Session final : public Context, private NegotiationSink {
 
  private:
   // NegotiationSink
-  void execute(LaneId lane, std::uint64_t sequence, std::vector<std::string> names) override;
+  void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
   void settle(LaneId lane, const std::string& name, Status status) override;
+  void joined(LaneId lane, const wire::Joined& joined) override;
+  void removed(LaneId lane) override;
   void shut_down(LaneId lane, int by_rank) override;
   void abort(const Status& cause) override;
   void ready(LaneId lane, const negotiate::ReadyNote& note) override;
@@ -73,7 +86,25 @@ class Session final : public Context, private NegotiationSink {
   void ship_timeline(bool last);
   Status wait_until_closed(Deadline deadline) EXCLUDES(mutex_);
   void collect_last_chunks() EXCLUDES(mutex_);
-  Lane* lane_of(LaneId id);
+  void close(LaneId lane) EXCLUDES(mutex_);
+  [[nodiscard]] bool any_work() const;
+  void fail_all(const Status& why);
+  static void fail_what_is_left(Lane& lane);
+  void report_fault(const std::string& why);
+
+  Result<submit::Handle> submit_to(Lane& lane, submit::Entry entry);
+  void submit_error_to(Lane& lane, wire::Request request);
+  Result<submit::Handle> announce(wire::Request request, const std::string& wrong);
+
+  // session_sets.cc
+  std::shared_ptr<Lane> make_lane(LaneId id, std::unique_ptr<collective::Fabric> fabric);
+  // In the thread that fabrics are made and freed in.
+  void where_fabrics_live(const std::function<void()>& task);
+  Status open_lane(ProcessSet& set);
+  Status finish_lane(const Lane& lane, const ProcessSet& set) EXCLUDES(mutex_);
+  void close_lane(ProcessSet& set, const Status& why) EXCLUDES(mutex_);
+  Status agree(const ProcessSet& set, const Status& mine);
+  Status carry_out(wire::Request request, std::vector<std::int64_t>& words, Deadline deadline);
 
   SessionParts parts_;
   AbortToken abort_;
@@ -81,16 +112,20 @@ class Session final : public Context, private NegotiationSink {
   submit::HandleTable handles_;
   complete::Completer completer_;
   Negotiator negotiator_;
-  std::unique_ptr<Lane> world_;
+  ProcessSets sets_;
+  const std::shared_ptr<Lane> world_;
   Engine engine_;
+  LaneCounters retired_;  // of lanes that are gone
+  Mutex changing_;        // held while a process set is added or removed, before all other locks
   std::atomic<bool> stopped_{false};
   TimePoint next_shipping_{};  // the coordination thread's own
   Mutex shipping_;             // Timeline::drain is for one thread at a time
 
   Mutex mutex_;
   CondVar changed_;
-  bool closed_ GUARDED_BY(mutex_) = false;  // the last order came, or communication was aborted
-  int last_chunks_ GUARDED_BY(mutex_) = 0;  // on rank 0: ranks whose timeline is complete
+  bool over_ GUARDED_BY(mutex_) = false;      // communication was aborted
+  std::set<LaneId> open_ GUARDED_BY(mutex_);  // lanes whose last order has not come
+  int last_chunks_ GUARDED_BY(mutex_) = 0;    // on rank 0: ranks whose timeline is complete
   const std::unique_ptr<TimelineFile> file_ GUARDED_BY(mutex_);  // written on rank 0 only
 };
 

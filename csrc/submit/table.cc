@@ -1,39 +1,73 @@
 #include "submit/table.h"
 
+#include <algorithm>
+
 namespace roundelay::submit {
+namespace {
+
+// No response cache knows these: they carry what differs between ranks or uses.
+bool differs_each_time(Operation operation) {
+  return operation == Operation::kAllgather || operation == Operation::kAlltoall ||
+         operation == Operation::kJoin || operation == Operation::kProcessSet;
+}
+
+}  // namespace
 
 void TensorTable::name_if_unnamed(wire::Request& request) {
+  if (request.operation == Operation::kJoin) request.name = kJoinName;
   if (!request.name.empty()) return;
   const auto operation = static_cast<std::size_t>(request.operation);
   request.name = std::string(name_of(request.operation)) + ".noname." + std::to_string(++unnamed_[operation]);
   request.cacheable = false;
 }
 
+bool TensorTable::refused_by_join(const wire::Request& request) const {
+  return joined_ && request.operation != Operation::kJoin;
+}
+
 Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
   MutexLock lock(mutex_);
   if (!closed_.ok()) return closed_;
-  name_if_unnamed(entry.request);
-  if (entries_.contains(entry.request.name)) {
-    wire::Request failed = entry.request;
-    failed.error = std::string(name_of(failed.operation)) + " of '" + failed.name +
+  wire::Request& request = entry.request;
+  const std::string operation(name_of(request.operation));
+  if (refused_by_join(request)) {
+    return Status::invalid(operation + (request.name.empty() ? "" : " of '" + request.name + "'") +
+                           ": this rank has joined and has no part in anything until all ranks have; "
+                           "wait for its join() to return first");
+  }
+  name_if_unnamed(request);
+  if (differs_each_time(request.operation)) request.cacheable = false;
+  if (entries_.contains(request.name)) {
+    wire::Request failed = request;
+    failed.error = operation + " of '" + failed.name +
                    "': an operation with this name is still in flight on this rank; "
                    "synchronize it first, or give each tensor a name of its own";
     queue_.push_back(failed);
     return Status::invalid(failed.error);
   }
+  if (request.operation == Operation::kJoin) {
+    request.counters.assign(unnamed_.begin(), unnamed_.end());
+    joined_ = true;
+  }
   entry.handle = handles.allocate();
   const Handle handle = entry.handle;
-  queue_.push_back(entry.request);
-  std::string name = entry.request.name;
-  entries_.emplace(std::move(name), std::make_unique<Entry>(std::move(entry)));
+  queue_.push_back(request);
+  std::string name = request.name;
+  entries_.emplace(std::move(name), std::make_shared<Entry>(std::move(entry)));
   return handle;
 }
 
 void TensorTable::add_error(wire::Request request) {
   MutexLock lock(mutex_);
-  if (!closed_.ok()) return;
+  if (!closed_.ok() || refused_by_join(request)) return;
   name_if_unnamed(request);
   queue_.push_back(std::move(request));
+}
+
+void TensorTable::joined(const std::vector<std::uint64_t>& counters) {
+  MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < std::min(counters.size(), unnamed_.size()); ++i) unnamed_[i] = counters[i];
+  joined_ = false;
 }
 
 void TensorTable::drain(std::vector<wire::Request>& out) {
@@ -47,7 +81,7 @@ bool TensorTable::anything_queued() const {
   return !queue_.empty();
 }
 
-std::unique_ptr<Entry> TensorTable::extract(const std::string& name) {
+std::shared_ptr<Entry> TensorTable::extract(const std::string& name) {
   MutexLock lock(mutex_);
   const auto found = entries_.find(name);
   return found == entries_.end() ? nullptr : std::move(found->second);
@@ -55,13 +89,16 @@ std::unique_ptr<Entry> TensorTable::extract(const std::string& name) {
 
 void TensorTable::release(const std::string& name) {
   MutexLock lock(mutex_);
-  entries_.erase(name);
+  const auto found = entries_.find(name);
+  if (found == entries_.end() || found->second != nullptr) return;
+  entries_.erase(found);
+  if (name == kJoinName) joined_ = false;
 }
 
-std::vector<std::unique_ptr<Entry>> TensorTable::close(Status why) {
+std::vector<std::shared_ptr<Entry>> TensorTable::close(Status why) {
   MutexLock lock(mutex_);
   if (closed_.ok()) closed_ = std::move(why);
-  std::vector<std::unique_ptr<Entry>> all;
+  std::vector<std::shared_ptr<Entry>> all;
   all.reserve(entries_.size());
   for (auto& [name, entry] : entries_) {
     if (entry) all.push_back(std::move(entry));

@@ -32,6 +32,24 @@ void layout(auto& io, Is<Hello> auto& m) {
   io.fixed("hello.config_hash", m.config_hash);
 }
 
+// A list of extents, ranks or members: none is negative.
+void naturals(auto& io, const char* field, auto& values) {
+  io.list(field, values, 1, [&](auto& value) {
+    io.integer(field, value);
+    io.require(value >= 0, field, "is negative");
+  });
+}
+
+void counts(auto& io, const char* field, auto& values) {
+  io.list(field, values, 1, [&](auto& value) { io.integer(field, value); });
+}
+
+void layout(auto& io, Is<TensorSpec> auto& m) {
+  io.enumeration("tensor.dtype", m.dtype, kDTypeCount);
+  naturals(io, "tensor.shape", m.shape);
+}
+inline constexpr std::size_t kLeastTensorSpec = 2;
+
 void layout(auto& io, Is<Request> auto& m) {
   io.text("request.name", m.name);
   io.enumeration("request.operation", m.operation, kOperationCount);
@@ -40,20 +58,19 @@ void layout(auto& io, Is<Request> auto& m) {
   io.integer("request.root", m.root);
   layout(io, m.prescale);
   layout(io, m.postscale);
-  io.list("request.shape", m.shape, 1, [&](auto& extent) {
-    io.integer("request.shape", extent);
-    io.require(extent >= 0, "request.shape", "is negative");
-  });
+  naturals(io, "request.shape", m.shape);
+  io.list("request.others", m.others, kLeastTensorSpec, [&](auto& tensor) { layout(io, tensor); });
+  naturals(io, "request.ranks", m.ranks);
+  counts(io, "request.counters", m.counters);
   io.boolean("request.cacheable", m.cacheable);
   io.text("request.error", m.error);
 }
-inline constexpr std::size_t kLeastRequest = 26;
+inline constexpr std::size_t kLeastRequest = 29;
 
 void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);
   io.integer("report.last_order", m.last_order);
-  io.boolean("report.flush", m.flush);
-  io.boolean("report.leaving", m.leaving);
+  io.flags("report.flags", m.flush, m.leaving, m.removing);
   io.list("report.requests", m.requests, kLeastRequest, [&](auto& request) { layout(io, request); });
   io.runs("report.cached", m.cached);
 }
@@ -68,7 +85,10 @@ void layout(auto& io, Is<FusedOperation> auto& m) {
     io.require(named == !member.name.empty(), "member.name", "is empty");
     io.require(named || member.id != kNoCacheId, "member.id", "is neither an id nor named");
   });
+  naturals(io, "operation.extents", m.extents);
+  naturals(io, "operation.absent", m.absent);
 }
+inline constexpr std::size_t kLeastOperation = 3;
 
 void layout(auto& io, Is<Failure> auto& m) {
   io.text("failure.name", m.name);
@@ -78,13 +98,20 @@ void layout(auto& io, Is<Failure> auto& m) {
 }
 inline constexpr std::size_t kLeastFailure = 3;
 
+void layout(auto& io, Is<Joined> auto& m) {
+  io.integer("joined.last_rank", m.last_rank);
+  counts(io, "joined.counters", m.counters);
+}
+
 void layout(auto& io, Is<Order> auto& m) {
   layout(io, m.lane);
   io.integer("order.sequence", m.sequence);
-  io.list("order.operations", m.operations, 1, [&](auto& operation) { layout(io, operation); });
+  io.list("order.operations", m.operations, kLeastOperation, [&](auto& operation) { layout(io, operation); });
   io.list("order.failures", m.failures, kLeastFailure, [&](auto& failure) { layout(io, failure); });
   io.list("order.evicted", m.evicted, 1, [&](auto& id) { io.integer("order.evicted", id); });
+  io.optional("order.joined", m.joined, [&](auto& joined) { layout(io, joined); });
   io.integer("order.shut_down_by", m.shut_down_by);
+  io.boolean("order.removed", m.removed);
 }
 
 void layout(auto& io, Is<Abort> auto& m) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,18 +29,28 @@ struct Hello {
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
-// One rank's wish to take part in one operation: everything that must agree between ranks.
+struct TensorSpec {
+  DType dtype = DType::kFloat32;
+  std::vector<std::int64_t> shape;
+  friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
+};
+
+// One rank's wish to take part in one operation: everything that must agree between ranks, and what the
+// coordinator has to know of each.
 struct Request {
   std::string name;
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
   ReduceOp reduce_op = ReduceOp::kSum;
-  std::int32_t root = -1;  // world rank; broadcast only
+  std::int32_t root = -1;  // broadcast: world rank; process set: the id to remove, -1 to add
   Scale prescale;
   Scale postscale;
-  std::vector<std::int64_t> shape;
-  bool cacheable = true;  // unnamed operations never come again under the same name
-  std::string error;      // not empty: this rank's local checks failed, and why
+  std::vector<std::int64_t> shape;      // allgather, alltoall: the first extent may differ between ranks
+  std::vector<TensorSpec> others;       // a grouped operation's further tensors: all or nothing
+  std::vector<std::int32_t> ranks;      // process set: its world ranks, ascending
+  std::vector<std::uint64_t> counters;  // join: how many unnamed operations of each kind there were here
+  bool cacheable = true;                // unnamed operations never come again under the same name
+  std::string error;                    // not empty: this rank's local checks failed, and why
   friend bool operator==(const Request&, const Request&) = default;
 };
 
@@ -48,6 +59,7 @@ struct Report {
   std::uint64_t last_order = 0;   // the newest order this rank had applied when it wrote this
   bool flush = false;             // this rank waits, or its step's last gradient is in: do not linger
   bool leaving = false;           // this rank called shutdown(): order nothing more that needs it
+  bool removing = false;          // this rank removes the process set: its last report for this lane
   std::vector<Request> requests;  // in full, first time or after a change
   std::vector<CacheId> cached;    // ascending: requests the response cache knows
   friend bool operator==(const Report&, const Report&) = default;
@@ -62,6 +74,9 @@ struct Member {
 
 struct FusedOperation {
   std::vector<Member> members;  // in buffer order
+  // Allgather (one member then): the first extents, of each tensor by group member. Empty for others.
+  std::vector<std::int64_t> extents;
+  std::vector<std::int32_t> absent;  // group members (indices, ascending) that have joined and skip this
   friend bool operator==(const FusedOperation&, const FusedOperation&) = default;
 };
 
@@ -73,13 +88,22 @@ struct Failure {
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
+// All ranks have joined.
+struct Joined {
+  std::int32_t last_rank = -1;          // world rank
+  std::vector<std::uint64_t> counters;  // of unnamed operations, the largest of all ranks: theirs from now on
+  friend bool operator==(const Joined&, const Joined&) = default;
+};
+
 struct Order {
   LaneId lane;
   std::uint64_t sequence = 0;  // 1, 2, 3 ... for each lane
   std::vector<FusedOperation> operations;
   std::vector<Failure> failures;
   std::vector<CacheId> evicted;    // applied before anything else in this order
+  std::optional<Joined> joined;    // after the operations of this order
   std::int32_t shut_down_by = -1;  // not -1: that rank left; this is the lane's last order
+  bool removed = false;            // all ranks removed the process set; this is the lane's last order
   friend bool operator==(const Order&, const Order&) = default;
 };
 

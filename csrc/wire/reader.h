@@ -3,8 +3,10 @@
 #pragma once
 
 #include <bit>
+#include <concepts>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -71,6 +73,13 @@ class Reader {
     value = raw == 1;
   }
 
+  void flags(const char* field, std::same_as<bool> auto&... values) {
+    const unsigned raw = byte(field);
+    if (raw >> sizeof...(values) != 0) return fail(field, "has a flag this build does not know");
+    unsigned bit = 0;
+    ((values = (raw >> bit++ & 1U) != 0), ...);
+  }
+
   template <typename E>
   void enumeration(const char* field, E& value, int count) {
     const std::uint8_t raw = byte(field);
@@ -89,6 +98,14 @@ class Reader {
     if (count > left() / least) return fail(field, "has more items than bytes follow");
     values.reserve(count);
     for (std::uint64_t i = 0; i < count && ok(); ++i) item(values.emplace_back());
+  }
+
+  // A byte that says whether it is there, and the value.
+  template <typename T, typename Item>
+  void optional(const char* field, std::optional<T>& value, Item item) {
+    bool there = false;
+    boolean(field, there);
+    if (there) item(value.emplace());
   }
 
   // Ascending by construction; kMaxIds bounds what a few bytes can make grow.

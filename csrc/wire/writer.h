@@ -4,7 +4,9 @@
 
 #include <bit>
 #include <cassert>
+#include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -53,6 +55,14 @@ class Writer {
 
   void boolean(const char*, bool value) { byte(value ? 1 : 0); }
 
+  // Up to eight in one byte, the first one lowest.
+  void flags(const char*, auto... values) {
+    static_assert((std::same_as<decltype(values), bool> && ...) && sizeof...(values) <= 8);
+    unsigned raw = 0, bit = 0;
+    ((raw |= (values ? 1U : 0U) << bit++), ...);
+    byte(static_cast<std::uint8_t>(raw));
+  }
+
   template <typename E>
   void enumeration(const char*, E value, [[maybe_unused]] int count) {
     assert(static_cast<int>(value) < count);
@@ -69,6 +79,12 @@ class Writer {
   void list(const char*, const std::vector<T>& values, std::size_t /*least bytes an item*/, Item item) {
     varint(values.size());
     for (const T& value : values) item(value);
+  }
+
+  template <typename T, typename Item>
+  void optional(const char* field, const std::optional<T>& value, Item item) {
+    boolean(field, value.has_value());
+    if (value) item(*value);
   }
 
   // Ascending ids as runs: how many ids are skipped, and how many follow one another (less one).

@@ -71,11 +71,21 @@ def is_homogeneous() -> bool: ...
 # This process is about to die of `why`: all ranks get it as the first cause. Does nothing before init.
 def fail(why: str) -> None: ...
 
-# Operations: return a handle. `name` None: named by a counter. `output` may be `tensor` (in place).
-# `op` is 0 Average, 1 Sum, 3 Min, 4 Max, 5 Product. `root` is a world rank.
+# Operations: return a handle. `name` None: named by a counter of (operation, process set). `output` may be
+# `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,
+# `process_set` an id. Lists of tensors are grouped operations: one handle, all or nothing.
 def allreduce_async(
     tensor: torch.Tensor,
     output: torch.Tensor,
+    name: str | None,
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: int,
+) -> int: ...
+def grouped_allreduce_async(
+    tensors: list[torch.Tensor],
+    outputs: list[torch.Tensor],
     name: str | None,
     op: int,
     prescale_factor: float,
@@ -87,14 +97,37 @@ def broadcast_async(
 ) -> int: ...
 def barrier_async(process_set: int) -> int: ...
 
+# Outputs of the next three are allocated by the core: synchronize() has them.
+def allgather_async(tensors: list[torch.Tensor], name: str | None, process_set: int) -> int: ...
+
+# `splits`: rows for each member of the set. Outputs: the tensor, and received splits (int32).
+def alltoall_async(tensor: torch.Tensor, splits: list[int], name: str | None, process_set: int) -> int: ...
+def reducescatter_async(
+    tensors: list[torch.Tensor],
+    name: str | None,
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: int,
+) -> int: ...
+
+# Output: an int64 tensor with the world rank that joined last.
+def join_async(process_set: int) -> int: ...
+
+# Collective over all ranks. `ranks`: world ranks, ascending. The new set's id.
+def add_process_set(ranks: list[int]) -> int: ...
+def remove_process_set(process_set: int) -> None: ...
+def process_set_ranks(process_set: int) -> list[int]: ...
+
 # Tells the peers that a call under this name failed this rank's local checks, with why.
 def submit_error(operation: str, name: str | None, text: str, process_set: int) -> None: ...
 
 # True when the handle is done (also when it failed). ValueError if unknown.
 def poll(handle: int) -> bool: ...
 
-# Sleeps (GIL released) until done, then forgets the handle and raises its error. False if it is unknown.
-def synchronize(handle: int) -> bool: ...
+# Sleeps (GIL released) until done, then forgets the handle and raises its error. None if it is unknown, else
+# the outputs that the core allocated.
+def synchronize(handle: int) -> list[torch.Tensor] | None: ...
 
 # The step's last gradient is submitted: do not linger.
 def flush() -> None: ...

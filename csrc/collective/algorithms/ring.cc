@@ -27,7 +27,7 @@ class Cut {
         size_(static_cast<std::size_t>(size)),
         index_(static_cast<std::size_t>(index)) {
     const std::size_t largest_shard = (count_ + size_ - 1) / size_;
-    pieces_ = std::max<std::size_t>(1, (largest_shard * element_ + kRingPieceBytes - 1) / kRingPieceBytes);
+    pieces_ = std::max<std::size_t>(1, (largest_shard * element_ + kPieceBytes - 1) / kPieceBytes);
     piece_count_ = (largest_shard + pieces_ - 1) / pieces_;
   }
 
@@ -71,6 +71,8 @@ void add(const Call& call, ByteSpan own, const std::byte* incoming, bool finishe
 
 Program ring_allreduce(Exchange& net, Call call) {
   const Cut cut(call, net.size(), net.index());
+  kernels::scale_copy(call.buffer.data(), call.buffer.data(), call.buffer.bytes / size_of(call.dtype),
+                      call.dtype, call.prescale);
   const int right = (net.index() + 1) % net.size();
   const int left = (net.index() + net.size() - 1) % net.size();
   const std::size_t window = std::min(kWindow, static_cast<std::size_t>(net.size()) * cut.pieces());

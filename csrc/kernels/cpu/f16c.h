@@ -7,6 +7,7 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
+#include "kernels/cpu/accumulate.h"
 #include "kernels/cpu/loops.h"
 
 #define ROUNDELAY_AVX2 __attribute__((target("avx2,f16c")))
@@ -40,14 +41,17 @@ ROUNDELAY_AVX2 inline __m256 apply(MaxOp /*op*/, __m256 a, __m256 b) {
   return _mm256_xor_ps(apply(MinOp{}, _mm256_xor_ps(a, sign), _mm256_xor_ps(b, sign)), sign);
 }
 
+ROUNDELAY_AVX2 inline __m256 canonical(__m256 value) {
+  const __m256 nan = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
+  return _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
+}
+
 template <typename Op>
 ROUNDELAY_AVX2 void reduce(std::byte* accumulator, const std::byte* incoming, std::size_t count) {
-  const __m256 nan = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     const __m256 value = apply(Op{}, load_halves(accumulator + i * 2), load_halves(incoming + i * 2));
-    const __m256 unordered = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-    store_halves(accumulator + i * 2, _mm256_blendv_ps(value, nan, unordered));
+    store_halves(accumulator + i * 2, canonical(value));
   }
   reduce_loop<DType::kFloat16, Op>(accumulator + i * 2, incoming + i * 2, count - i);
 }
@@ -62,6 +66,38 @@ ROUNDELAY_AVX2 inline void scale(std::byte* destination, const std::byte* source
     store_halves(destination + i * 2, _mm256_div_ps(_mm256_mul_ps(value, factor), divisor));
   }
   scale_loop<DType::kFloat16>(destination + i * 2, source + i * 2, count - i, by);
+}
+
+ROUNDELAY_AVX2 inline __m256 apply(Unscaled /*by*/, __m256 value) { return value; }
+template <bool kPowerOfTwo>
+ROUNDELAY_AVX2 inline __m256 apply(ScaleBy<float, kPowerOfTwo> by, __m256 value) {
+  const __m256 product = _mm256_mul_ps(value, _mm256_set1_ps(by.factor));
+  const __m256 divisor = _mm256_set1_ps(by.divisor);
+  return kPowerOfTwo ? _mm256_mul_ps(product, divisor) : _mm256_div_ps(product, divisor);
+}
+
+struct Sum : RealSum<DType::kFloat16, float> {
+  using Portable = RealSum<DType::kFloat16, float>;
+
+  template <bool kFirst, typename By>
+  ROUNDELAY_AVX2 void take(const std::byte* part, std::size_t from, std::size_t to, By by) {
+    for (; from + kLanes <= to; from += kLanes) {
+      const __m256 value = apply(by, load_halves(part + from * 2));
+      _mm256_store_ps(sum + from, kFirst ? value : _mm256_add_ps(_mm256_load_ps(sum + from), value));
+    }
+    Portable::take<kFirst>(part, from, to, by);
+  }
+  template <typename By>
+  ROUNDELAY_AVX2 void finish(std::byte* destination, std::size_t from, std::size_t to, By by) const {
+    for (; from + kLanes <= to; from += kLanes)
+      store_halves(destination + from * 2, canonical(apply(by, _mm256_load_ps(sum + from))));
+    Portable::finish(destination, from, to, by);
+  }
+};
+
+ROUNDELAY_AVX2 inline void sum_parts(std::byte* destination, Parts parts, std::size_t count, Scale prescale,
+                                     Scale by) {
+  sum_parts_loop<Sum>(destination, parts, count, prescale, by);
 }
 
 ROUNDELAY_AVX2 inline void widen(std::byte* floats, const std::byte* halves, std::size_t count) {

@@ -1,6 +1,7 @@
 // The public kernels: a look-up in a table, then a loop.
 #include "kernels/kernels.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cstring>
 
@@ -22,12 +23,66 @@ void copy(void* destination, const void* source, std::size_t bytes) {
   if (destination != source && bytes != 0) std::memcpy(destination, source, bytes);
 }
 
+// Through a block that stays in the first-level cache: `destination` may be one of the parts.
+void reduce_in_blocks(std::byte* destination, std::span<const void* const> parts, std::size_t count,
+                      DType dtype, ReduceOp op, Scale prescale, Scale scale) {
+  constexpr std::size_t kBlockBytes = 4 << 10;
+  alignas(64) std::byte sum[kBlockBytes];
+  alignas(64) std::byte scaled[kBlockBytes];
+  const std::size_t element = size_of(dtype);
+  const std::size_t block = kBlockBytes / element;
+  for (std::size_t begin = 0; begin < count; begin += block) {
+    const std::size_t length = std::min(block, count - begin);
+    const std::size_t offset = begin * element;
+    scale_copy(sum, static_cast<const std::byte*>(parts.front()) + offset, length, dtype, prescale);
+    for (const void* part : parts.subspan(1)) {
+      const std::byte* source = static_cast<const std::byte*>(part) + offset;
+      if (!prescale.identity()) {
+        scale_copy(scaled, source, length, dtype, prescale);
+        source = scaled;
+      }
+      reduce(sum, source, length, dtype, op);
+    }
+    scale_copy(destination + offset, sum, length, dtype, scale);
+  }
+}
+
 }  // namespace
 
 void reduce(void* accumulator, const void* incoming, std::size_t count, DType dtype, ReduceOp op) {
   const ReduceFunction function = best_table().reduce[index_of(dtype)][index_of(op)];
   assert(function != nullptr);
   function(static_cast<std::byte*>(accumulator), static_cast<const std::byte*>(incoming), count);
+}
+
+void reduce_parts(void* destination, std::span<const void* const> parts, std::size_t count, DType dtype,
+                  ReduceOp op, Scale prescale, Scale scale) {
+  assert(!parts.empty());
+  auto* const to = static_cast<std::byte*>(destination);
+  const SumPartsFunction sum_parts = best_table().sum_parts[index_of(dtype)];
+  // Unscaled integers wrap around to the same bits in any width; one addition is rounded once anyway.
+  const bool scaled = !prescale.identity() || !scale.identity();
+  const bool any_width = !scaled && (!is_floating(dtype) || parts.size() == 2);
+  if (!scaled && parts.size() == 2 && (destination == parts[0] || destination == parts[1])) {
+    return reduce(destination, destination == parts[0] ? parts[1] : parts[0], count, dtype, op);
+  }
+  if (op == ReduceOp::kSum && sum_parts != nullptr && !any_width) {
+    sum_parts(to, parts, count, prescale, scale);
+  } else {
+    reduce_in_blocks(to, parts, count, dtype, op, prescale, scale);
+  }
+}
+
+Dots dots(const void* a, const void* b, std::size_t count, DType dtype) {
+  const DotsFunction function = best_table().dots[index_of(dtype)];
+  assert(function != nullptr);
+  return function(static_cast<const std::byte*>(a), static_cast<const std::byte*>(b), count);
+}
+
+void combine(void* a, double factor_a, const void* b, double factor_b, std::size_t count, DType dtype) {
+  const CombineFunction function = best_table().combine[index_of(dtype)];
+  assert(function != nullptr);
+  function(static_cast<std::byte*>(a), factor_a, static_cast<const std::byte*>(b), factor_b, count);
 }
 
 void scale_copy(void* destination, const void* source, std::size_t count, DType dtype, Scale scale) {

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "kernels/kernels.h"
 
 namespace roundelay::kernels {
 
@@ -14,6 +15,11 @@ using ReduceFunction = void (*)(std::byte* accumulator, const std::byte* incomin
 using ScaleFunction = void (*)(std::byte* destination, const std::byte* source, std::size_t count,
                                Scale scale);
 using CastFunction = void (*)(std::byte* destination, const std::byte* source, std::size_t count);
+using SumPartsFunction = void (*)(std::byte* destination, std::span<const void* const> parts,
+                                  std::size_t count, Scale prescale, Scale scale);
+using DotsFunction = Dots (*)(const std::byte* a, const std::byte* b, std::size_t count);
+using CombineFunction = void (*)(std::byte* a, double factor_a, const std::byte* b, double factor_b,
+                                 std::size_t count);
 
 template <typename T>
 constexpr std::size_t index_of(T value) {
@@ -25,6 +31,9 @@ struct Table {
   // [dtype][op]; null for Average and Adasum, which are no elementwise operations.
   std::array<std::array<ReduceFunction, kReduceOpCount>, kDTypeCount> reduce{};
   std::array<ScaleFunction, kDTypeCount> scale{};
+  std::array<SumPartsFunction, kDTypeCount> sum_parts{};  // null for bool, which has nothing to widen
+  std::array<DotsFunction, kDTypeCount> dots{};           // fp32 and fp64
+  std::array<CombineFunction, kDTypeCount> combine{};     // fp32 and fp64
   // The casts that travel with every step; all others are portable (cast.cc).
   CastFunction half_to_float = nullptr;
   CastFunction float_to_half = nullptr;

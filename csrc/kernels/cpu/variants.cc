@@ -1,6 +1,8 @@
 // The loops, compiled once for each instruction set. Plain target attributes and a table instead of
 // target_clones: the resolvers of those run before sanitizers are ready, and clang has no counterpart for
 // templates.
+#include "kernels/cpu/accumulate.h"
+#include "kernels/cpu/adasum.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/table.h"
 
@@ -10,25 +12,39 @@ namespace roundelay::kernels {
 namespace {
 
 // A struct of entry points; `attribute` says what they are compiled for.
-#define ROUNDELAY_VARIANT(Name, attribute)                                                               \
-  struct Name {                                                                                          \
-    template <DType kType, typename Op>                                                                  \
-    attribute static void reduce(std::byte* accumulator, const std::byte* incoming, std::size_t count) { \
-      reduce_loop<kType, Op>(accumulator, incoming, count);                                              \
-    }                                                                                                    \
-    template <DType kType>                                                                               \
-    attribute static void scale(std::byte* destination, const std::byte* source, std::size_t count,      \
-                                Scale by) {                                                              \
-      scale_loop<kType>(destination, source, count, by);                                                 \
-    }                                                                                                    \
-    template <DType kType>                                                                               \
-    attribute static void widen(std::byte* destination, const std::byte* source, std::size_t count) {    \
-      map_loop<float, std::uint16_t>(destination, source, count, Element<kType>::widen);                 \
-    }                                                                                                    \
-    template <DType kType>                                                                               \
-    attribute static void narrow(std::byte* destination, const std::byte* source, std::size_t count) {   \
-      map_loop<std::uint16_t, float>(destination, source, count, Element<kType>::narrow);                \
-    }                                                                                                    \
+#define ROUNDELAY_VARIANT(Name, attribute)                                                                  \
+  struct Name {                                                                                             \
+    template <DType kType, typename Op>                                                                     \
+    attribute static void reduce(std::byte* accumulator, const std::byte* incoming, std::size_t count) {    \
+      reduce_loop<kType, Op>(accumulator, incoming, count);                                                 \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void scale(std::byte* destination, const std::byte* source, std::size_t count,         \
+                                Scale by) {                                                                 \
+      scale_loop<kType>(destination, source, count, by);                                                    \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void sum_parts(std::byte* destination, Parts parts, std::size_t count, Scale prescale, \
+                                    Scale by) {                                                             \
+      sum_parts_loop<typename SumOf<kType>::Type>(destination, parts, count, prescale, by);                 \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static Dots dots(const std::byte* a, const std::byte* b, std::size_t count) {                 \
+      return dots_loop<typename Element<kType>::Stored>(a, b, count);                                       \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void combine(std::byte* a, double factor_a, const std::byte* b, double factor_b,       \
+                                  std::size_t count) {                                                      \
+      combine_loop<typename Element<kType>::Stored>(a, factor_a, b, factor_b, count);                       \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void widen(std::byte* destination, const std::byte* source, std::size_t count) {       \
+      map_loop<float, std::uint16_t>(destination, source, count, Element<kType>::widen);                    \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void narrow(std::byte* destination, const std::byte* source, std::size_t count) {      \
+      map_loop<std::uint16_t, float>(destination, source, count, Element<kType>::narrow);                   \
+    }                                                                                                       \
   }
 
 ROUNDELAY_VARIANT(Portable, );
@@ -41,6 +57,13 @@ constexpr void fill(Table& table) {
   row[index_of(ReduceOp::kMax)] = &Variant::template reduce<kType, MaxOp>;
   row[index_of(ReduceOp::kProduct)] = &Variant::template reduce<kType, ProductOp>;
   table.scale[index_of(kType)] = &Variant::template scale<kType>;
+  if constexpr (kType != DType::kBool) {
+    table.sum_parts[index_of(kType)] = &Variant::template sum_parts<kType>;
+  }
+  if constexpr (kType == DType::kFloat64 || kType == DType::kFloat32) {
+    table.dots[index_of(kType)] = &Variant::template dots<kType>;
+    table.combine[index_of(kType)] = &Variant::template combine<kType>;
+  }
 }
 
 template <typename Variant>
@@ -78,6 +101,7 @@ constexpr Table make_f16c_table(std::string_view name) {
   row[index_of(ReduceOp::kMax)] = &f16c::reduce<MaxOp>;
   row[index_of(ReduceOp::kProduct)] = &f16c::reduce<ProductOp>;
   table.scale[index_of(DType::kFloat16)] = &f16c::scale;
+  table.sum_parts[index_of(DType::kFloat16)] = &f16c::sum_parts;
   table.half_to_float = &f16c::widen;
   table.float_to_half = &f16c::narrow;
   return table;

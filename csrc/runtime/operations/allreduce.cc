@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "fuse/pack.h"
 #include "kernels/kernels.h"
 #include "runtime/operations/operations.h"
@@ -7,45 +5,50 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string check(const wire::Request& request, const Group&) {
+std::string check(const submit::Entry& entry, const Group&) {
+  const wire::Request& request = entry.request;
   const auto op = request.reduce_op;
-  if (op == ReduceOp::kAdasum) return "op=Adasum is not in this version; use Average or Sum";
   if (static_cast<int>(op) >= kReduceOpCount)
     return "unknown reduction " + std::to_string(static_cast<int>(op));
-  if (!std::isfinite(request.prescale.factor) || !std::isfinite(request.postscale.factor)) {
-    return "prescale_factor and postscale_factor must be finite";
-  }
-  return {};
+  std::string wrong = needs_finite_factors(request);
+  if (!wrong.empty()) return wrong;
+  return each_dtype(request, [&](DType dtype) -> std::string {
+    if (op == ReduceOp::kAverage && dtype == DType::kBool) {
+      return "Average of bool has no meaning; use op=Sum (any) or op=Min (all)";
+    }
+    if (op == ReduceOp::kAdasum && !is_floating(dtype)) {
+      return "op=Adasum needs floating-point tensors, not " + std::string(name_of(dtype));
+    }
+    return {};
+  });
 }
 
 Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
-  const wire::Request& request = batch.request();
   batch.call.operation = Operation::kAllreduce;
-  batch.call.dtype = request.dtype;
-  batch.call.reduce_op = request.reduce_op == ReduceOp::kAverage ? ReduceOp::kSum : request.reduce_op;
-  batch.call.scale = request.postscale;
-  if (request.reduce_op == ReduceOp::kAverage) batch.call.scale.divisor *= group.size();
+  batch.call.dtype = batch.pieces.front().dtype();
+  set_reduction(batch.call, batch.request(), group.size());
 
-  if (batch.entries.size() == 1) {
-    const submit::Entry& entry = *batch.entries.front();
-    if (entry.input != entry.output || !request.prescale.identity()) {
-      kernels::scale_copy(entry.output, entry.input, entry.count, request.dtype, request.prescale);
+  if (batch.pieces.size() == 1) {
+    const submit::Part& part = batch.pieces.front().tensor();
+    if (part.input != part.output) {
+      kernels::scale_copy(part.output, part.input, part.count, part.dtype, Scale{});
     }
-    batch.call.buffer = {entry.output, 0, entry.bytes(), collective::kAdHoc};
+    batch.call.buffer = {part.output, 0, part.bytes(), collective::kAdHoc};
     return {};
   }
 
   std::vector<std::size_t> sizes;
-  sizes.reserve(batch.entries.size());
-  for (const auto& entry : batch.entries) sizes.push_back(entry->bytes());
+  sizes.reserve(batch.pieces.size());
+  for (const Piece& piece : batch.pieces) sizes.push_back(piece.bytes());
   batch.layout = fuse::make_layout(sizes);
   ROUNDELAY_RETURN_IF_ERROR(fusion.reserve(batch.layout.bytes));
   std::vector<fuse::PackItem> items;
   items.reserve(sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    items.push_back({batch.entries[i]->input, batch.entries[i]->count, batch.layout.slots[i]});
+    const submit::Part& part = batch.pieces[i].tensor();
+    items.push_back({part.input, part.count, batch.layout.slots[i]});
   }
-  fuse::pack(items, request.dtype, request.prescale, fusion.data());
+  fuse::pack(items, batch.call.dtype, Scale{}, fusion.data());
   batch.fusion = &fusion;
   batch.call.buffer = {fusion.data(), 0, batch.layout.bytes, collective::kAdHoc};
   return {};
@@ -54,15 +57,16 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
 void finish(Batch& batch) {
   if (batch.fusion == nullptr) return;
   std::vector<fuse::UnpackItem> items;
-  items.reserve(batch.entries.size());
-  for (std::size_t i = 0; i < batch.entries.size(); ++i) {
-    items.push_back({batch.entries[i]->output, batch.entries[i]->count, batch.layout.slots[i]});
+  items.reserve(batch.pieces.size());
+  for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
+    const submit::Part& part = batch.pieces[i].tensor();
+    items.push_back({part.output, part.count, batch.layout.slots[i]});
   }
-  fuse::unpack(items, batch.request().dtype, Scale{}, batch.fusion->data());
+  fuse::unpack(items, batch.call.dtype, Scale{}, batch.fusion->data());
 }
 
 }  // namespace
 
-const OperationSteps kAllreduceSteps = {check, prepare, finish};
+const OperationSteps kAllreduceSteps = {check, prepare, nullptr, finish};
 
 }  // namespace roundelay::runtime

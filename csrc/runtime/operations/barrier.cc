@@ -3,17 +3,15 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string check(const wire::Request&, const Group&) { return {}; }
+std::string check(const submit::Entry&, const Group&) { return {}; }
 
 Status prepare(Batch& batch, const Group&, fuse::FusionBuffer&) {
   batch.call.operation = Operation::kBarrier;
   return {};
 }
 
-void finish(Batch&) {}
-
 }  // namespace
 
-const OperationSteps kBarrierSteps = {check, prepare, finish};
+const OperationSteps kBarrierSteps = {check, prepare, nullptr, nothing_to_finish};
 
 }  // namespace roundelay::runtime

@@ -5,12 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
 from roundelay import _backend, _core
 from roundelay.errors import NotInThisVersionError
+from roundelay.torch.operations.handles import forget_handles
+from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
 
 is_initialized = _core.is_initialized
 rank = _core.rank
@@ -25,25 +27,42 @@ is_homogeneous = _core.is_homogeneous
 def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> None:
     """Joins the job; calling it again does nothing, after ``shutdown`` it starts anew.
 
-    Collective over all ranks that one launcher started; without a launcher size is 1. Raises RuntimeError
-    with the cure where the launcher and the build do not fit, ValueError naming a variable with a bad
-    value, NotInThisVersionError for ``comm`` or ``process_sets``.
+    Collective over all ranks that one launcher started; without a launcher size is 1. process_sets: sets to
+    add, the same on all ranks; more can be added later ("dynamic", as Horovod calls it, needs no asking for).
+    Raises RuntimeError with the cure where the launcher and the build do not fit, ValueError naming a
+    variable with a bad value or a process set that cannot be, NotInThisVersionError for ``comm``.
     """
     if comm is not None:
         raise NotInThisVersionError("init(comm=...) is not in this version yet: call init() to use all ranks")
-    if process_sets is not None and len(process_sets) > 0:
-        raise NotInThisVersionError(
-            "init(process_sets=...) is not in this version yet: call init() without it"
-        )
+    wanted = _checked_sets(process_sets)
     if _core.is_initialized():
+        outside = [one for one in wanted if one.process_set_id is None]
+        if outside:
+            raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
     _core.init(_backend.backend_path(_core.load_config().bootstrap))
     _LastWords.install()
+    try:
+        for one in wanted:
+            add_process_set(one)
+    except BaseException:
+        shutdown()
+        raise
+
+
+def _checked_sets(process_sets: Any) -> list[ProcessSet]:
+    if process_sets is None or process_sets == "dynamic":
+        return []
+    if isinstance(process_sets, str | ProcessSet) or not isinstance(process_sets, Iterable):
+        raise ValueError(f'process_sets must be a list of ProcessSets, "dynamic" or None: {process_sets!r}')
+    return [one if isinstance(one, ProcessSet) else ProcessSet(one) for one in process_sets]
 
 
 def shutdown() -> None:
     """Leaves the job. Operations still outstanding on any rank fail with HorovodInternalError."""
     _core.shutdown()
+    forget_handles()
+    forget_process_sets()
 
 
 class _LastWords:

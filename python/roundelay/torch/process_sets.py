@@ -1,43 +1,195 @@
-"""Process sets: this version has one, the set of all ranks."""
+"""Process sets: groups of ranks that reduce, gather and wait among themselves."""
 
 from __future__ import annotations
+
+import operator
+import threading
+from collections.abc import Iterable
+from typing import Any
 
 from roundelay import _core
 from roundelay.errors import NotInThisVersionError
 
 
 class ProcessSet:
-    """A group of ranks that reduces among itself. Only ``global_process_set`` exists in this version."""
+    """Some ranks of the job, to be given to ``init`` or ``add_process_set`` and then to operations.
 
-    def __init__(self, process_set_id: int) -> None:
-        self.process_set_id = process_set_id
+    ranks_or_comm: world ranks in any order; members are numbered in ascending order. ``process_set_id`` is
+    None while the set is not part of the job: before it is added, after it is removed, after ``shutdown``.
+    ValueError for ranks that are none, negative, given twice or no ints; NotInThisVersionError for an mpi4py
+    communicator.
+    """
+
+    process_set_id: int | None = None
+    mpi_comm: Any = None
+
+    def __init__(self, ranks_or_comm: Iterable[int]) -> None:
+        self._ranks = _checked_ranks(ranks_or_comm)
 
     @property
     def ranks(self) -> list[int]:
-        """World ranks of the members."""
+        """World ranks of the members, ascending."""
+        return list(self._ranks)
+
+    def size(self) -> int:
+        """Number of members. ValueError if the set is not part of the job."""
+        set_id(self)
+        return len(self._ranks)
+
+    def rank(self) -> int:
+        """Number of this process among the members. ValueError if it is none of them."""
+        member_id(self)
+        return self._ranks.index(_core.rank())
+
+    def included(self) -> bool:
+        """Whether this process is a member. ValueError if the set is not part of the job."""
+        set_id(self)
+        return _core.rank() in self._ranks
+
+    def __repr__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+
+class _World(ProcessSet):
+    """All ranks."""
+
+    process_set_id = 0
+
+    def __init__(self) -> None:
+        pass
+
+    @property
+    def ranks(self) -> list[int]:
         return list(range(_core.size()))
 
     def size(self) -> int:
-        """Number of members."""
         return _core.size()
 
     def rank(self) -> int:
-        """Rank of this process inside the set."""
         return _core.rank()
 
     def included(self) -> bool:
-        """Whether this process is a member."""
+        _core.size()  # raises where init was not called
         return True
 
     def __repr__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id})"
+        return "ProcessSet(process_set_id=0, all ranks)"
 
 
-global_process_set = ProcessSet(0)
+global_process_set: ProcessSet = _World()
+
+_added: dict[int, ProcessSet] = {}
+_changing = threading.Lock()  # the ranks agree on one change at a time
+
+
+def _checked_ranks(ranks: Any) -> list[int]:
+    if hasattr(ranks, "Get_rank"):
+        raise NotInThisVersionError(
+            "ProcessSet of an mpi4py communicator is not in this version yet: give it a list of world ranks"
+        )
+    if isinstance(ranks, str | bytes) or not isinstance(ranks, Iterable):
+        raise ValueError(f"a process set needs a list of ranks, not {type(ranks).__name__}")
+    given = list(ranks)
+    try:
+        numbers = sorted(operator.index(rank) for rank in given if not isinstance(rank, bool))
+    except TypeError:
+        numbers = []
+    if len(numbers) != len(given):
+        raise ValueError(f"the ranks of a process set must be ints, not {given!r}")
+    if not numbers:
+        raise ValueError("a process set needs at least one rank")
+    if numbers[0] < 0:
+        raise ValueError(f"the ranks of a process set must not be negative: {given}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"the ranks of a process set must differ: {given}")
+    return numbers
 
 
 def set_id(process_set: ProcessSet) -> int:
-    """The id for the core. Raises NotInThisVersionError for anything but the global set."""
-    if process_set is not global_process_set:
-        raise NotInThisVersionError("process sets other than global_process_set are not in this version yet")
+    """The id for the core. ValueError if it is no process set of this job, or before ``init``."""
+    if not isinstance(process_set, ProcessSet):
+        raise ValueError(
+            f"process_set must be a ProcessSet, such as add_process_set returns, not {process_set!r}"
+        )
+    if process_set.process_set_id is None:
+        _core.size()  # not initialized: that is the error
+        raise ValueError(
+            f"the process set of ranks {process_set.ranks} is not part of the job (not added, or removed): "
+            "call hvd.add_process_set on all ranks"
+        )
     return process_set.process_set_id
+
+
+def member_id(process_set: ProcessSet) -> int:
+    """Like ``set_id``, for a call in which only members take part: ValueError on other ranks."""
+    number = set_id(process_set)
+    if number != 0 and _core.rank() not in process_set._ranks:
+        raise ValueError(
+            f"rank {_core.rank()} is not in process set {number} of ranks {process_set.ranks}: call it only "
+            "where process_set.included()"
+        )
+    return number
+
+
+def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
+    """Makes a set part of the job; every rank of the job must call it, members or not, with the same ranks.
+
+    Returns the set (a new one where ranks were given) with its ``process_set_id``. ValueError: the ranks are
+    wrong, or a set with the same ranks is part of the job already, naming its id. HorovodInternalError: the
+    ranks of the job mean different sets.
+    """
+    _core.size()
+    with _changing:
+        try:
+            added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+            _check_new(added)
+        except Exception as error:
+            _core.submit_error("process_set", None, str(error), 0)
+            raise
+        number = _core.add_process_set(added.ranks)
+        _added[number] = added
+        added.process_set_id = number
+    return added
+
+
+def _check_new(process_set: ProcessSet) -> None:
+    ranks = process_set.ranks
+    if ranks[-1] >= _core.size():
+        raise ValueError(
+            f"a process set of ranks {ranks} cannot be: the job has ranks 0 to {_core.size() - 1}"
+        )
+    same = [number for number, other in _added.items() if other.ranks == ranks]
+    if len(ranks) == _core.size():
+        same.append(0)
+    if same:
+        raise ValueError(f"a process set of ranks {ranks} is part of the job already: its id is {same[0]}")
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Takes a set out of the job; every rank of the job must call it, members or not.
+
+    Waits for the set's operations in flight; those that can no longer complete fail. Afterwards its
+    ``process_set_id`` is None. Returns False for the global set, which stays. ValueError if the set is not
+    part of the job, HorovodInternalError where the ranks of the job mean different sets.
+    """
+    _core.size()
+    if process_set is global_process_set:
+        return False
+    with _changing:
+        try:
+            number = set_id(process_set)
+        except ValueError as error:
+            _core.submit_error("process_set", None, str(error), 0)
+            raise
+        _core.remove_process_set(number)
+        _added.pop(number, None)
+        process_set.process_set_id = None
+    return True
+
+
+def forget_process_sets() -> None:
+    """The job is over: no set is part of it."""
+    with _changing:
+        for process_set in _added.values():
+            process_set.process_set_id = None
+        _added.clear()

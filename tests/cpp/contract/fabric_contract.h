@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"
@@ -29,14 +30,30 @@ class Medium {
 
 // Every test of the contract, for a group of `size`: complaints by the name of the test.
 struct Test {
-  const char* name;
+  std::string name;
   std::function<std::string(Medium& medium, int size)> run;
 };
 const std::vector<Test>& fabric_contract();
+std::vector<Test> reduction_tests();  // how sums are rounded, reduce-scatter, Adasum
+std::vector<Test> movement_tests();   // all-gather, alltoall, members that have joined
 
 // Building blocks, also for tests of one medium.
-Select always_ring();
-Select always_recursive_doubling();
+// One algorithm for every allreduce that has something to send.
+template <collective::Program (*kProgram)(collective::Exchange&, Call)>
+Select always() {
+  return [](const Call& call, int size) -> const collective::Algorithm& {
+    static constexpr collective::Algorithm kOnly{"only", kProgram};
+    const bool fits = call.operation == Operation::kAllreduce && size > 1 && call.buffer.bytes > 0;
+    return fits ? kOnly : collective::select_algorithm(call, size);
+  };
+}
+const std::vector<std::pair<const char*, Select>>& allreduces();
+// What a member gives to a reduction, and what the reduction over `members` gives: exact in every type.
+std::vector<int> first_members(int size);
+std::vector<double> inputs(int member, std::size_t count, DType dtype, ReduceOp op);
+double expected(const std::vector<int>& members, std::size_t i, DType dtype, ReduceOp op);
+std::string compare(const std::vector<double>& got, const std::function<double(std::size_t)>& want,
+                    const std::string& what);
 // Elements of `dtype` from exact values, and back.
 std::vector<std::byte> encode(const std::vector<double>& values, DType dtype);
 std::vector<double> decode(const std::byte* data, std::size_t count, DType dtype);

@@ -105,7 +105,7 @@ TEST_CASE("inproc keeps the fabric contract", "[fabric]") {
 TEST_CASE("one thread steps all members in any order", "[fabric]") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     const int size = 2 + static_cast<int>(seed % 7);
-    const Select select = seed % 2 == 0 ? always_ring() : always_recursive_doubling();
+    const Select select = allreduces()[seed % allreduces().size()].second;
     const auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size, select);
     const std::size_t count = seed % 10 == 0 ? 100001 : 1 + seed % 23;
     auto members = start_all(fabrics, count);
@@ -162,7 +162,7 @@ TEST_CASE("the abort word ends a call that has no deadline", "[fabric]") {
 
 TEST_CASE("a lost connection ends the calls of all that wait for it", "[fabric]") {
   const auto hub = std::make_shared<InprocHub>(4);
-  const auto fabrics = fabrics_of(hub, 4, always_ring());
+  const auto fabrics = fabrics_of(hub, 4, always<collective::ring_allreduce>());
   hub->fail(2);
   auto members = start_all(fabrics, 100000, [](Call& call, std::size_t) {
     call.deadline = Deadline::after(std::chrono::milliseconds(200));
@@ -225,16 +225,120 @@ TEST_CASE("a barrier waits for everyone", "[fabric]") {
   }
 }
 
-TEST_CASE("a group of one only scales", "[fabric]") {
+// Every operation with another member: a call that cannot end without it.
+std::vector<Call> calls_over(std::vector<std::byte>& memory, const std::vector<std::byte>& input,
+                             std::size_t each) {
+  std::vector<Call> calls;
+  for (const Operation operation : {Operation::kAllreduce, Operation::kBroadcast, Operation::kBarrier,
+                                    Operation::kAllgather, Operation::kAlltoall, Operation::kReducescatter}) {
+    Call call = call_over(operation, memory.data(), 3 * each);
+    if (operation == Operation::kReducescatter) call.buffer.bytes = each;
+    call.input = input.data();
+    call.send_bytes = call.receive_bytes = {each, 0, each, each};
+    call.absent = {1};
+    call.root = 2;
+    calls.push_back(call);
+    if (operation != Operation::kAllreduce) continue;
+    call.reduce_op = ReduceOp::kAdasum;
+    calls.push_back(call);
+  }
+  return calls;
+}
+
+TEST_CASE("whatever the operation, a silent member ends it, and has its own number", "[fabric]") {
+  for (const std::size_t each : {std::size_t{8}, std::size_t{100000}}) {
+    std::vector<std::byte> memory(3 * each);
+    const std::vector<std::byte> input(3 * each);
+    for (std::size_t operation = 0; operation < calls_over(memory, input, each).size(); ++operation) {
+      // Member 1 has joined; 2 is silent.
+      const auto hub = std::make_shared<InprocHub>(4);
+      const auto fabrics = fabrics_of(hub, 4);
+      hub->silence(2);
+      AbortToken abort;
+      std::vector<std::vector<std::byte>> memories(4, memory);
+      std::vector<std::unique_ptr<Pending>> pending;
+      for (std::size_t i = 0; i < 4; ++i) {
+        Call call = calls_over(memories[i], input, each)[operation];
+        call.abort = &abort;
+        auto started = fabrics[i]->start(call);
+        REQUIRE(started.ok());
+        pending.push_back(std::move(*started));
+      }
+      INFO(operation << " of " << each);
+      bool named = false;
+      for (int round = 0; round < 100; ++round) {
+        for (const std::size_t i : {0, 3}) {
+          const Result<bool> done = pending[i]->test();
+          REQUIRE(done.ok());
+          CHECK_FALSE((*done && i == 0 && operation != 2));  // the broadcast's root is gone, not its leaf
+          named = named || pending[i]->waiting_for() == 2;
+          CHECK(pending[i]->waiting_for() != 1);
+        }
+      }
+      CHECK(named);
+      CHECK(*pending[1]->test());
+      abort.raise(Status::aborted("rank 12 was killed"));
+      CHECK(pending[0]->test().status().message() == "rank 12 was killed");
+      CHECK(fabrics[0]->poisoned());
+      CHECK_FALSE(fabrics[1]->poisoned());
+    }
+  }
+}
+
+TEST_CASE("a lost connection ends every operation", "[fabric]") {
+  std::vector<std::byte> memory(24);
+  const std::vector<std::byte> input(24);
+  for (std::size_t operation = 0; operation < calls_over(memory, input, 8).size(); ++operation) {
+    const auto hub = std::make_shared<InprocHub>(4);
+    const auto fabrics = fabrics_of(hub, 4);
+    hub->fail(2);
+    std::vector<std::vector<std::byte>> memories(4, memory);
+    std::vector<std::unique_ptr<Pending>> pending;
+    for (const std::size_t i : {0, 3}) {
+      auto started = fabrics[i]->start(calls_over(memories[i], input, 8)[operation]);
+      REQUIRE(started.ok());
+      pending.push_back(std::move(*started));
+    }
+    Status error;
+    for (int round = 0; round < 100 && error.ok(); ++round) {
+      for (auto& one : pending) {
+        const Result<bool> done = one->test();
+        if (!done.ok()) error = done.status();
+      }
+    }
+    INFO(operation);
+    CHECK(error.message() == "the connection to member 2 was lost");
+  }
+}
+
+TEST_CASE("a group of one copies and scales", "[fabric]") {
   collective::LocalFabric fabric(group_of(1, 0));
   std::vector<float> data = {2.0F, 4.0F};
-  Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 8);
+  auto* const memory = reinterpret_cast<std::byte*>(data.data());
+  Call call = call_over(Operation::kAllreduce, memory, 8);
+  call.prescale = {3.0, 1};
   call.scale = {0.5, 1};
   CHECK(run_call(fabric, call) == "");
-  CHECK(data == std::vector<float>{1.0F, 2.0F});
-  CHECK(run_call(fabric, call_over(Operation::kBarrier, nullptr, 0)) == "");
+  CHECK(data == std::vector<float>{3.0F, 6.0F});
   call.reduce_op = ReduceOp::kAdasum;
-  CHECK(fabric.start(call).status().code() == StatusCode::kInvalidArgument);
+  CHECK(run_call(fabric, call) == "");
+  CHECK(data == std::vector<float>{4.5F, 9.0F});
+  call.absent = {0};  // this one has joined
+  CHECK(run_call(fabric, call) == "");
+  CHECK(data == std::vector<float>{4.5F, 9.0F});
+  CHECK(run_call(fabric, call_over(Operation::kBarrier, nullptr, 0)) == "");
+
+  std::vector<float> input = {7.0F, 8.0F};
+  for (const Operation operation : {Operation::kAllgather, Operation::kAlltoall, Operation::kReducescatter}) {
+    Call move = call_over(operation, memory, 8);
+    move.send_bytes = move.receive_bytes = {8};
+    move.input = reinterpret_cast<const std::byte*>(input.data());
+    CHECK(run_call(fabric, move) == "");
+    CHECK(data == input);
+    move.input = nullptr;
+    CHECK(fabric.start(move).status().code() == StatusCode::kInvalidArgument);
+    input = {input[1] + 1, input[0]};
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <random>
 
 #include "tests/cpp/catch.h"
@@ -108,7 +109,7 @@ TEST_CASE("threads that wait for one handle all come back, and one takes it", "[
   SessionWorld world(2);
   world.run([&](Session& session, int rank) -> std::string {
     for (int round = 0; round < 50; ++round) {
-      Flight flight{std::vector<float>(8, 1.0F), 0};
+      Flight flight{std::vector<float>(8, 1.0F)};
       if (const Status s = take_off(session, "w", flight); !s.ok()) return s.message();
       std::atomic<int> taken{0}, unknown{0};
       std::vector<std::thread> threads;
@@ -132,7 +133,7 @@ TEST_CASE("who only polls gets there too", "[session]") {
   SessionWorld world(2);
   world.run([](Session& session, int) -> std::string {
     for (int round = 0; round < 30; ++round) {
-      Flight flight{std::vector<float>(8, 2.0F), 0};
+      Flight flight{std::vector<float>(8, 2.0F)};
       if (const Status s = take_off(session, "p", flight); !s.ok()) return s.message();
       const Deadline limit = Deadline::after(seconds(60));
       while (!*session.poll(flight.handle)) {
@@ -159,7 +160,7 @@ TEST_CASE("a wait with a deadline comes back without a result, and a later one g
   std::atomic<bool> go{false};
   world.run([&](Session& session, int rank) -> std::string {
     while (rank == 1 && !go) std::this_thread::yield();
-    Flight flight{std::vector<float>(4, 1.0F), 0};
+    Flight flight{std::vector<float>(4, 1.0F)};
     if (const Status s = take_off(session, "late", flight); !s.ok()) return s.message();
     if (rank == 0) {
       const TimePoint begin = steady_now();
@@ -176,7 +177,7 @@ TEST_CASE("broadcasts and barriers", "[session]") {
   SessionWorld world(3);
   world.run([](Session& session, int rank) -> std::string {
     for (int root = 0; root < 3; ++root) {
-      Flight flight{std::vector<float>(5, static_cast<float>(rank)), 0};
+      Flight flight{std::vector<float>(5, static_cast<float>(rank))};
       const Status s = take_off(session, "", flight, [&](wire::Request& request) {
         request.operation = Operation::kBroadcast;
         request.root = root;
@@ -198,22 +199,22 @@ TEST_CASE("after a mismatch, a local error and a duplicate the job goes on", "[s
   std::vector<std::string> texts(3);
   world.run([&](Session& session, int rank) -> std::string {
     for (int round = 0; round < 10; ++round) {
-      Flight flight{std::vector<float>(rank == 1 ? 3 : 4, 1.0F), 0};
+      Flight flight{std::vector<float>(rank == 1 ? 3 : 4, 1.0F)};
       if (const Status s = take_off(session, "m", flight); !s.ok()) return s.message();
       Status status = outcome(session, flight);
       if (status.code() != StatusCode::kMismatch) return "no mismatch: " + status.message();
       if (flight.data.front() != 1.0F) return "data was changed";
       texts[static_cast<std::size_t>(rank)] = status.message();
 
-      Flight bad{std::vector<float>(4, 1.0F), 0};
+      Flight bad{std::vector<float>(4, 1.0F)};
       const Status refused = take_off(session, "e", bad, [&](wire::Request& request) {
-        if (rank == 2) request.reduce_op = ReduceOp::kAdasum;
+        if (rank == 2) request.prescale.factor = std::numeric_limits<double>::infinity();
       });
       if (rank == 2) {
         if (refused.code() != StatusCode::kInvalidArgument) return "a wrong call was accepted";
       } else {
         status = outcome(session, bad);
-        if (!contains(status.message(), "rank 2: allreduce of 'e': op=Adasum"))
+        if (!contains(status.message(), "rank 2: allreduce of 'e': prescale_factor"))
           return "told: " + status.message();
       }
       if (std::string wrong = sum_once(session, rank, "good", 3); !wrong.empty()) return wrong;
@@ -237,7 +238,7 @@ TEST_CASE("one rank's shutdown fails the others' operations, naming it", "[sessi
       session.shutdown();
       return {};
     }
-    Flight flight{std::vector<float>(4, 1.0F), 0};
+    Flight flight{std::vector<float>(4, 1.0F)};
     Status status = take_off(session, "after", flight);
     if (status.ok()) status = outcome(session, flight);
     const std::string expected = "rank " + std::to_string(leaver) + " has called shutdown()";
@@ -258,7 +259,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
   const int orders_before = world.orders_sent;
   const TimePoint begin = steady_now();
   world.run([&](Session& session, int rank) -> std::string {
-    Flight flight{std::vector<float>(4, 1.0F), 0};
+    Flight flight{std::vector<float>(4, 1.0F)};
     if (const Status s = take_off(session, "stuck", flight); !s.ok()) return s.message();
     if (rank == silent) {
       // Its negotiation goes on until the order is with both peers; then it stops altogether.
@@ -289,7 +290,7 @@ TEST_CASE("a rank that is gone ends everybody's operations, naming it", "[sessio
       world.control.disconnect(victim);
       return {};
     }
-    Flight flight{std::vector<float>(4, 1.0F), 0};
+    Flight flight{std::vector<float>(4, 1.0F)};
     if (const Status s = take_off(session, "w", flight); !s.ok()) return s.message();
     ++waiting;
     const Status status = outcome(session, flight);
@@ -311,7 +312,7 @@ TEST_CASE("a rank that fails tells all others why", "[session]") {
       session.fail("rank " + std::to_string(failing) + " died of ValueError");
       return {};
     }
-    Flight flight{std::vector<float>(4, 1.0F), 0};
+    Flight flight{std::vector<float>(4, 1.0F)};
     Status status = take_off(session, "w", flight);
     if (status.ok()) status = outcome(session, flight);
     return contains(status.message(), "died of ValueError") ? "" : status.message();
@@ -327,7 +328,7 @@ TEST_CASE("an operation that nobody else submits is given up after the stall tim
   world.run([&](Session& session, int rank) -> std::string {
     while (rank == 1 && !over) std::this_thread::yield();
     if (rank == 0) {
-      Flight flight{std::vector<float>(4, 1.0F), 0};
+      Flight flight{std::vector<float>(4, 1.0F)};
       static_cast<void>(take_off(session, "alone", flight));
       const Status status = outcome(session, flight);
       over = true;

@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -47,6 +49,42 @@ class StoppableChannel final : public channel::Channel {
   std::atomic<int>& orders_sent_;
 };
 
+// The media of process sets: the members of one meet in one hub.
+class SetHubs {
+ public:
+  Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group) {
+    const std::lock_guard lock(mutex_);
+    Status& failure = failures_[group.world_rank()];
+    if (!failure.ok()) return std::exchange(failure, Status{});
+    Meeting& meeting = meetings_[group.id];
+    if (meeting.arrived++ == 0) meeting.hub = std::make_shared<collective::InprocHub>(group.size());
+    auto fabric = collective::make_inproc_fabric(meeting.hub, group);
+    latest_ = meeting.hub;
+    if (meeting.arrived == group.size()) meetings_.erase(group.id);
+    return fabric;
+  }
+  // The next fabric of `rank` cannot be made.
+  void fail_next(int rank, Status why) {
+    const std::lock_guard lock(mutex_);
+    failures_[rank] = std::move(why);
+  }
+  // Of the set that was made last.
+  std::shared_ptr<collective::InprocHub> latest() {
+    const std::lock_guard lock(mutex_);
+    return latest_.lock();
+  }
+
+ private:
+  struct Meeting {
+    int arrived = 0;
+    std::shared_ptr<collective::InprocHub> hub;
+  };
+  std::mutex mutex_;
+  std::map<ProcessSetId, Meeting> meetings_;
+  std::map<int, Status> failures_;
+  std::weak_ptr<collective::InprocHub> latest_;
+};
+
 class SessionWorld {
  public:
   explicit SessionWorld(int size, Config config = {})
@@ -65,6 +103,7 @@ class SessionWorld {
       parts.channel = std::make_unique<StoppableChannel>(
           control.channel(rank), stopped[static_cast<std::size_t>(rank)], orders_sent);
       parts.fabric = collective::make_inproc_fabric(data, world);
+      parts.make_fabric = [this](const Group& group) { return hubs.fabric(group); };
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
     }
   }
@@ -98,7 +137,8 @@ class SessionWorld {
   }
 
   channel::Hub control;
-  std::shared_ptr<collective::InprocHub> data;
+  std::shared_ptr<collective::InprocHub> data;  // of the world
+  SetHubs hubs;
   std::vector<std::atomic<bool>> stopped;
   std::atomic<int> orders_sent{0};  // by all ranks
   std::vector<std::unique_ptr<runtime::Session>> sessions;
@@ -108,6 +148,7 @@ class SessionWorld {
 struct Flight {
   std::vector<float> data;
   submit::Handle handle = 0;
+  ProcessSetId process_set = 0;
 };
 
 template <typename Change>
@@ -116,7 +157,9 @@ Status take_off(runtime::Session& session, const std::string& name, Flight& flig
   submission.request.name = name;
   submission.request.shape = {static_cast<std::int64_t>(flight.data.size())};
   change(submission.request);
-  submission.input = submission.output = reinterpret_cast<std::byte*>(flight.data.data());
+  submission.process_set = flight.process_set;
+  auto* const data = reinterpret_cast<std::byte*>(flight.data.data());
+  submission.parts = {{submission.request.dtype, data, data, flight.data.size()}};
   const auto handle = session.submit(std::move(submission));
   if (handle.ok()) flight.handle = *handle;
   return handle.status();
@@ -139,7 +182,7 @@ inline std::string land(runtime::Session& session, const Flight& flight, float e
 
 // One blocking allreduce of rank + 1; "" or what went wrong.
 inline std::string sum_once(runtime::Session& session, int rank, const std::string& name, int size) {
-  Flight flight{std::vector<float>(16, static_cast<float>(rank + 1)), 0};
+  Flight flight{std::vector<float>(16, static_cast<float>(rank + 1))};
   if (const Status s = take_off(session, name, flight); !s.ok()) return s.message();
   return land(session, flight, static_cast<float>(size * (size + 1) / 2));
 }

@@ -1,6 +1,7 @@
 // Seeded fuzzing of the codec: structured round trips, mutated messages, random bytes. Decoding may allocate
 // a small multiple of its input only: this binary's operator new counts.
 #include <cstdlib>
+#include <limits>
 #include <new>
 #include <random>
 #include <string>
@@ -47,6 +48,11 @@ class Source {
   T number() {
     return static_cast<T>(random_() >> below(64));
   }
+  template <typename T>
+  T natural() {
+    return static_cast<T>(number<std::uint64_t>() &
+                          static_cast<std::uint64_t>(std::numeric_limits<T>::max()));
+  }
   template <typename E>
   E one_of(int count) {
     return static_cast<E>(below(static_cast<std::uint64_t>(count)));
@@ -75,8 +81,16 @@ Request random_request(Source& source) {
   request.root = source.number<std::int32_t>();
   request.prescale = source.scale();
   request.postscale = source.scale();
-  for (auto n = source.below(5); n > 0; --n)
-    request.shape.push_back(static_cast<std::int64_t>(source.bits() >> (1 + source.below(63))));
+  for (auto n = source.below(5); n > 0; --n) request.shape.push_back(source.natural<std::int64_t>());
+  if (source.below(3) == 0) {
+    for (auto n = source.below(5); n > 0; --n) {
+      auto& tensor = request.others.emplace_back();
+      tensor.dtype = source.one_of<DType>(kDTypeCount);
+      for (auto d = source.below(4); d > 0; --d) tensor.shape.push_back(source.natural<std::int64_t>());
+    }
+    for (auto n = source.below(5); n > 0; --n) request.ranks.push_back(source.natural<std::int32_t>());
+    for (auto n = source.below(9); n > 0; --n) request.counters.push_back(source.number<std::uint64_t>());
+  }
   request.cacheable = source.coin();
   if (source.below(4) == 0) request.error = source.text();
   return request;
@@ -87,6 +101,7 @@ Report random_report(Source& source) {
                 .last_order = source.number<std::uint64_t>(),
                 .flush = source.coin(),
                 .leaving = source.coin(),
+                .removing = source.coin(),
                 .requests = {},
                 .cached = {}};
   for (auto n = source.below(4); n > 0; --n) report.requests.push_back(random_request(source));
@@ -104,9 +119,13 @@ Order random_order(Source& source) {
               .operations = {},
               .failures = {},
               .evicted = {},
-              .shut_down_by = source.number<std::int32_t>()};
+              .joined = {},
+              .shut_down_by = source.number<std::int32_t>(),
+              .removed = source.coin()};
   for (auto n = source.below(4); n > 0; --n) {
-    auto& members = order.operations.emplace_back().members;
+    auto& [members, extents, absent] = order.operations.emplace_back();
+    for (auto m = source.below(6); m > 0; --m) extents.push_back(source.natural<std::int64_t>());
+    for (auto m = source.below(3); m > 0; --m) absent.push_back(source.natural<std::int32_t>());
     auto id = source.number<CacheId>();
     for (auto m = source.below(30); m > 0; --m) {
       id = source.below(8) == 0 ? source.number<CacheId>() : id + 1;
@@ -118,6 +137,11 @@ Order random_order(Source& source) {
     order.failures.push_back({source.text(), code, source.text()});
   }
   for (auto n = source.below(10); n > 0; --n) order.evicted.push_back(source.number<CacheId>());
+  if (source.below(4) == 0) {
+    auto& [last_rank, counters] = order.joined.emplace();
+    last_rank = source.number<std::int32_t>();
+    for (auto n = source.below(9); n > 0; --n) counters.push_back(source.number<std::uint64_t>());
+  }
   return order;
 }
 
@@ -211,7 +235,7 @@ TEST_CASE("random bytes are refused or understood, within memory", "[codec][fuzz
   for (std::uint64_t seed = 0; seed < 150'000; ++seed) {
     INFO("seed " << seed);
     Source source(seed);
-    Bytes bytes = {std::byte{1}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
+    Bytes bytes = {std::byte{2}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
     for (auto n = source.below(64); n > 0; --n)
       bytes.push_back(static_cast<std::byte>(source.coin() ? source.below(4) : source.bits()));
     survives(bytes);

@@ -34,6 +34,9 @@ Request full_request() {
   request.prescale = {.factor = -0.125, .divisor = 3};
   request.postscale = {.factor = std::numeric_limits<double>::infinity(), .divisor = kMaxI64};
   request.shape = {0, 1, 127, 128, kMaxI64};
+  request.others = {{DType::kInt8, {}}, {DType::kFloat64, {3, kMaxI64}}};
+  request.ranks = {0, 1, 300, kMaxI32};
+  request.counters = {0, 1, 300, kMaxU64};
   request.cacheable = false;
   request.error = "not a tensor";
   return request;
@@ -45,6 +48,7 @@ Report full_report() {
   report.last_order = kMaxU64;
   report.flush = true;
   report.leaving = true;
+  report.removing = true;
   report.requests = {full_request(), Request{}};
   report.cached = {1, 2, 3, 5, 7, 8, 1000, kMaxU32 - 1, kMaxU32};
   return report;
@@ -55,12 +59,16 @@ Order full_order() {
   order.lane = {.process_set = 3, .device = 7};
   order.sequence = 1ULL << 63;
   order.operations = {
-      {.members = {{1, "a"}, {2, ""}, {kMaxU32, "b"}, {0, "unnamed.1"}, {0, "unnamed.2"}, {5, ""}}},
-      {.members = {}},
-      {.members = {{kMaxU32, ""}}}};
+      {.members = {{1, "a"}, {2, ""}, {kMaxU32, "b"}, {0, "unnamed.1"}, {0, "unnamed.2"}, {5, ""}},
+       .extents = {},
+       .absent = {0, 5, kMaxI32}},
+      {.members = {}, .extents = {}, .absent = {}},
+      {.members = {{kMaxU32, ""}}, .extents = {0, 7, kMaxI64}, .absent = {1}}};
   order.failures = {{"a", StatusCode::kMismatch, "ranks differ"}, {"", StatusCode::kInternal, ""}};
   order.evicted = {9, 3, kMaxU32};
+  order.joined = {.last_rank = 3, .counters = {0, 300, kMaxU64}};
   order.shut_down_by = 0;
+  order.removed = true;
   return order;
 }
 
@@ -118,7 +126,7 @@ TEST_CASE("the samples cover every kind of message", "[codec]") {
 
 TEST_CASE("bytes are laid out as documented, on every machine", "[codec]") {
   CHECK(encode(Ping{.token = 300, .sent = 0x0102030405060708}) ==
-        bytes_of({1, 5, 0xAC, 0x02, 8, 7, 6, 5, 4, 3, 2, 1}));
+        bytes_of({2, 5, 0xAC, 0x02, 8, 7, 6, 5, 4, 3, 2, 1}));
 }
 
 TEST_CASE("a step of cached tensors costs a few bytes", "[codec]") {
@@ -132,6 +140,16 @@ TEST_CASE("a step of cached tensors costs a few bytes", "[codec]") {
   order.operations.resize(1);
   for (const CacheId id : ids(1, 161)) order.operations[0].members.push_back({id, ""});
   CHECK(encode(order).size() <= 161 + 16);
+}
+
+TEST_CASE("what most orders and reports do not have costs at most a byte each", "[codec]") {
+  // Format, kind, lane (2), last order, flags, requests, cached.
+  CHECK(encode(Report{}).size() == 8);
+  // Format, kind, lane (2), sequence, operations, failures, evicted, joined, shut down by, removed.
+  CHECK(encode(Order{}).size() == 11);
+  Order order;
+  order.operations.resize(1);
+  CHECK(encode(order).size() == 11 + 3);  // members, extents, absent
 }
 
 TEST_CASE("every prefix of a message is an error", "[codec]") {
@@ -168,32 +186,45 @@ TEST_CASE("trailing bytes are an error", "[codec]") {
 
 TEST_CASE("errors name the field and the offset", "[codec]") {
   CHECK(error_of({}).find("format is cut off (at byte 0 of 0)") != std::string::npos);
-  CHECK(error_of(bytes_of({2, 0})).find("format is not this build's") != std::string::npos);
-  CHECK(error_of(bytes_of({1, 200})).find("kind is none") != std::string::npos);
+  CHECK(error_of(bytes_of({1, 0})).find("format is not this build's") != std::string::npos);
+  CHECK(error_of(bytes_of({2, 200})).find("kind is none") != std::string::npos);
   // Abort: culprit 0, text of 5 bytes of which 1 is there
   CHECK(
-      error_of(bytes_of({1, 3, 0, 5, 'x'})).find("abort.text is longer than the message (at byte 4 of 5)") !=
+      error_of(bytes_of({2, 3, 0, 5, 'x'})).find("abort.text is longer than the message (at byte 4 of 5)") !=
       std::string::npos);
   // Abort: culprit beyond 32 bits
-  CHECK(error_of(bytes_of({1, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0})).find("abort.culprit is out of range") !=
+  CHECK(error_of(bytes_of({2, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0})).find("abort.culprit is out of range") !=
         std::string::npos);
 }
 
 TEST_CASE("numbers have one form and fit their type", "[codec]") {
-  CHECK(error_of(bytes_of({1, 3, 0x80, 0x00, 0})).find("more bytes than it needs") != std::string::npos);
-  Bytes endless = bytes_of({1, 3});
+  CHECK(error_of(bytes_of({2, 3, 0x80, 0x00, 0})).find("more bytes than it needs") != std::string::npos);
+  Bytes endless = bytes_of({2, 3});
   endless.insert(endless.end(), 20, std::byte{0xFF});
   CHECK(error_of(endless).find("more than 64 bits") != std::string::npos);
 }
 
-// Report up to its two lists: format, kind, lane (0, -1), last order, flush, leaving.
-Bytes report_head() { return bytes_of({1, 1, 0, 1, 0, 0, 0}); }
+// Report up to its two lists: format, kind, lane (0, -1), last order, flags.
+Bytes report_head() { return bytes_of({2, 1, 0, 1, 0, 0}); }
 
 TEST_CASE("counts that the rest cannot hold are refused", "[codec]") {
   Bytes bytes = report_head();
   for (const int value : {0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01})
     bytes.push_back(static_cast<std::byte>(value));
   CHECK(error_of(bytes).find("report.requests has more items than bytes follow") != std::string::npos);
+}
+
+TEST_CASE("each flag of a report is a bit, and there are no others", "[codec]") {
+  Bytes bytes = report_head();
+  bytes.insert(bytes.end(), 2, std::byte{0});
+  bytes[5] = std::byte{4};
+  const Result<Message> removing = decode(bytes);
+  REQUIRE(removing.ok());
+  Report expected;
+  expected.removing = true;
+  CHECK(*removing == Message{expected});
+  bytes[5] = std::byte{8};
+  CHECK(error_of(bytes).find("report.flags has a flag this build does not know") != std::string::npos);
 }
 
 TEST_CASE("a run of ids cannot grow without bound", "[codec]") {
@@ -218,8 +249,19 @@ TEST_CASE("values that no message may carry are refused", "[codec]") {
   report.requests[0].shape = {-1};
   CHECK(error_of(encode(report)).find("request.shape is negative") != std::string::npos);
 
+  report.requests[0] = Request{};
+  report.requests[0].others = {{DType::kFloat32, {4, -1}}};
+  CHECK(error_of(encode(report)).find("tensor.shape is negative") != std::string::npos);
+  report.requests[0] = Request{};
+  report.requests[0].ranks = {-1};
+  CHECK(error_of(encode(report)).find("request.ranks is negative") != std::string::npos);
+
   Order order;
-  order.operations = {{.members = {Member{}}}};
+  order.operations = {{.members = {}, .extents = {-2}, .absent = {}}};
+  CHECK(error_of(encode(order)).find("operation.extents is negative") != std::string::npos);
+  order.operations = {{.members = {}, .extents = {}, .absent = {-2}}};
+  CHECK(error_of(encode(order)).find("operation.absent is negative") != std::string::npos);
+  order.operations = {{.members = {Member{}}, .extents = {}, .absent = {}}};
   CHECK(error_of(encode(order)).find("neither an id nor named") != std::string::npos);
   order.operations.clear();
   order.failures = {{"a", StatusCode::kOk, ""}};

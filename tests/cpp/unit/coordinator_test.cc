@@ -27,13 +27,13 @@ TEST_CASE("an order comes when all members have reported, and knows its ids", "[
   const auto first = desk.order(kStart + milliseconds(3));
   REQUIRE(first);
   CHECK(first->sequence == 1);
-  CHECK(first->operations == std::vector<wire::FusedOperation>{{{{1, "a"}}}});
+  CHECK(first->operations == std::vector<wire::FusedOperation>{{{{1, "a"}}, {}, {}}});
   CHECK(desk.coordinator.waiting() == 0);
   CHECK_FALSE(desk.order());
   for (int member = 0; member < 3; ++member) desk.cached(member, {1});
   const auto second = desk.order();
   REQUIRE(second);
-  CHECK(second->operations == std::vector<wire::FusedOperation>{{{{1, ""}}}});
+  CHECK(second->operations == std::vector<wire::FusedOperation>{{{{1, ""}}, {}, {}}});
 }
 
 TEST_CASE("what is ready gathers until theta, a flush or the end of the linger", "[negotiate][coordinator]") {
@@ -122,8 +122,8 @@ TEST_CASE("a mismatch names tensor, ranks and values, and the name is usable aga
 
 TEST_CASE("equal requests do not mismatch", "[negotiate][coordinator]") {
   CHECK(mismatch(request_of("a"), 0, request_of("a"), 1).empty());
-  CHECK(shape_text({}) == "[]");
-  CHECK(shape_text({7}) == "[7]");
+  CHECK(list_text(Shape{}) == "[]");
+  CHECK(list_text(Shape{7}) == "[7]");
 }
 
 TEST_CASE("an error request fails the use everywhere, also for those who report it later",
@@ -286,7 +286,8 @@ TEST_CASE("unnamed operations get no id", "[negotiate][coordinator]") {
   desk.everyone({unnamed, request_of("a")});
   const auto order = desk.order();
   REQUIRE(order);
-  CHECK(order->operations == std::vector<wire::FusedOperation>{{{{0, "allreduce.noname.1"}, {1, "a"}}}});
+  CHECK(order->operations ==
+        std::vector<wire::FusedOperation>{{{{0, "allreduce.noname.1"}, {1, "a"}}, {}, {}}});
 }
 
 TEST_CASE("an order evicts no id that it names, nor one that a report may name", "[negotiate][coordinator]") {
@@ -303,7 +304,7 @@ TEST_CASE("an order evicts no id that it names, nor one that a report may name",
     CHECK(order->evicted.empty());
     CHECK(order->operations[0].members[0].id == wire::kNoCacheId);
     desk.cached(1, {1});
-    CHECK(desk.order()->operations == std::vector<wire::FusedOperation>{{{{1, ""}}}});
+    CHECK(desk.order()->operations == std::vector<wire::FusedOperation>{{{{1, ""}}, {}, {}}});
   }
   SECTION("in this order") {
     desk.cached(0, {1});
@@ -312,7 +313,7 @@ TEST_CASE("an order evicts no id that it names, nor one that a report may name",
     const auto order = desk.order();
     REQUIRE(order);
     CHECK(order->evicted.empty());
-    CHECK(order->operations == std::vector<wire::FusedOperation>{{{{1, ""}, {0, "b"}}}});
+    CHECK(order->operations == std::vector<wire::FusedOperation>{{{{1, ""}, {0, "b"}}, {}, {}}});
   }
   SECTION("idle: it goes, and a late report of it is waited for in full") {
     desk.everyone({request_of("b")});

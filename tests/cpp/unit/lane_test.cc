@@ -19,6 +19,14 @@ using Floats = std::vector<float>;
 
 const auto kAsIs = [](wire::Request&) {};
 
+LaneOptions fusing() {
+  LaneOptions options;
+  options.fusion_threshold = 1 << 20;
+  return options;
+}
+
+negotiate::Execution operation(std::vector<std::string> names) { return {std::move(names), {}, {}, false}; }
+
 // One rank's lane and what its caller would hold.
 class Rank {
  public:
@@ -38,9 +46,12 @@ class Rank {
     entry.request.name = name;
     entry.request.shape = {static_cast<std::int64_t>(input.size())};
     change(entry.request);
-    entry.count = input.size();
-    entry.input = reinterpret_cast<const std::byte*>(tensor.input.data());
-    entry.output = reinterpret_cast<std::byte*>(tensor.output.data());
+    const std::size_t parts = 1 + entry.request.others.size();  // a group's parts share `input`
+    const std::size_t count = input.size() / parts;
+    for (std::size_t i = 0; i < parts; ++i) {
+      entry.parts.push_back({DType::kFloat32, reinterpret_cast<std::byte*>(tensor.input.data() + i * count),
+                             reinterpret_cast<std::byte*>(tensor.output.data() + i * count), count});
+    }
     const auto handle = lane.table().add(std::move(entry), handles_);
     REQUIRE(handle.ok());
     tensor.handle = *handle;
@@ -80,7 +91,7 @@ class Rank {
 };
 
 struct World {
-  explicit World(int size, LaneOptions options = {}) : hub(std::make_shared<InprocHub>(size)) {
+  explicit World(int size, LaneOptions options = fusing()) : hub(std::make_shared<InprocHub>(size)) {
     for (int i = 0; i < size; ++i) ranks.push_back(std::make_unique<Rank>(hub, size, i, options));
   }
   Rank& operator[](std::size_t i) { return *ranks[i]; }
@@ -93,7 +104,7 @@ struct World {
     }
   }
   void order(std::uint64_t sequence, const std::vector<std::string>& names) {
-    for (auto& rank : ranks) rank->lane.enqueue(sequence, names);
+    for (auto& rank : ranks) rank->lane.enqueue(sequence, operation(names));
   }
   // Until nobody has work.
   void run() {
@@ -119,7 +130,7 @@ struct World {
 };
 
 LaneOptions short_deadline() {
-  LaneOptions options;
+  LaneOptions options = fusing();
   options.progress_timeout = milliseconds(20);
   return options;
 }
@@ -152,12 +163,12 @@ TEST_CASE("operations run in the order of orders, single and fused", "[lane]") {
 TEST_CASE("the next operation is packed while one runs, and no further", "[lane]") {
   World world(2);
   for (const char* name : {"a", "b", "c"}) world.add(name, 4, 1.0F, kAsIs);
-  for (std::uint64_t i = 1; i <= 3; ++i) world[0].lane.enqueue(i, {std::string(1, "?abc"[i])});
+  for (std::uint64_t i = 1; i <= 3; ++i) world[0].lane.enqueue(i, operation({std::string(1, "?abc"[i])}));
   for (int turn = 0; turn < 10; ++turn) world[0].lane.step();  // rank 11 has not begun
   CHECK(world[0].completed.empty());
   CHECK(world[0].tensors.at("b").output == Floats(4, 1.0F));   // copied to where it will be reduced
   CHECK(world[0].tensors.at("c").output == Floats(4, -1.0F));  // untouched
-  for (std::uint64_t i = 1; i <= 3; ++i) world[1].lane.enqueue(i, {std::string(1, "?abc"[i])});
+  for (std::uint64_t i = 1; i <= 3; ++i) world[1].lane.enqueue(i, operation({std::string(1, "?abc"[i])}));
   world.run();
   for (const char* name : {"a", "b", "c"}) world.expect(name, 4, 3.0F);
 }
@@ -171,10 +182,10 @@ TEST_CASE("fused operations that overlap do not share a buffer", "[lane]") {
     world.add("y" + name, 50, static_cast<float>(100 * i), kAsIs);
     orders.push_back({"x" + name, "y" + name});
   }
-  for (std::size_t i = 0; i < orders.size(); ++i) world[0].lane.enqueue(i + 1, orders[i]);
+  for (std::size_t i = 0; i < orders.size(); ++i) world[0].lane.enqueue(i + 1, operation(orders[i]));
   for (int turn = 0; turn < 20; ++turn) world[0].lane.step();
   world[0].tensors.at("x1").input.assign(3, 77.0F);  // packed already: later changes are not seen
-  for (std::size_t i = 0; i < orders.size(); ++i) world[1].lane.enqueue(i + 1, orders[i]);
+  for (std::size_t i = 0; i < orders.size(); ++i) world[1].lane.enqueue(i + 1, operation(orders[i]));
   world.run();
   for (int i = 0; i < 12; ++i) {
     world.expect("x" + std::to_string(i), 3, static_cast<float>(2 * i + 1));
@@ -212,15 +223,15 @@ TEST_CASE("broadcasts start at a world rank, and barriers wait", "[lane]") {
   });
   world.add("w", 0, 0.0F, [](wire::Request& request) { request.operation = Operation::kBarrier; });
   world.order(1, {"b"});
-  world[0].lane.enqueue(2, {"w"});
-  world[1].lane.enqueue(2, {"w"});
+  world[0].lane.enqueue(2, operation({"w"}));
+  world[1].lane.enqueue(2, operation({"w"}));
   for (int turn = 0; turn < 100; ++turn) {
     for (auto& rank : world.ranks) rank->lane.step();
   }
   world.expect("b", 4, 7.0F);
   CHECK_FALSE(world[0].done("w"));
   CHECK_FALSE(world[1].done("w"));
-  world[2].lane.enqueue(2, {"w"});
+  world[2].lane.enqueue(2, operation({"w"}));
   world.run();
   for (auto& rank : world.ranks) CHECK(rank->status("w").ok());
 }
@@ -269,7 +280,7 @@ TEST_CASE("a missed progress deadline is reported once and nothing ends before t
 TEST_CASE("an abort fails what runs, is packed and is queued, once, and frees the names", "[lane]") {
   World world(2);
   for (const char* name : {"a", "b", "c", "d"}) world.add(name, 4, 1.0F, kAsIs);
-  for (std::uint64_t i = 1; i <= 3; ++i) world[0].lane.enqueue(i, {std::string(1, "?abc"[i])});
+  for (std::uint64_t i = 1; i <= 3; ++i) world[0].lane.enqueue(i, operation({std::string(1, "?abc"[i])}));
   for (int turn = 0; turn < 5; ++turn) world[0].lane.step();
   REQUIRE(world[0].abort.raise(Status::aborted("cause")));
   CHECK(world[0].lane.step());
@@ -277,7 +288,7 @@ TEST_CASE("an abort fails what runs, is packed and is queued, once, and frees th
   CHECK_FALSE(world[0].done("d"));  // not ordered: for others to fail
   CHECK(world[0].lane.table().in_flight() == 1);
   // What is ordered after the abort fails too.
-  world[0].lane.enqueue(4, {"d"});
+  world[0].lane.enqueue(4, operation({"d"}));
   CHECK(world[0].lane.step());
   CHECK(world[0].status("d") == Status::aborted("cause"));
   CHECK(world[0].stucks.empty());
@@ -304,9 +315,54 @@ TEST_CASE("a broken connection is a fault that names the peer", "[lane]") {
 TEST_CASE("names that were failed before their order came are skipped", "[lane]") {
   World world(2);
   world.add("a", 4, 1.0F, kAsIs);
-  world[0].lane.enqueue(1, {"never submitted"});
+  world[0].lane.enqueue(1, operation({"never submitted"}));
   CHECK_FALSE(world[0].lane.has_work());
   CHECK_FALSE(world[0].lane.step());
+}
+
+TEST_CASE("what does not fit or fuse makes batches of its own, and the last one completes", "[lane]") {
+  LaneOptions options;
+  options.fusion_threshold = 128;
+  World world(2, options);
+  const auto group = [](std::size_t parts) {
+    return [parts](wire::Request& request) {
+      request.shape = {16};
+      request.others.assign(parts - 1, {DType::kFloat32, request.shape});
+    };
+  };
+  world.add("pair", 2 * 16, 1.0F, group(2));
+  world.add("many", 5 * 16, 5.0F, group(5));
+  world.order(1, {"pair"});
+  world.order(2, {"many"});
+  world.run();
+  for (auto& rank : world.ranks) {
+    CHECK(rank->lane.counters().operations == 1 + 3);
+    CHECK(rank->lane.counters().tensors == 7);
+    CHECK(rank->completed == std::vector<std::string>{"pair", "many"});
+  }
+  world.expect("pair", 2 * 16, 3.0F);
+  world.expect("many", 5 * 16, 11.0F);
+}
+
+TEST_CASE("a member that has joined keeps in step with the others", "[lane]") {
+  World world(3);
+  const std::vector<int> absent = {1};
+  for (int round = 0; round < 3; ++round) {
+    for (const std::size_t i : {0U, 2U}) {
+      world[i].add("a", Floats(4, 1.0F), kAsIs);
+      world[i].lane.enqueue(static_cast<std::uint64_t>(2 * round + 1), {{"a"}, {}, absent, false});
+    }
+    world[1].lane.enqueue(static_cast<std::uint64_t>(2 * round + 1), {{}, {}, absent, true});
+    world.add("b", 4, 1.0F, kAsIs);
+    world.order(static_cast<std::uint64_t>(2 * round + 2), {"b"});
+    world.run();
+    for (const std::size_t i : {0U, 2U}) {
+      CHECK(world[i].tensors.at("a").output == Floats(4, 2.0F));
+      CHECK(world[i].status("a").ok());
+    }
+    world.expect("b", 4, 6.0F);
+  }
+  CHECK(world[1].lane.counters().tensors == 3);
 }
 
 TEST_CASE("work and a rouse end a wait, also when they came before", "[lane]") {

@@ -19,7 +19,7 @@ Entry entry_of(const std::string& name, Operation operation = Operation::kAllred
   entry.request.name = name;
   entry.request.operation = operation;
   entry.request.shape = {4};
-  entry.count = 4;
+  entry.parts.push_back({DType::kFloat32, nullptr, nullptr, 4});
   return entry;
 }
 
@@ -156,6 +156,70 @@ TEST_CASE("an unnamed use that meets a taken name still counts", "[submit]") {
   REQUIRE(requests.size() == 3);
   CHECK_FALSE(requests[1].error.empty());
   CHECK(requests[2].name == "allreduce.noname.2");
+}
+
+TEST_CASE("what differs between ranks or uses is not cached", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  for (int i = 0; i < kOperationCount; ++i)
+    REQUIRE(table.add(entry_of("t" + std::to_string(i), static_cast<Operation>(i)), handles).ok() !=
+            (i > static_cast<int>(Operation::kJoin)));
+  for (const wire::Request& request : drained(table)) {
+    const Operation operation = request.operation;
+    CHECK(request.cacheable == (operation == Operation::kAllreduce || operation == Operation::kBroadcast ||
+                                operation == Operation::kBarrier || operation == Operation::kReducescatter));
+  }
+}
+
+TEST_CASE("who has joined adds nothing until all have", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  REQUIRE(table.add(entry_of(""), handles).ok());
+  REQUIRE(table.add(entry_of("", Operation::kAllgather), handles).ok());
+  REQUIRE(table.add(entry_of("", Operation::kJoin), handles).ok());
+  auto requests = drained(table);
+  REQUIRE(requests.size() == 3);
+  CHECK(requests[2].name == kJoinName);
+  CHECK(requests[2].counters == std::vector<std::uint64_t>{1, 0, 0, 1, 0, 0, 0, 0});
+
+  for (const char* name : {"", "a"}) {
+    const auto refused = table.add(entry_of(name), handles);
+    CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+    CHECK(refused.status().message().find("this rank has joined") != std::string::npos);
+  }
+  wire::Request wrong;
+  wrong.error = "bad input";
+  table.add_error(wrong);
+  CHECK_FALSE(table.anything_queued());  // the peers do not count this rank's uses now
+  const auto again = table.add(entry_of("", Operation::kJoin), handles);
+  CHECK(again.status().message().find("still in flight") != std::string::npos);
+  CHECK(drained(table).at(0).error == again.status().message());
+
+  SECTION("all have joined: counters go on from the largest") {
+    table.joined({4, 0, 0, 1, 0, 0, 0, 0});
+    REQUIRE(table.extract(kJoinName));
+    table.release(kJoinName);
+    REQUIRE(table.add(entry_of(""), handles).ok());
+    REQUIRE(table.add(entry_of("", Operation::kAllgather), handles).ok());
+    requests = drained(table);
+    CHECK(requests[0].name == "allreduce.noname.5");
+    CHECK(requests[1].name == "allgather.noname.2");
+  }
+  SECTION("the join failed") {
+    REQUIRE(table.extract(kJoinName));
+    table.release(kJoinName);
+    REQUIRE(table.add(entry_of(""), handles).ok());
+    CHECK(drained(table).at(0).name == "allreduce.noname.2");
+  }
+}
+
+TEST_CASE("a release frees only what was extracted", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  REQUIRE(table.add(entry_of("a"), handles).ok());
+  table.release("a");
+  table.release("b");
+  CHECK(table.in_flight() == 1);
 }
 
 TEST_CASE("an entry leaves the table once, and its name with release", "[submit]") {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import os
 import pickle
@@ -76,17 +77,74 @@ def test_what_this_build_has() -> None:
 
 
 def test_names_of_later_versions_say_so() -> None:
-    for name in ("allgather", "alltoall", "join", "SyncBatchNorm", "elastic", "add_process_set"):
+    for name in ("SyncBatchNorm", "allgather_object", "elastic", "run"):
         assert not hasattr(hvd, name)
         with pytest.raises(hvd.NotInThisVersionError, match=name):
             getattr(hvd, name)
     with pytest.raises(AttributeError, match="no attribute 'alreduce'"):
         _ = hvd.alreduce
-    for arguments in ({"comm": [0]}, {"process_sets": "dynamic"}):
-        with pytest.raises(hvd.NotInThisVersionError, match="init"):
-            hvd.init(**arguments)
-    with pytest.raises(hvd.NotInThisVersionError, match="global_process_set"):
-        hvd.allreduce(torch.ones(1), process_set=hvd.ProcessSet(3))
+    with pytest.raises(hvd.NotInThisVersionError, match="init"):
+        hvd.init(comm=[0])
+
+
+# Horovod's parameters, in its order.
+SIGNATURES = {
+    "allreduce": "tensor average name compression op prescale_factor postscale_factor process_set",
+    "allreduce_async": "tensor average name op prescale_factor postscale_factor process_set",
+    "allreduce_": "tensor average name op prescale_factor postscale_factor process_set",
+    "allreduce_async_": "tensor average name op prescale_factor postscale_factor process_set",
+    "grouped_allreduce": "tensors average name compression op prescale_factor postscale_factor process_set",
+    "grouped_allreduce_async": "tensors average name op prescale_factor postscale_factor process_set",
+    "grouped_allreduce_": "tensors average name op prescale_factor postscale_factor process_set",
+    "grouped_allreduce_async_": "tensors average name op prescale_factor postscale_factor process_set",
+    "sparse_allreduce_async": "tensor name op process_set",
+    "allgather": "tensor name process_set",
+    "allgather_async": "tensor name process_set",
+    "grouped_allgather": "tensors name process_set",
+    "grouped_allgather_async": "tensors name process_set",
+    "broadcast": "tensor root_rank name process_set",
+    "broadcast_async": "tensor root_rank name process_set",
+    "broadcast_": "tensor root_rank name process_set",
+    "broadcast_async_": "tensor root_rank name process_set",
+    "alltoall": "tensor splits name process_set",
+    "alltoall_async": "tensor splits name process_set",
+    "reducescatter": "tensor name compression op process_set prescale_factor postscale_factor",
+    "reducescatter_async": "tensor name op process_set prescale_factor postscale_factor",
+    "grouped_reducescatter": "tensors name compression op process_set prescale_factor postscale_factor",
+    "grouped_reducescatter_async": "tensors name op process_set prescale_factor postscale_factor",
+    "join": "device process_set",
+    "barrier": "process_set",
+    "poll": "handle",
+    "synchronize": "handle",
+    "init": "comm process_sets",
+    "add_process_set": "process_set",
+    "remove_process_set": "process_set",
+}
+DEFAULTS = {
+    "average": None,
+    "compression": hvd.Compression.none,
+    "prescale_factor": 1.0,
+    "postscale_factor": 1.0,
+    "splits": None,
+    "device": -1,
+    "comm": None,
+    "process_sets": None,
+}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_horovods(name: str) -> None:
+    parameters = inspect.signature(getattr(hvd, name)).parameters
+    assert list(parameters) == SIGNATURES[name].split()
+    assert name in hvd.__all__
+    required = {"tensor", "tensors", "root_rank", "handle"}
+    if name in ("sparse_allreduce_async", "add_process_set", "remove_process_set"):
+        required |= {"name", "op", "process_set"} - ({"process_set"} if name.startswith("sparse") else set())
+    op = hvd.Average if "reducescatter" in name else None
+    defaults = {**DEFAULTS, "name": None, "op": op, "process_set": hvd.global_process_set}
+    for parameter in parameters.values():
+        expected = inspect.Parameter.empty if parameter.name in required else defaults[parameter.name]
+        assert parameter.default is expected or parameter.default == expected, parameter
 
 
 @pytest.mark.parametrize(
@@ -106,7 +164,7 @@ def test_wrong_arguments_of_the_optimizer(arguments: dict[str, Any]) -> None:
         hvd.DistributedOptimizer(torch.optim.SGD(_model().parameters(), lr=0.1), **arguments)
 
 
-@pytest.mark.parametrize("arguments", [{"op": hvd.Adasum}, {"num_groups": 2}, {"groups": [[]]}])
+@pytest.mark.parametrize("arguments", [{"num_groups": 2}, {"groups": [[]]}])
 def test_later_arguments_of_the_optimizer(arguments: dict[str, Any]) -> None:
     with pytest.raises(hvd.NotInThisVersionError, match="not in this version"):
         hvd.DistributedOptimizer(torch.optim.SGD(_model().parameters(), lr=0.1), **arguments)
@@ -190,6 +248,14 @@ def test_operations_of_one_rank() -> None:
     assert hvd.allreduce_(x) is x
     assert hvd.broadcast(x, 0).tolist() == [0, 1, 2]
     assert hvd.broadcast_object({"a": 1}) == {"a": 1}
+    assert hvd.allgather(x).tolist() == [0, 1, 2]
+    assert isinstance(hvd.alltoall(x), torch.Tensor)
+    output, received = hvd.alltoall(x, [3])
+    assert (output.tolist(), received.tolist()) == ([0, 1, 2], [3])
+    assert hvd.reducescatter(x, op=hvd.Sum).tolist() == [0, 1, 2]
+    assert hvd.grouped_allreduce([x, x.int()])[1].tolist() == [0, 1, 2]
+    assert hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), None, hvd.Sum)().to_dense().sum() == 2
+    assert hvd.join() == 0
     assert hvd.synchronize(123456) is None
     hvd.barrier()
 

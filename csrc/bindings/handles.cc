@@ -1,0 +1,62 @@
+#include "bindings/handles.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "adapter/operand.h"
+#include "bindings/errors.h"
+#include "bindings/life.h"
+#include "bindings/topics.h"
+
+namespace roundelay::bindings {
+namespace {
+
+// How long a waiter sleeps between two looks at Python's signals.
+constexpr Duration kSignalPeriod = std::chrono::milliseconds(100);
+
+std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
+  const auto context = life_context();
+  if (!context->poll(handle).ok()) return std::nullopt;  // unknown
+  const Status status = wait(*context, handle);
+  adapter::OperandPtr operand = life_operands().take(handle);
+  if (status.ok()) {
+    if (!operand) return std::vector<at::Tensor>();
+    {
+      const py::gil_scoped_release no_gil;
+      operand->finish();
+    }
+    return operand->allocated();
+  }
+  // After a fault the medium may still write: the memory is given up for good.
+  if (status.code() == StatusCode::kAborted) (void)operand.release();
+  throw InternalError(status.message());
+}
+
+}  // namespace
+
+Status wait(runtime::Context& context, submit::Handle handle) {
+  for (;;) {
+    std::optional<Status> status;
+    {
+      const py::gil_scoped_release no_gil;
+      status = context.wait(handle, Deadline::after(kSignalPeriod));
+    }
+    if (status) return *status;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
+void bind_handles(py::module_& module) {
+  module.def(
+      "poll", [](submit::Handle handle) { return value_of(life_context()->poll(handle)); },
+      py::arg("handle"));
+  module.def("synchronize", synchronize, py::arg("handle"));
+  module.def("flush", [] { life_context()->flush(); });
+}
+
+}  // namespace roundelay::bindings

@@ -1,0 +1,39 @@
+// Process sets: all ranks agree (interruptibly), then all make or drop.
+#include <pybind11/stl.h>
+
+#include <utility>
+#include <vector>
+
+#include "bindings/errors.h"
+#include "bindings/handles.h"
+#include "bindings/life.h"
+#include "bindings/topics.h"
+
+namespace roundelay::bindings {
+namespace {
+
+ProcessSetId add(std::vector<int> ranks) {
+  const auto context = life_context();
+  check(wait(*context, value_of(context->announce_new_set(ranks))));
+  const py::gil_scoped_release no_gil;
+  return value_of(context->make_process_set(ranks));
+}
+
+void remove(ProcessSetId id) {
+  const auto context = life_context();
+  check(wait(*context, value_of(context->announce_removal(id))));
+  const py::gil_scoped_release no_gil;
+  check(context->drop_process_set(id));
+}
+
+}  // namespace
+
+void bind_process_sets(py::module_& module) {
+  module.def("add_process_set", add, py::arg("ranks"));
+  module.def("remove_process_set", remove, py::arg("process_set"));
+  module.def(
+      "process_set_ranks", [](ProcessSetId id) { return value_of(life_context()->ranks_of(id)); },
+      py::arg("process_set"));
+}
+
+}  // namespace roundelay::bindings

@@ -1,0 +1,61 @@
+// All-gather and alltoall. In step s every member sends to the one s places on and receives from the one s
+// places back, so that no member is the target of many at once; a few steps are in flight.
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "collective/algorithms/algorithms.h"
+
+namespace roundelay::collective {
+namespace {
+
+constexpr int kStepsInFlight = 8;
+
+// From one place to the next, each `bytes[i]` long.
+template <typename Span, typename Pointer>
+std::vector<Span> consecutive(Pointer place, const std::vector<std::size_t>& bytes) {
+  std::vector<Span> spans;
+  for (const std::size_t one : bytes) {
+    spans.emplace_back(place, one);
+    if (one > 0) place += one;
+  }
+  return spans;
+}
+
+// Both by member. Sender and receiver agree on which messages are empty and not sent.
+Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vector<ByteSpan> taken) {
+  const int size = net.size();
+  const auto self = static_cast<std::size_t>(net.index());
+  std::vector<Transfer> posted_by(static_cast<std::size_t>(size), 0);  // all transfers up to this step's
+  for (int step = 1; step < size; ++step) {
+    if (step > kStepsInFlight) {
+      co_await net.done_before(posted_by[static_cast<std::size_t>(step - kStepsInFlight)]);
+    }
+    const int source = (net.index() + size - step) % size, target = (net.index() + step) % size;
+    const ByteSpan incoming = taken[static_cast<std::size_t>(source)];
+    if (!incoming.empty()) net.receive(source, incoming);
+    const ConstByteSpan outgoing = given[static_cast<std::size_t>(target)];
+    if (!outgoing.empty()) net.send(target, outgoing);
+    posted_by[static_cast<std::size_t>(step)] = net.next();
+  }
+  const ConstByteSpan own = given[self];
+  if (!own.empty() && own.data() != taken[self].data()) {
+    std::memcpy(taken[self].data(), own.data(), own.size());
+  }
+  co_await net.all();
+}
+
+}  // namespace
+
+Program pairwise_all_gather(Exchange& net, Call call) {
+  const std::size_t own = call.receive_bytes[static_cast<std::size_t>(net.index())];
+  std::vector<ConstByteSpan> given(static_cast<std::size_t>(net.size()), ConstByteSpan(call.input, own));
+  return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));
+}
+
+Program pairwise_alltoall(Exchange& net, Call call) {
+  return exchange_all(net, consecutive<ConstByteSpan>(call.input, call.send_bytes),
+                      consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));
+}
+
+}  // namespace roundelay::collective

@@ -1,0 +1,10 @@
+// What a call is where nobody else takes part: copying and scaling.
+#pragma once
+
+#include "collective/fabric.h"
+
+namespace roundelay::collective {
+
+void finish_alone(const Call& call);
+
+}  // namespace roundelay::collective

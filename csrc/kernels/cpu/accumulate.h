@@ -1,0 +1,220 @@
+// Sums of many parts: accumulators wider than the elements, in blocks that stay in the first-level cache, so
+// that each part is read once and each result is rounded once. To be inlined as loops.h.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "kernels/cpu/loops.h"
+
+namespace roundelay::kernels {
+
+inline constexpr std::size_t kBlock = 512;  // elements; 4 KiB of doubles
+
+using Parts = std::span<const void* const>;
+
+struct Unscaled {
+  template <typename Real>
+  [[gnu::always_inline]] Real operator()(Real value) const {
+    return value;
+  }
+};
+
+// fp32 in fp64, halves in fp32.
+template <DType kType, typename R>
+struct RealSum {
+  using E = Element<kType>;
+  using Stored = typename E::Stored;
+  using Real = R;
+
+  template <bool kFirst, typename By>
+  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to, By by) {
+    for (std::size_t i = from; i < to; ++i) {
+      const Real value = by(static_cast<Real>(E::operand(load<Stored>(part + i * sizeof(Stored)))));
+      sum[i] = kFirst ? value : sum[i] + value;
+    }
+  }
+  template <typename By>
+  [[gnu::always_inline]] void finish(std::byte* destination, std::size_t from, std::size_t to, By by) const {
+    for (std::size_t i = from; i < to; ++i) {
+      const auto value = static_cast<typename E::Wide>(by(sum[i]));
+      store<Stored>(destination + i * sizeof(Stored), E::result(value));
+    }
+  }
+
+  alignas(64) Real sum[kBlock];
+};
+
+// fp64 has no wider type: the rounding errors of the additions are a second sum.
+struct CompensatedSum {
+  using Stored = double;
+  using Real = double;
+
+  template <bool kFirst, typename By>
+  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to, By by) {
+    for (std::size_t i = from; i < to; ++i) {
+      const double value = by(load<double>(part + i * sizeof(double)));
+      const double before = kFirst ? 0.0 : high[i];
+      const double after = kFirst ? value : before + value;
+      const double added = after - before;
+      low[i] = kFirst ? 0.0 : low[i] + ((before - (after - added)) + (value - added));
+      high[i] = after;
+    }
+  }
+  template <typename By>
+  [[gnu::always_inline]] void finish(std::byte* destination, std::size_t from, std::size_t to, By by) const {
+    for (std::size_t i = from; i < to; ++i)
+      store<double>(destination + i * sizeof(double), same_nan(by(total(i))));
+  }
+  // The quotient and what the division left over: equal parts come back to the last bit.
+  [[gnu::always_inline]] void finish(std::byte* destination, std::size_t from, std::size_t to,
+                                     ScaleBy<double, false> by) const {
+    const double divisor = by.divisor, factor = by.factor;
+    for (std::size_t i = from; i < to; ++i) {
+      const double sum = total(i) * factor;
+      const double rest = factor == 1.0 ? (high[i] - sum) + low[i] : 0.0;
+      const double quotient = sum / divisor;
+      const double product = quotient * divisor;
+      const double left = (sum - product) - product_error(quotient, divisor, product);
+      const double whole = quotient + (left + rest) / divisor;
+      // The correction is no number where something is infinite, or nearly.
+      store<double>(destination + i * sizeof(double), same_nan(whole == whole ? whole : quotient));
+    }
+  }
+
+  [[gnu::always_inline]] double total(std::size_t i) const {
+    const double sum = high[i] + low[i];
+    return sum == sum ? sum : high[i];
+  }
+  // a * b - product, exactly, where nothing overflows: each factor in two halves of its bits.
+  [[gnu::always_inline]] static double product_error(double a, double b, double product) {
+    constexpr double kSplitter = 134217729.0;  // 2^27 + 1
+    const double a_split = a * kSplitter, b_split = b * kSplitter;
+    const double a_high = a_split - (a_split - a), b_high = b_split - (b_split - b);
+    const double a_low = a - a_high, b_low = b - b_high;
+    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+  }
+
+  alignas(64) double high[kBlock];
+  alignas(64) double low[kBlock];
+};
+
+template <typename Real, bool kPowerOfTwo>
+[[gnu::always_inline]] inline ScaleBy<Real, kPowerOfTwo> scale_by(Scale scale) {
+  const Real divisor = static_cast<Real>(scale.divisor);
+  return {static_cast<Real>(scale.factor), kPowerOfTwo ? Real{1} / divisor : divisor};
+}
+
+template <bool kFirst, typename Sum>
+[[gnu::always_inline]] inline void take(Sum& sum, const std::byte* part, std::size_t count, Scale prescale) {
+  using Real = typename Sum::Real;
+  if (prescale.identity()) {
+    sum.template take<kFirst>(part, 0, count, Unscaled{});
+  } else if (is_power_of_two(prescale.divisor)) {
+    sum.template take<kFirst>(part, 0, count, scale_by<Real, true>(prescale));
+  } else {
+    sum.template take<kFirst>(part, 0, count, scale_by<Real, false>(prescale));
+  }
+}
+
+template <typename Sum>
+[[gnu::always_inline]] inline void finish(const Sum& sum, std::byte* destination, std::size_t count,
+                                          Scale scale) {
+  using Real = typename Sum::Real;
+  if (scale.identity()) {
+    sum.finish(destination, 0, count, Unscaled{});
+  } else if (is_power_of_two(scale.divisor)) {
+    sum.finish(destination, 0, count, scale_by<Real, true>(scale));
+  } else {
+    sum.finish(destination, 0, count, scale_by<Real, false>(scale));
+  }
+}
+
+// Integers in 64 bits, which wrap around.
+template <DType kType>
+struct IntegerSum {
+  using Stored = typename Element<kType>::Stored;
+  std::int64_t sum[kBlock];
+};
+
+template <bool kFirst, DType kType>
+[[gnu::always_inline]] inline void take(IntegerSum<kType>& sum, const std::byte* part, std::size_t count,
+                                        Scale prescale) {
+  using Stored = typename IntegerSum<kType>::Stored;
+  if (prescale.identity()) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t value = load<Stored>(part + i * sizeof(Stored));
+      sum.sum[i] = kFirst ? value : SumOp{}(sum.sum[i], value);
+    }
+    return;
+  }
+  const auto by = scale_by<double, false>(prescale);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double scaled = by(static_cast<double>(load<Stored>(part + i * sizeof(Stored))));
+    const auto value = saturate<std::int64_t>(scaled);
+    sum.sum[i] = kFirst ? value : SumOp{}(sum.sum[i], value);
+  }
+}
+
+template <DType kType>
+[[gnu::always_inline]] inline void finish(const IntegerSum<kType>& sum, std::byte* destination,
+                                          std::size_t count, Scale scale) {
+  using Stored = typename IntegerSum<kType>::Stored;
+  constexpr std::int64_t kLeast = std::numeric_limits<Stored>::min();
+  constexpr std::int64_t kMost = std::numeric_limits<Stored>::max();
+  // By fp64 the quotients of narrow types are exact, or out of their range.
+  constexpr std::int64_t kExactDivisor = sizeof(Stored) < 8 ? 1 << 20 : 0;
+  if (scale.identity()) {
+    for (std::size_t i = 0; i < count; ++i)
+      store<Stored>(destination + i * sizeof(Stored), static_cast<Stored>(sum.sum[i]));
+  } else if (scale.factor == 1.0 && scale.divisor > kExactDivisor) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int64_t value = std::clamp(sum.sum[i] / scale.divisor, kLeast, kMost);
+      store<Stored>(destination + i * sizeof(Stored), static_cast<Stored>(value));
+    }
+  } else {
+    const auto by = scale_by<double, false>(scale);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double scaled = by(static_cast<double>(sum.sum[i]));
+      store<Stored>(destination + i * sizeof(Stored), saturate<Stored>(scaled));
+    }
+  }
+}
+
+template <DType kType>
+struct SumOf {
+  using Type = IntegerSum<kType>;
+};
+template <>
+struct SumOf<DType::kFloat64> {
+  using Type = CompensatedSum;
+};
+template <>
+struct SumOf<DType::kFloat32> {
+  using Type = RealSum<DType::kFloat32, double>;
+};
+template <>
+struct SumOf<DType::kFloat16> {
+  using Type = RealSum<DType::kFloat16, float>;
+};
+template <>
+struct SumOf<DType::kBFloat16> {
+  using Type = RealSum<DType::kBFloat16, float>;
+};
+
+template <typename Sum>
+[[gnu::always_inline]] inline void sum_parts_loop(std::byte* destination, Parts parts, std::size_t count,
+                                                  Scale prescale, Scale scale) {
+  Sum sum;
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t length = std::min(kBlock, count - begin);
+    const std::size_t offset = begin * sizeof(typename Sum::Stored);
+    take<true>(sum, static_cast<const std::byte*>(parts.front()) + offset, length, prescale);
+    for (const void* part : parts.subspan(1))
+      take<false>(sum, static_cast<const std::byte*>(part) + offset, length, prescale);
+    finish(sum, destination + offset, length, scale);
+  }
+}
+
+}  // namespace roundelay::kernels

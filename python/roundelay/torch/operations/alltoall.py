@@ -1,0 +1,98 @@
+"""alltoall: each rank sends some rows to each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.operations.common import Call, gradient_name, recorded
+from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.process_sets import ProcessSet, global_process_set
+
+Splits = Sequence[int] | torch.Tensor | None
+
+
+def _checked_splits(tensor: torch.Tensor, splits: Splits, call: Call, size: int) -> list[int]:
+    call.check_rows(tensor)
+    rows = tensor.shape[0]
+    if splits is None:
+        if rows % size:
+            raise call.wrong(f"{rows} rows cannot be divided evenly between {size} ranks; give splits")
+        return [rows // size] * size
+    if isinstance(splits, torch.Tensor):
+        whole = splits.dtype in (torch.int32, torch.int64)
+        if splits.dim() != 1 or not whole or splits.device.type == "meta":
+            raise call.wrong(
+                f"splits is a {splits.dim()}-dimensional {splits.dtype} tensor on {splits.device}, but must "
+                "have one dimension, type int32 or int64, and values"
+            )
+        splits = splits.tolist()
+    if not isinstance(splits, list | tuple):
+        raise call.wrong(f"splits must be a list of ints or an int tensor, not {type(splits).__name__}")
+    numbers = [count for count in splits if isinstance(count, int) and not isinstance(count, bool)]
+    if len(numbers) != len(splits) or any(count < 0 for count in numbers):
+        raise call.wrong(f"splits are {list(splits)}, but must be numbers of rows, from 0 on")
+    if len(numbers) != size:
+        raise call.wrong(f"splits has {len(numbers)} numbers, but there are {size} ranks")
+    if sum(numbers) != rows:
+        raise call.wrong(f"splits are {numbers}, {sum(numbers)} in all, but the tensor has {rows} rows")
+    return numbers
+
+
+def _start(
+    tensor: torch.Tensor, splits: Splits, both: bool, name: str | None, process_set: ProcessSet
+) -> int:
+    with Call("alltoall", name, process_set) as call:
+        numbers = _checked_splits(tensor, splits, call, process_set.size())
+    handle = _core.alltoall_async(tensor, numbers, name, call.group)
+    return remember(handle, lambda outputs: tuple(outputs) if both else outputs[0])
+
+
+def alltoall_async(
+    tensor: torch.Tensor,
+    splits: Splits = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts an alltoall; ``synchronize(handle)`` gives what ``alltoall`` returns."""
+    return _start(tensor, splits, splits is not None, name, process_set)
+
+
+class _Alltoall(torch.autograd.Function):
+    """The rows' gradients go back where the rows came from."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, splits: Splits, name: str | None, process_set: ProcessSet
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        output, received = synchronize(_start(tensor, splits, True, name, process_set))
+        ctx.arguments = (received.tolist(), name, process_set)
+        ctx.mark_non_differentiable(received)
+        return output, received
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        received, name, process_set = ctx.arguments
+        back, _ = recorded(_Alltoall, gradients[0], received, gradient_name(name), process_set)
+        return back, None, None, None
+
+
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Splits = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+    """Sends the first ``splits[0]`` rows to the set's first rank, the next ``splits[1]`` to its second ...
+
+    Returns the rows that came, in the order of ranks, and, where ``splits`` was given, from which rank how
+    many came (int32). Without ``splits`` every rank gets as many. Dimensions but the first are the same on
+    all ranks. Differentiable: the gradient is an alltoall of the gradients with the received splits.
+    """
+    with Call("alltoall", name, process_set) as call:
+        numbers = _checked_splits(tensor, splits, call, process_set.size())
+    output, received = recorded(_Alltoall, tensor, numbers, name, process_set)
+    return output if splits is None else (output, received)

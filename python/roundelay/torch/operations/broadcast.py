@@ -1,0 +1,119 @@
+"""broadcast: the root's tensor for everybody."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.operations.allreduce import allreduce_async
+from roundelay.torch.operations.common import Call, Sum, gradient_name, recorded
+from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.process_sets import ProcessSet, global_process_set
+
+
+def _checked_root(root_rank: Any, call: Call, process_set: ProcessSet) -> int:
+    try:
+        root = operator.index(root_rank)
+    except TypeError:
+        raise call.wrong(f"root_rank is {root_rank!r}, but must be an int") from None
+    if not 0 <= root < _core.size():
+        raise call.wrong(f"root_rank is {root}, but ranks go from 0 to {_core.size() - 1}")
+    if root not in process_set.ranks:
+        raise call.wrong(f"root_rank is {root}, a world rank, but the process set has {process_set.ranks}")
+    return root
+
+
+def _start(
+    tensor: torch.Tensor, in_place: bool, root_rank: int, name: str | None, process_set: ProcessSet
+) -> int:
+    with Call("broadcast", name, process_set) as call:
+        call.check_tensor(tensor)
+        root = _checked_root(root_rank, call, process_set)
+    output = tensor if in_place else torch.empty_like(tensor)
+    handle = _core.broadcast_async(tensor, output, root, name, call.group)
+    return remember(handle, lambda _: output)
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a broadcast of the root's tensor; ``synchronize(handle)`` gives it as a new tensor."""
+    return _start(tensor, False, root_rank, name, process_set)
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a broadcast that overwrites ``tensor`` with the root's; ``synchronize(handle)`` returns it."""
+    return _start(tensor, True, root_rank, name, process_set)
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """Overwrites ``tensor`` with the root's; returns it. Not recorded by autograd."""
+    result: torch.Tensor = synchronize(_start(tensor, True, root_rank, name, process_set))
+    return result
+
+
+class _Broadcast(torch.autograd.Function):
+    """All outputs depend on the root's input: its gradient is their sum, the others' is zero."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> torch.Tensor:
+        ctx.arguments = (root_rank, name, process_set)
+        result: torch.Tensor = synchronize(_start(tensor, False, root_rank, name, process_set))
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        root_rank, name, process_set = ctx.arguments
+        summed = recorded(_SumToRoot, gradients[0], root_rank, gradient_name(name), process_set)
+        return summed, None, None, None
+
+
+class _SumToRoot(torch.autograd.Function):
+    """The root has the sum over ranks, the others zeros: a broadcast's backward, and it is this one's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
+    ) -> torch.Tensor:
+        ctx.arguments = (root_rank, gradient_name(name), process_set)
+        total: torch.Tensor = synchronize(allreduce_async(tensor, name=name, op=Sum, process_set=process_set))
+        return total if _core.rank() == root_rank else torch.zeros_like(total)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return recorded(_Broadcast, gradients[0], *ctx.arguments), None, None, None
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """The root's tensor as a new tensor on every rank. ``root_rank`` is a world rank, also in a process set.
+
+    Differentiable: the root's gradient is the sum over ranks of the gradients, the others' is zero.
+    """
+    with Call("broadcast", name, process_set) as call:
+        call.check_tensor(tensor)
+        root = _checked_root(root_rank, call, process_set)
+    result: torch.Tensor = recorded(_Broadcast, tensor, root, name, process_set)
+    return result

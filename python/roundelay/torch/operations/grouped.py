@@ -1,0 +1,135 @@
+"""allreduce of several tensors as one operation: all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.compression import Compression, Compressor
+from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, gradient_name, recorded
+from roundelay.torch.operations.handles import done, remember, synchronize
+from roundelay.torch.process_sets import ProcessSet, global_process_set
+
+
+def _start(
+    tensors: Sequence[torch.Tensor],
+    in_place: bool,
+    average: bool | None,
+    name: str | None,
+    op: int | None,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: ProcessSet,
+) -> int:
+    with Call("allreduce", name, process_set) as call:
+        group = call.checked_group(tensors)
+        number = call.checked_reduction(group, op, average)
+        factors = call.checked_factors(prescale_factor, postscale_factor)
+        if in_place and len({id(tensor) for tensor in group}) < len(group):
+            raise call.wrong("the same tensor is in the group twice")
+    if not group:
+        return done([])
+    outputs = group if in_place else [torch.empty_like(tensor) for tensor in group]
+    handle = _core.grouped_allreduce_async(group, outputs, name, number, *factors, call.group)
+    return remember(handle, lambda _: outputs)
+
+
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts the allreduce of all ``tensors``; ``synchronize(handle)`` gives a list of new ones.
+
+    Either all are reduced or none. They may differ in dtype and shape; on all ranks there are as many. See
+    ``allreduce_async``.
+    """
+    return _start(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Like ``grouped_allreduce_async``, in place: ``synchronize(handle)`` returns the tensors themselves."""
+    return _start(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """Allreduce of all ``tensors`` in place; returns them. Not recorded by autograd."""
+    handle = _start(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    reduced: list[torch.Tensor] = synchronize(handle)
+    return reduced
+
+
+class _GroupedAllreduce(torch.autograd.Function):
+    """As for each tensor on its own."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        name: str | None,
+        op: int,
+        factors: tuple[float, float],
+        process_set: ProcessSet,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.arguments = (name, op, factors, process_set)
+        ctx.floating = [tensor.dtype.is_floating_point for tensor in tensors]
+        return tuple(synchronize(_start(tensors, False, None, name, op, *factors, process_set)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        name, op, factors, process_set = ctx.arguments
+        if op not in LINEAR_OPS:
+            raise RuntimeError(
+                f"grouped_allreduce with op={OP_NAMES[op]} has no gradient: use Average or Sum"
+            )
+        mine = [gradient for gradient, floating in zip(gradients, ctx.floating, strict=True) if floating]
+        reduced = iter(recorded(_GroupedAllreduce, gradient_name(name), op, factors, process_set, *mine))
+        return None, None, None, None, *(next(reduced) if floating else None for floating in ctx.floating)
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """Allreduce of all ``tensors`` into new ones, all or nothing; differentiable as ``allreduce`` is."""
+    with Call("allreduce", name, process_set) as call:
+        group = call.checked_group(tensors)
+        number = call.checked_reduction(group, op, average)
+        factors = call.checked_factors(prescale_factor, postscale_factor)
+        call.check_compression(compression)
+        wires = [compression.compress(tensor) for tensor in group]
+    if not group:
+        return []
+    reduced = recorded(_GroupedAllreduce, name, number, factors, process_set, *(wire for wire, _ in wires))
+    return [
+        compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, wires, strict=True)
+    ]

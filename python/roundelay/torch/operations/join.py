@@ -1,0 +1,26 @@
+"""join and barrier: what ranks do without data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roundelay import _core
+from roundelay.torch.operations.common import Call
+from roundelay.torch.process_sets import ProcessSet, global_process_set
+
+
+def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
+    """This rank has no more data: waits until all ranks have called it; returns the rank that came last.
+
+    Meanwhile the others' operations go on without this rank: to an allreduce it gives nothing (Average still
+    divides by the number of all ranks), to an allgather no rows. A broadcast from it is an error on them.
+    ``device`` is accepted for compatibility. The result is a world rank, the same on all ranks.
+    """
+    outputs = _core.synchronize(_core.join_async(Call("join", None, process_set).group))
+    assert outputs is not None
+    return int(outputs[0])
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns when every rank of the set has called it."""
+    _core.synchronize(_core.barrier_async(Call("barrier", None, process_set).group))

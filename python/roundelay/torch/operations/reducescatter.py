@@ -1,0 +1,132 @@
+"""reducescatter of one tensor or of several: each rank gets some rows of the reduced tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.compression import Compression, Compressor
+from roundelay.torch.operations.allgather import grouped_allgather
+from roundelay.torch.operations.common import LINEAR_OPS, Average, Call, gradient_name, recorded
+from roundelay.torch.operations.handles import done, remember, synchronize
+from roundelay.torch.process_sets import ProcessSet, global_process_set
+
+
+def _checked(
+    tensors: Sequence[torch.Tensor], op: int, prescale_factor: float, postscale_factor: float, call: Call
+) -> tuple[list[torch.Tensor], tuple[int, float, float]]:
+    group = call.checked_group(tensors)
+    for tensor in group:
+        call.check_rows(tensor)
+    number = call.checked_reduction(group, op)
+    if number not in LINEAR_OPS:
+        raise call.wrong("op must be hvd.Average or hvd.Sum")
+    return group, (number, *call.checked_factors(prescale_factor, postscale_factor))
+
+
+def reducescatter_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Starts a reducescatter; ``synchronize(handle)`` gives this rank's rows of the reduced tensor.
+
+    Of the rows, each rank gets as many, the first ``rows % size`` ranks one more. ``op``: Average or Sum.
+    See ``allreduce_async`` for the scale factors. ``tensor`` must not be changed before then.
+    """
+    with Call("reducescatter", name, process_set) as call:
+        group, reduction = _checked([tensor], op, prescale_factor, postscale_factor, call)
+    handle = _core.reducescatter_async(group, name, *reduction, call.group)
+    return remember(handle, lambda outputs: outputs[0])
+
+
+def grouped_reducescatter_async(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> int:
+    """Like ``reducescatter_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
+    with Call("reducescatter", name, process_set) as call:
+        group, reduction = _checked(tensors, op, prescale_factor, postscale_factor, call)
+    if not group:
+        return done([])
+    handle = _core.reducescatter_async(group, name, *reduction, call.group)
+    return remember(handle, lambda outputs: outputs)
+
+
+class _Reducescatter(torch.autograd.Function):
+    """Row i of the sum goes to one rank, whose gradient for it is that of row i on every rank."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        name: str | None,
+        reduction: tuple[int, float, float],
+        process_set: ProcessSet,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        op, *factors = reduction
+        ctx.arguments = (name, process_set)
+        ctx.factor = factors[0] * factors[1] / (process_set.size() if op == Average else 1)
+        ctx.floating = [tensor.dtype.is_floating_point for tensor in tensors]
+        return tuple(synchronize(grouped_reducescatter_async(tensors, name, op, process_set, *factors)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        name, process_set = ctx.arguments
+        mine = [g * ctx.factor for g, floating in zip(gradients, ctx.floating, strict=True) if floating]
+        gathered = iter(grouped_allgather(mine, gradient_name(name), process_set))
+        return None, None, None, *(next(gathered) if floating else None for floating in ctx.floating)
+
+
+def reducescatter(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
+    """This rank's rows of the reduced tensor: see ``reducescatter_async``.
+
+    Differentiable: the gradient is the allgather of the ranks' gradients, times both factors, with Average
+    divided by the number of ranks (the exact one of the sum over ranks of their losses; Horovod's is that
+    times the number of ranks).
+    """
+    with Call("reducescatter", name, process_set) as call:
+        group, reduction = _checked([tensor], op, prescale_factor, postscale_factor, call)
+        call.check_compression(compression)
+        wire, context = compression.compress(group[0])
+    return compression.decompress(recorded(_Reducescatter, name, reduction, process_set, wire)[0], context)
+
+
+def grouped_reducescatter(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int = Average,
+    process_set: ProcessSet = global_process_set,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
+    """Like ``reducescatter`` of each tensor, all or nothing; differentiable as it is."""
+    with Call("reducescatter", name, process_set) as call:
+        group, reduction = _checked(tensors, op, prescale_factor, postscale_factor, call)
+        call.check_compression(compression)
+        wires = [compression.compress(tensor) for tensor in group]
+    if not group:
+        return []
+    scattered = recorded(_Reducescatter, name, reduction, process_set, *(wire for wire, _ in wires))
+    return [
+        compression.decompress(tensor, context) for tensor, (_, context) in zip(scattered, wires, strict=True)
+    ]

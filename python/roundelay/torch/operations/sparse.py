@@ -1,0 +1,59 @@
+"""allreduce of sparse tensors, such as gradients of embeddings: all ranks' entries are gathered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import torch
+
+from roundelay.errors import HorovodInternalError
+from roundelay.torch.operations.allgather import grouped_allgather_async
+from roundelay.torch.operations.common import LINEAR_OPS, Average, Call
+from roundelay.torch.operations.handles import synchronize
+from roundelay.torch.process_sets import ProcessSet, global_process_set
+
+
+def _check(tensor: torch.Tensor, op: int, call: Call) -> None:
+    call.check_tensor(tensor)
+    if tensor.layout != torch.sparse_coo:
+        raise call.wrong(f"a sparse COO tensor is needed, not {tensor.layout}; use allreduce_async")
+    if call.checked_reduction([tensor], op) not in LINEAR_OPS:
+        raise call.wrong("op must be hvd.Average or hvd.Sum for sparse tensors")
+
+
+def _divided(values: torch.Tensor, size: int) -> torch.Tensor:
+    return values / size if values.dtype.is_floating_point else values.div(size, rounding_mode="trunc")
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet = global_process_set
+) -> Callable[[], torch.Tensor]:
+    """Starts the sum (or Average) of sparse COO tensors; call what it returns for the result.
+
+    The result has the entries of all ranks, ``coalesce()`` adds those of one place; Average divides the
+    values, on integers truncating. The ranks may have different numbers of entries, also none. Not recorded
+    by autograd. ValueError for other ops and for dense tensors; HorovodInternalError on all ranks where
+    their tensors' shapes differ.
+    """
+    with Call("allgather", name, process_set) as call:
+        _check(tensor, op, call)
+    shape = tensor.shape
+    entries = tensor.detach()
+    parts = [entries._indices().t(), entries._values(), torch.tensor([shape], dtype=torch.int64)]
+    handle = grouped_allgather_async(parts, name, process_set)
+
+    @cache
+    def result() -> torch.Tensor:
+        gathered = synchronize(handle)
+        if gathered is None:
+            raise RuntimeError(f"handle {handle} was waited for twice")
+        indices, values, shapes = gathered
+        if (shapes != shapes[0]).any():
+            theirs = dict(zip(process_set.ranks, shapes.tolist(), strict=True))
+            raise HorovodInternalError(f"sparse allreduce of {name!r}: shapes differ, by rank: {theirs}")
+        if op == Average:
+            values = _divided(values, process_set.size())
+        return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
+
+    return result

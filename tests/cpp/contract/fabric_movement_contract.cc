@@ -1,0 +1,286 @@
+// All-gather and alltoall, and every operation while some members have joined and take no part.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tests/cpp/contract/fabric_contract.h"
+
+namespace roundelay::contract {
+namespace {
+
+constexpr std::byte kGuard{0x5a};
+constexpr std::size_t kGuardBytes = 8;
+
+// Byte i of what `from` gives to `to`.
+std::byte mark(int from, int to, std::size_t i) {
+  return static_cast<std::byte>(static_cast<std::size_t>(from) * 31 + static_cast<std::size_t>(to) * 7 +
+                                i * 3);
+}
+
+using Sizes = std::vector<std::size_t>;
+
+std::size_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}); }
+
+std::vector<std::byte> marks(int from, int to, std::size_t bytes) {
+  std::vector<std::byte> memory(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) memory[i] = mark(from, to, i);
+  return memory;
+}
+
+// What all give to `to` (from -1), or `from` to all (to -1), one after the other.
+std::vector<std::byte> all_marks(int from, int to, const Sizes& sizes) {
+  std::vector<std::byte> memory;
+  for (std::size_t m = 0; m < sizes.size(); ++m) {
+    const int member = static_cast<int>(m);
+    const auto more = marks(from < 0 ? member : from, to < 0 ? member : to, sizes[m]);
+    memory.insert(memory.end(), more.begin(), more.end());
+  }
+  return memory;
+}
+
+std::string check_bytes(const std::vector<std::byte>& got, const std::vector<std::byte>& want,
+                        const std::string& what) {
+  const auto end = got.begin() + static_cast<std::ptrdiff_t>(want.size());
+  if (!std::equal(want.begin(), want.end(), got.begin())) return what + ": wrong bytes";
+  if (std::any_of(end, got.end(), [](std::byte b) { return b != kGuard; })) {
+    return what + ": wrote outside its buffer";
+  }
+  return {};
+}
+
+std::string gather_once(Fabric& fabric, const Sizes& sizes, bool in_place, const std::vector<int>& absent) {
+  const int self = fabric.group().index;
+  const auto own_offset = std::accumulate(sizes.begin(), sizes.begin() + self, std::size_t{0});
+  const auto given = marks(self, 0, sizes[static_cast<std::size_t>(self)]);
+  std::vector<std::byte> result(sum(sizes) + kGuardBytes, kGuard);
+  if (in_place)
+    std::copy(given.begin(), given.end(), result.begin() + static_cast<std::ptrdiff_t>(own_offset));
+  Call call = call_over(Operation::kAllgather, result.data(), sum(sizes));
+  call.input = in_place ? result.data() + own_offset : given.data();
+  call.receive_bytes = sizes;
+  call.absent = absent;
+  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  if (std::binary_search(absent.begin(), absent.end(), self)) return {};
+  return check_bytes(result, all_marks(-1, 0, sizes), "all-gather");
+}
+
+std::string exchange_once(Fabric& fabric, const std::function<std::size_t(int from, int to)>& bytes,
+                          const std::vector<int>& absent) {
+  const int self = fabric.group().index;
+  Sizes sends, receives;
+  for (int member = 0; member < fabric.group().size(); ++member) {
+    sends.push_back(bytes(self, member));
+    receives.push_back(bytes(member, self));
+  }
+  const auto given = all_marks(self, -1, sends);
+  std::vector<std::byte> result(sum(receives) + kGuardBytes, kGuard);
+  Call call = call_over(Operation::kAlltoall, result.data(), sum(receives));
+  call.input = given.data();
+  call.send_bytes = sends;
+  call.receive_bytes = receives;
+  call.absent = absent;
+  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  if (std::binary_search(absent.begin(), absent.end(), self)) return {};
+  return check_bytes(result, all_marks(-1, self, receives), "alltoall");
+}
+
+std::string all_gathers(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{100001}}) {
+      for (const bool even : {true, false}) {
+        Sizes sizes;
+        for (int member = 0; member < size; ++member)
+          sizes.push_back(even ? unit : unit * static_cast<std::size_t>((member + 2) % 3));
+        for (const bool in_place : {true, false}) {
+          if (std::string bad = gather_once(fabric, sizes, in_place, {}); !bad.empty()) return bad;
+        }
+      }
+    }
+    return std::string();
+  });
+}
+
+std::string alltoalls(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
+    for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{999}, std::size_t{100001}}) {
+      for (const int variant : {0, 1, 2}) {
+        const auto bytes = [=](int from, int to) {
+          const int factor = variant == 0   ? 1                          // all alike
+                             : variant == 1 ? (3 * from + 5 * to) % 4    // some have nothing for some
+                                            : (from == 0 ? to + 1 : 0);  // only one has anything
+          return unit * static_cast<std::size_t>(factor);
+        };
+        if (std::string bad = exchange_once(fabric, bytes, {}); !bad.empty()) return bad;
+      }
+    }
+    return std::string();
+  });
+}
+
+// With `present` alone: what a group of them would get.
+std::string reduce_without(Fabric& fabric, const std::vector<int>& present, const std::vector<int>& absent,
+                           std::size_t count, bool scatter) {
+  const int self = fabric.group().index;
+  const bool here = !std::binary_search(absent.begin(), absent.end(), self);
+  const DType dtype = DType::kInt32;
+  const auto given = encode(inputs(self, count, dtype, ReduceOp::kSum), dtype);
+  std::vector<std::byte> data = given;
+  Call call = call_over(Operation::kAllreduce, data.data(), data.size());
+  std::size_t begin = 0;
+  if (scatter) {  // the last present member gets all but one element for each of the others
+    call.operation = Operation::kReducescatter;
+    call.input = given.data();
+    call.send_bytes.assign(static_cast<std::size_t>(fabric.group().size()), 0);
+    for (const int member : present) {
+      const std::size_t own = member == present.back() ? count - present.size() + 1 : 1;
+      call.send_bytes[static_cast<std::size_t>(member)] = own * size_of(dtype);
+      if (member < self) begin += own;
+    }
+    call.buffer.bytes = call.send_bytes[static_cast<std::size_t>(self)];
+  }
+  call.dtype = dtype;
+  call.absent = absent;
+  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  if (!here) return data == given ? "" : "an absent member's data was touched";
+  const auto want = [&](std::size_t i) { return expected(present, begin + i, dtype, ReduceOp::kSum); };
+  return compare(decode(data.data(), call.buffer.bytes / size_of(dtype), dtype), want,
+                 scatter ? "reduce-scatter" : "allreduce");
+}
+
+std::string adasum_without(Fabric& fabric, const std::vector<int>& absent) {
+  const bool here = !std::binary_search(absent.begin(), absent.end(), fabric.group().index);
+  std::vector<std::byte> data =
+      encode(here ? std::vector<double>{1, 2, 3} : std::vector<double>{5, 5, 5}, DType::kFloat32);
+  Call call = call_over(Operation::kAllreduce, data.data(), data.size());
+  call.reduce_op = ReduceOp::kAdasum;
+  call.absent = absent;
+  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  const auto want = [&](std::size_t i) { return here ? static_cast<double>(i + 1) : 5.0; };
+  return compare(decode(data.data(), 3, DType::kFloat32), want, "Adasum");
+}
+
+std::string broadcast_without(Fabric& fabric, int root, const std::vector<int>& absent) {
+  const int self = fabric.group().index;
+  const bool here = !std::binary_search(absent.begin(), absent.end(), self);
+  std::vector<std::byte> data = marks(self, 0, 3000);
+  Call call = call_over(Operation::kBroadcast, data.data(), data.size());
+  call.root = root;
+  call.absent = absent;
+  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  return check_bytes(data, marks(here ? root : self, 0, 3000), "broadcast");
+}
+
+std::string all_without(Fabric& fabric, const std::vector<int>& present, const std::vector<int>& absent) {
+  const auto is_here = [&](int member) { return !std::binary_search(absent.begin(), absent.end(), member); };
+  for (const std::size_t count : {std::size_t{40}, std::size_t{30001}}) {
+    for (const bool scatter : {false, true}) {
+      std::string bad = reduce_without(fabric, present, absent, count, scatter);
+      if (!bad.empty()) return bad;
+    }
+  }
+  for (const int root : {present.front(), present.back()}) {
+    if (std::string bad = broadcast_without(fabric, root, absent); !bad.empty()) return bad;
+  }
+  Sizes sizes;
+  for (int member = 0; member < fabric.group().size(); ++member)
+    sizes.push_back(is_here(member) ? static_cast<std::size_t>(900 + member) : 0);
+  std::string bad = gather_once(fabric, sizes, false, absent);
+  const auto bytes = [&](int from, int to) { return is_here(from) && is_here(to) ? std::size_t{77} : 0; };
+  if (bad.empty()) bad = exchange_once(fabric, bytes, absent);
+  if (bad.empty()) bad = adasum_without(fabric, absent);
+  Call barrier = call_over(Operation::kBarrier, nullptr, 0);
+  barrier.absent = absent;
+  return bad.empty() ? run_call(fabric, barrier) : bad;
+}
+
+// Absent members run ahead to calls in which they take part again: those must not be mixed up.
+std::string joined_members(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    const unsigned all = (1U << static_cast<unsigned>(size)) - 1;
+    for (unsigned set = 1; set <= all; set += size > 4 ? 7 : 1) {
+      std::vector<int> present, absent;
+      for (int member = 0; member < size; ++member)
+        ((set >> static_cast<unsigned>(member)) % 2 == 1 ? present : absent).push_back(member);
+      std::string bad = all_without(fabric, present, absent);
+      if (!bad.empty()) return "present " + std::to_string(set) + ": " + bad;
+    }
+    return std::string();
+  });
+}
+
+// What is wrong with a call of each of a group of `size`.
+std::string refused_parts(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    std::vector<std::byte> memory(64), input(64);
+    const auto members = static_cast<std::size_t>(size);
+    const auto refused = [&](Operation operation, const std::function<void(Call&)>& change) {
+      Call call = call_over(operation, memory.data(), 4 * members);
+      call.input = input.data();
+      call.send_bytes.assign(members, 4);
+      call.receive_bytes.assign(members, 4);
+      if (operation == Operation::kReducescatter) call.buffer.bytes = 4;
+      change(call);
+      const auto started = fabric.start(call);
+      return !started.ok() && started.status().code() == StatusCode::kInvalidArgument;
+    };
+    using enum Operation;
+    const auto nothing = [](Call&) {};
+    const std::pair<bool, const char*> checks[] = {
+        {refused(kJoin, nothing), "join"},
+        {refused(kProcessSet, nothing), "process set"},
+        {refused(kAllgather, [](Call& c) { c.receive_bytes.pop_back(); }), "too few sizes"},
+        {refused(kAllgather, [](Call& c) { c.buffer.bytes += 1; }), "a buffer that is too large"},
+        {refused(kAllgather, [](Call& c) { c.input = nullptr; }), "no input"},
+        {refused(kAllgather, [](Call& c) { c.buffer.base = nullptr; }), "no buffer"},
+        {refused(kAlltoall, [](Call& c) { c.send_bytes.push_back(4); }), "too many sizes"},
+        {refused(kAlltoall, [](Call& c) { c.buffer.bytes -= 1; }), "a buffer that is too small"},
+        {refused(kAlltoall,
+                 [&](Call& c) { c.send_bytes[static_cast<std::size_t>(fabric.group().index)] = 3; }),
+         "two sizes of its own part"},
+        {refused(kReducescatter, [](Call& c) { c.buffer.bytes = 8; }), "another shard"},
+        {refused(kReducescatter, [](Call& c) { c.dtype = DType::kFloat64; }), "half a double"},
+        {refused(kReducescatter, [](Call& c) { c.reduce_op = ReduceOp::kAdasum; }), "a scattered Adasum"},
+        {refused(kReducescatter, [](Call& c) { c.reduce_op = ReduceOp::kAverage; }), "Average"},
+        {refused(kReducescatter, [](Call& c) { c.prescale.divisor = 0; }), "a divisor of 0"},
+        {refused(kAllreduce, [](Call& c) { c.scale.divisor = 0; }), "a divisor of 0"},
+        {refused(kAllreduce,
+                 [](Call& c) {
+                   c.dtype = DType::kInt32;
+                   c.reduce_op = ReduceOp::kAdasum;
+                 }),
+         "Adasum of integers"},
+        {refused(kBarrier, [&](Call& c) { c.absent = {size}; }), "an absent member outside the group"},
+        {refused(kBarrier,
+                 [](Call& c) {
+                   c.absent = {0, 0};
+                 }),
+         "a member that is absent twice"},
+    };
+    for (const auto& [right, what] : checks) {
+      if (!right) return std::string(what) + " was accepted";
+    }
+    const int self = fabric.group().index, other = self == 0 ? size - 1 : 0;
+    if (other != self) {
+      const auto without = [&](Call& c) { c.absent = {other}; };
+      if (!refused(kAllgather, without)) return std::string("bytes from an absent member were accepted");
+      const auto from_root = [&](Call& c) {
+        c.absent = {other};
+        c.root = other;
+      };
+      if (!refused(kBroadcast, from_root)) return std::string("an absent root was accepted");
+    }
+    if (fabric.poisoned()) return std::string("a refused call poisoned the fabric");
+    return run_call(fabric, call_over(kBarrier, nullptr, 0));
+  });
+}
+
+}  // namespace
+
+std::vector<Test> movement_tests() {
+  return {{"all-gather", all_gathers},
+          {"alltoall", alltoalls},
+          {"members that have joined", joined_members},
+          {"refused parts", refused_parts}};
+}
+
+}  // namespace roundelay::contract

@@ -1,0 +1,193 @@
+// Seeded random programs with groups, allgathers, unnamed operations, joins and the removal of the process
+// set. Each rank makes some of the uses only, in an order of its own, and joins.
+#include <algorithm>
+
+#include "tests/cpp/catch.h"
+#include "tests/cpp/sim/checks.h"
+#include "tests/cpp/sim/world.h"
+
+namespace roundelay::sim {
+namespace {
+
+// One use as all ranks make it, but for the first extents of what is gathered.
+Use random_use(World& world, std::size_t n, bool any_operation) {
+  constexpr Operation kOperations[] = {
+      Operation::kAllreduce, Operation::kAllreduce, Operation::kAllgather,     Operation::kBarrier,
+      Operation::kBroadcast, Operation::kAlltoall,  Operation::kReducescatter, Operation::kProcessSet};
+  Use use;
+  use.operation = kOperations[world.pick(any_operation ? 8 : 4)];
+  const bool unnamed = world.pick(4) == 0;
+  if (!unnamed) use.name = "t" + std::to_string(n);
+  if (use.operation == Operation::kBroadcast)
+    use.root = unnamed ? 0 : static_cast<int>(world.pick(world.ranks.size()));
+  const bool has_group = use.operation == Operation::kAllreduce || use.operation == Operation::kAllgather ||
+                         use.operation == Operation::kReducescatter;
+  if (!unnamed && has_group) {
+    for (auto count = world.pick(3); count > 0; --count)
+      use.others.push_back({world.pick(3) == 0 ? DType::kInt8 : DType::kFloat32,
+                            {static_cast<std::int64_t>(1 + world.pick(40)), 2}});
+  }
+  return use;
+}
+
+void make_wrong(World& world, Use& use) {
+  switch (world.pick(4)) {
+    case 0:
+      use.dtype = DType::kInt64;
+      break;
+    case 1:
+      use.shape.push_back(3);
+      break;
+    case 2:
+      use.local_error = "bad input";
+      break;
+    default:
+      use.may_duplicate = true;
+  }
+}
+
+struct Kind {
+  bool faulty = false;           // wrong uses, and operations that need every rank
+  bool uneven = true;            // each rank makes some of the uses only
+  std::size_t joins_one_in = 1;  // 1: each rank joins at the end of the epoch
+};
+
+void append_epoch(World& world, std::vector<Script>& scripts, const Kind& kind) {
+  std::vector<std::vector<Use>> steps(1 + world.pick(4));
+  const std::size_t names = 1 + world.pick(5);
+  for (auto& uses : steps) {
+    for (std::size_t n = 0; n < names; ++n) uses.push_back(random_use(world, n, kind.faulty));
+  }
+  for (std::size_t r = 0; r < scripts.size(); ++r) {
+    std::vector<Use> mine;
+    for (const auto& uses : steps) {
+      std::vector<Use> step = uses;
+      std::shuffle(step.begin(), step.end(), world.random());
+      mine.insert(mine.end(), step.begin(), step.end());
+    }
+    if (kind.uneven) mine.resize(world.pick(mine.size() + 1));
+    for (Use& use : mine) {
+      if (use.operation == Operation::kAllgather || use.operation == Operation::kAlltoall) {
+        use.shape[0] = static_cast<std::int64_t>(world.pick(5));
+        for (auto& other : use.others) other.shape[0] = static_cast<std::int64_t>(world.pick(5));
+      }
+      if (kind.faulty && world.pick(20) == 0) make_wrong(world, use);
+    }
+    if (world.pick(kind.joins_one_in) == 0)
+      mine.push_back({.name = "", .operation = Operation::kJoin, .shape = {}});
+    auto& all = scripts[r].uses;
+    all.insert(all.end(), mine.begin(), mine.end());
+  }
+}
+
+void check_joined(const World& world, std::size_t times) {
+  for (const auto& rank : world.ranks) {
+    REQUIRE(rank->last_joined.size() == times);
+    REQUIRE(rank->last_joined == world.ranks.front()->last_joined);
+  }
+}
+
+std::size_t skipped(const World& world) {
+  std::size_t count = 0;
+  for (const auto& rank : world.ranks) {
+    count += static_cast<std::size_t>(
+        std::count_if(rank->executed.begin(), rank->executed.end(), [](const auto& e) { return e.skipped; }));
+  }
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("uneven programs end with joins, one after another", "[sim][join]") {
+  std::size_t absences = 0;
+  for (std::uint64_t seed = 1; seed <= 2500; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    std::vector<Script> scripts(world.ranks.size());
+    const std::size_t joins = 1 + world.pick(3);
+    for (std::size_t i = 0; i < joins; ++i) append_epoch(world, scripts, {});
+    append_epoch(world, scripts, {.uneven = false});  // and a common join at the end
+    REQUIRE(world.run(scripts));
+    check_same_order(world);
+    check_each_once(world);
+    check_joined(world, joins + 1);
+    check_nothing_left(world);
+    REQUIRE(failures(world) == 0);
+    for (std::size_t r = 0; r < scripts.size(); ++r)
+      REQUIRE(world.ranks[r]->submitted == static_cast<int>(scripts[r].uses.size()));
+    absences += skipped(world);
+  }
+  CHECK(absences > 10'000);
+}
+
+TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[sim][join]") {
+  int failed = 0;
+  for (std::uint64_t seed = 1; seed <= 2500; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    std::vector<Script> scripts(world.ranks.size());
+    const std::size_t joins = 1 + world.pick(3);
+    for (std::size_t i = 0; i < joins; ++i) append_epoch(world, scripts, {.faulty = true});
+    REQUIRE(world.run(scripts));
+    check_same_order(world);
+    check_each_once(world);
+    check_same_outcomes(world);
+    check_joined(world, joins);
+    check_nothing_left(world);
+    failed += failures(world);
+  }
+  CHECK(failed > 4000);
+}
+
+TEST_CASE("a removed process set leaves nothing behind, whatever its ranks still owe", "[sim][join]") {
+  int failed = 0;
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    std::vector<Script> scripts(world.ranks.size());
+    if (world.pick(2) == 0) append_epoch(world, scripts, {.faulty = world.pick(2) == 0});
+    append_epoch(world, scripts, {.faulty = world.pick(2) == 0, .joins_one_in = 4});
+    for (Script& script : scripts) script.removes = true;
+    REQUIRE(world.run(scripts));
+    check_same_order(world);
+    check_each_once(world);
+    check_same_outcomes(world);
+    check_nothing_left(world);
+    for (const auto& rank : world.ranks) REQUIRE(rank->was_removed);
+    failed += failures(world);
+  }
+  CHECK(failed > 3000);
+}
+
+TEST_CASE("a rank that leaves ends the lane for those who have joined too", "[sim][join]") {
+  int early = 0;
+  for (std::uint64_t seed = 1; seed <= 1200; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    std::vector<Script> scripts(world.ranks.size());
+    for (int i = 0; i < 3; ++i) append_epoch(world, scripts, {.faulty = true});
+    const std::size_t leaver = world.pick(world.ranks.size());
+    const std::size_t when = world.pick(300);
+    world.inject = [&](World& w, std::size_t turn) {
+      if (turn == when) w.ranks[leaver]->negotiator.request_leave();
+    };
+    REQUIRE(world.run(scripts));
+    world.ranks[leaver]->negotiator.request_leave();  // if the programs had ended before
+    REQUIRE(world.run(scripts));
+    check_same_order(world);
+    check_each_once(world);
+    for (const auto& rank : world.ranks) {
+      REQUIRE(rank->shut_down_by == static_cast<int>(leaver));
+      REQUIRE(rank->table.in_flight() == 0);
+      REQUIRE(rank->quiet());
+      early += rank->refused_after_end > 0 ? 1 : 0;
+    }
+  }
+  CHECK(early > 1000);
+}
+
+}  // namespace roundelay::sim

@@ -1,0 +1,120 @@
+"""Ranks that use other names, or stay away: named after the stall time, given up after the abort time."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from misuse.expect import expect_parts, expect_the_next_works
+from misuse.table import rows
+from ranks import launch, mpirun
+
+pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+
+WARNED_S, GIVEN_UP_S, LATEST_S = 1.0, 2.0, 3.9
+ENVIRONMENT = {
+    "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
+    "ROUNDELAY_STALL_CHECK_TIME_SECONDS": f"{WARNED_S:.0f}",
+    "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS": f"{GIVEN_UP_S:.0f}",
+}
+ASYNCHRONOUS = [
+    *("allreduce", "grouped_allreduce", "allgather", "grouped_allgather", "broadcast", "alltoall"),
+    *("reducescatter", "grouped_reducescatter"),
+]
+
+
+@pytest.mark.parametrize("np", [2, 3])
+def test_stalls(np: int) -> None:
+    ranks = Path(__file__).parents[1] / "ranks.py"
+    run = launch([sys.executable, str(ranks), __file__], np, env=ENVIRONMENT)
+    assert run.returncode == 0, run.output
+    assert run.output.count("all checks passed on rank ") == np, run.output
+    warnings = [line for line in run.output.splitlines() if "did not submit" in line]
+    for what in ("allgather.of.0", "of.1", "away.", "of.the.tail" if np > 2 else "away."):
+        assert any(what in line for line in warnings), f"no warning names {what}\n{run.output}"
+
+
+def begin(operation: str, name: str, process_set: object = None) -> int:
+    arguments: dict[str, object] = {} if process_set is None else {"process_set": process_set}
+    if operation == "broadcast":
+        arguments["root_rank"] = hvd.size() - 1
+    tensors = [rows()] if operation.startswith("grouped") else rows()
+    handle: int = getattr(hvd, f"{operation}_async")(tensors, name=name, **arguments)
+    return handle
+
+
+def expect_given_up(handle: int, name: str, since: float, missing: str) -> None:
+    try:
+        hvd.synchronize(handle)
+    except hvd.HorovodInternalError as error:
+        waited = time.monotonic() - since
+        assert GIVEN_UP_S * 0.9 < waited < LATEST_S, f"{name}: given up after {waited:.1f} s"
+        parts = (f"'{name}'", f"{missing} did not submit", "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS")
+        expect_parts(str(error), *parts)
+    else:
+        raise AssertionError(f"{name}: no error")
+
+
+def ranks_text(ranks: list[int]) -> str:
+    return ("rank " if len(ranks) == 1 else "ranks ") + ", ".join(map(str, ranks))
+
+
+def check_other_names() -> None:
+    """Every operation, under a name of each rank's own."""
+    since = time.monotonic()
+    names = {operation: f"{operation}.of.{hvd.rank()}" for operation in ASYNCHRONOUS}
+    handles = {operation: begin(operation, name) for operation, name in names.items()}
+    others = ranks_text([rank for rank in range(hvd.size()) if rank != hvd.rank()])
+    for operation, handle in handles.items():
+        expect_given_up(handle, names[operation], since, others)
+    hvd.barrier()
+    expect_the_next_works(f"allreduce.of.{0}")
+
+
+def check_one_stays_away() -> None:
+    """Who comes late to what was given up gets the same error at once."""
+    last = hvd.size() - 1
+    since = time.monotonic()
+    if hvd.rank() != last:
+        handles = {operation: begin(operation, f"away.{operation}") for operation in ASYNCHRONOUS}
+        for operation, handle in handles.items():
+            expect_given_up(handle, f"away.{operation}", since, f"rank {last}")
+    else:
+        time.sleep(GIVEN_UP_S + 1.5)
+        for operation in ASYNCHRONOUS:
+            late = time.monotonic()
+            with pytest.raises(hvd.HorovodInternalError, match=f"rank {last} did not submit"):
+                hvd.synchronize(begin(operation, f"away.{operation}"))
+            assert time.monotonic() - late < 1.0
+    hvd.barrier()
+    expect_the_next_works("away.allgather")
+
+
+def check_one_stays_away_from_a_set() -> None:
+    """The world's operations go on meanwhile."""
+    if hvd.size() < 3:
+        return
+    tail = hvd.add_process_set(list(range(1, hvd.size())))
+    since = time.monotonic()
+    handle = begin("allreduce", "of.the.tail", tail) if hvd.rank() == 1 else None
+    for _ in range(10):
+        expect_the_next_works("meanwhile")
+    if handle is not None:
+        expect_given_up(handle, "of.the.tail", since, f"rank {hvd.size() - 1}")
+    expect_the_next_works("meanwhile")
+    assert hvd.remove_process_set(tail)
+
+
+def check_one_stays_away_from_a_barrier() -> None:
+    """Unnamed: who comes late settles the failed use, then all are in step."""
+    if hvd.rank() == 0:
+        time.sleep(GIVEN_UP_S + 1.5)
+    with pytest.raises(hvd.HorovodInternalError, match="rank 0 did not submit"):
+        hvd.barrier()
+    hvd.barrier()
+    assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2

@@ -1,0 +1,288 @@
+"""Process sets: every operation on them, overlapping ones in opposite orders, 1,000 that come and go."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import run_checks
+
+
+@pytest.mark.parametrize("np", [1, 2, 3, 4])
+def test_process_sets(np: int) -> None:
+    run_checks(__file__, np, limit_s=110.0)
+
+
+def check_the_global_set() -> None:
+    world = hvd.global_process_set
+    assert world.process_set_id == 0
+    assert world.ranks == list(range(hvd.size()))
+    assert (world.size(), world.rank(), world.included()) == (hvd.size(), hvd.rank(), True)
+    assert not hvd.remove_process_set(world)
+    with pytest.raises(ValueError, match="its id is 0"):
+        hvd.add_process_set(range(hvd.size()))
+
+
+def check_what_a_set_knows() -> None:
+    if hvd.size() == 1:
+        return
+    given = hvd.ProcessSet([hvd.size() - 1])
+    assert given.process_set_id is None
+    for question in (given.size, given.rank, given.included):
+        with pytest.raises(ValueError, match="add_process_set"):
+            question()
+    assert hvd.add_process_set(given) is given
+    assert isinstance(given.process_set_id, int)
+    assert given.process_set_id > 0
+    assert given.size() == 1
+    assert given.included() == (hvd.rank() == hvd.size() - 1)
+    assert str(given) == f"ProcessSet(process_set_id={given.process_set_id}, ranks=[{hvd.size() - 1}])"
+    if given.included():
+        assert given.rank() == 0
+    else:
+        with pytest.raises(ValueError, match=rf"rank {hvd.rank()} is not in process set"):
+            given.rank()
+    with pytest.raises(ValueError, match=f"its id is {given.process_set_id}"):
+        hvd.add_process_set([hvd.size() - 1])
+    with pytest.raises(ValueError, match=f"its id is {given.process_set_id}"):
+        hvd.add_process_set(given)
+    former = given.process_set_id
+    assert hvd.remove_process_set(given) is True
+    assert given.process_set_id is None
+    with pytest.raises(ValueError, match="not part of the job"):
+        hvd.remove_process_set(given)
+    hvd.add_process_set(given)
+    assert given.process_set_id not in (None, former)
+    hvd.remove_process_set(given)
+
+
+def check_every_operation() -> None:
+    if hvd.size() == 1:
+        return
+    tail = hvd.add_process_set(range(1, hvd.size()))
+    if tail.included():
+        count, total = tail.size(), sum(tail.ranks)
+        x = torch.full((2,), float(hvd.rank()))
+        assert hvd.allreduce(x, op=hvd.Sum, process_set=tail).tolist() == [total] * 2
+        assert hvd.allreduce(x, process_set=tail).tolist() == [total / count] * 2
+        assert hvd.allreduce_(x.clone(), op=hvd.Max, process_set=tail).tolist() == [hvd.size() - 1.0] * 2
+        assert hvd.grouped_allreduce([x, x], op=hvd.Min, process_set=tail)[1].tolist() == [1.0] * 2
+        assert hvd.broadcast(x, hvd.size() - 1, process_set=tail).tolist() == [hvd.size() - 1.0] * 2
+        assert hvd.allgather(x[:1], process_set=tail).tolist() == tail.ranks
+        assert hvd.grouped_allgather([x[:1]], process_set=tail)[0].tolist() == tail.ranks
+        output, received = hvd.alltoall(x[:1].expand(count), [1] * count, process_set=tail)
+        assert output.tolist() == tail.ranks
+        assert received.tolist() == [1] * count
+        scattered = hvd.reducescatter(x[:1].expand(count), op=hvd.Sum, process_set=tail)
+        assert scattered.tolist() == [total]
+        sparse = hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), "eye", hvd.Average, tail)()
+        assert torch.equal(sparse.to_dense(), torch.eye(2))
+        hvd.barrier(process_set=tail)
+        with pytest.raises(ValueError, match=r"root_rank is 0, a world rank"):
+            hvd.broadcast(x, 0, process_set=tail)
+        assert hvd.join(process_set=tail) in tail.ranks
+    else:
+        for call in (
+            lambda: hvd.allreduce(torch.ones(1), process_set=tail),
+            lambda: hvd.barrier(process_set=tail),
+            lambda: hvd.join(process_set=tail),
+        ):
+            with pytest.raises(ValueError, match=r"rank 0 is not in process set \d+ of ranks \[1"):
+                call()  # type: ignore[no-untyped-call]
+    hvd.remove_process_set(tail)
+
+
+def check_overlapping_sets_in_opposite_orders() -> None:
+    """Every pair of ranks is a set; ranks use theirs in different orders, blocking and not."""
+    if hvd.size() == 1:
+        return
+    pairs = [(low, high) for high in range(hvd.size()) for low in range(high)]
+    if hvd.size() == 2:
+        pairs = [(0,), (1,)]  # type: ignore[list-item]
+    sets = {pair: hvd.add_process_set(pair) for pair in pairs}
+    mine = [pair for pair in pairs if hvd.rank() in pair]
+    for turn in range(5):
+        order = mine if hvd.rank() % 2 == 0 else mine[::-1]
+        handles = {
+            pair: hvd.allreduce_async(
+                torch.full((turn + 1,), float(hvd.rank())), op=hvd.Sum, process_set=sets[pair]
+            )
+            for pair in order
+        }
+        world = hvd.allreduce_async(torch.ones(3), op=hvd.Sum)
+        for pair in reversed(order):
+            assert hvd.synchronize(handles[pair]).tolist() == [float(sum(pair))] * (turn + 1)
+        assert hvd.synchronize(world).tolist() == [hvd.size()] * 3
+    for pair in pairs:
+        hvd.remove_process_set(sets[pair])
+
+
+def check_a_set_does_not_wait_for_the_world() -> None:
+    """An operation of the world that rank 0 has not submitted holds up nothing in the other ranks' set."""
+    if hvd.size() == 1:
+        return
+    tail = hvd.add_process_set(range(1, hvd.size()))
+    if tail.included():
+        world = hvd.allreduce_async(torch.ones(2), name="late", op=hvd.Sum)
+        for _ in range(20):
+            assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=tail).item() == tail.size()
+        hvd.broadcast(torch.ones(1), 1, name="go.on", process_set=tail)
+    else:
+        world = hvd.allreduce_async(torch.ones(2), name="late", op=hvd.Sum)
+    assert hvd.synchronize(world).tolist() == [hvd.size()] * 2
+    hvd.remove_process_set(tail)
+
+
+def check_unnamed_operations_after_sets_of_unequal_size() -> None:
+    """Each set counts its own: the world's names stay in step where some ranks used a set and others not."""
+    if hvd.size() == 1:
+        return
+    tail = hvd.add_process_set(range(1, hvd.size()))
+    for turn in range(3):
+        if tail.included():
+            for _ in range(turn + 1):
+                hvd.allreduce(torch.ones(1), process_set=tail)
+                hvd.allgather(torch.ones(1), process_set=tail)
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+        assert hvd.allgather(torch.ones(1)).numel() == hvd.size()
+    hvd.remove_process_set(tail)
+
+
+def check_a_set_is_removed_with_work_in_flight() -> None:
+    if hvd.size() == 1:
+        return
+    tail = hvd.add_process_set(range(1, hvd.size()))
+    if tail.included():
+        handle = hvd.allreduce_async(torch.ones(1000), op=hvd.Sum, process_set=tail)
+        hvd.remove_process_set(tail)
+        assert bool((hvd.synchronize(handle) == hvd.size() - 1).all())
+    else:
+        hvd.remove_process_set(tail)
+
+
+def check_what_cannot_complete_fails_when_its_set_is_removed() -> None:
+    if hvd.size() < 3:
+        return
+    tail = hvd.add_process_set(range(1, hvd.size()))
+    if hvd.rank() == 1:
+        handle = hvd.allreduce_async(torch.ones(3), name="alone", process_set=tail)
+        hvd.remove_process_set(tail)
+        with pytest.raises(hvd.HorovodInternalError, match="alone|removed"):
+            hvd.synchronize(handle)
+    else:
+        hvd.remove_process_set(tail)
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def check_bad_ranks() -> None:
+    for ranks in ([], [-1], [0, 0], ["a"], [0.5], [True], "01", 3, None):
+        with pytest.raises(ValueError, match="rank"):
+            hvd.ProcessSet(ranks)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=f"ranks 0 to {hvd.size() - 1}"):
+        hvd.add_process_set([hvd.size()])
+
+    class Communicator:
+        def Get_rank(self) -> int:  # noqa: N802
+            return 0
+
+    with pytest.raises(hvd.NotInThisVersionError, match="mpi4py"):
+        hvd.ProcessSet(Communicator())  # type: ignore[arg-type]
+    assert hvd.ProcessSet(torch.tensor([0])).ranks == [0]  # type: ignore[arg-type]
+
+
+def check_ranks_that_mean_different_sets() -> None:
+    if hvd.size() == 1:
+        return
+    with pytest.raises(hvd.HorovodInternalError, match=r"\w"):
+        hvd.add_process_set([0] if hvd.rank() == 0 else [1])
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match="differ"):
+            hvd.add_process_set([1, 1])
+    else:
+        with pytest.raises(hvd.HorovodInternalError, match="differ"):
+            hvd.add_process_set([1])
+    good = hvd.add_process_set([1])
+    hvd.remove_process_set(good)
+
+
+def check_threads_add_one_after_the_other() -> None:
+    if hvd.size() < 3:
+        return
+    wanted = [[0], [1], [0, 1]]
+    added: dict[int, hvd.ProcessSet] = {}
+    # Ranks may disagree which is first: the lock keeps a rank's own calls apart, the order is the caller's.
+    turn = [threading.Event() for _ in wanted]
+
+    def work(index: int) -> None:
+        if index:
+            turn[index - 1].wait(30)
+        added[index] = hvd.add_process_set(wanted[index])
+        turn[index].set()
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(wanted))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [added[index].ranks for index in range(3)] == wanted
+    for index in range(3):
+        hvd.remove_process_set(added[index])
+
+
+def open_things() -> tuple[int, int]:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+
+def check_a_thousand_cycles_leave_nothing() -> None:
+    if hvd.size() == 1:
+        return
+    before = (0, 0)
+    ids = set()
+    for cycle in range(1000):
+        one = hvd.add_process_set([0, 1] if hvd.size() > 2 else [0])
+        ids.add(one.process_set_id)
+        if one.included():
+            assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=one).item() == one.size()
+        hvd.remove_process_set(one)
+        if cycle == 20:
+            before = open_things()
+    assert len(ids) == 1000, "ids are never used again"
+    assert open_things() == before
+
+
+def check_sets_given_to_init() -> None:
+    given, later, alone = hvd.ProcessSet([0]), None, hvd.size() == 1
+    if hvd.size() > 2:
+        later = hvd.add_process_set([0, 1])
+    hvd.barrier()
+    hvd.shutdown()
+    assert later is None or later.process_set_id is None
+    with pytest.raises(ValueError, match="has not been initialized"):
+        given.size()
+    if alone:
+        hvd.init(process_sets="dynamic")
+        return
+    hvd.init(process_sets=[given, [1]])
+    assert given.process_set_id is not None
+    hvd.init(process_sets=[given])
+    with pytest.raises(ValueError, match="init was called before"):
+        hvd.init(process_sets=[hvd.ProcessSet([1])])
+    if hvd.rank() == 0:
+        assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=given).item() == 1
+    hvd.barrier()
+    hvd.shutdown()
+    assert given.process_set_id is None
+    for wrong in ("all", 3, [[0, 0]], hvd.ProcessSet([0])):
+        with pytest.raises(ValueError, match=r"process_sets|differ"):
+            hvd.init(process_sets=wrong)  # type: ignore[arg-type]
+    assert not hvd.is_initialized()
+    with pytest.raises(ValueError, match="cannot be"):
+        hvd.init(process_sets=[[0], [99]])
+    assert not hvd.is_initialized()
+    hvd.init(process_sets="dynamic")
