@@ -5,8 +5,15 @@ from __future__ import annotations
 import torch as _torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
+from roundelay.torch import elastic, mpi_ops
 from roundelay.torch.compression import Compression
-from roundelay.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from roundelay.torch.functions import (
+    allgather_object,
+    broadcast_object,
+    broadcast_optimizer_state,
+    broadcast_parameters,
+)
+from roundelay.torch.join_context import join_context
 from roundelay.torch.life import (
     ccl_built,
     cross_rank,
@@ -69,6 +76,7 @@ from roundelay.torch.operations import (
 )
 from roundelay.torch.optimizer import DistributedOptimizer
 from roundelay.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from roundelay.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
     "Adasum",
@@ -82,9 +90,11 @@ __all__ = [
     "ProcessSet",
     "Product",
     "Sum",
+    "SyncBatchNorm",
     "add_process_set",
     "allgather",
     "allgather_async",
+    "allgather_object",
     "allreduce",
     "allreduce_",
     "allreduce_async",
@@ -104,6 +114,7 @@ __all__ = [
     "cross_size",
     "cuda_built",
     "ddl_built",
+    "elastic",
     "global_process_set",
     "gloo_built",
     "gloo_enabled",
@@ -119,10 +130,12 @@ __all__ = [
     "is_homogeneous",
     "is_initialized",
     "join",
+    "join_context",
     "local_rank",
     "local_size",
     "mpi_built",
     "mpi_enabled",
+    "mpi_ops",
     "mpi_threads_supported",
     "nccl_built",
     "poll",
@@ -140,7 +153,7 @@ __all__ = [
     "synchronize",
 ]
 
-_LATER = {"SyncBatchNorm", "allgather_object", "elastic", "run"}
+_LATER = {"run"}
 
 
 def __getattr__(name: str) -> object:

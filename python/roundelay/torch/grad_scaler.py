@@ -24,12 +24,11 @@ class Scaled(Protocol):
         """Makes the findings of all ranks equal, in place."""
 
 
+@functools.cache
 def watch(find: Callable[[torch.optim.Optimizer], Scaled | None]) -> None:
-    """Extends GradScaler, its subclasses too, for optimizers that ``find`` knows; the first call counts."""
+    """Extends GradScaler, its subclasses too, for optimizers that ``find`` knows; once for each ``find``."""
     # Both unscale_() and the step of fused optimizers come through here.
     original: Any = torch.amp.GradScaler._unscale_grads_
-    if hasattr(original, "__wrapped__"):
-        return
 
     @functools.wraps(original)
     def unscale(

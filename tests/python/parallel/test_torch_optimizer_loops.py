@@ -279,6 +279,26 @@ def check_a_trainer_loop() -> None:
     _compare(_trainer_loop, passes=1, workers=0)
 
 
+class _Asks(torch.utils.data.Dataset[int]):
+    """Uses the library where it must not: in a forked worker."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, _: int) -> int:
+        return hvd.rank()
+
+
+def check_the_library_in_a_loader_worker_is_an_error_with_a_cure() -> None:
+    with pytest.raises(RuntimeError, match="spawn"):
+        list(DataLoader(_Asks(), num_workers=1))
+    (parameter,) = make_parameters(1)
+    optimizer = wrapped_sgd([parameter])
+    add_gradients((parameter, 1.0))
+    optimizer.step()
+    assert gradient_of(parameter) == [hvd.size()] * 3
+
+
 def check_names_that_scripts_look_at() -> None:
     model = nn.Linear(2, 2)
     optimizer: Any = torch.optim.SGD(model.parameters(), lr=1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -73,7 +74,10 @@ def _mine(data: torch.Tensor) -> torch.Tensor:
 
 
 def _compare(
-    make: Callable[[], tuple[nn.Module, torch.Tensor]], dtype: torch.dtype, tolerance: float
+    make: Callable[[], tuple[nn.Module, torch.Tensor]],
+    dtype: torch.dtype,
+    tolerance: float,
+    **arguments: Any,
 ) -> None:
     torch.manual_seed(7)
     model, inputs = make()
@@ -82,7 +86,7 @@ def _compare(
     targets = torch.randint(0, 5, (STEPS, BATCH))
     alone = copy.deepcopy(model)
     _train(alone, _optimizer(alone), inputs, targets, nn.functional.cross_entropy)
-    optimizer = hvd.DistributedOptimizer(_optimizer(model), named_parameters=model.named_parameters())
+    optimizer = hvd.DistributedOptimizer(_optimizer(model), model.named_parameters(), **arguments)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
     _train(model, optimizer, _mine(inputs), _mine(targets), nn.functional.cross_entropy)
@@ -105,6 +109,12 @@ def check_mlp() -> None:
 def check_transformer() -> None:
     _compare(_transformer, torch.float64, 1e-9)
     _compare(_transformer, torch.float32, 1e-4)
+
+
+def check_transformer_in_groups() -> None:
+    """One group is never whole: its unused parameters get no gradient."""
+    for groups in (1, 4):
+        _compare(_transformer, torch.float64, 1e-9, groups=groups, gradient_predivide_factor=2.0)
 
 
 def check_exact_sums_bit_for_bit() -> None:
