@@ -222,3 +222,15 @@ def check_sparse_where_it_has_no_meaning() -> None:
     embedding(torch.tensor([hvd.rank()])).sum().backward()
     assert embedding.weight.grad is not None
     assert embedding.weight.grad.tolist() == [[float(row < hvd.size())] * 2 for row in range(4)]
+
+
+def check_a_mismatch_in_a_group_is_an_error_on_all_and_training_goes_on() -> None:
+    if hvd.size() == 1:
+        return
+    parameters = [torch.nn.Parameter(torch.zeros(3 + (hvd.rank() == 0))), torch.nn.Parameter(torch.zeros(2))]
+    optimizer = wrapped_sgd(parameters, groups=1)
+    for _ in range(2):
+        with pytest.raises(hvd.HorovodInternalError, match="group0"):
+            add_gradients(*((parameter, 1.0) for parameter in parameters))
+        optimizer.zero_grad()
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
