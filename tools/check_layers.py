@@ -20,7 +20,7 @@ TABLE: dict[str, set[str]] = {
     "submit": BELOW,
     "fuse": BELOW | {"kernels"},
     "bootstrap": BELOW | {"platform/x"},
-    "negotiate": BELOW | {"fuse/plan.h"},
+    "negotiate": BELOW | {"fuse/plan.h", "fuse/layout.h"},
     "channel": BELOW | {"kernels", "platform/x"},
     "collective": BELOW | {"kernels", "platform/x"},
     "complete": {"base", "submit"},

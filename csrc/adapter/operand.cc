@@ -4,9 +4,12 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <c10/core/InferenceMode.h>
 
+#include <algorithm>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -35,6 +38,16 @@ std::string label(const std::string& name, std::size_t index, std::size_t count)
   const std::string quoted = name.empty() ? "" : "'" + name + "'";
   if (count > 1) return "tensor " + std::to_string(index) + (name.empty() ? "" : " of " + quoted);
   return name.empty() ? "the tensor" : "tensor " + quoted;
+}
+
+// As Horovod has it, int32; int64 where a number needs it.
+at::Tensor splits_tensor(const std::vector<std::int64_t>& rows) {
+  const c10::InferenceMode normal(false);
+  const at::Tensor splits = at::tensor(rows, at::kLong);
+  const bool small = std::all_of(rows.begin(), rows.end(), [](std::int64_t count) {
+    return count <= std::numeric_limits<std::int32_t>::max();
+  });
+  return small ? splits.to(at::kInt) : splits;
 }
 
 // Runs what may throw as torch does: no memory, or memory that cannot be had at all.
@@ -168,12 +181,7 @@ std::vector<at::Tensor> Operand::allocated() const {
   for (const Item& item : items_) {
     if (!item.output.defined() && item.target.defined()) tensors.push_back(item.target);
   }
-  if (has_received_splits_) {
-    at::Tensor splits = at::empty({static_cast<std::int64_t>(received_splits_.size())}, at::kInt);
-    auto* rows = splits.mutable_data_ptr<std::int32_t>();
-    for (const std::int64_t count : received_splits_) *rows++ = static_cast<std::int32_t>(count);
-    tensors.push_back(std::move(splits));
-  }
+  if (has_received_splits_) tensors.push_back(splits_tensor(received_splits_));
   return tensors;
 }
 

@@ -37,7 +37,8 @@ class Operand final : public submit::Results {
 
   // The operation succeeded: puts results where the caller wants them. May run without the GIL.
   void finish();
-  // What the core allocated, and after an alltoall the received splits (int32).
+  // What the core allocated, and after an alltoall the received splits (int32; int64 where
+  // a number needs it).
   [[nodiscard]] std::vector<at::Tensor> allocated() const;
 
  private:

@@ -51,7 +51,8 @@ void Engine::stop() {
   stopping_.store(true, std::memory_order_release);
   channel_.wake();
   if (coordination_.joinable()) coordination_.join();
-  for (const auto& seat : *seats()) {
+  const auto all = seats();
+  for (const auto& seat : *all) {
     seat->lane->rouse();
     if (seat->thread.joinable()) seat->thread.join();
   }
@@ -95,7 +96,8 @@ std::shared_ptr<const Engine::Seats> Engine::seats() const {
 }
 
 void Engine::rouse_lanes() {
-  for (const auto& seat : *seats()) {
+  const auto all = seats();
+  for (const auto& seat : *all) {
     if (seat->lane->has_work()) seat->lane->rouse();
   }
 }
@@ -151,7 +153,8 @@ void Engine::coordinate() {
 
 bool Engine::step_lanes() {
   bool moved = false;
-  for (const auto& seat : *seats()) {
+  const auto all = seats();
+  for (const auto& seat : *all) {
     BackgroundHold hold(seat->lane->token());
     moved = seat->lane->step() || moved;
   }

@@ -38,8 +38,10 @@ std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::
 Result<submit::Handle> Session::announce(wire::Request request, const std::string& wrong) {
   request.operation = Operation::kProcessSet;
   if (!wrong.empty()) {
-    request = {.operation = request.operation, .error = wrong};  // what is wrong may not travel
-    submit_error_to(*world_, std::move(request));
+    wire::Request failed;  // without what is wrong, which may not travel
+    failed.operation = request.operation;
+    failed.error = wrong;
+    submit_error_to(*world_, std::move(failed));
     return Status::invalid(wrong);
   }
   submit::Entry entry;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/cpu/loops.h"
@@ -87,13 +89,13 @@ struct CompensatedSum {
     const double sum = high[i] + low[i];
     return sum == sum ? sum : high[i];
   }
-  // a * b - product, exactly, where nothing overflows: each factor in two halves of its bits.
-  [[gnu::always_inline]] static double product_error(double a, double b, double product) {
-    constexpr double kSplitter = 134217729.0;  // 2^27 + 1
-    const double a_split = a * kSplitter, b_split = b * kSplitter;
-    const double a_high = a_split - (a_split - a), b_high = b_split - (b_split - b);
-    const double a_low = a - a_high, b_low = b - b_high;
-    return ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low;
+  // quotient * divisor - product, exactly, for divisors (a number of ranks) below 2^26: the quotient in two
+  // halves of its bits, each of whose products fits.
+  [[gnu::always_inline]] static double product_error(double quotient, double divisor, double product) {
+    constexpr std::uint64_t kLowBits = (std::uint64_t{1} << 27U) - 1;
+    const double upper = std::bit_cast<double>(std::bit_cast<std::uint64_t>(quotient) & ~kLowBits);
+    const double lower = quotient - upper;
+    return (upper * divisor - product) + lower * divisor;
   }
 
   alignas(64) double high[kBlock];

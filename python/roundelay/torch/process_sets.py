@@ -173,14 +173,14 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     part of the job, HorovodInternalError where the ranks of the job mean different sets.
     """
     _core.size()
-    if process_set is global_process_set:
-        return False
     with _changing:
         try:
             number = set_id(process_set)
         except ValueError as error:
             _core.submit_error("process_set", None, str(error), 0)
             raise
+        if number == 0:
+            return False
         _core.remove_process_set(number)
         _added.pop(number, None)
         process_set.process_set_id = None
@@ -188,8 +188,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def forget_process_sets() -> None:
-    """The job is over: no set is part of it."""
-    with _changing:
-        for process_set in _added.values():
-            process_set.process_set_id = None
-        _added.clear()
+    """The job is over: no set is part of it. Takes no lock, as it runs in forked children too."""
+    for process_set in list(_added.values()):
+        process_set.process_set_id = None
+    _added.clear()

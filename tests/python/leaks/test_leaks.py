@@ -48,7 +48,7 @@ class Usage:
             time.sleep(0.01)
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
         waiting = len(handles._results) + len(handles._done)
-        return cls(_entries("fd"), _entries("task"), waiting, hvd.stats()["handles"], resident)
+        return cls(_entries("fd"), _entries("task"), waiting, hvd.stats().get("handles", 0), resident)
 
 
 def _entries(folder: str) -> int:

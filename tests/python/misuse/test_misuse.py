@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -94,6 +95,28 @@ def check_disagreements() -> None:
             expect_the_next_works(case.id)
     faults.expect_none()
     assert hvd.broadcast_object(texts, 0) == texts, "the text must be the same on all ranks"
+
+
+def check_disagreements_about_sparse_tensors() -> None:
+    """They go as other operations: each has a text of its own."""
+    if hvd.size() == 1:
+        return
+    faults = Faults()
+    wider, eye = torch.eye(3, 4).to_sparse(), torch.eye(3).to_sparse()
+    cases = {
+        "shape": (wider if last() else eye, hvd.Sum, ("shapes", "[3, 4]", "[3, 3]")),
+        "dtype": (eye.double() if last() else eye, hvd.Sum, ("dtype", "float64", "float32")),
+        "op": (eye, hvd.Sum if last() else hvd.Average, ("Sum", "Average")),
+    }
+    for kind, (tensor, op, says) in cases.items():
+        hvd.barrier()
+        with faults.of(f"sparse-{kind}"):
+            begin = partial(hvd.sparse_allreduce_async, tensor, f"sparse.{kind}", op)
+            text = error_of(lambda begin=begin: begin()(), hvd.HorovodInternalError)  # type: ignore[misc]
+            expect_parts(text, f"'sparse.{kind}'", f"{hvd.size() - 1}", *says)
+        with faults.of(f"after sparse-{kind}"):
+            expect_the_next_works(f"sparse.{kind}")
+    faults.expect_none()
 
 
 class Twice:

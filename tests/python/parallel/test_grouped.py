@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
+
+anything: Any = hvd  # for calls that a type checker refuses
 
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
@@ -92,9 +96,9 @@ def check_large_members() -> None:
 def check_wrong_calls() -> None:
     x = torch.ones(2)
     for call in (
-        lambda: hvd.grouped_allreduce(x),
-        lambda: hvd.grouped_allreduce(iter([x])),
-        lambda: hvd.grouped_allreduce([x, None]),
+        lambda: anything.grouped_allreduce(x),
+        lambda: anything.grouped_allreduce(iter([x])),
+        lambda: anything.grouped_allreduce([x, None]),
         lambda: hvd.grouped_allreduce([x, x.bool()]),
         lambda: hvd.grouped_allreduce([x, x.to_sparse()], name="sparse.member"),
         lambda: hvd.grouped_allreduce_([x, x]),

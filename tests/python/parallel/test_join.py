@@ -78,6 +78,19 @@ def check_a_root_that_has_joined() -> None:
     assert hvd.broadcast(torch.full((2,), float(hvd.rank())), 0, name="rooted").tolist() == [0, 0]
 
 
+def check_operations_that_need_every_rank() -> None:
+    if hvd.size() == 1:
+        return
+    if hvd.rank() > 0:
+        x = torch.ones(2 * hvd.size())
+        for name, call in {"exchange": hvd.alltoall, "scatter": hvd.reducescatter}.items():
+            with pytest.raises(hvd.HorovodInternalError, match=f"'{name}': rank 0 has joined"):
+                call(x, name=name)  # type: ignore[operator]
+        assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size() - 1.0] * 2
+    hvd.join()
+    assert hvd.reducescatter(torch.ones(hvd.size()), name="scatter", op=hvd.Sum).tolist() == [hvd.size()]
+
+
 def check_disagreement_while_a_rank_has_joined() -> None:
     if hvd.size() < 3:
         return

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
+
+anything: Any = hvd  # for calls that a type checker refuses
 
 FLOATS = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8]
@@ -92,8 +96,8 @@ def check_wrong_calls() -> None:
         lambda: hvd.reducescatter(x, op=hvd.Adasum),
         lambda: hvd.reducescatter(x.bool()),
         lambda: hvd.reducescatter(x, postscale_factor=float("inf")),
-        lambda: hvd.reducescatter(x, compression=3),
-        lambda: hvd.grouped_reducescatter(x),
+        lambda: anything.reducescatter(x, compression=3),
+        lambda: anything.grouped_reducescatter(x),
     ):
         with pytest.raises(ValueError, match=r"reducescatter"):
             call()  # type: ignore[no-untyped-call]

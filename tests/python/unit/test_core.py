@@ -137,6 +137,13 @@ def test_tensors_that_cannot_be_reduced(core: None, tensor: torch.Tensor, text: 
     allreduce(torch.ones(1), torch.ones(1), "layer.weight")  # the job goes on, under the same name too
 
 
+def test_too_little_memory(core: None) -> None:
+    endless = torch.ones(1).expand(1 << 50)
+    with pytest.raises(RuntimeError, match="memory|allocate"):
+        _core.allgather_async([endless], "endless", 0)
+    allreduce(torch.ones(1), torch.ones(1), "endless")
+
+
 def test_expanded_inputs_are_fine_out_of_place(core: None) -> None:
     output = torch.empty(4)
     allreduce(torch.ones(1).expand(4), output)

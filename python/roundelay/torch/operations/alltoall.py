@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -80,6 +80,24 @@ class _Alltoall(torch.autograd.Function):
         return back, None, None, None
 
 
+@overload
+def alltoall(
+    tensor: torch.Tensor,
+    splits: None = None,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor: ...
+
+
+@overload
+def alltoall(
+    tensor: torch.Tensor,
+    splits: Sequence[int] | torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
 def alltoall(
     tensor: torch.Tensor,
     splits: Splits = None,
@@ -89,7 +107,7 @@ def alltoall(
     """Sends the first ``splits[0]`` rows to the set's first rank, the next ``splits[1]`` to its second ...
 
     Returns the rows that came, in the order of ranks, and, where ``splits`` was given, from which rank how
-    many came (int32). Without ``splits`` every rank gets as many. Dimensions but the first are the same on
+    many came (int32; int64 where a number needs it). Without ``splits`` every rank gets as many. Dimensions but the first are the same on
     all ranks. Differentiable: the gradient is an alltoall of the gradients with the received splits.
     """
     with Call("alltoall", name, process_set) as call:

@@ -9,7 +9,7 @@ import torch
 
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.operations.allgather import grouped_allgather_async
-from roundelay.torch.operations.common import LINEAR_OPS, Average, Call
+from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Average, Call
 from roundelay.torch.operations.handles import synchronize
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -20,6 +20,21 @@ def _check(tensor: torch.Tensor, op: int, call: Call) -> None:
         raise call.wrong(f"a sparse COO tensor is needed, not {tensor.layout}; use allreduce_async")
     if call.checked_reduction([tensor], op) not in LINEAR_OPS:
         raise call.wrong("op must be hvd.Average or hvd.Sum for sparse tensors")
+
+
+def _check_alike(heads: torch.Tensor, name: str | None, process_set: ProcessSet) -> None:
+    """`heads`: of each rank the op and the shape."""
+    different = (heads != heads[0]).any(1).nonzero()
+    if different.numel() == 0:
+        return
+    ranks = process_set.ranks
+    theirs = [(ranks[index], heads[index].tolist()) for index in (0, int(different[0]))]
+    if theirs[0][1][1:] != theirs[1][1][1:]:
+        what, has = "shapes differ", [f"rank {rank} has {shape}" for rank, (_, *shape) in theirs]
+    else:
+        what, has = "op differs", [f"rank {rank} has {OP_NAMES[op]}" for rank, (op, *_) in theirs]
+    of = f" of {name!r}" if name else ""
+    raise HorovodInternalError(f"Mismatched sparse allreduce{of}: {what}: {', '.join(has)}")
 
 
 def _divided(values: torch.Tensor, size: int) -> torch.Tensor:
@@ -34,13 +49,13 @@ def sparse_allreduce_async(
     The result has the entries of all ranks, ``coalesce()`` adds those of one place; Average divides the
     values, on integers truncating. The ranks may have different numbers of entries, also none. Not recorded
     by autograd. ValueError for other ops and for dense tensors; HorovodInternalError on all ranks where
-    their tensors' shapes differ.
+    their ops or their tensors' shapes differ.
     """
     with Call("allgather", name, process_set) as call:
         _check(tensor, op, call)
     shape = tensor.shape
     entries = tensor.detach()
-    parts = [entries._indices().t(), entries._values(), torch.tensor([shape], dtype=torch.int64)]
+    parts = [entries._indices().t(), entries._values(), torch.tensor([[op, *shape]], dtype=torch.int64)]
     handle = grouped_allgather_async(parts, name, process_set)
 
     @cache
@@ -48,10 +63,8 @@ def sparse_allreduce_async(
         gathered = synchronize(handle)
         if gathered is None:
             raise RuntimeError(f"handle {handle} was waited for twice")
-        indices, values, shapes = gathered
-        if (shapes != shapes[0]).any():
-            theirs = dict(zip(process_set.ranks, shapes.tolist(), strict=True))
-            raise HorovodInternalError(f"sparse allreduce of {name!r}: shapes differ, by rank: {theirs}")
+        indices, values, heads = gathered
+        _check_alike(heads, name, process_set)
         if op == Average:
             values = _divided(values, process_set.size())
         return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
