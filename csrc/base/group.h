@@ -6,7 +6,8 @@
 
 namespace roundelay {
 
-using ProcessSetId = std::uint32_t;  // 0 is the world; never reused within an init
+// 0 is the world. Users see the lowest number that is free; a LaneId's is never reused within an init.
+using ProcessSetId = std::uint32_t;
 
 struct Group {
   ProcessSetId id = 0;

@@ -17,17 +17,14 @@ struct Row {
 constexpr int kAnySize = 1 << 30;
 constexpr std::size_t kAnyBytes = SIZE_MAX;
 
-// Everything comes to one place in groups up to this: beyond it, too many partners at once.
-constexpr int kManyMembers = 64;
-
 // The first row that fits is taken. Thresholds: medians over Open MPI 5.0.11's shared memory, ranks on 2
 // cores. Pairwise wins above MPI's eager limit (it sends 1/P as much a message; 4 KiB: 2.2 against 4.6 us
 // with 2 ranks, 32 against 49 us with 4), and never loses to the ring by more than the noise (4 ranks, 256
 // KiB: 0.5 against 1.0 ms).
 constexpr Row kTable[] = {
     {Operation::kAllreduce, kAnySize, 0, {"local", local}},
-    {Operation::kAllreduce, kManyMembers, 2 << 10, {"direct", direct_allreduce}},
-    {Operation::kAllreduce, kManyMembers, kAnyBytes, {"pairwise", pairwise_allreduce}},
+    {Operation::kAllreduce, kOnePlaceMembers, 2 << 10, {"direct", direct_allreduce}},
+    {Operation::kAllreduce, kOnePlaceMembers, kAnyBytes, {"pairwise", pairwise_allreduce}},
     {Operation::kAllreduce, kAnySize, 256 << 10, {"recursive_doubling", recursive_doubling_allreduce}},
     {Operation::kAllreduce, kAnySize, kAnyBytes, {"ring", ring_allreduce}},
     {Operation::kBroadcast, kAnySize, kAnyBytes, {"binomial_tree", binomial_tree_broadcast}},

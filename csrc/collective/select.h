@@ -9,6 +9,10 @@ namespace roundelay::collective {
 // knows its own part.
 std::size_t agreed_bytes(const Call& call);
 
+// In groups up to this all parts of an element come to one place, to be added up in the order of members:
+// sums depend neither on the size nor on what is fused with what. Beyond it, too many partners at once.
+inline constexpr int kOnePlaceMembers = 64;
+
 using Select = const Algorithm& (*)(const Call& call, int size);
 
 // The table in select.cc, with thresholds measured over MPI's shared memory transport.

@@ -1,28 +1,26 @@
 #include "fuse/pack.h"
 
-#include <cassert>
 #include <cstring>
 
-#include "kernels/kernels.h"
-
 namespace roundelay::fuse {
+namespace {
 
-void pack(std::span<const PackItem> items, DType dtype, Scale prescale, std::byte* buffer) {
-  for (const auto& [source, count, slot] : items) {
-    assert(count * size_of(dtype) == slot.bytes);
+void copy(std::byte* destination, const std::byte* source, std::size_t bytes) {
+  if (bytes > 0) std::memcpy(destination, source, bytes);  // an empty tensor may have no memory
+}
+
+}  // namespace
+
+void pack(std::span<const PackItem> items, std::byte* buffer) {
+  for (const auto& [source, slot] : items) {
     std::byte* const start = buffer + slot.offset;
-    kernels::scale_copy(start, source, count, dtype, prescale);
-    if (const std::size_t padding = padding_after(slot.bytes); padding > 0) {
-      std::memset(start + slot.bytes, 0, padding);
-    }
+    copy(start, source, slot.bytes);
+    std::memset(start + slot.bytes, 0, padding_after(slot.bytes));
   }
 }
 
-void unpack(std::span<const UnpackItem> items, DType dtype, Scale postscale, const std::byte* buffer) {
-  for (const auto& [destination, count, slot] : items) {
-    assert(count * size_of(dtype) == slot.bytes);
-    kernels::scale_copy(destination, buffer + slot.offset, count, dtype, postscale);
-  }
+void unpack(std::span<const UnpackItem> items, const std::byte* buffer) {
+  for (const auto& [destination, slot] : items) copy(destination, buffer + slot.offset, slot.bytes);
 }
 
 }  // namespace roundelay::fuse

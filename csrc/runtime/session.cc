@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "collective/select.h"
 #include "runtime/operations/operations.h"
 
 namespace roundelay::runtime {
@@ -12,12 +13,10 @@ namespace {
 
 constexpr Duration kClosePatience = std::chrono::seconds(2);
 
-negotiate::CoordinatorOptions coordinator_options(const Config& config) {
+negotiate::CoordinatorOptions coordinator_options(const Config& config, int ranks) {
   negotiate::CoordinatorOptions options;
-  const auto threshold = static_cast<std::size_t>(config.fusion_threshold);
   const auto theta = static_cast<std::size_t>(config.theta);
-  // Deterministic: what is fused with what would depend on arrival, so nothing is.
-  options.plan.fusion_threshold_bytes = config.deterministic ? 0 : threshold;
+  options.plan.fusion_threshold_bytes = fusion_threshold(config, ranks);
   options.plan.theta_bytes = theta;
   options.fire = {theta, config.cycle_time};
   options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
@@ -32,12 +31,18 @@ bool crowded(const Placement& placement) {
 
 }  // namespace
 
+std::size_t fusion_threshold(const Config& config, int ranks) {
+  // What is fused with what depends on arrival, and in large groups the sums on what is fused.
+  if (config.deterministic && ranks > collective::kOnePlaceMembers) return 0;
+  return static_cast<std::size_t>(config.fusion_threshold);
+}
+
 Session::Session(SessionParts parts)
     : parts_(std::move(parts)),
       timeline_(parts_.placement.rank),
       completer_(handles_, [this](const submit::Entry& entry) { observe(entry); }),
       negotiator_(*parts_.channel, parts_.placement.rank, parts_.placement.size,
-                  coordinator_options(parts_.config), *this),
+                  coordinator_options(parts_.config, parts_.placement.size), *this),
       sets_(parts_.placement.rank),
       world_(make_lane(LaneId{}, std::move(parts_.fabric))),
       engine_(*parts_.channel, negotiator_, handles_,

@@ -39,6 +39,9 @@ struct SessionParts {
   Backend* backend = nullptr;
 };
 
+// Of a job with so many ranks, in bytes; 0: nothing is fused.
+std::size_t fusion_threshold(const Config& config, int ranks);
+
 class Session final : public Context, private NegotiationSink {
  public:
   explicit Session(SessionParts parts);

@@ -20,9 +20,7 @@ std::string describe(const std::vector<int>& ranks) { return "the process set wi
 
 std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::Fabric> fabric) {
   const auto wake = [this] { parts_.channel->wake(); };
-  // As on coordinators: deterministic sums need a fixed plan, which fuses nothing.
-  const auto threshold =
-      parts_.config.deterministic ? 0 : static_cast<std::size_t>(parts_.config.fusion_threshold);
+  const std::size_t threshold = fusion_threshold(parts_.config, parts_.placement.size);
   return std::make_shared<Lane>(id, std::move(fabric), completer_, timeline_, abort_,
                                 LaneOptions{parts_.config.progress_timeout, threshold},
                                 Lane::Faults{[this, wake](wire::Stuck stuck) {

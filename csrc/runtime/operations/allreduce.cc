@@ -46,9 +46,9 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
   items.reserve(sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const submit::Part& part = batch.pieces[i].tensor();
-    items.push_back({part.input, part.count, batch.layout.slots[i]});
+    items.push_back({part.input, batch.layout.slots[i]});
   }
-  fuse::pack(items, batch.call.dtype, Scale{}, fusion.data());
+  fuse::pack(items, fusion.data());
   batch.fusion = &fusion;
   batch.call.buffer = {fusion.data(), 0, batch.layout.bytes, collective::kAdHoc};
   return {};
@@ -60,9 +60,9 @@ void finish(Batch& batch) {
   items.reserve(batch.pieces.size());
   for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
     const submit::Part& part = batch.pieces[i].tensor();
-    items.push_back({part.output, part.count, batch.layout.slots[i]});
+    items.push_back({part.output, batch.layout.slots[i]});
   }
-  fuse::unpack(items, batch.call.dtype, Scale{}, batch.fusion->data());
+  fuse::unpack(items, batch.fusion->data());
 }
 
 }  // namespace

@@ -142,12 +142,6 @@ def check_an_error_on_one_rank_is_heard_by_all() -> None:
     )
 
 
-def check_adasum_is_said_to_be_missing() -> None:
-    text = error_of(lambda: hvd.allreduce(torch.ones(3), op=hvd.Adasum), hvd.NotInThisVersionError)
-    assert "Adasum" in text
-    same_everywhere(text)
-
-
 def check_a_name_in_flight_twice() -> None:
     first = hvd.allreduce_async(torch.ones(3), name="twice", op=hvd.Sum)
     if last():
