@@ -23,15 +23,23 @@ SEEDS = int(os.environ.get("INTERLEAVINGS_SEEDS", "6"))
 LIMIT_S = 60.0 + 2 * SEEDS
 
 
+ENVIRONMENT = {
+    "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
+    "ROUNDELAY_STALL_CHECK_TIME_SECONDS": "10",
+    "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS": "20",  # what would hang says its name
+}
+
+
 @pytest.mark.timeout(LIMIT_S + 30)
 @pytest.mark.parametrize("np", [2, 3, 4])
 def test_programs(np: int) -> None:
-    env = {
-        "HOROVOD_DYNAMIC_PROCESS_SETS": "1",
-        "ROUNDELAY_STALL_CHECK_TIME_SECONDS": "10",
-        "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS": "20",  # what would hang says its name
-    }
-    run_checks(__file__, np, limit_s=LIMIT_S, env=env)
+    run_checks(__file__, np, limit_s=LIMIT_S, env=ENVIRONMENT)
+
+
+@pytest.mark.timeout(LIMIT_S + 30)
+def test_without_fusion_and_with_a_cache_that_evicts() -> None:
+    settings = {"HOROVOD_FUSION_THRESHOLD": "0", "HOROVOD_CACHE_CAPACITY": "3"}
+    run_checks(__file__, 3, limit_s=LIMIT_S, env={**ENVIRONMENT, **settings})
 
 
 class WrongCall(Call):
@@ -118,15 +126,27 @@ class Run:
                 self._check_one(window)
 
     def join(self) -> None:
-        """Each rank takes some more steps, named and not; those that have joined give zeros, or no rows."""
+        """Each rank takes some more steps, named and not, and waits for some of them only after joining.
+
+        Who has joined gives zeros, or no rows.
+        """
         extra = self.program.extra
+        later: list[tuple[int, int, list[int]]] = []
         for number in range(extra[hvd.rank()]):
             active = [rank for rank in range(hvd.size()) if extra[rank] > number]
             total = hvd.allreduce_async(torch.tensor([1, hvd.rank()]), op=hvd.Sum)
             rows = hvd.allgather_async(torch.full((2,), hvd.rank()), name=f"rows.{number}")
-            assert hvd.synchronize(total).tolist() == [len(active), sum(active)]
-            assert hvd.synchronize(rows).tolist() == [rank for rank in active for _ in range(2)]
+            later.append((total, rows, active))
+            while later and self.rng.random() < 0.7:
+                self._check_further(*later.pop())
         assert hvd.join() == extra.index(max(extra))
+        for step in later:
+            self._check_further(*step)
+
+    @staticmethod
+    def _check_further(total: int, rows: int, active: list[int]) -> None:
+        assert hvd.synchronize(total).tolist() == [len(active), sum(active)]
+        assert hvd.synchronize(rows).tolist() == [rank for rank in active for _ in range(2)]
 
     def leave(self) -> None:
         for members, process_set in self.sets.items():

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import shlex
+import sys
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import roundelay.torch as hvd
 from matrix.exact import DTYPES, FLOATS, FORMS, LAYOUTS, Call, Cell
-from ranks import mpirun, run_checks
+from ranks import launch, mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -32,6 +35,17 @@ LIMIT_S = 150.0
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_matrix(np: int) -> None:
     run_checks(__file__, np, limit_s=LIMIT_S, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+
+
+@pytest.mark.timeout(LIMIT_S + 30)
+def test_on_nodes_of_their_own() -> None:
+    """Three ranks that take each other for other nodes: what goes between nodes, with part of the cells."""
+    node = "ROUNDELAY_NODE_ID=$OMPI_COMM_WORLD_RANK"
+    command = [sys.executable, str(Path(__file__).parents[1] / "ranks.py"), __file__]
+    env = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1", "MATRIX_CELL": os.environ.get("MATRIX_CELL", "*async-*")}
+    run = launch(["sh", "-c", f"{node} exec {shlex.join(command)}"], 3, LIMIT_S, env)
+    assert run.returncode == 0, run.output
+    assert run.output.count("all checks passed on rank ") == 3, run.output
 
 
 def test_the_matrix_is_large() -> None:
@@ -146,7 +160,7 @@ class Runner:
 
 
 def _where(cell: Cell) -> str:
-    test = f"tests/python/matrix/test_matrix.py -k 'test_matrix and {hvd.size()}'"
+    test = f"tests/python/matrix/test_matrix.py -k '{hvd.size()} or nodes'"
     return f"cell {cell.id}, rank {hvd.rank()}; alone: MATRIX_CELL='{cell.id}' python -m pytest {test}"
 
 
