@@ -83,7 +83,8 @@ class _LastWords:
             before(kind, error, trace)
             interactive = hasattr(sys, "ps1") or sys.flags.interactive  # the process goes on
             if _core.is_initialized() and not interactive:
-                _core.fail(f"rank {_core.rank()} raised {kind.__name__}: {error}"[: cls.longest])
+                said = f"rank {_core.rank()} raised {kind.__name__}: {error}"
+                _core.fail(said.removesuffix(": ")[: cls.longest])
 
         sys.excepthook = hook
 

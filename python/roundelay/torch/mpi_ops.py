@@ -32,3 +32,13 @@ from roundelay.torch.life import (
 )
 from roundelay.torch.operations import *
 from roundelay.torch.process_sets import *
+
+
+def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
+    """Whether operations on GPU tensors are built: not in this version."""
+    return False
+
+
+def num_rank_is_power_2(num_rank: int) -> bool:
+    """Whether the number is a power of two; 0 is none."""
+    return num_rank > 0 and num_rank.bit_count() == 1

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from horovod.common.exceptions import HorovodVersionMismatchError
 from roundelay.torch.life import ccl_built, ddl_built, gloo_built, mpi_built, nccl_built
+from roundelay.torch.mpi_ops import gpu_available, num_rank_is_power_2
 
 __all__ = [
     "HorovodVersionMismatchError",
@@ -39,19 +40,9 @@ def check_extension(ext_name: str, *args: Any) -> None:
         raise ImportError(f"Roundelay stands in for horovod.torch alone, there is no {ext_name}")
 
 
-def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether operations on GPU tensors are built: not in this version."""
-    return False
-
-
 def is_iterable(x: Any) -> bool:
     """Whether ``x`` can be looped over."""
     return isinstance(x, Iterable)
-
-
-def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether the number is a power of two; 0 is none."""
-    return num_rank > 0 and num_rank.bit_count() == 1
 
 
 def split_list(items: Sequence[T], parts: int) -> list[Sequence[T]]:
