@@ -26,8 +26,6 @@ struct Slot {
 struct Layout {
   std::vector<Slot> slots;
   std::size_t bytes = 0;  // with padding
-
-  [[nodiscard]] std::size_t elements(DType dtype) const { return bytes / size_of(dtype); }
 };
 
 // One slot for each size, in the order given.
