@@ -6,6 +6,7 @@ All of them are collective over ``process_set``; ``root_rank`` is a world rank.
 from __future__ import annotations
 
 import copy
+import hashlib
 import io
 import pickle
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -18,6 +19,7 @@ import torch
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch import operations
+from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 try:
@@ -37,10 +39,12 @@ def broadcast_parameters(
 
     params: a dict (``model.state_dict()``), an iterable of tensors or of ``(name, tensor)`` pairs such as
     ``model.named_parameters()``, or a module (parameters and buffers). None entries are skipped. ValueError
-    for anything else; HorovodInternalError where shapes or dtypes differ between ranks.
+    for anything else; HorovodInternalError where names, shapes or dtypes differ between ranks.
     """
-    _core.size()
-    named = [(f"parameter.{name}", tensor) for name, tensor in _named_tensors(params)]
+    with Call("allgather", "parameters", process_set):
+        given = _named_tensors(params)
+    _agree_on_names(sorted(name for name, _ in given), process_set)
+    named = [(f"parameter.{name}", tensor) for name, tensor in given]
     _broadcast_all(named, root_rank, process_set)
 
 
@@ -71,6 +75,22 @@ def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
         if torch.nn.parameter.is_lazy(tensor):
             raise ValueError(f"params[{name!r}] has no shape yet: run a batch through the model first")
     return list(named.items())
+
+
+def _agree_on_names(names: list[str], process_set: ProcessSet) -> None:
+    """Raises on every rank where they differ: a tensor that only some have would be waited for."""
+    digest = hashlib.blake2b(repr(names).encode(), digest_size=8).digest()
+    mine = torch.tensor([int.from_bytes(digest, "little", signed=True)])
+    if len(operations.allgather(mine, name="parameters", process_set=process_set).unique()) == 1:
+        return
+    everyone = allgather_object((_core.rank(), names), "parameters.names", process_set)
+    first, other = everyone[0], next(one for one in everyone if one[1] != everyone[0][1])
+    name = min(set(first[1]) ^ set(other[1]))
+    has, lacks = (first, other) if name in first[1] else (other, first)
+    raise HorovodInternalError(
+        f"broadcast_parameters: rank {has[0]} has {name!r} (of {len(has[1])} parameters), rank {lacks[0]} "
+        f"({len(lacks[1])} parameters) does not: build the same model on every rank"
+    )
 
 
 def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
@@ -117,18 +137,19 @@ def allgather_object(
 ) -> list[Any]:
     """The objects of all ranks, in the set's order of ranks; each rank's own comes back as a copy, too.
 
-    Of any size. Where a rank cannot pickle its object, it raises what pickle raises and the others
-    HorovodInternalError with that text.
+    Ranks that have joined have none: the list is shorter then. Of any size. Where a rank cannot pickle its
+    object, it raises what pickle raises and the others HorovodInternalError with that text.
     """
     name = name or "objects"
     _core.size()
     parcel = _Parcel.of(obj)
-    heads = operations.allgather(parcel.head().view(1, 2), name=f"{name}.head", process_set=process_set)
+    head = row_of_this_rank(*parcel.head().tolist())
+    heads = operations.allgather(head, name=f"{name}.head", process_set=process_set).tolist()
     whole = operations.allgather(parcel.data, name=f"{name}.data", process_set=process_set)
     parcel.raise_error(_core.rank())
-    parts = whole.split(heads[:, 0].tolist())
-    parcels = [_Parcel(part, is_error=bool(head[1])) for head, part in zip(heads, parts, strict=True)]
-    for rank, received in zip(process_set.ranks, parcels, strict=True):
+    parts = whole.split([length for _, length, _ in heads])
+    parcels = [_Parcel(part, is_error=bool(head[2])) for head, part in zip(heads, parts, strict=True)]
+    for (rank, _, _), received in zip(heads, parcels, strict=True):
         received.raise_error(rank)
     return [received.content() for received in parcels]
 

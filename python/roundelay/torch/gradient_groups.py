@@ -115,7 +115,7 @@ def assign(num_groups: int, groups: Any, parameters: Sequence[torch.Tensor]) -> 
         return _evenly(groups, parameters)
     if not isinstance(groups, list | tuple):
         raise ValueError(f"groups is {groups!r}, but must be a number from 0 on or lists of tensors")
-    return _as_listed(groups)
+    return _as_listed(groups, {id(parameter) for parameter in parameters})
 
 
 def _evenly(number: int, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
@@ -123,7 +123,7 @@ def _evenly(number: int, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
     return {id(p): index * number // len(parameters) for index, p in enumerate(parameters)} if number else {}
 
 
-def _as_listed(groups: Iterable[Any]) -> dict[int, int]:
+def _as_listed(groups: Iterable[Any], known: set[int]) -> dict[int, int]:
     numbers: dict[int, int] = {}
     for number, group in enumerate(groups):
         if isinstance(group, torch.Tensor) or not isinstance(group, Iterable):
@@ -131,6 +131,11 @@ def _as_listed(groups: Iterable[Any]) -> dict[int, int]:
         for parameter in group:
             if not isinstance(parameter, torch.Tensor):
                 raise ValueError(f"groups[{number}] has a {type(parameter).__name__} that is not a tensor")
+            if id(parameter) not in known:
+                raise ValueError(
+                    f"groups[{number}] has a tensor of shape {tuple(parameter.shape)} that is no parameter "
+                    "of the optimizer (is it a .data, or of a copy of the model?)"
+                )
             if id(parameter) in numbers:
                 raise ValueError(f"groups[{number}] has a parameter that is in a group already")
             numbers[id(parameter)] = number

@@ -24,11 +24,13 @@ import torch
 from torch.utils.hooks import unserializable_hook
 
 from roundelay import _core
+from roundelay.errors import HorovodInternalError
 from roundelay.torch.backward_end import backward_end
 from roundelay.torch.gradient import Gradient, Holds, Reduction, owners
 from roundelay.torch.gradient_groups import GradientGroup
 from roundelay.torch.measure import Span
-from roundelay.torch.operations import Max
+from roundelay.torch.operations import Max, allgather
+from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.process_sets import set_id
 
 
@@ -188,7 +190,7 @@ class GradientSync:
         own, self._round = self._round, None
         span = Span("synchronize", "exposed_ns")
         try:
-            _core.synchronize(own.handle)
+            self._wait_for_notes(own.handle)
             values = iter(own.notes.tolist())
             self._all_final = next(values) == 0
             most = [next(values) for _ in self._groups]
@@ -202,6 +204,27 @@ class GradientSync:
                 self._finish()
         finally:
             span.end()
+
+    def _wait_for_notes(self, handle: int) -> None:
+        """Where they do not fit together, on all ranks, says what differs between the optimizers."""
+        try:
+            _core.synchronize(handle)
+        except HorovodInternalError as error:
+            if not str(error).startswith("Mismatched"):
+                raise
+            counts = row_of_this_rank(len(self._members()), len(self._groups))
+            rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
+            other = next((row for row in rows if row[1:] != rows[0][1:]), None)
+            if other is None:
+                raise
+            has = [
+                f"rank {rank} has {number} in {groups} groups" for rank, number, groups in (rows[0], other)
+            ]
+            raise HorovodInternalError(
+                f"the parameters of an optimizer ({self._prefix!r}) differ between ranks: {', '.join(has)}: "
+                "give DistributedOptimizer the same parameters on every rank, and wrap several optimizers in "
+                "the same order (is a layer frozen or left out on some ranks only?)"
+            ) from error
 
     def _members(self) -> list[Gradient]:
         return [gradient for group in self._groups.values() for gradient in group.members]

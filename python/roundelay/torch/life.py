@@ -12,6 +12,7 @@ from typing import Any
 from roundelay import _backend, _core
 from roundelay.errors import NotInThisVersionError
 from roundelay.torch.operations.handles import forget_handles
+from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
 
 is_initialized = _core.is_initialized
@@ -41,6 +42,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
     _core.init(_backend.backend_path(_core.load_config().bootstrap))
+    restart_scopes()
     _LastWords.install()
     try:
         for one in wanted:

@@ -25,13 +25,44 @@ from roundelay.torch.gradient_groups import assign
 from roundelay.torch.gradient_sync import GradientSync
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Adasum, Average
-from roundelay.torch.optimizer_arguments import check_passes, checked_names, checked_reduction, parameters_of
+from roundelay.torch.optimizer_arguments import (
+    check_compression,
+    check_passes,
+    checked_names,
+    checked_reduction,
+    parameters_of,
+)
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
-# Numbers the optimizers of each process set: its ranks wrap them in the same order.
-_scopes: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapping] = weakref.WeakKeyDictionary()
+
+
+class _Scopes:
+    """Numbers the optimizers of each process set: its ranks wrap them in the same order."""
+
+    per_job = 1000
+
+    def __init__(self) -> None:
+        self._first = -self.per_job
+        self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
+
+    def restart(self) -> None:
+        """From a number on that no optimizer of the last job has: they may go on in this one."""
+        self._first += self.per_job
+        self._of.clear()
+
+    def next(self, process_set: ProcessSet) -> int:
+        """The number of an optimizer that is being wrapped."""
+        return next(self._of.setdefault(process_set, count(self._first)))
+
+
+_scopes = _Scopes()
+
+
+def restart_scopes() -> None:
+    """A job has begun: the ranks count alike again, whatever was wrapped on some of them only before."""
+    _scopes.restart()
 
 
 def _inert(*_: Any, **__: Any) -> None:
@@ -260,7 +291,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     """
     _core.size()
     parameters = parameters_of(optimizer)
-    names = checked_names(parameters, named_parameters)
+    names = checked_names(optimizer, named_parameters)
+    check_compression(compression)
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
     grouping = assign(num_groups, groups, parameters)
@@ -271,7 +303,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
         previous.undo(optimizer)
     sync: GradientSync | DeltaSync | None = None
     if process_set.included():
-        scope = next(_scopes.setdefault(process_set, count()))
+        scope = _scopes.next(process_set)
         if process_set.size() > 1 and op == Adasum:
             sync = DeltaSync(scope, compression, process_set)
         elif process_set.size() > 1:

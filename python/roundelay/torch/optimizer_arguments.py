@@ -18,6 +18,15 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+def check_compression(compression: Any) -> None:
+    """It has what a Compressor has."""
+    if not (callable(getattr(compression, "compress", None)) and hasattr(compression, "decompress")):
+        raise ValueError(
+            f"compression is {compression!r}, but must have compress and decompress, such as "
+            "hvd.Compression.fp16"
+        )
+
+
 def check_passes(passes: Any) -> None:
     """backward_passes_per_step."""
     if not isinstance(passes, int) or passes < 1:
@@ -36,10 +45,12 @@ def checked_reduction(op: int, factor: float) -> tuple[int, float]:
 
 
 def checked_names(
-    parameters: list[torch.Tensor], named_parameters: Iterable[tuple[str, torch.Tensor]] | None
+    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.Tensor]] | None
 ) -> dict[int, str]:
     """Names by id(parameter): unique pairs that cover the optimizer, or none at all."""
-    pairs = list(named_parameters or ())
+    if named_parameters is None:
+        return {}
+    pairs = list(named_parameters)
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
         raise ValueError("named_parameters must be (name, parameter) pairs, such as model.named_parameters()")
     names = [name for name, _ in pairs]
@@ -47,7 +58,17 @@ def checked_names(
     if twice:
         raise ValueError(f"named_parameters has names more than once: {', '.join(twice)}")
     by_id = {id(parameter): name for name, parameter in pairs}
-    unnamed = sum(id(parameter) not in by_id for parameter in parameters)
-    if pairs and unnamed:
-        raise ValueError(f"named_parameters lacks {unnamed} of the optimizer's {len(parameters)} parameters")
+    unnamed = [
+        f"group {number}, number {index}, shape {tuple(parameter.shape)}"
+        for number, group in enumerate(optimizer.param_groups)
+        for index, parameter in enumerate(group["params"])
+        if id(parameter) not in by_id
+    ]
+    if unnamed and not pairs:
+        raise ValueError("named_parameters is empty (is it a generator that was used before?)")
+    if unnamed:
+        raise ValueError(
+            f"named_parameters lacks {len(unnamed)} of the optimizer's {len(parameters_of(optimizer))} "
+            f"parameters; the first: {unnamed[0]}"
+        )
     return by_id

@@ -46,6 +46,15 @@ class ProcessSet:
         set_id(self)
         return _core.rank() in self._ranks
 
+    def __copy__(self) -> ProcessSet:
+        return self  # a second object would keep the id when the set is removed, and another set may get it
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ProcessSet:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return _with_ranks, (self.ranks,)
+
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
 
@@ -72,6 +81,9 @@ class _World(ProcessSet):
         _core.size()  # raises where init was not called
         return True
 
+    def __reduce__(self) -> str:
+        return "global_process_set"
+
     def __repr__(self) -> str:
         return "ProcessSet(process_set_id=0, all ranks)"
 
@@ -80,6 +92,12 @@ global_process_set: ProcessSet = _World()
 
 _added: dict[int, ProcessSet] = {}
 _changing = threading.Lock()  # the ranks agree on one change at a time
+
+
+def _with_ranks(ranks: list[int]) -> ProcessSet:
+    """What a pickled set becomes: the job's set of these ranks, else one that is not part of the job."""
+    same = (added for added in list(_added.values()) if added.ranks == ranks)
+    return next(same, None) or ProcessSet(ranks)
 
 
 def _checked_ranks(ranks: Any) -> list[int]:

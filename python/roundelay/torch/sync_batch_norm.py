@@ -9,6 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from roundelay.torch.operations import Sum, allreduce_
+from roundelay.torch.operations.common import Call
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 __all__ = ["SyncBatchNorm"]
@@ -21,8 +22,8 @@ class SyncBatchNorm(_BatchNorm):
     have batches of different sizes, also empty ones. Gradients of ``weight`` and ``bias`` are each rank's
     share, for the optimizer to reduce like any other. Input: (N, C, ...) on every rank of ``process_set``;
     fp16 and bf16 get their statistics in fp32. Collective while training, and in evaluation too if
-    ``track_running_stats`` is False. ValueError for an input without channels, and on all ranks if they have
-    only one value per channel in all.
+    ``track_running_stats`` is False. ValueError for an input without these channels (the others then raise
+    HorovodInternalError), and on all ranks if they have only one value per channel in all.
     """
 
     def __init__(
@@ -46,11 +47,12 @@ class SyncBatchNorm(_BatchNorm):
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # the ranks meet in here
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  as torch names it
         """The normalised input: same shape, dtype and layout."""
-        self._check_input_dim(input)
         if not self.training and self.running_mean is not None:
             return super().forward(input)
         if self.process_set.included() and self.process_set.size() == 1:
             return super().forward(input)
+        with Call("allreduce", _name("mean"), self.process_set):
+            self._check_input_dim(input)
         mean, variance, count = _statistics(input.detach(), self.process_set)
         if self.training and self.running_mean is not None:
             self._track(mean, variance, count)
@@ -128,9 +130,13 @@ def _statistics_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def _name(step: str) -> str:
+    return f"sync_batch_norm.{step}"
+
+
 def _total(values: torch.Tensor, step: str, process_set: ProcessSet) -> torch.Tensor:
     """The sum over the ranks, of fp64 values, in place."""
-    return allreduce_(values, op=Sum, name=f"sync_batch_norm.{step}", process_set=process_set)
+    return allreduce_(values, op=Sum, name=_name(step), process_set=process_set)
 
 
 @torch.no_grad()

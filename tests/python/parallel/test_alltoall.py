@@ -10,10 +10,25 @@ import torch
 import roundelay.torch as hvd
 from ranks import run_checks
 
+try:
+    import numpy
+except ImportError:
+    numpy = None  # type: ignore[assignment]  # torch does without it, too
+
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_alltoall(np: int) -> None:
     run_checks(__file__, np)
+
+
+class Count:
+    """A number of another library."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __index__(self) -> int:
+        return self._value
 
 
 def rows(sender: int, receiver: int, count: int, *rest: int) -> torch.Tensor:
@@ -44,8 +59,15 @@ def check_splits_of_every_kind() -> None:
     counts = [hvd.rank() + to for to in range(hvd.size())]
     coming = [rank + hvd.rank() for rank in range(hvd.size())]
     splits: list[Any] = [
-        counts, tuple(counts), torch.tensor(counts), torch.tensor(counts, dtype=torch.int32)
+        counts, tuple(counts), torch.tensor(counts), torch.tensor(counts, dtype=torch.int32),
+        [Count(count) for count in counts], [torch.tensor(count) for count in counts],
     ]  # fmt: skip
+    if numpy is not None:
+        splits += [
+            numpy.array(counts),
+            numpy.array(counts, dtype=numpy.int32),
+            [numpy.int64(count) for count in counts],
+        ]
     for given in splits:
         mine = sent(counts, 3)
         for output, received in (
@@ -107,7 +129,17 @@ def check_wrong_calls() -> None:
     wrong: list[Any] = [
         [2] * (size - 1), [2] * (size + 1), [1] * size, [3] * size, [-1] * size, [2.0] * size, "22", 2,
         torch.full((size,), 2.0), torch.full((1, size), 2), torch.full((size,), 2, device="meta"),
+        [True] * size, [torch.tensor(True)] * size, [torch.tensor(2, device="meta")] * size,
+        {2: 2}, {2}, b"2", [None] * size,
     ]  # fmt: skip
+    if numpy is not None:
+        wrong += [
+            numpy.full(size, 2.0),
+            numpy.full((1, size), 2),
+            numpy.full(size, True),
+            numpy.array(2),
+            numpy.full(size, 1),
+        ]
     for splits in wrong:
         with pytest.raises(ValueError, match="splits"):
             hvd.alltoall(x, splits)

@@ -95,6 +95,32 @@ def check_grouped_allgather() -> None:
     assert y.grad.tolist() == [2 * hvd.size()] * hvd.rank()
 
 
+def check_allgather_where_a_lower_rank_has_joined() -> None:
+    """What rank 0 does not gather has no rows before the others'."""
+    if hvd.rank() > 0:
+        here = range(1, hvd.size())
+        begin, everything = sum(range(2, hvd.rank() + 1)), sum(rank + 1 for rank in here)
+        total = sum((weights(rank, everything) for rank in here), torch.zeros(everything))
+        mine = slice(begin, begin + hvd.rank() + 1)
+        expect(gradient_of(torch.ones(hvd.rank() + 1), hvd.allgather), total[mine])
+        grouped = gradient_of(torch.ones(hvd.rank() + 1), lambda t: hvd.grouped_allgather([t, t])[1])
+        expect(grouped, total[mine])
+    hvd.join()
+
+
+def check_a_rank_that_joins_between_allgather_and_its_backward() -> None:
+    """Where its rows lay is not known any more: an error, not another rank's gradient."""
+    if hvd.size() == 1:
+        return
+    x = torch.ones(2, requires_grad=True)
+    y = hvd.allgather(x, name="left")
+    if hvd.rank() > 0:
+        with pytest.raises(hvd.HorovodInternalError, match=r"'left.gradient'.*join"):
+            y.sum().backward()
+        assert x.grad is None
+    hvd.join()
+
+
 def check_broadcast() -> None:
     root = hvd.size() - 1
     total = sum((weights(rank, 3) for rank in range(hvd.size())), torch.zeros(3))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
+import pickle
 import threading
 
 import pytest
@@ -63,6 +65,24 @@ def check_what_a_set_knows() -> None:
     hvd.add_process_set(given)
     assert id_of(given) is not None
     hvd.remove_process_set(given)
+
+
+def check_copies_are_the_set_itself() -> None:
+    """So none keeps the id of a set that was removed, which the next set may get."""
+    world = hvd.global_process_set
+    one = hvd.ProcessSet([0])
+    before = pickle.dumps(one)
+    if hvd.size() > 1:
+        hvd.add_process_set(one)
+        assert pickle.loads(before) is pickle.loads(pickle.dumps(one)) is one
+    for process_set in (world, one):
+        assert copy.copy(process_set) is copy.deepcopy([process_set])[0] is process_set
+    assert pickle.loads(pickle.dumps(world)) is world
+    added = pickle.dumps(one)
+    if hvd.size() > 1:
+        hvd.remove_process_set(one)
+    assert id_of(pickle.loads(added)) is None
+    assert pickle.loads(added).ranks == [0]
 
 
 def check_every_operation() -> None:

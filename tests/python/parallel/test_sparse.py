@@ -69,7 +69,7 @@ def check_wrong_calls() -> None:
         lambda: hvd.sparse_allreduce_async(sparse, "x", hvd.Max),
         lambda: anything.sparse_allreduce_async(sparse, 3, hvd.Sum),
     ):
-        with pytest.raises(ValueError, match=r"\w"):
+        with pytest.raises(ValueError, match="^sparse allreduce(: name| of 'x')"):
             call()  # type: ignore[no-untyped-call]
     assert torch.equal(hvd.sparse_allreduce_async(sparse, "x", hvd.Average)().to_dense(), torch.eye(3))
 
@@ -87,3 +87,15 @@ def check_shapes_that_differ() -> None:
         wait()
     result = hvd.sparse_allreduce_async(torch.ones(2, 2).to_sparse(), "differs", hvd.Sum)()
     assert result.to_dense().tolist() == [[hvd.size()] * 2] * 2
+
+
+def check_while_a_rank_has_joined() -> None:
+    if hvd.rank() > 0:
+        wait = hvd.sparse_allreduce_async(torch.eye(2).to_sparse() * hvd.rank(), "joined", hvd.Sum)
+        assert torch.equal(wait().to_dense(), torch.eye(2) * sum(range(hvd.size())))
+    if hvd.rank() > 0 and hvd.size() > 2:
+        rows = 5 + hvd.rank()
+        wait = hvd.sparse_allreduce_async(torch.ones(rows, 2).to_sparse(1), "joined", hvd.Sum)
+        with pytest.raises(hvd.HorovodInternalError, match=r"rank 1 has \[6, 2\], rank 2 has \[7, 2\]"):
+            wait()
+    hvd.join()

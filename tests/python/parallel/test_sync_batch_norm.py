@@ -232,3 +232,15 @@ def check_a_step_of_training_is_the_step_of_one_process() -> None:
             optimizer.step()
     for one, other in zip(synced.state_dict().values(), plain.state_dict().values(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-11)
+
+
+def check_a_wrong_input_on_one_rank_is_an_error_on_all() -> None:
+    if hvd.size() == 1:
+        return
+    synced = SyncBatchNorm(CHANNELS)
+    for wrong, text in ((torch.ones(4), "at least 2 dimensions"), (torch.ones(4, 3), "3 channels")):
+        with pytest.raises(ValueError if hvd.rank() == 1 else hvd.HorovodInternalError, match=text):
+            synced(wrong if hvd.rank() == 1 else torch.ones(4, CHANNELS))
+    assert synced(torch.ones(4, CHANNELS)).abs().max().item() == 0.0
+    with pytest.raises(ValueError, match="3 channels"):
+        SyncBatchNorm(CHANNELS).eval()(torch.ones(4, 3))

@@ -87,6 +87,29 @@ def check_parameters_of_other_shapes_leave_nothing_in_flight() -> None:
         assert mine["c"].tolist() == [0, 0]
 
 
+def check_parameters_that_one_rank_lacks_are_an_error_on_all() -> None:
+    if hvd.size() == 1:
+        return
+    for names in (("a", "b"), ("a", "c", "b")):  # in another order they are the same
+        mine = {name: torch.full((1,), hvd.rank()) for name in reversed(names)}
+        broadcast_parameters(mine if hvd.rank() else dict(reversed(mine.items())), root_rank=0)
+        assert [tensor.item() for tensor in mine.values()] == [0] * len(names)
+    for number, odd in ((1, {"a": torch.ones(1)}), (2, {"a": torch.ones(1), "c": torch.ones(1)})):
+        usual = {"a": torch.ones(1), "b": torch.ones(1)}
+        with pytest.raises(hvd.HorovodInternalError, match=rf"rank 0 has 'b' \(of 2 .*rank 1 \({number} "):
+            broadcast_parameters(odd if hvd.rank() == 1 else usual, root_rank=0)
+
+
+def check_parameters_of_a_wrong_kind_on_one_rank_are_an_error_on_all() -> None:
+    if hvd.size() == 1:
+        return
+    usual = {"a": torch.ones(1), "b": torch.ones(1)}
+    for wrong, text in ((5, "not int"), ({**usual, "b": 3}, "use broadcast_object")):
+        with pytest.raises(ValueError if hvd.rank() == 0 else hvd.HorovodInternalError, match=text):
+            broadcast_parameters(wrong if hvd.rank() == 0 else usual, root_rank=0)  # type: ignore[arg-type]
+    broadcast_parameters(usual, root_rank=0)
+
+
 def check_object() -> None:
     root = hvd.size() - 1
     mine = {"rank": hvd.rank(), "tensor": torch.full((3,), float(hvd.rank())), "text": "x" * hvd.rank()}

@@ -57,6 +57,18 @@ def check_what_cannot_be_pickled_is_an_error_everywhere() -> None:
     assert allgather_object(hvd.rank()) == list(range(hvd.size()))
 
 
+def check_objects_while_a_rank_has_joined() -> None:
+    if hvd.rank() > 0:
+        last = hvd.size() - 1
+        assert allgather_object(["o"] * hvd.rank()) == [["o"] * rank for rank in range(1, hvd.size())]
+        mine = hvd.rank() == last
+        with pytest.raises(TypeError if mine else hvd.HorovodInternalError, match="it stays here") as raised:
+            allgather_object(_Refuses() if mine else "fine")
+        assert mine or f"rank {last} could not pickle" in str(raised.value)
+    hvd.join()
+    assert allgather_object(hvd.rank()) == list(range(hvd.size()))
+
+
 def _step_of_adam(parameter: torch.nn.Parameter) -> torch.optim.Optimizer:
     optimizer = torch.optim.Adam([parameter], lr=1.0 + hvd.rank())
     parameter.grad = torch.full_like(parameter, 1.0 + hvd.rank())
@@ -102,7 +114,9 @@ def check_batch_norm_on_process_sets() -> None:
     output = synced(whole[begin : begin + 6])
     torch.testing.assert_close(output, expected[begin : begin + 6], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(synced.running_var, plain.running_var, rtol=1e-12, atol=1e-12)
-    output = copy.deepcopy(synced)(whole[begin : begin + 6])
+    copied = copy.deepcopy(synced)
+    assert copied.process_set is mine
+    output = copied(whole[begin : begin + 6])
     torch.testing.assert_close(output, expected[begin : begin + 6], rtol=1e-12, atol=1e-12)
     hvd.barrier()
     for process_set in (pair, rest):

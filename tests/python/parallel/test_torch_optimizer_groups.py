@@ -234,3 +234,12 @@ def check_a_mismatch_in_a_group_is_an_error_on_all_and_training_goes_on() -> Non
             add_gradients(*((parameter, 1.0) for parameter in parameters))
         optimizer.zero_grad()
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def check_a_group_of_what_is_no_parameter() -> None:
+    parameters = make_parameters(2)
+    for foreign in (parameters[1].data, torch.nn.Parameter(torch.zeros(3))):
+        with pytest.raises(
+            ValueError, match=r"groups\[1\] has a tensor of shape \(3,\) that is no parameter"
+        ):
+            wrapped_sgd(parameters, groups=[[parameters[0]], [foreign]])

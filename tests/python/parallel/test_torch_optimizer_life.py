@@ -129,3 +129,56 @@ def check_a_mismatch_is_an_error_on_all_and_training_goes_on() -> None:
             add_gradients(*((parameter, 1.0) for parameter in parameters))
         optimizer.zero_grad()
     assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def check_wrong_arguments() -> None:
+    model = torch.nn.Linear(2, 3)
+    groups: list[dict[str, Any]] = [{"params": [model.weight]}, {"params": [model.bias]}]
+    plain = torch.optim.SGD(groups, lr=1.0)
+    pairs = model.named_parameters()
+    assert len(list(pairs)) == 2
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"compression": "fp16"}, "compression is 'fp16'"),
+        ({"compression": hvd.Compression}, "such as hvd.Compression.fp16"),
+        ({"named_parameters": pairs}, "a generator that was used before"),
+        ({"named_parameters": [("w", model.weight)]}, r"1 of .* 2 .* group 1, number 0, shape \(3,\)"),
+    ]
+    for arguments, text in wrong:
+        with pytest.raises(ValueError, match=text):
+            hvd.DistributedOptimizer(plain, **arguments)
+    assert "synchronize" not in vars(plain)
+
+
+def check_other_parameters_on_one_rank_are_an_error_on_all() -> None:
+    if hvd.size() == 1:
+        return
+    number = 4 if hvd.rank() == 0 else 2
+    for groups in (None, 2):
+        parameters = make_parameters(number)
+        optimizer = wrapped_sgd(parameters, groups=groups)
+        has = (4, groups or 4), (2, groups or 2)
+        text = ", ".join(f"rank {rank} has {one} in {many} groups" for rank, (one, many) in enumerate(has))
+        with pytest.raises(hvd.HorovodInternalError, match=text):
+            add_gradients(*((parameter, 1.0) for parameter in parameters))
+        hvd.DistributedOptimizer(optimizer)  # what was in flight is nobody's now
+    assert hvd.allreduce(torch.ones(1), op=hvd.Sum).item() == hvd.size()
+
+
+def check_a_new_job_counts_the_optimizers_anew() -> None:
+    (old,) = make_parameters(1)
+    wrapped = [wrapped_sgd([old])]
+    if hvd.rank() == 0:
+        wrapped += [wrapped_sgd(make_parameters(1)) for _ in range(2)]
+    hvd.shutdown()
+    hvd.init()
+    (new,) = make_parameters(1)
+    wrapped.append(wrapped_sgd([new]))
+    for parameters in ([new], [old, new]):  # one of the last job goes on, beside it
+        for parameter in parameters:
+            parameter.grad = None
+        for optimizer in wrapped:
+            optimizer.zero_grad()
+        add_gradients(*((parameter, hvd.rank() + 1.0) for parameter in parameters))
+        assert [gradient_of(parameter) for parameter in parameters] == [[sum_of_ranks()] * 3] * len(
+            parameters
+        )

@@ -8,9 +8,17 @@ from typing import Any
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations.common import Call, Sum, gradient_name, recorded
+from roundelay.errors import HorovodInternalError
+from roundelay.torch.operations.common import (
+    Call,
+    Sum,
+    gradient_name,
+    never_empty,
+    recorded,
+    row_of_this_rank,
+)
 from roundelay.torch.operations.grouped import grouped_allreduce
-from roundelay.torch.operations.handles import done, remember, synchronize
+from roundelay.torch.operations.handles import remember, synchronize
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
@@ -39,9 +47,8 @@ def grouped_allgather_async(
     """Like ``allgather_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
     with Call("allgather", name, process_set) as call:
         group = _checked(tensors, call)
-    if not group:
-        return done([])
-    return remember(_core.allgather_async(group, name, call.group), lambda outputs: outputs)
+    handle = _core.allgather_async(never_empty(group), name, call.group)
+    return remember(handle, lambda outputs: outputs[: len(group)])
 
 
 class _Allgather(torch.autograd.Function):
@@ -58,15 +65,29 @@ class _Allgather(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         name, process_set = gradient_name(ctx.arguments[0]), ctx.arguments[1]
-        mine = torch.tensor([[rows for rows in ctx.rows if rows is not None]])
-        rows = allgather(mine, name and f"{name}.rows", process_set)
-        ends = iter(rows[: process_set.rank() + 1].sum(0).tolist())
         floating = [g for g, own in zip(gradients, ctx.rows, strict=True) if own is not None]
+        begins = iter(_begins([own for own in ctx.rows if own is not None], floating, name, process_set))
         sums = iter(grouped_allreduce(floating, name=name, op=Sum, process_set=process_set))
         result: list[torch.Tensor | None] = []
         for own in ctx.rows:
-            result.append(None if own is None else next(sums).narrow(0, next(ends) - own, own))
+            result.append(None if own is None else next(sums).narrow(0, next(begins), own))
         return None, None, *result
+
+
+def _begins(
+    own: list[int], gathered: list[torch.Tensor], name: str | None, process_set: ProcessSet
+) -> list[int]:
+    """Where, in each of the gathered tensors, this rank's own rows begin."""
+    heads = allgather(row_of_this_rank(*own), name and f"{name}.rows", process_set)
+    ranks, rows = heads[:, 0], heads[:, 1:]
+    if rows.sum(0).tolist() != [tensor.shape[0] for tensor in gathered]:
+        of = f" of {name!r}" if name else ""
+        raise HorovodInternalError(
+            f"allgather{of}: only ranks {ranks.tolist()} compute this gradient, but more of them gathered; "
+            "a rank may call join() only after the backward of what it has gathered"
+        )
+    begins: list[int] = rows[ranks < _core.rank()].sum(0).tolist()
+    return begins
 
 
 def allgather(
@@ -88,4 +109,7 @@ def grouped_allgather(
     """Like ``allgather`` of each tensor, all or nothing; differentiable as it is."""
     with Call("allgather", name, process_set) as call:
         group = _checked(tensors, call)
-    return list(recorded(_Allgather, name, process_set, *group)) if group else []
+    if not group:
+        nothing: list[torch.Tensor] = synchronize(grouped_allgather_async([], name, process_set))
+        return nothing
+    return list(recorded(_Allgather, name, process_set, *group))

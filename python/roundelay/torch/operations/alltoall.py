@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, overload
+import operator
+from collections.abc import Iterable, Mapping, Set
+from typing import Any, SupportsIndex, overload
 
 import torch
 
@@ -12,7 +13,7 @@ from roundelay.torch.operations.common import Call, gradient_name, recorded
 from roundelay.torch.operations.handles import remember, synchronize
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
-Splits = Sequence[int] | torch.Tensor | None
+Splits = Iterable[SupportsIndex] | torch.Tensor | None
 
 
 def _checked_splits(tensor: torch.Tensor, splits: Splits, call: Call, size: int) -> list[int]:
@@ -30,16 +31,30 @@ def _checked_splits(tensor: torch.Tensor, splits: Splits, call: Call, size: int)
                 "have one dimension, type int32 or int64, and values"
             )
         splits = splits.tolist()
-    if not isinstance(splits, list | tuple):
-        raise call.wrong(f"splits must be a list of ints or an int tensor, not {type(splits).__name__}")
-    numbers = [count for count in splits if isinstance(count, int) and not isinstance(count, bool)]
-    if len(numbers) != len(splits) or any(count < 0 for count in numbers):
-        raise call.wrong(f"splits are {list(splits)}, but must be numbers of rows, from 0 on")
+    numbers = _counts(splits, call)
     if len(numbers) != size:
         raise call.wrong(f"splits has {len(numbers)} numbers, but there are {size} ranks")
     if sum(numbers) != rows:
         raise call.wrong(f"splits are {numbers}, {sum(numbers)} in all, but the tensor has {rows} rows")
     return numbers
+
+
+def _counts(splits: Any, call: Call) -> list[int]:
+    """Of whatever has counts in an order: a list, a tuple, a numpy array."""
+    if not isinstance(splits, Iterable) or isinstance(splits, str | bytes | Mapping | Set):
+        raise call.wrong(f"splits must be a list of ints or an int tensor, not {type(splits).__name__}")
+    try:
+        given = list(splits)
+        numbers = [operator.index(count) for count in given if not _is_bool(count)]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise call.wrong(f"splits are {splits!r}, but must be ints: {error}") from None
+    if len(numbers) != len(given) or any(count < 0 for count in numbers):
+        raise call.wrong(f"splits are {given}, but must be numbers of rows, from 0 on")
+    return numbers
+
+
+def _is_bool(count: Any) -> bool:
+    return isinstance(count, bool) or getattr(count, "dtype", None) == torch.bool
 
 
 def _start(
@@ -92,7 +107,7 @@ def alltoall(
 @overload
 def alltoall(
     tensor: torch.Tensor,
-    splits: Sequence[int] | torch.Tensor,
+    splits: Iterable[SupportsIndex] | torch.Tensor,
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> tuple[torch.Tensor, torch.Tensor]: ...

@@ -47,14 +47,17 @@ class Call:
     A check that fails inside ``with`` is passed on to the peers, which would otherwise wait for this rank.
     """
 
-    __slots__ = ("group", "name", "operation")
+    __slots__ = ("group", "name", "operation", "shown")
 
-    def __init__(self, operation: str, name: str | None, process_set: ProcessSet) -> None:
+    def __init__(
+        self, operation: str, name: str | None, process_set: ProcessSet, shown: str | None = None
+    ) -> None:
+        """``operation`` is what the peers wait for; ``shown`` what the user called, where that is another."""
         _core.size()  # not initialized: that is the error, and there are no peers
         self.group = member_id(process_set)
         if name is not None and not isinstance(name, str):
-            raise ValueError(f"{operation}: name must be a str or None, not {name!r}")
-        self.operation, self.name = operation, name
+            raise ValueError(f"{shown or operation}: name must be a str or None, not {name!r}")
+        self.operation, self.name, self.shown = operation, name, shown or operation
 
     def __enter__(self) -> Call:
         return self
@@ -65,7 +68,7 @@ class Call:
 
     def wrong(self, text: str) -> ValueError:
         """The error that says so, and in which call."""
-        return ValueError(f"{self.operation}{f' of {self.name!r}' if self.name else ''}: {text}")
+        return ValueError(f"{self.shown}{f' of {self.name!r}' if self.name else ''}: {text}")
 
     def check_tensor(self, tensor: torch.Tensor) -> None:
         """It is one; the core checks what kind."""
@@ -123,6 +126,16 @@ class Call:
                 f"compression is {compression!r}, but must have compress and decompress, such as "
                 "hvd.Compression.fp16"
             )
+
+
+def row_of_this_rank(*numbers: int) -> torch.Tensor:
+    """The rank and the numbers: gathered rows must say whose they are, as joined ranks have none."""
+    return torch.tensor([[_core.rank(), *numbers]], dtype=torch.int64)
+
+
+def never_empty(group: list[torch.Tensor]) -> list[torch.Tensor]:
+    """An empty group travels as a tensor without elements: ranks whose groups differ must get an error."""
+    return group or [torch.empty(0)]
 
 
 def gradient_name(name: str | None) -> str | None:

@@ -9,8 +9,8 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, gradient_name, recorded
-from roundelay.torch.operations.handles import done, remember, synchronize
+from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, gradient_name, never_empty, recorded
+from roundelay.torch.operations.handles import remember, synchronize
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
@@ -30,11 +30,10 @@ def _start(
         factors = call.checked_factors(prescale_factor, postscale_factor)
         if in_place and len({id(tensor) for tensor in group}) < len(group):
             raise call.wrong("the same tensor is in the group twice")
-    if not group:
-        return done([])
-    outputs = group if in_place else [torch.empty_like(tensor) for tensor in group]
-    handle = _core.grouped_allreduce_async(group, outputs, name, number, *factors, call.group)
-    return remember(handle, lambda _: outputs)
+    sent = never_empty(group)
+    outputs = sent if in_place else [torch.empty_like(tensor) for tensor in sent]
+    handle = _core.grouped_allreduce_async(sent, outputs, name, number, *factors, call.group)
+    return remember(handle, lambda _: outputs[: len(group)])
 
 
 def grouped_allreduce_async(
@@ -128,7 +127,7 @@ def grouped_allreduce(
         call.check_compression(compression)
         wires = [compression.compress(tensor) for tensor in group]
     if not group:
-        return []
+        return grouped_allreduce_([], None, name, number, *factors, process_set)
     reduced = recorded(_GroupedAllreduce, name, number, factors, process_set, *(wire for wire, _ in wires))
     return [
         compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, wires, strict=True)

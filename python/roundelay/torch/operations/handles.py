@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 import torch
@@ -12,8 +11,6 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError
 
 _results: dict[int, Callable[[list[torch.Tensor]], Any]] = {}
-_done: dict[int, Any] = {}
-_numbers = count(-1, -1)  # the core's handles are positive
 
 
 def remember(handle: int, result: Callable[[list[torch.Tensor]], Any]) -> int:
@@ -22,17 +19,8 @@ def remember(handle: int, result: Callable[[list[torch.Tensor]], Any]) -> int:
     return handle
 
 
-def done(value: Any) -> int:
-    """A handle of something that needs no communication."""
-    handle = next(_numbers)
-    _done[handle] = value
-    return handle
-
-
 def poll(handle: int) -> bool:
     """Whether ``synchronize(handle)`` would return (or raise) at once. ValueError for an unknown handle."""
-    if handle in _done:
-        return True
     if not isinstance(handle, int) or handle < 0:
         raise ValueError(f"{handle!r} is no handle of an operation in flight")
     return _core.poll(handle)
@@ -44,8 +32,6 @@ def synchronize(handle: int) -> Any:
     The result is what the operation without ``_async`` returns: a tensor; of grouped operations a list; of
     alltoall with splits the output and the received splits. HorovodInternalError if the operation failed.
     """
-    if handle in _done:
-        return _done.pop(handle)
     if not isinstance(handle, int) or handle < 0:
         return None
     try:
@@ -60,4 +46,3 @@ def synchronize(handle: int) -> Any:
 def forget_handles() -> None:
     """The job is over: nothing is in flight."""
     _results.clear()
-    _done.clear()

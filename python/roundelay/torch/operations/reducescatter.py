@@ -10,8 +10,8 @@ import torch
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.operations.allgather import grouped_allgather
-from roundelay.torch.operations.common import LINEAR_OPS, Average, Call, gradient_name, recorded
-from roundelay.torch.operations.handles import done, remember, synchronize
+from roundelay.torch.operations.common import LINEAR_OPS, Average, Call, gradient_name, never_empty, recorded
+from roundelay.torch.operations.handles import remember, synchronize
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
@@ -57,10 +57,8 @@ def grouped_reducescatter_async(
     """Like ``reducescatter_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked(tensors, op, prescale_factor, postscale_factor, call)
-    if not group:
-        return done([])
-    handle = _core.reducescatter_async(group, name, *reduction, call.group)
-    return remember(handle, lambda outputs: outputs)
+    handle = _core.reducescatter_async(never_empty(group), name, *reduction, call.group)
+    return remember(handle, lambda outputs: outputs[: len(group)])
 
 
 class _Reducescatter(torch.autograd.Function):
@@ -125,7 +123,10 @@ def grouped_reducescatter(
         call.check_compression(compression)
         wires = [compression.compress(tensor) for tensor in group]
     if not group:
-        return []
+        nothing: list[torch.Tensor] = synchronize(
+            grouped_reducescatter_async([], name, op, process_set, prescale_factor, postscale_factor)
+        )
+        return nothing
     scattered = recorded(_Reducescatter, name, reduction, process_set, *(wire for wire, _ in wires))
     return [
         compression.decompress(tensor, context) for tensor, (_, context) in zip(scattered, wires, strict=True)

@@ -9,7 +9,7 @@ import torch
 
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.operations.allgather import grouped_allgather_async
-from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Average, Call
+from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Average, Call, row_of_this_rank
 from roundelay.torch.operations.handles import synchronize
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -22,17 +22,16 @@ def _check(tensor: torch.Tensor, op: int, call: Call) -> None:
         raise call.wrong("op must be hvd.Average or hvd.Sum for sparse tensors")
 
 
-def _check_alike(heads: torch.Tensor, name: str | None, process_set: ProcessSet) -> None:
-    """`heads`: of each rank the op and the shape."""
-    different = (heads != heads[0]).any(1).nonzero()
+def _check_alike(heads: torch.Tensor, name: str | None) -> None:
+    """`heads`: of each rank that has not joined its number, the op and the shape."""
+    different = (heads[:, 1:] != heads[0, 1:]).any(1).nonzero()
     if different.numel() == 0:
         return
-    ranks = process_set.ranks
-    theirs = [(ranks[index], heads[index].tolist()) for index in (0, int(different[0]))]
-    if theirs[0][1][1:] != theirs[1][1][1:]:
-        what, has = "shapes differ", [f"rank {rank} has {shape}" for rank, (_, *shape) in theirs]
+    theirs = heads[[0, int(different[0])]].tolist()
+    if theirs[0][2:] != theirs[1][2:]:
+        what, has = "shapes differ", [f"rank {rank} has {shape}" for rank, _, *shape in theirs]
     else:
-        what, has = "op differs", [f"rank {rank} has {OP_NAMES[op]}" for rank, (op, *_) in theirs]
+        what, has = "op differs", [f"rank {rank} has {OP_NAMES[op]}" for rank, op, *_ in theirs]
     of = f" of {name!r}" if name else ""
     raise HorovodInternalError(f"Mismatched sparse allreduce{of}: {what}: {', '.join(has)}")
 
@@ -51,11 +50,11 @@ def sparse_allreduce_async(
     by autograd. ValueError for other ops and for dense tensors; HorovodInternalError on all ranks where
     their ops or their tensors' shapes differ.
     """
-    with Call("allgather", name, process_set) as call:
+    with Call("allgather", name, process_set, shown="sparse allreduce") as call:
         _check(tensor, op, call)
     shape = tensor.shape
     entries = tensor.detach()
-    parts = [entries._indices().t(), entries._values(), torch.tensor([[op, *shape]], dtype=torch.int64)]
+    parts = [entries._indices().t(), entries._values(), row_of_this_rank(op, *shape)]
     handle = grouped_allgather_async(parts, name, process_set)
 
     @cache
@@ -64,7 +63,7 @@ def sparse_allreduce_async(
         if gathered is None:
             raise RuntimeError(f"handle {handle} was waited for twice")
         indices, values, heads = gathered
-        _check_alike(heads, name, process_set)
+        _check_alike(heads, name)
         if op == Average:
             values = _divided(values, process_set.size())
         return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
