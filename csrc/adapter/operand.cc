@@ -98,8 +98,8 @@ Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs,
     ROUNDELAY_RETURN_IF_ERROR(check_input(inputs[i], member));
     ROUNDELAY_RETURN_IF_ERROR(check_output(inputs[i], outputs[i], member));
   }
-  const at::NoGradGuard no_grad;
   const c10::InferenceMode normal(false);
+  const at::NoGradGuard no_grad;  // the other guard turns gradients on
   return caught([&] {
     OperandPtr operand(new Operand);
     for (std::size_t i = 0; i < inputs.size(); ++i) operand->items_.push_back(item(inputs[i], outputs[i]));
@@ -110,8 +110,8 @@ Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs,
 Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const std::string& name) {
   for (std::size_t i = 0; i < inputs.size(); ++i)
     ROUNDELAY_RETURN_IF_ERROR(check_input(inputs[i], label(name, i, inputs.size())));
-  const at::NoGradGuard no_grad;
   const c10::InferenceMode normal(false);
+  const at::NoGradGuard no_grad;  // the other guard turns gradients on
   return caught([&] {
     OperandPtr operand(new Operand);
     for (const at::Tensor& input : inputs) operand->items_.push_back(item(input));
@@ -164,10 +164,10 @@ void Operand::set_received_splits(std::vector<std::int64_t> rows) {
 }
 
 void Operand::finish() {
-  const at::NoGradGuard no_grad;
   for (Item& item : items_) {
     if (!item.output.defined()) continue;
     const c10::InferenceMode as_made(item.output.is_inference());
+    const at::NoGradGuard no_grad;  // the other guard turns gradients on
     if (!item.target.is_same(item.output)) {
       item.output.copy_(item.target);
     } else if (!item.output.is_inference()) {

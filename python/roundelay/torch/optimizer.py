@@ -25,8 +25,8 @@ from roundelay.torch.gradient_groups import assign
 from roundelay.torch.gradient_sync import GradientSync
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Adasum, Average
+from roundelay.torch.operations.common import check_compression
 from roundelay.torch.optimizer_arguments import (
-    check_compression,
     check_passes,
     checked_names,
     checked_reduction,

@@ -18,15 +18,6 @@ def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def check_compression(compression: Any) -> None:
-    """It has what a Compressor has."""
-    if not (callable(getattr(compression, "compress", None)) and hasattr(compression, "decompress")):
-        raise ValueError(
-            f"compression is {compression!r}, but must have compress and decompress, such as "
-            "hvd.Compression.fp16"
-        )
-
-
 def check_passes(passes: Any) -> None:
     """backward_passes_per_step."""
     if not isinstance(passes, int) or passes < 1:

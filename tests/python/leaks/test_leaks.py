@@ -46,7 +46,7 @@ class Usage:
         while threads is not None and _entries("task") > threads and time.monotonic() < deadline:
             time.sleep(0.01)
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-        waiting = len(handles._results) + len(handles._done)
+        waiting = len(handles._results)
         return cls(_entries("fd"), _entries("task"), waiting, resident)
 
 

@@ -41,6 +41,15 @@ def checked_op(op: int | None, average: bool | None) -> int:
     return op
 
 
+def check_compression(compression: Any) -> None:
+    """It has what a Compressor has."""
+    if not (callable(getattr(compression, "compress", None)) and hasattr(compression, "decompress")):
+        raise ValueError(
+            f"compression is {compression!r}, but must have compress and decompress, such as "
+            "hvd.Compression.fp16"
+        )
+
+
 class Call:
     """One call of an operation, while its arguments are checked.
 
@@ -121,11 +130,10 @@ class Call:
 
     def check_compression(self, compression: Any) -> None:
         """It has what a Compressor has."""
-        if not (callable(getattr(compression, "compress", None)) and hasattr(compression, "decompress")):
-            raise self.wrong(
-                f"compression is {compression!r}, but must have compress and decompress, such as "
-                "hvd.Compression.fp16"
-            )
+        try:
+            check_compression(compression)
+        except ValueError as error:
+            raise self.wrong(str(error)) from None
 
 
 def row_of_this_rank(*numbers: int) -> torch.Tensor:
