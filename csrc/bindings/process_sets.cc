@@ -1,6 +1,7 @@
 // Process sets: all ranks agree (interruptibly), then all make or drop.
 #include <pybind11/stl.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,16 +13,29 @@
 namespace roundelay::bindings {
 namespace {
 
+// Once it is announced, the others go on: what interrupts this rank is an error of all of them, at once.
+void agree(runtime::Context& context, submit::Handle announced, const char* call) {
+  try {
+    check(wait(context, announced));
+  } catch (const py::error_already_set&) {
+    {
+      const py::gil_scoped_release no_gil;
+      context.fail("rank " + std::to_string(context.placement().rank) + " was interrupted in " + call);
+    }
+    throw;
+  }
+}
+
 ProcessSetId add(std::vector<int> ranks) {
   const auto context = life_context();
-  check(wait(*context, value_of(context->announce_new_set(ranks))));
+  agree(*context, value_of(context->announce_new_set(ranks)), "add_process_set()");
   const py::gil_scoped_release no_gil;
   return value_of(context->make_process_set(ranks));
 }
 
 void remove(ProcessSetId id) {
   const auto context = life_context();
-  check(wait(*context, value_of(context->announce_removal(id))));
+  agree(*context, value_of(context->announce_removal(id)), "remove_process_set()");
   const py::gil_scoped_release no_gil;
   check(context->drop_process_set(id));
 }

@@ -13,7 +13,9 @@ namespace roundelay::channel {
 struct Incoming {
   int from = -1;  // world rank
   Bytes bytes;
-  Status lost;  // not ok: the connection to `from` is gone for good (bytes is empty; reported once a peer)
+  // Not ok: the connection to `from` is gone for good, and it did not say goodbye (bytes is empty; reported
+  // once a peer).
+  Status lost;
 };
 
 // Threads: send, wait and wake from any thread. receive and close by one thread at a time (the holder of the
@@ -23,7 +25,7 @@ class Channel {
   virtual ~Channel() = default;
 
   // Never blocks: what the medium does not take at once is queued and goes out from later calls.
-  // Errors: kAborted when `to` is known to be gone.
+  // Errors: kAborted when `to` is known to be lost. What is for a peer that said goodbye is dropped.
   virtual Status send(int to, ConstByteSpan message) = 0;
 
   // The next message or loss, if there is one now; also moves queued output.
@@ -36,7 +38,8 @@ class Channel {
   // Ends all waits in progress and the next one that starts before a receive().
   virtual void wake() = 0;
 
-  // Sends what is queued (until the deadline), then closes. Peers see the loss unless they closed too.
+  // Sends what is queued and a goodbye (until the deadline), then closes: to its peers this rank has left in
+  // order, and they see no loss. They do see one if the channel is destroyed without it.
   virtual void close(Deadline deadline) = 0;
 
   // False if only the thread that made the channel may call anything but wake() and send().

@@ -114,6 +114,7 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
     }
   }
   Slot& slot = found->second;
+  slot.request.unnamed = std::max(slot.request.unnamed, request.unnamed);
   slot.reported[static_cast<std::size_t>(member)] = true;
   --slot.missing;
   if (request.operation == Operation::kAllgather) {
@@ -123,7 +124,7 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
       *(extent += group_.size()) = first_extent(tensor.shape);
   }
   if (request.operation == Operation::kJoin) {
-    on_joined(found, member, request, now);
+    on_joined(found, member, now);
   } else {
     restart_join_clock(now);
     settle_if_complete(found, member, now);
@@ -146,7 +147,10 @@ Coordinator::Slots::iterator Coordinator::open_slot(int member, const wire::Requ
 }
 
 Coordinator::Slot Coordinator::take_slot(Slots::iterator found) {
-  if (&found->second == join_) join_ = nullptr;
+  if (&found->second == join_) {
+    join_ = nullptr;
+    join_over_ = true;
+  }
   Slot slot = std::move(found->second);
   table_.erase(found);
   return slot;
@@ -167,13 +171,22 @@ void Coordinator::settle_if_complete(Slots::iterator found, int last_member, Tim
 
 void Coordinator::fail(const wire::Request& request, std::string text, TimePoint now) {
   settled_[request.name] = sequence_ + 1;  // failures never wait: they go out with the very next order
-  failures_.push_back({request.name, StatusCode::kMismatch, std::move(text)});
+  count_unnamed(request);
+  std::vector<std::uint64_t> counters;
+  if (request.operation == Operation::kJoin) counters.assign(unnamed_.begin(), unnamed_.end());
+  failures_.push_back({request.name, StatusCode::kMismatch, std::move(text), std::move(counters)});
   std::erase_if(early_joins_, [&](const auto& early) { return early.second.name == request.name; });
   restart_join_clock(now);
 }
 
+void Coordinator::count_unnamed(const wire::Request& request) {
+  std::uint64_t& count = unnamed_[static_cast<std::size_t>(request.operation)];
+  count = std::max(count, request.unnamed);
+}
+
 void Coordinator::make_ready(Slot slot, int last_member, TimePoint now) {
   if (ready_.empty()) oldest_ready_ = now;
+  count_unnamed(slot.request);
   const std::size_t bytes = bytes_of(slot.request);
   ready_bytes_ += bytes;
   if (group_.size() > 1) notes_.push_back({slot.request.name, rank_of(last_member), now - slot.first_seen});
@@ -220,7 +233,8 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   const bool left = left_by_ >= 0;
   const bool removed = !left && all_remove();
   if (removed) fail_incomplete(now);
-  const bool last = joined_ || removed;  // nothing that is ready may stay behind
+  // Nothing that is ready may stay behind: it may be without members that are back from then on.
+  const bool last = std::exchange(join_over_, false) || removed;
   const bool fire = !left && !ready_.empty() &&
                     (last || fuse::fires(ready_bytes_, oldest_ready_, now, flush_, options_.fire));
   flush_ = false;

@@ -8,6 +8,7 @@
 // its own: who has reported that slot has joined.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -84,6 +85,7 @@ class Coordinator {
   void settle_if_complete(Slots::iterator found, int last_member, TimePoint now);
   void make_ready(Slot slot, int last_member, TimePoint now);
   void fail(const wire::Request& request, std::string text, TimePoint now);
+  void count_unnamed(const wire::Request& request);
   // Has this member nothing more to say about uses before its last report?
   [[nodiscard]] bool heard_all(int member) const;
   [[nodiscard]] bool settled_without(const std::string& name, int member) const;
@@ -104,7 +106,7 @@ class Coordinator {
   [[nodiscard]] bool has_joined(int member) const;
   [[nodiscard]] std::vector<std::int32_t> absent_from(const Slot& slot) const;
   [[nodiscard]] std::string refusal_of(const Slot& slot) const;
-  void on_joined(Slots::iterator found, int member, const wire::Request& request, TimePoint now);
+  void on_joined(Slots::iterator found, int member, TimePoint now);
   Status take_early_join(int member, TimePoint now);
 
   // stall.cc
@@ -123,8 +125,11 @@ class Coordinator {
   bool closed_ = false;
 
   Slots table_;
-  Slot* join_ = nullptr;                    // in table_, while any member has joined
-  std::optional<wire::Joined> joined_;      // all have; for the next order
+  Slot* join_ = nullptr;                // in table_, while any member has joined
+  bool join_over_ = false;              // all have, or it failed: in the next order
+  std::optional<wire::Joined> joined_;  // all have
+  // By operation: the largest number of an unnamed use that became ready or failed.
+  std::array<std::uint64_t, kOperationCount> unnamed_{};
   TimePoint stall_due_ = TimePoint::max();  // nothing in table_ is overdue before
   std::vector<Ready> ready_;                // in the order of becoming ready
   std::size_t ready_bytes_ = 0;

@@ -41,14 +41,10 @@ std::string Coordinator::refusal_of(const Slot& slot) const {
   return {};
 }
 
-void Coordinator::on_joined(Slots::iterator found, int member, const wire::Request& request, TimePoint now) {
+void Coordinator::on_joined(Slots::iterator found, int member, TimePoint now) {
   Slot& join = found->second;
   join_ = &join;
   restart_join_clock(now);
-  auto& counters = join.request.counters;  // of all members: the largest
-  counters.resize(std::max(counters.size(), request.counters.size()), 0);
-  for (std::size_t i = 0; i < request.counters.size(); ++i)
-    counters[i] = std::max(counters[i], request.counters[i]);
 
   std::vector<std::pair<TimePoint, std::string>> waiting;
   for (const auto& [name, slot] : table_) {
@@ -59,8 +55,8 @@ void Coordinator::on_joined(Slots::iterator found, int member, const wire::Reque
   for (const auto& [seen, name] : waiting) settle_if_complete(table_.find(name), member, now);
 
   if (join.missing > 0) return;
-  Slot complete = take_slot(found);
-  joined_ = wire::Joined{rank_of(member), std::move(complete.request.counters)};
+  take_slot(found);
+  joined_ = wire::Joined{rank_of(member), {unnamed_.begin(), unnamed_.end()}};
 }
 
 Status Coordinator::take_early_join(int member, TimePoint now) {

@@ -14,17 +14,15 @@ void Participant::submit(const wire::Request& request) {
   begin(request);
 }
 
-void Participant::begin(const wire::Request& request) {
-  const std::string name = request.name;
-  if (!join_.empty() && !request.error.empty())
-    return settle(name);  // from here on nobody waits for its uses
+bool Participant::begin(const wire::Request& request) {
+  const std::string& name = request.name;
+  if (!join_.empty() && !request.error.empty()) return false;  // from here on nobody waits for its uses
   if (const auto ahead = failed_ahead_.find(name); ahead != failed_ahead_.end()) {
     Status why = std::move(ahead->second.front());
     ahead->second.pop_front();
     if (ahead->second.empty()) failed_ahead_.erase(ahead);
     if (request.error.empty()) settled_.push_back({name, std::move(why)});
-    settle(name);
-    return;
+    return false;
   }
   if (request.error.empty()) {
     pending_.emplace(name, Pending{request});
@@ -33,15 +31,16 @@ void Participant::begin(const wire::Request& request) {
     own_errors_.emplace(name, request);
   }
   to_report_.push_back(name);
+  return true;
 }
 
 void Participant::settle(const std::string& name) {
-  const auto waiting = deferred_.find(name);
-  if (waiting == deferred_.end()) return;
-  const wire::Request next = std::move(waiting->second.front());
-  waiting->second.pop_front();
-  if (waiting->second.empty()) deferred_.erase(waiting);
-  begin(next);
+  for (auto waiting = deferred_.find(name); waiting != deferred_.end(); waiting = deferred_.find(name)) {
+    const wire::Request next = std::move(waiting->second.front());
+    waiting->second.pop_front();
+    if (waiting->second.empty()) deferred_.erase(waiting);
+    if (begin(next)) return;
+  }
 }
 
 // A use behind one that failed is still to be reported: no join nor removal before it.
@@ -111,14 +110,14 @@ void Participant::evict(wire::CacheId id) {
   names_.erase(found);
   if (const auto cached = cache_.find(name); cached != cache_.end() && cached->second.id == id)
     cache_.erase(cached);
+  // It may have been reported by this id, also if that use has failed since: a join waits to hear.
+  say_applied_ = say_applied_ || !join_.empty() || removal_said_;
   // The coordinator cannot know what a report by a stale id meant: say it again in full.
   const auto pending = pending_.find(name);
   if (pending != pending_.end() && pending->second.reported_as == id) {
     pending->second.reported_as = wire::kNoCacheId;
     pending->second.reported = false;
     to_report_.push_back(name);
-    // Also if the use fails before that.
-    say_applied_ = say_applied_ || !join_.empty() || removal_said_;
   }
 }
 
@@ -171,7 +170,7 @@ void Participant::apply_failure(const wire::Failure& failure, Applied& applied) 
   if (const auto pending = pending_.find(name); pending != pending_.end()) {
     if (!pending->second.reported) std::erase(to_report_, name);
     pending_.erase(pending);
-    applied.failed.push_back({name, why});
+    applied.failed.push_back({name, why, failure.counters});
     if (name == join_) join_.clear();
     settle(name);
   } else if (own_errors_.erase(name) > 0) {

@@ -22,6 +22,7 @@ namespace roundelay::negotiate {
 struct Settled {
   std::string name;
   Status status;
+  std::vector<std::uint64_t> counters{};  // of a join: as in wire::Failure
 };
 
 // A fused operation that was ordered.
@@ -76,8 +77,8 @@ class Participant {
     wire::Request request;
   };
 
-  void begin(const wire::Request& request);
-  void settle(const std::string& name);  // a use of `name` ended: the next deferred one begins
+  bool begin(const wire::Request& request);  // false: it is settled
+  void settle(const std::string& name);  // a use of `name` ended: deferred ones begin until one is unsettled
   void evict(wire::CacheId id);
   Status remember(const wire::Member& member, const wire::Request& request);
   Result<std::string> name_of_member(const wire::Member& member) const;

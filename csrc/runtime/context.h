@@ -81,7 +81,8 @@ class Context {
   virtual Status start_timeline(const std::string& path, bool mark_cycles) = 0;
   virtual Status stop_timeline() = 0;
 
-  // This process is about to die of `why` (an unhandled exception): all ranks get it as the first cause.
+  // This process is about to die of `why` (an unhandled exception), or gave up something that all ranks are
+  // in: all ranks get it as the first cause.
   virtual void fail(const std::string& why) = 0;
 
   // Finishes what is ordered, tells the peers (their later operations fail, naming this rank), joins all

@@ -7,29 +7,6 @@
 
 namespace roundelay::runtime {
 
-class Engine::Holds {
- public:
-  explicit Holds(const Seats& seats) : seats_(seats), held_(seats.size(), false) {}
-  ~Holds() {
-    for (std::size_t i = 0; i < held_.size(); ++i) release(i);
-  }
-  Holds(const Holds&) = delete;
-  Holds& operator=(const Holds&) = delete;
-
-  bool acquire(std::size_t i) {
-    if (!held_[i]) held_[i] = seats_[i]->lane->token().acquire_driver();
-    return held_[i];
-  }
-  void release(std::size_t i) {
-    if (held_[i]) seats_[i]->lane->token().release_driver();
-    held_[i] = false;
-  }
-
- private:
-  const Seats& seats_;
-  std::vector<bool> held_;
-};
-
 Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles,
                Options options)
     : channel_(channel),
@@ -95,10 +72,10 @@ std::shared_ptr<const Engine::Seats> Engine::seats() const {
   return seats_;
 }
 
-void Engine::rouse_lanes() {
+void Engine::rouse_lanes(const Lane* but_for) {
   const auto all = seats();
   for (const auto& seat : *all) {
-    if (seat->lane->has_work()) seat->lane->rouse();
+    if (seat->lane.get() != but_for && seat->lane->has_work()) seat->lane->rouse();
   }
 }
 
@@ -184,11 +161,15 @@ void Engine::run_lane(Seat& seat) {
   }
 }
 
-bool Engine::wait(submit::Handle handle, Deadline deadline) {
+bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
   if (done(handle)) return true;
-  bool driving = !one_thread_;
+  const auto all = seats();
+  const auto seat =
+      std::find_if(all->begin(), all->end(), [id](const auto& s) { return s->lane->id() == id; });
+  bool driving = !one_thread_ && seat != all->end();
   while (driving && !done(handle) && !deadline.passed()) {
-    driving = drive_lanes(handle, deadline) || drive_negotiation(handle, deadline);
+    Lane& lane = *(*seat)->lane;
+    driving = drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline);
   }
   rouse_lanes();  // what this caller leaves behind is theirs
   if (driving) return done(handle);
@@ -197,42 +178,34 @@ bool Engine::wait(submit::Handle handle, Deadline deadline) {
   return handles_.sleep_until_done(handle, deadline);
 }
 
-// All lanes in turn: one that is stuck must not hold up the one that the handle belongs to.
-bool Engine::drive_lanes(submit::Handle handle, Deadline deadline) {
-  if (!lanes_have_work()) return false;
-  const auto all = seats();
-  Holds holds(*all);
+// The handle's own: the others' threads run beside this one.
+bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
+  if (!lane.has_work()) return false;
+  DriverHold hold(lane.token());
+  if (!hold) return false;
   collective::Backoff backoff(options_.crowded);
-  for (bool drove = false;; drove = true) {
-    bool moved = false;
-    bool driving = false;
-    for (std::size_t i = 0; i < all->size(); ++i) {
-      Lane& lane = *(*all)[i]->lane;
-      if (!lane.has_work()) {
-        holds.release(i);
-      } else if (holds.acquire(i)) {
-        driving = true;
-        moved = lane.step() || moved;
-      }
-    }
-    if (!driving) return drove;
-    if (done(handle) || deadline.passed()) return true;
-    if (moved) {
+  while (lane.has_work() && !done(handle) && !deadline.passed()) {
+    if (lane.step()) {
       backoff.reset();
     } else {
       backoff.pause();
     }
   }
+  return true;
 }
 
-bool Engine::drive_negotiation(submit::Handle handle, Deadline deadline) {
-  if (lanes_have_work())
-    return false;  // another caller runs them; to negotiate meanwhile is the background's part
+bool Engine::drive_negotiation(const Lane& lane, submit::Handle handle, Deadline deadline) {
+  if (lane.has_work())
+    return false;  // another caller runs it; to negotiate meanwhile is the background's part
   DriverHold hold(negotiation_);
   if (!hold) return false;
-  while (!done(handle) && !lanes_have_work() && !deadline.passed()) {
-    if (negotiator_.step(steady_now())) continue;
-    channel_.wait(deadline.sooner(negotiator_.next_due()));
+  // Work first: another caller's ends behind the handles that it completes.
+  while (!lane.has_work() && !done(handle) && !deadline.passed()) {
+    if (negotiator_.step(steady_now())) {
+      rouse_lanes(&lane);  // with what was ordered for them
+    } else {
+      channel_.wait(deadline.sooner(negotiator_.next_due()));
+    }
   }
   // What this thread set going may be due before the coordination thread meant to look again, and this thread
   // may have taken a wake-up that was meant for that one.

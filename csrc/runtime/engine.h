@@ -3,8 +3,8 @@
 // Threads:        holds                   sleeps in
 //   coordination  negotiation token       channel.wait
 //   lane (each)   that lane's token       lane.wait_for_work, or a back-off while a collective runs
-//   a waiter      negotiation's, or those channel.wait (as driver), a back-off while collectives run, or on
-//                 of lanes with work      its handle
+//   a waiter      negotiation's, or its   channel.wait (as driver), a back-off while a collective runs, or on
+//                 handle's lane's         its handle
 // When a fabric or channel tolerates one thread only, the coordination thread runs the lanes too and nobody
 // drives.
 #pragma once
@@ -53,11 +53,12 @@ class Engine {
     attention_.store(true, std::memory_order_release);
     channel_.wake();
   }
-  // The abort word was raised: lanes fail what they have.
-  void rouse_lanes();
+  // Lanes with work: there is more of it, or the abort word was raised and they are to fail it.
+  void rouse_lanes(const Lane* but_for = nullptr);
 
-  // Returns when the handle is done or at the deadline; does the work itself where it may.
-  bool wait(submit::Handle handle, Deadline deadline);
+  // Returns when the handle is done or at the deadline; does the work of its lane and negotiates itself where
+  // it may.
+  bool wait(submit::Handle handle, LaneId lane, Deadline deadline);
   // Runs `task` with the negotiation token, on the coordination thread where fabrics want one thread; returns
   // when it is over. Not for holders of a token, nor beside stop().
   void negotiate(const std::function<void()>& task);
@@ -70,16 +71,14 @@ class Engine {
     std::thread thread;
   };
   using Seats = std::vector<std::shared_ptr<Seat>>;
-  // The tokens that a driver holds, by seat.
-  class Holds;
 
   void coordinate();
   void run_lane(Seat& seat);
   void begin(const std::shared_ptr<Seat>& seat);
   bool step_lanes();
   // Each returns true if it held a token, so that trying again makes sense.
-  bool drive_lanes(submit::Handle handle, Deadline deadline);
-  bool drive_negotiation(submit::Handle handle, Deadline deadline);
+  bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
+  bool drive_negotiation(const Lane& lane, submit::Handle handle, Deadline deadline);
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
   [[nodiscard]] bool lanes_have_work() const;
   [[nodiscard]] std::shared_ptr<const Seats> seats() const EXCLUDES(seats_mutex_);

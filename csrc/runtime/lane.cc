@@ -30,6 +30,7 @@ std::uint64_t fusion_class(const Piece& piece) {
 Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
            Timeline& timeline, const AbortToken& abort, LaneOptions options, Faults faults)
     : id_(id),
+      group_(fabric->group()),
       fabric_(std::move(fabric)),
       completer_(completer),
       timeline_(timeline),
@@ -39,10 +40,15 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
   for (std::size_t i = 0; i < kDepth; ++i) buffers_.emplace_back(options_.fusion_threshold);
 }
 
-Lane::~Lane() {
+Lane::~Lane() { close_fabric(); }
+
+void Lane::close_fabric() {
+  if (!fabric_) return;
   // The medium may still write to what an unfinished call was given.
-  if (!fabric_->poisoned()) return;
-  for (fuse::FusionBuffer& buffer : buffers_) buffer.leak();
+  if (fabric_->poisoned()) {
+    for (fuse::FusionBuffer& buffer : buffers_) buffer.leak();
+  }
+  fabric_.reset();
 }
 
 Lane::Entries Lane::extract(const std::vector<std::string>& names) {
@@ -87,7 +93,7 @@ Lane::Batches Lane::cut(const Entries& entries, const negotiate::Execution& exec
     batch->steps = steps_of(batch->request().operation);
     batch->call.absent = batch->absent = execution.absent;
     if (!execution.extents.empty()) {
-      const auto members = static_cast<std::ptrdiff_t>(fabric_->group().size());
+      const auto members = static_cast<std::ptrdiff_t>(group_.size());
       const auto first = execution.extents.begin() + static_cast<std::ptrdiff_t>(indices.front()) * members;
       batch->extents.assign(first, first + members);
     }
@@ -137,7 +143,7 @@ bool Lane::prepare_next() {
   }
   const TimePoint begin = steady_now();
   fuse::FusionBuffer& buffer = buffers_[next_buffer_];
-  const Status prepared = batch->steps->prepare(*batch, fabric_->group(), buffer);
+  const Status prepared = batch->steps->prepare(*batch, group_, buffer);
   if (batch->fusion != nullptr) {
     next_buffer_ = (next_buffer_ + 1) % buffers_.size();
     timeline_.record_span(Track::kCopy, "pack", begin, steady_now(), batch->bytes());
@@ -180,7 +186,7 @@ bool Lane::test_running() {
   }
   if (!*done) return false;
   if (batch.steps->next != nullptr) {
-    const Result<bool> more = batch.steps->next(batch, fabric_->group());
+    const Result<bool> more = batch.steps->next(batch, group_);
     if (!more.ok()) {
       on_error(batch, more.status());
       return true;
@@ -238,17 +244,21 @@ void Lane::on_error(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
   const int peer = culprit(batch);
   if (batch.call.deadline.passed()) {
-    faults_.stuck({id_, batch.sequence, peer, describe(batch)});
+    const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
+    const std::string size = std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count());
+    faults_.stuck(
+        {id_, batch.sequence, peer, describe(batch) + " (" + size + " s in it; ROUNDELAY_PROGRESS_TIMEOUT)"});
     return;
   }
-  const int self = fabric_->group().world_rank();
+  const int self = group_.world_rank();
   faults_.fault({peer >= 0 ? peer : self, "rank " + std::to_string(self) + " failed inside " +
-                                              describe(batch) + ": " + why.message()});
+                                              describe(batch) + " (" + std::to_string(batch.bytes()) +
+                                              " bytes): " + why.message()});
 }
 
 int Lane::culprit(const Batch& batch) const {
   const int member = batch.pending ? batch.pending->waiting_for() : -1;
-  return member < 0 ? -1 : fabric_->group().ranks[static_cast<std::size_t>(member)];
+  return member < 0 ? -1 : group_.ranks[static_cast<std::size_t>(member)];
 }
 
 std::string Lane::describe(const Batch& batch) const {
@@ -257,9 +267,7 @@ std::string Lane::describe(const Batch& batch) const {
     text = std::string(name_of(batch.request().operation)) + " of '" + batch.request().name + "'";
   }
   if (batch.pieces.size() > 1) text += " and " + std::to_string(batch.pieces.size() - 1) + " more";
-  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
-  return text + " (" + std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count()) +
-         " s in it; ROUNDELAY_PROGRESS_TIMEOUT)";
+  return text;
 }
 
 bool Lane::fail_everything() {

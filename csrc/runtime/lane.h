@@ -60,7 +60,11 @@ class Lane {
   ~Lane();
 
   [[nodiscard]] LaneId id() const { return id_; }
+  [[nodiscard]] const Group& group() const { return group_; }
   [[nodiscard]] const collective::Fabric& fabric() const { return *fabric_; }
+  // In the thread that fabrics are freed in, when no work is left and none will come. Others may hold the
+  // lane for longer, and step() it.
+  void close_fabric();
   [[nodiscard]] submit::TensorTable& table() { return table_; }
   [[nodiscard]] ProgressToken& token() { return token_; }
   // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
@@ -77,6 +81,10 @@ class Lane {
   // Sleeps until rouse(), or the deadline; not at all while there is work.
   void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
   void rouse() EXCLUDES(mutex_);
+
+  // Something was submitted; whether that happened since the last take_news(). From any thread.
+  void note_news() { news_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool take_news() { return news_.exchange(false, std::memory_order_acq_rel); }
 
   [[nodiscard]] const LaneCounters& counters() const { return counters_; }
 
@@ -102,7 +110,8 @@ class Lane {
   void forget_work(std::size_t batches);
 
   const LaneId id_;
-  const std::unique_ptr<collective::Fabric> fabric_;
+  const Group group_;
+  std::unique_ptr<collective::Fabric> fabric_;  // not touched without work
   complete::Completer& completer_;
   Timeline& timeline_;
   const AbortToken& abort_;
@@ -120,6 +129,7 @@ class Lane {
   std::size_t next_buffer_ = 0;
 
   std::atomic<int> work_{0};
+  std::atomic<bool> news_{false};
   Mutex mutex_;
   CondVar work_came_;
   bool roused_ GUARDED_BY(mutex_) = false;

@@ -17,11 +17,15 @@ std::int64_t nanoseconds(TimePoint t) { return t.time_since_epoch().count(); }
 
 Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,
                        NegotiationSink& sink)
-    : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), watchdog_(rank, size) {}
+    : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
-  Lane lane{group, &table, negotiate::Participant(id, group.index), nullptr,
-            CoordinatorWatch(options_.stall_warning, options_.stall_abort)};
+  Lane lane{group,
+            &table,
+            negotiate::Participant(id, group.index),
+            nullptr,
+            CoordinatorWatch(options_.stall_warning, options_.stall_abort),
+            Watchdog(group)};
   if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options_);
   lanes_.emplace(id, std::move(lane));
 }
@@ -38,17 +42,25 @@ bool Negotiator::step(TimePoint now) {
   moved = report_news(now) || moved;
   moved = give_orders(now) || moved;
   watch_coordinators(now);
-  if (auto verdict = watchdog_.take_verdict(now)) {
+  return judge(now) || moved;
+}
+
+bool Negotiator::judge(TimePoint now) {
+  for (auto& [id, lane] : lanes_) {
+    const auto verdict = lane.watchdog.take_verdict(now);
+    if (!verdict) continue;
     abort(*verdict, rank_);
-    moved = true;
+    return true;
   }
-  return moved;
+  return false;
 }
 
 Deadline Negotiator::next_due() const {
   if (aborted_) return Deadline::never();
-  Deadline due = watchdog_.next_due();
+  Deadline due = Deadline::never();
   for (const auto& [id, lane] : lanes_) {
+    due = due.sooner(lane.watchdog.next_due());
+    if (lane.closed) continue;
     due = due.sooner(lane.coordinator ? lane.coordinator->next_due() : lane.watch.next_due());
   }
   return due;
@@ -140,12 +152,13 @@ void Negotiator::on_order(const wire::Order& order) {
   if (applied->joined) sink_.joined(order.lane, *applied->joined);
   settle_all(order.lane, lane.participant.take_settled());
   lane.closed = applied->shut_down_by >= 0 || applied->removed;
+  if (lane.closed) lane.watchdog.on_closed();
   if (applied->shut_down_by >= 0) sink_.shut_down(order.lane, applied->shut_down_by);
   if (applied->removed) sink_.removed(order.lane);
 }
 
 void Negotiator::settle_all(LaneId id, std::vector<negotiate::Settled> settled) {
-  for (auto& s : settled) sink_.settle(id, s.name, std::move(s.status));
+  for (auto& s : settled) sink_.settle(id, std::move(s));
 }
 
 bool Negotiator::report_news(TimePoint now) {
@@ -245,10 +258,15 @@ bool Negotiator::take_posted(TimePoint now) {
 }
 
 void Negotiator::on_stuck(int from, const wire::Stuck& stuck, TimePoint now) {
-  if (aborted_) return;
-  if (from == rank_ && rank_ != 0) send(0, stuck);
-  if (!watchdog_.on_stuck(from, stuck, now)) return;
-  for (int rank = 1; rank < size_; ++rank) send(rank, wire::Ping{0, nanoseconds(now)});
+  const auto found = lanes_.find(stuck.lane);
+  if (aborted_ || found == lanes_.end()) return;
+  Lane& lane = found->second;
+  const int judge = lane.group.ranks.front();
+  if (from == rank_ && rank_ != judge) send(judge, stuck);
+  if (!lane.watchdog.on_stuck(from, stuck, now)) return;
+  for (const int rank : lane.group.ranks) {
+    if (rank != rank_) send(rank, wire::Ping{0, nanoseconds(now)});
+  }
 }
 
 void Negotiator::measure_clock(TimePoint now) {
@@ -257,7 +275,7 @@ void Negotiator::measure_clock(TimePoint now) {
 }
 
 void Negotiator::on_pong(int from, const wire::Pong& pong) {
-  watchdog_.on_sign_of_life(from);
+  for (auto& [id, lane] : lanes_) lane.watchdog.on_sign_of_life(from);
   if (pong.token == 0) return;
   const TimePoint now = steady_now();
   clock_samples_.push_back({pong.sent, pong.here, nanoseconds(now)});

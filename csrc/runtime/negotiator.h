@@ -31,7 +31,7 @@ class NegotiationSink {
   virtual ~NegotiationSink() = default;
   // The next fused operation of the lane, in order.
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
-  virtual void settle(LaneId lane, const std::string& name, Status status) = 0;
+  virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
   // The join in flight is over: behind all that was ordered before it.
   virtual void joined(LaneId lane, const wire::Joined& joined) = 0;
   // Nothing will be ordered any more: all ranks removed the process set, or a rank left.
@@ -90,6 +90,7 @@ class Negotiator {
     negotiate::Participant participant;
     std::unique_ptr<negotiate::Coordinator> coordinator;  // on the group's first rank
     CoordinatorWatch watch;                               // on the others
+    Watchdog watchdog;
     bool closed = false;
     bool flush = false;  // asked for
   };
@@ -100,6 +101,7 @@ class Negotiator {
   bool report_news(TimePoint now);
   bool give_orders(TimePoint now);
   void watch_coordinators(TimePoint now);
+  bool judge(TimePoint now);
   void dispatch(int from, wire::Message message, TimePoint now);
   void on_report(int from, const wire::Report& report, TimePoint now);
   void on_order(const wire::Order& order);
@@ -118,7 +120,6 @@ class Negotiator {
   const negotiate::CoordinatorOptions options_;
   NegotiationSink& sink_;
   std::map<LaneId, Lane> lanes_;
-  Watchdog watchdog_;
   std::vector<ClockSample> clock_samples_;
   bool aborted_ = false;
   std::vector<wire::Request> drained_;

@@ -24,7 +24,10 @@ void ProcessSets::add_lane(std::shared_ptr<Lane> lane) {
 
 void ProcessSets::remove_lane(LaneId id) {
   MutexLock lock(mutex_);
-  lanes_.erase(id);
+  if (const auto found = lanes_.find(id); found != lanes_.end()) {
+    retired_.add(found->second->counters());
+    lanes_.erase(found);
+  }
   std::erase_if(handles_, [id](const auto& entry) { return entry.second == id; });
   any_handles_.store(!handles_.empty(), std::memory_order_release);
 }
@@ -91,6 +94,12 @@ std::vector<std::shared_ptr<Lane>> ProcessSets::lanes() const {
   std::vector<std::shared_ptr<Lane>> all;
   for (const auto& [id, lane] : lanes_) all.push_back(lane);
   return all;
+}
+
+void ProcessSets::add_counters(LaneCounters& sum) const {
+  MutexLock lock(mutex_);
+  sum.add(retired_);
+  for (const auto& [id, lane] : lanes_) sum.add(lane->counters());
 }
 
 std::string ProcessSets::refuse(const std::vector<int>& ranks, int size) const {

@@ -35,7 +35,7 @@ class ProcessSets {
   ProcessSetId next_serial() EXCLUDES(mutex_);
   // The lane is found by its id from here, by users after publish().
   void add_lane(std::shared_ptr<Lane> lane) EXCLUDES(mutex_);
-  void remove_lane(LaneId id) EXCLUDES(mutex_);
+  void remove_lane(LaneId id) EXCLUDES(mutex_);  // it has no work and gets none
   ProcessSetId publish(ProcessSet set) EXCLUDES(mutex_);
   void erase(ProcessSetId id) EXCLUDES(mutex_);
 
@@ -47,6 +47,8 @@ class ProcessSets {
   // Null: no such lane here.
   [[nodiscard]] std::shared_ptr<Lane> lane_of(LaneId id) const EXCLUDES(mutex_);
   [[nodiscard]] std::vector<std::shared_ptr<Lane>> lanes() const EXCLUDES(mutex_);
+  // Adds up what all lanes have done, those that are gone too.
+  void add_counters(LaneCounters& sum) const EXCLUDES(mutex_);
   // Why a set with these ranks cannot be added; empty if nothing speaks against it. `size`: of the world.
   [[nodiscard]] std::string refuse(const std::vector<int>& ranks, int size) const EXCLUDES(mutex_);
 
@@ -63,6 +65,7 @@ class ProcessSets {
   ProcessSetId last_serial_ GUARDED_BY(mutex_) = 0;
   std::map<ProcessSetId, ProcessSet> sets_ GUARDED_BY(mutex_);
   std::map<LaneId, std::shared_ptr<Lane>> lanes_ GUARDED_BY(mutex_);
+  LaneCounters retired_ GUARDED_BY(mutex_);  // of lanes that are gone
   std::unordered_map<submit::Handle, LaneId> handles_ GUARDED_BY(mutex_);
   std::atomic<bool> any_handles_{false};  // spares the world's waiters the lock
 };

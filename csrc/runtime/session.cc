@@ -49,7 +49,7 @@ Session::Session(SessionParts parts)
               {crowded(parts_.placement), !world_->caller_may_drive(),
                [this](TimePoint now) { return housekeeping(now); }}),
       file_(parts_.timeline_file ? std::move(parts_.timeline_file) : std::make_unique<TimelineFile>()) {
-  const Group& group = world_->fabric().group();
+  const Group& group = world_->group();
   sets_.add_lane(world_);
   sets_.publish({0, group.ranks, world_, false});
   {
@@ -74,7 +74,7 @@ Result<submit::Handle> Session::submit(Submission submission) {
   entry.splits = std::move(submission.splits);
   entry.results = submission.results;
   entry.stamps.submitted = steady_now();
-  const std::string wrong = wrong_with(entry, (*lane)->fabric().group());
+  const std::string wrong = wrong_with(entry, (*lane)->group());
   if (wrong.empty()) return submit_to(**lane, std::move(entry));
   const std::string subject = entry.request.name.empty() ? "" : " of '" + entry.request.name + "'";
   entry.request.error = std::string(name_of(entry.request.operation)) + subject + ": " + wrong;
@@ -88,6 +88,7 @@ Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry) {
   engine_.start();
   Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
   if (handle.ok() && lane.id() != world_->id()) sets_.remember(*handle, lane.id());
+  lane.note_news();
   engine_.wake();
   return handle;
 }
@@ -115,8 +116,12 @@ std::optional<Status> Session::wait(submit::Handle handle, Deadline deadline) {
   if (!known)
     return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
   if (!*known) {
-    negotiator_.request_flush(sets_.lane_of_handle(handle));
-    if (!engine_.wait(handle, deadline)) return std::nullopt;
+    const LaneId id = sets_.lane_of_handle(handle);
+    const std::shared_ptr<Lane> lane = sets_.lane_of(id);
+    negotiator_.request_flush(id);
+    // Who finds work in the lane does that first: the background is to see the flush of what came since.
+    if (lane && lane->take_news() && lane->has_work()) engine_.wake();
+    if (!engine_.wait(handle, id, deadline)) return std::nullopt;
   }
   sets_.forget(handle);
   return handles_.take(handle);
@@ -129,8 +134,7 @@ void Session::flush() {
 
 std::map<std::string, std::int64_t> Session::stats() const {
   LaneCounters lane;
-  lane.add(retired_);
-  for (const auto& one : sets_.lanes()) lane.add(one->counters());
+  sets_.add_counters(lane);
   const ControlCounters& control = negotiator_.counters();
   return {{"operations", lane.operations},
           {"tensors", lane.tensors},

@@ -73,7 +73,7 @@ class Session final : public Context, private NegotiationSink {
  private:
   // NegotiationSink
   void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
-  void settle(LaneId lane, const std::string& name, Status status) override;
+  void settle(LaneId lane, negotiate::Settled settled) override;
   void joined(LaneId lane, const wire::Joined& joined) override;
   void removed(LaneId lane) override;
   void shut_down(LaneId lane, int by_rank) override;
@@ -118,8 +118,7 @@ class Session final : public Context, private NegotiationSink {
   ProcessSets sets_;
   const std::shared_ptr<Lane> world_;
   Engine engine_;
-  LaneCounters retired_;  // of lanes that are gone
-  Mutex changing_;        // held while a process set is added or removed, before all other locks
+  Mutex changing_;  // held while a process set is added or removed, before all other locks
   std::atomic<bool> stopped_{false};
   TimePoint next_shipping_{};  // the coordination thread's own
   Mutex shipping_;             // Timeline::drain is for one thread at a time

@@ -11,8 +11,11 @@ void Session::execute(LaneId id, std::uint64_t sequence, negotiate::Execution ex
   if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, execution);
 }
 
-void Session::settle(LaneId id, const std::string& name, Status status) {
-  if (const auto lane = sets_.lane_of(id)) completer_.complete(lane->table(), name, status);
+void Session::settle(LaneId id, negotiate::Settled settled) {
+  const auto lane = sets_.lane_of(id);
+  if (!lane) return;
+  lane->table().join_failed(settled.counters);
+  completer_.complete(lane->table(), settled.name, std::move(settled.status));
 }
 
 void Session::joined(LaneId id, const wire::Joined& joined) {

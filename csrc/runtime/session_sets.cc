@@ -197,10 +197,9 @@ void Session::close_lane(ProcessSet& set, const Status& why) {
   engine_.negotiate([&] { negotiator_.remove_lane(lane.id()); });
   engine_.remove_lane(lane);
   fail_what_is_left(lane);
-  retired_.add(lane.counters());
   sets_.remove_lane(lane.id());
   close(lane.id());
-  where_fabrics_live([&] { set.lane.reset(); });
+  where_fabrics_live([&] { lane.close_fabric(); });
 }
 
 }  // namespace roundelay::runtime

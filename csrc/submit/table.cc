@@ -17,38 +17,41 @@ void TensorTable::name_if_unnamed(wire::Request& request) {
   if (request.operation == Operation::kJoin) request.name = kJoinName;
   if (!request.name.empty()) return;
   const auto operation = static_cast<std::size_t>(request.operation);
-  request.name = std::string(name_of(request.operation)) + ".noname." + std::to_string(++unnamed_[operation]);
+  request.unnamed = ++unnamed_[operation];
+  request.name = std::string(name_of(request.operation)) + ".noname." + std::to_string(request.unnamed);
   request.cacheable = false;
 }
 
-bool TensorTable::refused_by_join(const wire::Request& request) const {
-  return joined_ && request.operation != Operation::kJoin;
+// What the peers never hear of; empty for everything else.
+std::string TensorTable::refusal_of(const wire::Request& request) const {
+  if (request.operation == Operation::kJoin) return {};
+  const std::string operation(name_of(request.operation));
+  if (joined_) {
+    return operation + (request.name.empty() ? "" : " of '" + request.name + "'") +
+           ": this rank has joined and has no part in anything until all ranks have; "
+           "wait for its join() to return first";
+  }
+  if (request.name == kJoinName)
+    return operation + " of '" + request.name + "': this is the name of every join; choose another";
+  return {};
 }
 
 Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
   MutexLock lock(mutex_);
   if (!closed_.ok()) return closed_;
   wire::Request& request = entry.request;
-  const std::string operation(name_of(request.operation));
-  if (refused_by_join(request)) {
-    return Status::invalid(operation + (request.name.empty() ? "" : " of '" + request.name + "'") +
-                           ": this rank has joined and has no part in anything until all ranks have; "
-                           "wait for its join() to return first");
-  }
+  if (std::string why = refusal_of(request); !why.empty()) return Status::invalid(std::move(why));
   name_if_unnamed(request);
   if (differs_each_time(request.operation)) request.cacheable = false;
   if (entries_.contains(request.name)) {
     wire::Request failed = request;
-    failed.error = operation + " of '" + failed.name +
+    failed.error = std::string(name_of(failed.operation)) + " of '" + failed.name +
                    "': an operation with this name is still in flight on this rank; "
                    "synchronize it first, or give each tensor a name of its own";
     queue_.push_back(failed);
     return Status::invalid(failed.error);
   }
-  if (request.operation == Operation::kJoin) {
-    request.counters.assign(unnamed_.begin(), unnamed_.end());
-    joined_ = true;
-  }
+  if (request.operation == Operation::kJoin) joined_ = true;
   entry.handle = handles.allocate();
   const Handle handle = entry.handle;
   queue_.push_back(request);
@@ -59,7 +62,7 @@ Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
 
 void TensorTable::add_error(wire::Request request) {
   MutexLock lock(mutex_);
-  if (!closed_.ok() || refused_by_join(request)) return;
+  if (!closed_.ok() || !refusal_of(request).empty()) return;
   name_if_unnamed(request);
   queue_.push_back(std::move(request));
 }
@@ -68,6 +71,12 @@ void TensorTable::joined(const std::vector<std::uint64_t>& counters) {
   MutexLock lock(mutex_);
   for (std::size_t i = 0; i < std::min(counters.size(), unnamed_.size()); ++i) unnamed_[i] = counters[i];
   joined_ = false;
+}
+
+void TensorTable::join_failed(const std::vector<std::uint64_t>& counters) {
+  MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < std::min(counters.size(), unnamed_.size()); ++i)
+    unnamed_[i] = std::max(unnamed_[i], counters[i]);
 }
 
 void TensorTable::drain(std::vector<wire::Request>& out) {

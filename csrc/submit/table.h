@@ -61,7 +61,7 @@ struct Entry {
   }
 };
 
-inline constexpr const char* kJoinName = "join";  // of every join
+inline constexpr const char* kJoinName = "<join>";  // of every join, and of nothing else
 
 // Thread-safe: framework threads add under one short lock, the negotiation token's holder drains, whoever
 // completes an entry extracts it. An entry leaves the table exactly once: that is what makes completion
@@ -70,7 +70,8 @@ class TensorTable {
  public:
   // Names an unnamed request first (before any check, so that an error cannot put the counters of ranks out
   // of step), then refuses a name that is in flight. On error the request goes to the peers as a failed use.
-  // Fills in what only the table knows: a join's name and counters, and what must not be cached.
+  // Fills in what only the table knows: a join's name, an unnamed use's number, what must not be cached.
+  // Refused without a word to the peers: the joins' name for anything else.
   Result<Handle> add(Entry entry, HandleTable& handles) EXCLUDES(mutex_);
   // A use of a name that failed this rank's local checks: has no entry, only a request with its error.
   void add_error(wire::Request request) EXCLUDES(mutex_);
@@ -82,6 +83,8 @@ class TensorTable {
   // From the add() of a join until here, or until its release(), everything else is refused
   // (kInvalidArgument) and neither counts nor reaches the peers. `counters`: where unnamed names go on.
   void joined(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
+  // Before the release() of a join that failed: unnamed uses that the peers made meanwhile count here too.
+  void join_failed(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
 
   // The entry, to whoever completes it; its name stays taken until release(). Null if it is not here.
   std::shared_ptr<Entry> extract(const std::string& name) EXCLUDES(mutex_);
@@ -93,7 +96,7 @@ class TensorTable {
 
  private:
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
-  [[nodiscard]] bool refused_by_join(const wire::Request& request) const REQUIRES(mutex_);
+  [[nodiscard]] std::string refusal_of(const wire::Request& request) const REQUIRES(mutex_);
 
   mutable Mutex mutex_;
   Status closed_ GUARDED_BY(mutex_);

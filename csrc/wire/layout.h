@@ -61,7 +61,7 @@ void layout(auto& io, Is<Request> auto& m) {
   naturals(io, "request.shape", m.shape);
   io.list("request.others", m.others, kLeastTensorSpec, [&](auto& tensor) { layout(io, tensor); });
   naturals(io, "request.ranks", m.ranks);
-  counts(io, "request.counters", m.counters);
+  io.integer("request.unnamed", m.unnamed);
   io.boolean("request.cacheable", m.cacheable);
   io.text("request.error", m.error);
 }
@@ -95,8 +95,9 @@ void layout(auto& io, Is<Failure> auto& m) {
   io.enumeration("failure.code", m.code, kStatusCodeCount);
   io.require(m.code != StatusCode::kOk, "failure.code", "is success");
   io.text("failure.text", m.text);
+  counts(io, "failure.counters", m.counters);
 }
-inline constexpr std::size_t kLeastFailure = 3;
+inline constexpr std::size_t kLeastFailure = 4;
 
 void layout(auto& io, Is<Joined> auto& m) {
   io.integer("joined.last_rank", m.last_rank);

@@ -45,12 +45,12 @@ struct Request {
   std::int32_t root = -1;  // broadcast: world rank; process set: the id to remove, -1 to add
   Scale prescale;
   Scale postscale;
-  std::vector<std::int64_t> shape;      // allgather, alltoall: the first extent may differ between ranks
-  std::vector<TensorSpec> others;       // a grouped operation's further tensors: all or nothing
-  std::vector<std::int32_t> ranks;      // process set: its world ranks, ascending
-  std::vector<std::uint64_t> counters;  // join: how many unnamed operations of each kind there were here
-  bool cacheable = true;                // unnamed operations never come again under the same name
-  std::string error;                    // not empty: this rank's local checks failed, and why
+  std::vector<std::int64_t> shape;  // allgather, alltoall: the first extent may differ between ranks
+  std::vector<TensorSpec> others;   // a grouped operation's further tensors: all or nothing
+  std::vector<std::int32_t> ranks;  // process set: its world ranks, ascending
+  std::uint64_t unnamed = 0;        // not 0: this rank's number of the unnamed use, by operation
+  bool cacheable = true;            // unnamed operations never come again under the same name
+  std::string error;                // not empty: this rank's local checks failed, and why
   friend bool operator==(const Request&, const Request&) = default;
 };
 
@@ -85,13 +85,14 @@ struct Failure {
   std::string name;
   StatusCode code = StatusCode::kMismatch;
   std::string text;
+  std::vector<std::uint64_t> counters{};  // of a join: as in Joined; a joined rank goes on from there
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
 // All ranks have joined.
 struct Joined {
   std::int32_t last_rank = -1;          // world rank
-  std::vector<std::uint64_t> counters;  // of unnamed operations, the largest of all ranks: theirs from now on
+  std::vector<std::uint64_t> counters;  // by operation: the last unnamed use that is over on all ranks
   friend bool operator==(const Joined&, const Joined&) = default;
 };
 

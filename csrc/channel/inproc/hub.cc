@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <string>
+#include <utility>
 
 namespace roundelay::channel {
 namespace {
@@ -40,7 +41,13 @@ void Hub::State::arrive(int to, Incoming incoming) {
 class Hub::Port final : public Channel {
  public:
   Port(std::shared_ptr<State> state, int rank) : state_(std::move(state)), rank_(rank) {}
-  ~Port() override { Port::close(Deadline::never()); }
+  ~Port() override {
+    MutexLock lock(state_->mutex);
+    if (!leave()) return;
+    for (int peer = 0; peer < state_->size; ++peer) {
+      if (!state_->at(peer).gone) state_->post(rank_, peer, {rank_, {}, lost_status(rank_)});
+    }
+  }
 
   Status send(int to, ConstByteSpan message) override {
     MutexLock lock(state_->mutex);
@@ -85,17 +92,19 @@ class Hub::Port final : public Channel {
 
   void close(Deadline) override {
     MutexLock lock(state_->mutex);
-    Mailbox& box = state_->at(rank_);
-    if (box.gone) return;
-    box.gone = true;
-    box.inbox.clear();
-    box.changed.notify_all();
-    for (int peer = 0; peer < state_->size; ++peer) {
-      if (peer != rank_ && !state_->at(peer).gone) state_->post(rank_, peer, {rank_, {}, lost_status(rank_)});
-    }
+    static_cast<void>(leave());  // there is no connection whose end would need a goodbye
   }
 
  private:
+  // False: gone already.
+  bool leave() REQUIRES(state_->mutex) {
+    Mailbox& box = state_->at(rank_);
+    if (std::exchange(box.gone, true)) return false;
+    box.inbox.clear();
+    box.changed.notify_all();
+    return true;
+  }
+
   const std::shared_ptr<State> state_;
   const int rank_;
 };

@@ -34,7 +34,7 @@ class Hub {
 
   // For kByHand. Links with something on them (messages to oneself too), in ascending order.
   [[nodiscard]] std::vector<Link> pending_links() const;
-  // Makes the oldest message (or the end) of that link receivable; false if there is none.
+  // Makes the oldest message (or the loss) of that link receivable; false if there is none.
   bool deliver(int from, int to);
 
   // The rank dies: what is on its links vanishes, all others see it lost at once. What they could

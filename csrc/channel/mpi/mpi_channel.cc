@@ -12,7 +12,7 @@ namespace roundelay::channel {
 namespace {
 
 constexpr int kMessageTag = 1;
-constexpr int kClosedTag = 2;  // a rank's last message
+constexpr int kGoodbyeTag = 2;  // a rank's last message
 constexpr Duration kHot = std::chrono::microseconds(50);
 constexpr Duration kFirstSleep = std::chrono::microseconds(50);
 constexpr Duration kLongestSleep = std::chrono::milliseconds(2);
@@ -56,9 +56,7 @@ Status MpiChannel::send(int to, ConstByteSpan message) {
   MutexLock lock(mutex_);
   if (closed_) return Status::aborted("the channel is closed");
   ROUNDELAY_RETURN_IF_ERROR(failure_);
-  if (gone_[static_cast<std::size_t>(to)]) {
-    return Status::aborted("rank " + std::to_string(to) + " has left the job");
-  }
+  if (gone_[static_cast<std::size_t>(to)]) return {};
   if (to == session_.rank()) {
     auto arrived = std::make_unique<Arriving>();
     arrived->incoming.from = to;
@@ -120,10 +118,7 @@ void MpiChannel::move_input() {
     auto arriving = std::make_unique<Arriving>();
     arriving->incoming.from = status.MPI_SOURCE;
     arriving->incoming.bytes.resize(static_cast<std::size_t>(bytes));
-    if (status.MPI_TAG == kClosedTag) {
-      arriving->incoming.lost =
-          Status::aborted("rank " + std::to_string(status.MPI_SOURCE) + " has left the job");
-    }
+    arriving->goodbye = status.MPI_TAG == kGoodbyeTag;
     static_cast<void>(take(
         mpi::check(MPI_Imrecv(arriving->incoming.bytes.data(), bytes, MPI_BYTE, &message, &arriving->request),
                    "MPI_Imrecv")));
@@ -147,11 +142,13 @@ std::optional<Incoming> MpiChannel::receive() {
   if (closed_) return std::nullopt;
   move_output();
   move_input();
-  if (!ready()) return std::nullopt;
-  Incoming incoming = std::move(arriving_.front()->incoming);
-  arriving_.pop_front();
-  if (!incoming.lost.ok()) gone_[static_cast<std::size_t>(incoming.from)] = true;
-  return incoming;
+  while (ready()) {
+    const std::unique_ptr<Arriving> arrived = std::move(arriving_.front());
+    arriving_.pop_front();
+    if (!arrived->goodbye) return std::move(arrived->incoming);
+    gone_[static_cast<std::size_t>(arrived->incoming.from)] = true;
+  }
+  return std::nullopt;
 }
 
 void MpiChannel::wait(Deadline deadline) {
@@ -188,7 +185,7 @@ void MpiChannel::close(Deadline deadline) {
     if (closed_) return;
     closed_ = true;
     for (int rank = 0; rank < session_.size(); ++rank) {
-      if (rank != session_.rank() && !gone_[static_cast<std::size_t>(rank)]) enqueue(rank, kClosedTag, {});
+      if (rank != session_.rank() && !gone_[static_cast<std::size_t>(rank)]) enqueue(rank, kGoodbyeTag, {});
     }
     changed_.notify_all();
   }

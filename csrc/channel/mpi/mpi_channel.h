@@ -14,8 +14,8 @@
 
 namespace roundelay::channel {
 
-// A peer that closed is reported as lost by its last message; one that died is not seen here: MPI's own
-// launcher ends the job then.
+// A peer that closed says goodbye with its last message. No loss is ever reported: when a peer dies, MPI's
+// own launcher ends the job.
 class MpiChannel final : public Channel {
  public:
   // Collective over the world.
@@ -42,6 +42,7 @@ class MpiChannel final : public Channel {
   struct Arriving {
     Incoming incoming;
     MPI_Request request = MPI_REQUEST_NULL;  // null: complete
+    bool goodbye = false;
   };
 
   MpiChannel(mpi::Session& session, MPI_Comm communicator);

@@ -38,10 +38,14 @@ Result<std::optional<Bytes>> FrameReader::next() {
     if (large_filled_ < large_.size()) return std::optional<Bytes>();
     return std::optional<Bytes>(std::exchange(large_, {}));
   }
-  if (buffered() < kFrameHeader) return std::optional<Bytes>();
+  if (said_goodbye_ || buffered() < kFrameHeader) return std::optional<Bytes>();
   std::size_t size = 0;
   for (std::size_t i = 0; i < kFrameHeader; ++i)
     size |= std::to_integer<std::size_t>(buffer_[begin_ + i]) << (8 * i);
+  if (size == kGoodbye) {
+    said_goodbye_ = true;
+    return std::optional<Bytes>();
+  }
   if (size > longest_) {
     return Status::internal("a message of " + std::to_string(size) + " bytes was announced, " +
                             std::to_string(longest_) + " are allowed");
@@ -70,6 +74,12 @@ void SendQueue::push(ConstByteSpan message, std::size_t sent) {
   frame.insert(frame.end(), message.begin(), message.end());
   if (frames_.empty()) head_sent_ = sent;
   frames_.push_back(std::move(frame));
+}
+
+void SendQueue::push_goodbye() {
+  const auto header = frame_header(kGoodbye);
+  if (frames_.empty()) head_sent_ = 0;
+  frames_.emplace_back(header.begin(), header.end());
 }
 
 platform::Transfer SendQueue::flush(const platform::Socket& socket) {

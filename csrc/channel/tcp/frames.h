@@ -1,4 +1,5 @@
-// Messages on a byte stream: a length of four bytes, little-endian, then the message.
+// Messages on a byte stream: a length of four bytes, little-endian, then the message. A goodbye is a length
+// that no message has, and the last thing on its stream.
 #pragma once
 
 #include <array>
@@ -14,6 +15,8 @@ namespace roundelay::channel {
 inline constexpr std::size_t kFrameHeader = 4;
 inline constexpr std::size_t kLongestFrame = std::size_t{64} << 20;
 
+inline constexpr std::size_t kGoodbye = 0xffffffff;  // in place of a length
+
 std::array<std::byte, kFrameHeader> frame_header(std::size_t size);
 
 // Cuts what was read into messages. Usage: read into space(), say how much with filled(), take next() until
@@ -28,6 +31,8 @@ class FrameReader {
   void filled(std::size_t bytes);
   // Errors: kInternal when a length is over the limit; nothing can be read after that.
   Result<std::optional<Bytes>> next();
+  // next() came to the other side's goodbye: it has no more messages.
+  [[nodiscard]] bool said_goodbye() const { return said_goodbye_; }
 
  private:
   static constexpr std::size_t kBuffer = std::size_t{16} << 10;
@@ -40,6 +45,7 @@ class FrameReader {
   std::size_t end_ = 0;
   Bytes large_;  // the message that does not fit the buffer
   std::size_t large_filled_ = 0;
+  bool said_goodbye_ = false;
 };
 
 // What the socket did not take yet.
@@ -48,6 +54,7 @@ class SendQueue {
   [[nodiscard]] bool empty() const { return frames_.empty(); }
   // A frame, of which `sent` bytes (header included) are on their way already.
   void push(ConstByteSpan message, std::size_t sent = 0);
+  void push_goodbye();
   // Writes until empty or the socket is full: kSome means empty.
   platform::Transfer flush(const platform::Socket& socket);
   void clear();

@@ -39,10 +39,19 @@ void TcpChannel::lose(int peer_rank, Status why) {
   Peer& peer = at(peer_rank);
   peer.state = PeerState::kLost;
   peer.lost = why;
+  cut_off(peer);
+  inbox_.push_back({peer_rank, {}, std::move(why)});
+}
+
+void TcpChannel::part(int peer_rank) {
+  at(peer_rank).state = PeerState::kLeft;
+  cut_off(at(peer_rank));
+}
+
+void TcpChannel::cut_off(Peer& peer) {
   peer.queue.clear();
   if (peer.connection != nullptr) drop(*peer.connection);
   if (peer.parked != nullptr) drop(*peer.parked);
-  inbox_.push_back({peer_rank, {}, std::move(why)});
 }
 
 // Tries the next address; after the last one a parked connection is as good, else the peer is lost.
@@ -141,7 +150,7 @@ void TcpChannel::greeted(Connection& connection, ConstByteSpan bytes) {
   const bool known = greeting.has_value() && greeting->from >= 0 && greeting->from != rank_ &&
                      static_cast<std::size_t>(greeting->from) < peers_.size();
   const PeerState state = known ? at(greeting->from).state : PeerState::kLost;
-  if (state == PeerState::kLost || state == PeerState::kOpen) {
+  if (state != PeerState::kIdle && state != PeerState::kDialling) {
     drop(connection);
     return;
   }
@@ -198,6 +207,7 @@ void TcpChannel::stand(Connection& connection) {
   if (peer.parked != nullptr) drop(*peer.parked);
   connection.stage = Stage::kOpen;
   connection.reader.set_longest(kLongestFrame);
+  if (closing_) peer.queue.push_goodbye();
   if (!peer.queue.empty()) flush(peer);
 }
 

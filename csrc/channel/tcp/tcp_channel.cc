@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace roundelay::channel {
 namespace {
@@ -68,6 +69,7 @@ Status TcpChannel::send(int to, ConstByteSpan message) {
   if (closing_) return Status::unavailable("the channel is closed");
   Peer& peer = at(to);
   if (peer.state == PeerState::kLost) return peer.lost;
+  if (peer.state == PeerState::kLeft) return {};
   if (to == rank_) {
     inbox_.push_back({rank_, Bytes(message.begin(), message.end()), {}});
   } else if (peer.state == PeerState::kOpen && peer.queue.empty()) {
@@ -162,6 +164,9 @@ Status TcpChannel::connect(int peer_rank, Deadline deadline) {
       if (closing_) result = Status::unavailable("the channel is closed");
       if (peer.state == PeerState::kIdle && !closing_) dial(peer_rank);
       if (peer.state == PeerState::kLost) result = peer.lost;
+      if (peer.state == PeerState::kLeft) {
+        result = Status::aborted("rank " + std::to_string(peer_rank) + " has left the job");
+      }
       if (peer.state == PeerState::kOpen || !result.ok()) break;
       if (deadline.passed()) {
         result = Status::aborted("cannot connect to rank " + std::to_string(peer_rank) + " on " + peer.host +
@@ -218,7 +223,15 @@ void TcpChannel::read(std::uint64_t id) {
         ended(*connection, frame.status().message());
         return;
       }
-      if (!frame->has_value()) break;
+      if (!frame->has_value()) {
+        if (!connection->reader.said_goodbye()) break;
+        if (connection->stage == Stage::kOpen) {
+          part(connection->peer);
+        } else {
+          ended(*connection, "left before the greeting");
+        }
+        return;
+      }
       if (connection->stage == Stage::kOpen) {
         inbox_.push_back({connection->peer, std::move(**frame), {}});
       } else if (connection->stage == Stage::kGreeting) {
@@ -272,12 +285,24 @@ bool TcpChannel::all_acknowledged() {
   });
 }
 
+// Where a connection is still on its way, it follows when that stands (stand()).
+void TcpChannel::say_goodbye() {
+  for (Peer& peer : peers_) {
+    if (peer.state != PeerState::kOpen) continue;
+    peer.queue.push_goodbye();
+    flush(peer);
+  }
+}
+
 void TcpChannel::close(Deadline deadline) {
+  {
+    MutexLock lock(mutex_);
+    if (!std::exchange(closing_, true)) say_goodbye();
+  }
   while (true) {
     {
       MutexLock lock(mutex_);
       if (closed_) return;
-      closing_ = true;
       acknowledge_wake();
       if (all_flushed() || deadline.passed()) break;
     }

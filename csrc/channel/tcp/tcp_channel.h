@@ -6,8 +6,8 @@
 // drops its own when the lower's greeting arrives; the lower parks the higher's and takes it only should its
 // own attempt fail.
 //
-// Loss. The end or an error of a connection that stood is the loss of that peer, for good. Strangers are
-// closed quietly.
+// Loss. The end or an error of a connection that stood is the loss of that peer, for good, unless it had said
+// goodbye: then it has left in order. Strangers are closed quietly.
 #pragma once
 
 #include <deque>
@@ -63,7 +63,7 @@ class TcpChannel final : public Channel {
     FrameReader reader{kLongestGreeting};
     bool watches_output = false;
   };
-  enum class PeerState : unsigned char { kIdle, kDialling, kOpen, kLost };
+  enum class PeerState : unsigned char { kIdle, kDialling, kOpen, kLost, kLeft };
   struct Peer {
     PeerState state = PeerState::kIdle;
     Token token{};
@@ -95,6 +95,8 @@ class TcpChannel final : public Channel {
   Connection* add(platform::Socket socket, Stage stage, int peer) REQUIRES(mutex_);
   void drop(Connection& connection) REQUIRES(mutex_);
   void lose(int peer_rank, Status why) REQUIRES(mutex_);
+  void part(int peer_rank) REQUIRES(mutex_);
+  void cut_off(Peer& peer) REQUIRES(mutex_);
 
   // Bytes (tcp_channel.cc)
   void handle(Events events) REQUIRES(mutex_);
@@ -102,6 +104,7 @@ class TcpChannel final : public Channel {
   void read(std::uint64_t id) REQUIRES(mutex_);
   void ended(Connection& connection, const std::string& why) REQUIRES(mutex_);
   void flush(Peer& peer) REQUIRES(mutex_);
+  void say_goodbye() REQUIRES(mutex_);
   void poll(Deadline deadline) EXCLUDES(mutex_);
   void rouse() REQUIRES(mutex_);
   void signal() REQUIRES(mutex_);

@@ -16,7 +16,7 @@ std::string wrong_with(const submit::Entry& entry, const Group& group) {
   const OperationSteps* steps = steps_of(entry.request.operation);
   if (steps == nullptr) return {};
   const std::size_t described = 1 + entry.request.others.size();
-  if (!entry.parts.empty() && entry.parts.size() != described) {
+  if (entry.request.operation != Operation::kBarrier && entry.parts.size() != described) {
     return "has " + std::to_string(entry.parts.size()) + " tensors, but describes " +
            std::to_string(described);
   }

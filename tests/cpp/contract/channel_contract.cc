@@ -229,8 +229,7 @@ void loss_is_reported_once(const MakeChannels& make) {
   auto ranks = make(3);
   acquaint(*ranks[0], 0, *ranks[1], 1);
   acquaint(*ranks[0], 0, *ranks[2], 2);
-  ranks[1]->close(Deadline::after(5s));
-  ranks[1].reset();
+  ranks[1].reset();  // without a goodbye
 
   const Incoming loss = receive_one(*ranks[0]);
   CHECK(loss.from == 1);
@@ -256,8 +255,30 @@ void close_flushes(const MakeChannels& make) {
   });
   CHECK((receive_one(*ranks[1]).bytes == pattern(5 << 20, 1)));
   CHECK(receive_one(*ranks[1]).bytes == to_bytes("last"));
-  CHECK(receive_one(*ranks[1]).lost.code() == StatusCode::kAborted);
   closer.join();
+}
+
+// Who closes has left in order: what it said arrives, its end is no loss, what it is told is dropped.
+void goodbye_is_no_loss(const MakeChannels& make) {
+  auto ranks = make(3);
+  acquaint(*ranks[0], 0, *ranks[1], 1);
+  acquaint(*ranks[0], 0, *ranks[2], 2);
+  REQUIRE(ranks[1]->send(0, to_bytes("last words")).ok());
+  std::thread closer([&] {
+    ranks[1]->close(Deadline::after(20s));
+    ranks[1].reset();
+  });
+  CHECK(receive_one(*ranks[0]).bytes == to_bytes("last words"));
+  bool heard = false;
+  for (int i = 0; i < 20 && !heard; ++i) {  // before the goodbye is read, and after it
+    CHECK(ranks[0]->send(1, to_bytes("anyone?")).ok());
+    ranks[0]->wait(Deadline::after(5ms));
+    heard = ranks[0]->receive().has_value();
+  }
+  CHECK_FALSE(heard);
+  closer.join();
+  CHECK(ranks[0]->send(1, to_bytes("anyone?")).ok());
+  acquaint(*ranks[0], 0, *ranks[2], 2);  // nothing came in between
 }
 
 }  // namespace
@@ -272,6 +293,7 @@ void check_channel(const MakeChannels& make) {
   SECTION("a message ends a wait") { message_ends_wait(make); }
   SECTION("a loss is reported once and is final") { loss_is_reported_once(make); }
   SECTION("close sends what is queued") { close_flushes(make); }
+  SECTION("a goodbye is no loss") { goodbye_is_no_loss(make); }
 }
 
 }  // namespace roundelay::testing

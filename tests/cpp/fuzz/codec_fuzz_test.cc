@@ -89,8 +89,8 @@ Request random_request(Source& source) {
       for (auto d = source.below(4); d > 0; --d) tensor.shape.push_back(source.natural<std::int64_t>());
     }
     for (auto n = source.below(5); n > 0; --n) request.ranks.push_back(source.natural<std::int32_t>());
-    for (auto n = source.below(9); n > 0; --n) request.counters.push_back(source.number<std::uint64_t>());
   }
+  if (source.coin()) request.unnamed = source.number<std::uint64_t>();
   request.cacheable = source.coin();
   if (source.below(4) == 0) request.error = source.text();
   return request;
@@ -134,7 +134,10 @@ Order random_order(Source& source) {
   }
   for (auto n = source.below(3); n > 0; --n) {
     const auto code = static_cast<StatusCode>(1 + source.below(static_cast<int>(StatusCode::kInternal)));
-    order.failures.push_back({source.text(), code, source.text()});
+    auto& failure = order.failures.emplace_back(Failure{source.text(), code, source.text()});
+    if (source.below(3) == 0) {
+      for (auto c = source.below(9); c > 0; --c) failure.counters.push_back(source.number<std::uint64_t>());
+    }
   }
   for (auto n = source.below(10); n > 0; --n) order.evicted.push_back(source.number<CacheId>());
   if (source.below(4) == 0) {

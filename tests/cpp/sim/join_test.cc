@@ -141,6 +141,43 @@ TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[
   CHECK(failed > 4000);
 }
 
+// One rank works on while the others have joined, then fails their join: all go on together, unnamed.
+TEST_CASE("a join that failed leaves all ranks in step", "[sim][join]") {
+  constexpr Operation kUnnamed[] = {Operation::kAllreduce, Operation::kBarrier, Operation::kAllgather};
+  const Use join{.name = "", .operation = Operation::kJoin, .shape = {}};
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    std::vector<Script> scripts(world.ranks.size());
+    const std::size_t worker = world.pick(scripts.size());
+    const auto use = [&] {
+      Use one{.name = "", .operation = kUnnamed[world.pick(3)]};
+      if (world.pick(8) == 0) one.local_error = "bad input";
+      return one;
+    };
+    for (std::size_t r = 0; r < scripts.size(); ++r) {
+      if (r != worker) scripts[r].uses.push_back(join);
+    }
+    REQUIRE(world.run(scripts));
+    auto& work = scripts[worker].uses;
+    for (auto count = world.pick(10); count > 0; --count) work.push_back(use());
+    work.push_back(join);
+    work.back().local_error = "bad input";
+    REQUIRE(world.run(scripts));
+    for (auto count = 1 + world.pick(10); count > 0; --count) {
+      const Use common = use();
+      for (Script& script : scripts) script.uses.push_back(common);
+    }
+    REQUIRE(world.run(scripts));
+    check_same_order(world);
+    check_each_once(world);
+    check_same_outcomes(world);
+    check_joined(world, 0);
+    check_nothing_left(world);
+  }
+}
+
 TEST_CASE("a removed process set leaves nothing behind, whatever its ranks still owe", "[sim][join]") {
   int failed = 0;
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {

@@ -1,6 +1,7 @@
 // One simulated rank: a negotiator over its end of the inproc channel, a table, and what became of each use.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -213,7 +214,12 @@ class Rank final : public runtime::NegotiationSink {
       }
     }
   }
-  void settle(LaneId, const std::string& name, Status status) override { finish(name, std::move(status)); }
+  void settle(LaneId, negotiate::Settled settled) override {
+    for (std::size_t i = 0; i < settled.counters.size(); ++i)
+      unnamed_[i] = std::max(unnamed_[i], settled.counters[i]);
+    table.join_failed(settled.counters);
+    finish(settled.name, std::move(settled.status));
+  }
   void joined(LaneId, const wire::Joined& joined) override { queue_.push_back({{}, {}, joined}); }
   void removed(LaneId) override { was_removed = true; }
   void shut_down(LaneId, int by_rank) override {

@@ -36,7 +36,7 @@ Request full_request() {
   request.shape = {0, 1, 127, 128, kMaxI64};
   request.others = {{DType::kInt8, {}}, {DType::kFloat64, {3, kMaxI64}}};
   request.ranks = {0, 1, 300, kMaxI32};
-  request.counters = {0, 1, 300, kMaxU64};
+  request.unnamed = kMaxU64;
   request.cacheable = false;
   request.error = "not a tensor";
   return request;
@@ -64,7 +64,8 @@ Order full_order() {
        .absent = {0, 5, kMaxI32}},
       {.members = {}, .extents = {}, .absent = {}},
       {.members = {{kMaxU32, ""}}, .extents = {0, 7, kMaxI64}, .absent = {1}}};
-  order.failures = {{"a", StatusCode::kMismatch, "ranks differ"}, {"", StatusCode::kInternal, ""}};
+  order.failures = {{"a", StatusCode::kMismatch, "ranks differ", {0, 300, kMaxU64}},
+                    {"", StatusCode::kInternal, ""}};
   order.evicted = {9, 3, kMaxU32};
   order.joined = {.last_rank = 3, .counters = {0, 300, kMaxU64}};
   order.shut_down_by = 0;

@@ -10,12 +10,27 @@ namespace {
 
 using std::chrono::seconds;
 
-wire::Request join_of(std::vector<std::uint64_t> counters = {}) {
+wire::Request join_of() {
   wire::Request request = request_of("join", {});
   request.operation = Operation::kJoin;
   request.cacheable = false;
-  request.counters = std::move(counters);
   return request;
+}
+
+wire::Request unnamed(std::uint64_t number, Operation operation = Operation::kAllreduce) {
+  wire::Request request = request_of(std::string(name_of(operation)) + ".noname." + std::to_string(number));
+  request.operation = operation;
+  request.unnamed = number;
+  request.cacheable = false;
+  return request;
+}
+
+// As in orders: of allreduces and barriers, and none of the others.
+std::vector<std::uint64_t> counters_of(std::uint64_t allreduces, std::uint64_t barriers = 0) {
+  std::vector<std::uint64_t> counters(kOperationCount, 0);
+  counters[static_cast<std::size_t>(Operation::kAllreduce)] = allreduces;
+  counters[static_cast<std::size_t>(Operation::kBarrier)] = barriers;
+  return counters;
 }
 
 wire::Request of(Operation operation, int root = -1) {
@@ -47,29 +62,29 @@ TEST_CASE("all have joined: the last one, the largest counters, behind everythin
   CoordinatorOptions options = eager();
   options.fire = {1000000, seconds(10)};
   Desk desk(options, 3);
-  desk.request(0, {request_of("a"), join_of({1, 7, 0})});
-  desk.request(2, {request_of("b"), join_of({5, 2, 0, 1})});
+  desk.request(0, {unnamed(3), join_of()});
+  desk.request(2, {unnamed(5), unnamed(7, Operation::kBarrier), join_of()});
   CHECK_FALSE(desk.order());
-  desk.request(1, {join_of({2, 2, 2})});
+  desk.request(1, {join_of()});
   const auto order = desk.order();
   REQUIRE(order);
-  REQUIRE(order->operations.size() == 2);  // absent sets differ: not fused
+  REQUIRE(order->operations.size() == 3);  // absent sets differ: not fused
   CHECK(order->operations[0].absent == std::vector<std::int32_t>{1, 2});
   CHECK(order->operations[1].absent == std::vector<std::int32_t>{0, 1});
-  CHECK(order->joined == wire::Joined{11, {5, 7, 2, 1}});
+  CHECK(order->joined == wire::Joined{11, counters_of(5, 7)});
   CHECK(desk.coordinator.waiting() == 0);
   CHECK_FALSE(desk.order());
   desk.everyone({request_of("a")});  // and nobody is absent any more
   desk.flush(0);
   CHECK(desk.order()->operations == Operations{{{{1, "a"}}, {}, {}}});
   desk.everyone({join_of()});
-  CHECK(desk.order()->joined->last_rank == 12);
+  CHECK(desk.order()->joined == wire::Joined{12, counters_of(5, 7)});
 }
 
 TEST_CASE("a rank that is alone joins at once", "[negotiate][join]") {
   Desk desk(eager(), 1);
-  desk.request(0, {join_of({3})});
-  CHECK(desk.order()->joined == wire::Joined{10, {3}});
+  desk.request(0, {unnamed(3), join_of()});
+  CHECK(desk.order()->joined == wire::Joined{10, counters_of(3)});
 }
 
 TEST_CASE("an absent member's part of an allgather is empty", "[negotiate][join]") {
@@ -127,6 +142,43 @@ TEST_CASE("a join by another name's operation is a mismatch that ends it", "[neg
   CHECK_FALSE(desk.order());  // member 1 is back
   desk.request(1, {request_of("a")});
   CHECK(desk.order()->operations.size() == 1);
+}
+
+TEST_CASE("a join that fails says where unnamed operations are, behind all that went on without it",
+          "[negotiate][join]") {
+  CoordinatorOptions options = eager();
+  options.fire = {1000000, seconds(10)};
+  options.stall_abort = seconds(100);
+  Desk desk(options, 3);
+  desk.request(2, {join_of()});
+  wire::Request wrong = unnamed(2);
+  wrong.error = "bad input";
+  desk.request(0, {unnamed(1), wrong, unnamed(3), unnamed(4, Operation::kBarrier)});
+  CHECK(desk.order()->failures.at(0).counters.empty());
+  desk.request(1, {unnamed(1), unnamed(3)});
+  CHECK_FALSE(desk.order());  // they linger; nobody else has the barrier
+  const bool given_up = GENERATE(false, true);
+  if (given_up) {
+    desk.request(1, {unnamed(4, Operation::kBarrier)});
+    const auto order = desk.order(kStart + seconds(100));
+    REQUIRE(order);
+    REQUIRE(order->failures.size() == 1);
+    CHECK(order->failures[0].counters == counters_of(3, 4));
+  } else {
+    wire::Request again = join_of();
+    again.error = "still in flight";
+    desk.request(1, {again});
+    const auto order = desk.order();
+    REQUIRE(order);
+    CHECK(order->operations.at(0).absent == std::vector<std::int32_t>{2});
+    CHECK(order->operations.at(0).members.size() == 2);
+    REQUIRE(order->failures.size() == 1);
+    CHECK(order->failures[0].name == join_of().name);
+    CHECK(order->failures[0].counters == counters_of(3));
+    desk.request(0, {request_of("later")});
+    desk.request(1, {request_of("later")});
+    CHECK_FALSE(desk.order());  // member 2 is back, and what is ready lingers again
+  }
 }
 
 TEST_CASE("a join waits for what its rank has to say again", "[negotiate][join]") {

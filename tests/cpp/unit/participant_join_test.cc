@@ -112,6 +112,32 @@ TEST_CASE("a use in flight fails during a join as ever, and so does a join",
   CHECK(side.reported() == std::vector{error_of("b")});
 }
 
+TEST_CASE("the end of a failed join hands on where unnamed operations are",
+          "[negotiate][participant][join]") {
+  Side side;
+  side.submit({join()});
+  REQUIRE(side.participant.take_report());
+  side.fail("join");
+  side.order.failures.back().counters = {3, 0, 1};
+  const Applied ended = side.apply();
+  REQUIRE(ended.failed.size() == 1);
+  CHECK(ended.failed[0].counters == std::vector<std::uint64_t>{3, 0, 1});
+}
+
+TEST_CASE("any number of wrong uses behind one name", "[negotiate][participant][join]") {
+  Side side;
+  side.submit({request_of("a")});
+  REQUIRE(side.participant.take_report());
+  constexpr int kMany = 200'000;  // a recursion as deep would not fit a stack
+  for (int i = 0; i < kMany; ++i) side.participant.submit(error_of("a"));
+  side.submit({join()});
+  REQUIRE(side.participant.take_report());
+  side.run({{1, "a"}});
+  side.apply();
+  CHECK_FALSE(side.participant.take_report());
+  CHECK(side.participant.outstanding() == 1);
+}
+
 TEST_CASE("a use behind a failed one is reported before the join", "[negotiate][participant][join]") {
   Side side;
   side.submit({error_of("a"), request_of("a"), join()});
@@ -165,6 +191,28 @@ TEST_CASE("an eviction that concerns a joined rank's use is answered, whatever b
   REQUIRE(report);
   CHECK(report->last_order == 2);
   CHECK(report->requests.size() == (fails ? 0 : 1));
+  CHECK_FALSE(side.participant.take_report());
+}
+
+TEST_CASE("an eviction is answered also if the use had failed before it", "[negotiate][participant][join]") {
+  Side side;
+  side.submit({request_of("a")});
+  REQUIRE(side.participant.take_report());
+  side.run({{1, "a"}});
+  side.apply();
+  side.submit({request_of("a")});
+  const bool removal = GENERATE(true, false);
+  if (removal) side.participant.remove();
+  if (!removal) side.submit({join()});
+  REQUIRE(side.participant.take_report()->cached == Ids{1});
+  side.fail("a");
+  side.apply();
+  CHECK_FALSE(side.participant.take_report());
+  side.order.evicted = {1};
+  side.apply();
+  const auto report = side.participant.take_report();
+  REQUIRE(report);
+  CHECK(report->last_order == 3);
   CHECK_FALSE(side.participant.take_report());
 }
 

@@ -180,7 +180,7 @@ TEST_CASE("who has joined adds nothing until all have", "[submit]") {
   auto requests = drained(table);
   REQUIRE(requests.size() == 3);
   CHECK(requests[2].name == kJoinName);
-  CHECK(requests[2].counters == std::vector<std::uint64_t>{1, 0, 0, 1, 0, 0, 0, 0});
+  for (const std::size_t i : {0U, 1U, 2U}) CHECK(requests[i].unnamed == (i < 2 ? 1 : 0));
 
   for (const char* name : {"", "a"}) {
     const auto refused = table.add(entry_of(name), handles);
@@ -205,12 +205,33 @@ TEST_CASE("who has joined adds nothing until all have", "[submit]") {
     CHECK(requests[0].name == "allreduce.noname.5");
     CHECK(requests[1].name == "allgather.noname.2");
   }
-  SECTION("the join failed") {
+  SECTION("the join failed: what the peers did meanwhile counts here too") {
+    table.join_failed({4, 0, 0, 0, 0, 0, 0, 0});
+    CHECK_FALSE(table.add(entry_of("a"), handles).ok());  // the join is still being completed
     REQUIRE(table.extract(kJoinName));
     table.release(kJoinName);
     REQUIRE(table.add(entry_of(""), handles).ok());
-    CHECK(drained(table).at(0).name == "allreduce.noname.2");
+    REQUIRE(table.add(entry_of("", Operation::kAllgather), handles).ok());
+    requests = drained(table);
+    CHECK(requests[0].name == "allreduce.noname.5");
+    CHECK(requests[0].unnamed == 5);
+    CHECK(requests[1].name == "allgather.noname.2");
   }
+}
+
+TEST_CASE("the joins' name is theirs alone", "[submit]") {
+  HandleTable handles;
+  TensorTable table;
+  const auto refused = table.add(entry_of(kJoinName), handles);
+  CHECK(refused.status().code() == StatusCode::kInvalidArgument);
+  CHECK(refused.status().message().find("allreduce of '<join>'") != std::string::npos);
+  wire::Request wrong;
+  wrong.name = kJoinName;
+  wrong.error = "bad input";
+  table.add_error(wrong);
+  CHECK_FALSE(table.anything_queued());
+  CHECK(table.add(entry_of("join"), handles).ok());
+  CHECK(table.add(entry_of("", Operation::kJoin), handles).ok());
 }
 
 TEST_CASE("a release frees only what was extracted", "[submit]") {

@@ -13,14 +13,20 @@ const TimePoint kStart{std::chrono::hours(1)};
 
 wire::Stuck stuck_for(int waiting_for) { return {{}, 7, waiting_for, "allreduce of 'w' (16 bytes)"}; }
 
+Watchdog of_world(int rank, int size) {
+  Group group{0, {}, rank};
+  for (int member = 0; member < size; ++member) group.ranks.push_back(member);
+  return Watchdog(group);
+}
+
 TEST_CASE("nobody is blamed while nobody is stuck", "[watchdog]") {
-  Watchdog watchdog(0, 3);
+  Watchdog watchdog = of_world(0, 3);
   CHECK(watchdog.next_due() == Deadline::never());
   CHECK_FALSE(watchdog.take_verdict(kStart + std::chrono::hours(24)));
 }
 
 TEST_CASE("rank 0 blames the rank that answers no ping", "[watchdog]") {
-  Watchdog watchdog(0, 4);
+  Watchdog watchdog = of_world(0, 4);
   CHECK(watchdog.on_stuck(0, stuck_for(3), kStart));
   CHECK_FALSE(watchdog.on_stuck(3, stuck_for(2), kStart + milliseconds(10)));  // one inquest at a time
   watchdog.on_sign_of_life(1);
@@ -35,7 +41,7 @@ TEST_CASE("rank 0 blames the rank that answers no ping", "[watchdog]") {
 }
 
 TEST_CASE("an inquest begins with a peer's report too, and rank 0 itself counts as alive", "[watchdog]") {
-  Watchdog watchdog(0, 3);
+  Watchdog watchdog = of_world(0, 3);
   CHECK(watchdog.on_stuck(1, stuck_for(2), kStart));
   const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
   REQUIRE(verdict);
@@ -43,7 +49,7 @@ TEST_CASE("an inquest begins with a peer's report too, and rank 0 itself counts 
 }
 
 TEST_CASE("a chain of waiting ranks leads to the one that waits for none", "[watchdog]") {
-  Watchdog watchdog(0, 4);  // 0 waits for 1, 1 for 2, 2 for 3; 3 answers but does not move
+  Watchdog watchdog = of_world(0, 4);  // 0 waits for 1, 1 for 2, 2 for 3; 3 answers but does not move
   REQUIRE(watchdog.on_stuck(0, stuck_for(1), kStart));
   watchdog.on_stuck(2, stuck_for(3), kStart);
   watchdog.on_stuck(1, stuck_for(2), kStart);
@@ -56,7 +62,7 @@ TEST_CASE("a chain of waiting ranks leads to the one that waits for none", "[wat
 }
 
 TEST_CASE("all alive and all stuck: nobody is blamed, and at once", "[watchdog]") {
-  Watchdog watchdog(0, 3);
+  Watchdog watchdog = of_world(0, 3);
   REQUIRE(watchdog.on_stuck(0, stuck_for(1), kStart));
   watchdog.on_stuck(1, stuck_for(2), kStart);
   CHECK_FALSE(watchdog.take_verdict(kStart + milliseconds(1)));
@@ -69,7 +75,7 @@ TEST_CASE("all alive and all stuck: nobody is blamed, and at once", "[watchdog]"
 }
 
 TEST_CASE("who waits for someone unknown blames nobody", "[watchdog]") {
-  Watchdog watchdog(0, 2);
+  Watchdog watchdog = of_world(0, 2);
   REQUIRE(watchdog.on_stuck(0, stuck_for(-1), kStart));
   watchdog.on_sign_of_life(1);
   const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
@@ -78,7 +84,7 @@ TEST_CASE("who waits for someone unknown blames nobody", "[watchdog]") {
 }
 
 TEST_CASE("others give rank 0 time for its verdict and then blame it", "[watchdog]") {
-  Watchdog watchdog(2, 3);
+  Watchdog watchdog = of_world(2, 3);
   CHECK_FALSE(watchdog.on_stuck(2, stuck_for(1), kStart));
   CHECK(watchdog.next_due() == Deadline::at(kStart + kVerdictPatience));
   CHECK_FALSE(watchdog.take_verdict(kStart + kInquestTime));
@@ -88,6 +94,36 @@ TEST_CASE("others give rank 0 time for its verdict and then blame it", "[watchdo
   CHECK(verdict->culprit == 0);
   CHECK(verdict->text.find("rank 0 entered allreduce of 'w'") == 0);
   CHECK(kVerdictPatience > kInquestTime);
+}
+
+TEST_CASE("in a process set its first rank judges, and only members are asked and blamed", "[watchdog]") {
+  const std::vector<int> ranks = {1, 3, 4};
+  Watchdog judge(Group{2, ranks, 0});
+  REQUIRE(judge.on_stuck(3, stuck_for(4), kStart));
+  judge.on_sign_of_life(0);
+  judge.on_sign_of_life(2);
+  const auto verdict = judge.take_verdict(kStart + kInquestTime);
+  REQUIRE(verdict);
+  CHECK(verdict->culprit == 4);
+  CHECK(verdict->text.find("rank 4 entered allreduce of 'w' (16 bytes) and then stopped") == 0);
+
+  Watchdog member(Group{2, ranks, 1});
+  CHECK_FALSE(member.on_stuck(3, stuck_for(4), kStart));
+  const auto silent_judge = member.take_verdict(kStart + kVerdictPatience);
+  REQUIRE(silent_judge);
+  CHECK(silent_judge->culprit == 1);
+}
+
+TEST_CASE("in a set that members may have left, silence is no guilt: who is waited for is", "[watchdog]") {
+  for (const int index : {0, 1}) {
+    Watchdog watchdog(Group{2, {1, 3, 4}, index});
+    watchdog.on_stuck(index == 0 ? 1 : 3, stuck_for(4), kStart);
+    watchdog.on_closed();
+    const auto verdict = watchdog.take_verdict(kStart + kVerdictPatience);
+    REQUIRE(verdict);
+    CHECK(verdict->culprit == 4);
+    CHECK(verdict->text == "rank 4 made no progress inside allreduce of 'w' (16 bytes)");
+  }
 }
 
 }  // namespace
