@@ -46,11 +46,11 @@ def check_a_signal_ends_a_wait_and_the_handle_stays_valid() -> None:
         timer.join()
         signal.signal(signal.SIGUSR1, before)
         assert not _core.poll(handle)
-        assert _core.synchronize(_core.barrier_async(0))  # now the others go on
+        assert _core.synchronize(_core.barrier_async(0)) is not None  # now the others go on
     else:
-        assert _core.synchronize(_core.barrier_async(0))
+        assert _core.synchronize(_core.barrier_async(0)) is not None
         handle = submit(tensor, "late")
-    assert _core.synchronize(handle)
+    assert _core.synchronize(handle) is not None
     assert tensor.tolist() == [sum(range(_core.size()))] * 4
 
 
@@ -64,11 +64,11 @@ def check_a_wait_leaves_the_interpreter_to_other_threads() -> None:
         while counted < 1000:  # were the interpreter held, the wait would never end: the others wait for us
             counted += 1
         assert waiter.is_alive()
-        assert _core.synchronize(_core.barrier_async(0))
+        assert _core.synchronize(_core.barrier_async(0)) is not None
         waiter.join()
     else:
-        assert _core.synchronize(_core.barrier_async(0))
-        assert _core.synchronize(submit(tensor, "gil"))
+        assert _core.synchronize(_core.barrier_async(0)) is not None
+        assert _core.synchronize(submit(tensor, "gil")) is not None
     assert tensor.tolist() == [_core.size()] * 4
 
 
@@ -82,7 +82,7 @@ def check_a_local_error_reaches_the_peers_at_once() -> None:
             _core.synchronize(submit(torch.eye(2), "bad"))
     assert time.monotonic() - begin < 5.0
     tensor = torch.ones(2)
-    assert _core.synchronize(submit(tensor, "bad"))  # the next use of the name works
+    assert _core.synchronize(submit(tensor, "bad")) is not None  # the next use of the name works
     assert tensor.tolist() == [_core.size()] * 2
 
 
@@ -97,5 +97,5 @@ def check_staged_tensors_are_untouched_by_a_failed_operation() -> None:
 def check_layouts_may_differ_between_ranks() -> None:
     values = torch.arange(24.0).reshape(1, 2, 3, 4)
     mine = values.contiguous(memory_format=torch.channels_last) if _core.rank() == 0 else values.clone()
-    assert _core.synchronize(submit(mine, "layouts"))
+    assert _core.synchronize(submit(mine, "layouts")) is not None
     assert torch.equal(mine, values * _core.size())
