@@ -23,7 +23,7 @@ class Completer {
 
   // An entry that several batches work on is completed by the last of them. False if the handle was done
   // before.
-  bool complete(submit::TensorTable& table, std::shared_ptr<submit::Entry> entry, const Status& status);
+  bool complete(submit::TensorTable& table, const submit::Entry& entry, const Status& status);
   // The same for an entry that nobody has extracted; false if there is none.
   bool complete(submit::TensorTable& table, const std::string& name, const Status& status);
   // What waits in the table fails with `why`, and so does whatever is submitted from now on. Entries that a

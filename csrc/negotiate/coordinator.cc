@@ -284,10 +284,10 @@ void Coordinator::fail_incomplete(TimePoint now) {
     const auto found = table_.find(name);
     const std::string missing = members_where(found->second, false);
     const Slot slot = take_slot(found);
-    fail(slot.request,
-         std::string(name_of(slot.request.operation)) + " of '" + name + "' was never submitted by " +
-             missing + ", and process set " + std::to_string(lane_.process_set) + " is being removed",
-         now);
+    std::string text(name_of(slot.request.operation));
+    text.append(" of '").append(name).append("' was never submitted by ").append(missing);
+    text.append(", and process set ").append(std::to_string(lane_.process_set)).append(" is being removed");
+    fail(slot.request, std::move(text), now);
   }
 }
 

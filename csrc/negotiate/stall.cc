@@ -82,11 +82,11 @@ void Coordinator::abort_stalled(TimePoint now) {
     const auto found = table_.find(name);
     const std::string missing = members_where(found->second, false);
     const Slot slot = take_slot(found);
-    fail(slot.request,
-         std::string(name_of(slot.request.operation)) + " of '" + name + "' was given up: " + missing +
-             " did not submit it within " + seconds(options_.stall_abort) +
-             " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of " + members_where(slot, true),
-         now);
+    std::string text(name_of(slot.request.operation));
+    text.append(" of '").append(name).append("' was given up: ").append(missing);
+    text.append(" did not submit it within ").append(seconds(options_.stall_abort));
+    text.append(" (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of ");
+    fail(slot.request, text.append(members_where(slot, true)), now);
   }
 }
 

@@ -59,7 +59,7 @@ Lane::Entries Lane::extract(const std::vector<std::string>& names) {
     if (!entry) continue;  // failed by an abort meanwhile
     entry->stamps.ordered = now;
     if (steps_of(entry->request.operation) == nullptr) {
-      completer_.complete(table_, std::move(entry), Status{});  // to be agreed upon was all
+      completer_.complete(table_, *entry, Status{});  // to be agreed upon was all
     } else {
       entries.push_back(std::move(entry));
     }
@@ -236,7 +236,7 @@ void Lane::record(const Batch& batch, TimePoint reduced) {
 
 void Lane::release(Batch& batch, const Status& outcome) {
   for (auto& entry : batch.entries) {
-    if (--entry->unfinished == 0) completer_.complete(table_, std::move(entry), outcome);
+    if (--entry->unfinished == 0) completer_.complete(table_, *entry, outcome);
   }
 }
 

@@ -15,7 +15,7 @@ void Session::settle(LaneId id, negotiate::Settled settled) {
   const auto lane = sets_.lane_of(id);
   if (!lane) return;
   lane->table().join_failed(settled.counters);
-  completer_.complete(lane->table(), settled.name, std::move(settled.status));
+  completer_.complete(lane->table(), settled.name, settled.status);
 }
 
 void Session::joined(LaneId id, const wire::Joined& joined) {
@@ -31,7 +31,7 @@ void Session::joined(LaneId id, const wire::Joined& joined) {
     if (output.ok()) std::memcpy(*output, &last_rank, sizeof(last_rank));
     outcome = output.status();
   }
-  completer_.complete(lane->table(), std::move(entry), outcome);
+  completer_.complete(lane->table(), *entry, outcome);
 }
 
 void Session::shut_down(LaneId id, int by_rank) {

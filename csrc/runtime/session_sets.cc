@@ -162,7 +162,7 @@ Status Session::drop_process_set(ProcessSetId id) {
   if (id == 0) return Status::invalid("process set 0, the world, cannot be removed");
   Result<ProcessSet> set = sets_.begin_removal(id);
   if (!set.ok()) return set.status();
-  const Status outcome = set->lane ? finish_lane(*set->lane, *set) : Status{};
+  Status outcome = set->lane ? finish_lane(*set->lane, *set) : Status{};
   sets_.erase(id);
   close_lane(*set, Status::invalid("process set " + std::to_string(id) + " was removed"));
   return outcome;

@@ -53,6 +53,7 @@ Program pairwise_all_gather(Exchange& net, Call call) {
   return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): all algorithms have this signature
 Program pairwise_alltoall(Exchange& net, Call call) {
   return exchange_all(net, consecutive<ConstByteSpan>(call.input, call.send_bytes),
                       consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));

@@ -146,7 +146,7 @@ template <bool kFirst, DType kType>
   using Stored = typename IntegerSum<kType>::Stored;
   if (prescale.identity()) {
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t value = load<Stored>(part + i * sizeof(Stored));
+      const auto value = static_cast<std::int64_t>(load<Stored>(part + i * sizeof(Stored)));
       sum.sum[i] = kFirst ? value : SumOp{}(sum.sum[i], value);
     }
     return;
@@ -163,8 +163,8 @@ template <DType kType>
 [[gnu::always_inline]] inline void finish(const IntegerSum<kType>& sum, std::byte* destination,
                                           std::size_t count, Scale scale) {
   using Stored = typename IntegerSum<kType>::Stored;
-  constexpr std::int64_t kLeast = std::numeric_limits<Stored>::min();
-  constexpr std::int64_t kMost = std::numeric_limits<Stored>::max();
+  constexpr auto kLeast = static_cast<std::int64_t>(std::numeric_limits<Stored>::min());
+  constexpr auto kMost = static_cast<std::int64_t>(std::numeric_limits<Stored>::max());
   // By fp64 the quotients of narrow types are exact, or out of their range.
   constexpr std::int64_t kExactDivisor = sizeof(Stored) < 8 ? 1 << 20 : 0;
   if (scale.identity()) {

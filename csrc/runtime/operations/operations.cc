@@ -35,7 +35,7 @@ std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_
 }
 
 std::string needs_dimensions(const submit::Entry& entry) {
-  const std::string text = "needs a tensor with at least one dimension; use tensor.reshape(1)";
+  std::string text = "needs a tensor with at least one dimension; use tensor.reshape(1)";
   if (entry.request.shape.empty()) return text;
   for (std::size_t i = 0; i < entry.request.others.size(); ++i) {
     if (entry.request.others[i].shape.empty()) return "tensor " + std::to_string(i + 1) + ": " + text;

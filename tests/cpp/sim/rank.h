@@ -97,7 +97,7 @@ class Rank final : public runtime::NegotiationSink {
     }
     for (auto& entry : work.entries) {
       const std::string name = entry->request.name;
-      if (!completer_.complete(table, std::move(entry), Status{})) ++completed_twice;
+      if (!completer_.complete(table, *entry, Status{})) ++completed_twice;
       record(name, Status{});
     }
     executed.push_back(std::move(work.execution));
@@ -160,7 +160,7 @@ class Rank final : public runtime::NegotiationSink {
     ended = why;
     if (lane_too) {
       for (Work& work : queue_) {
-        for (auto& entry : work.entries) completer_.complete(table, std::move(entry), why);
+        for (auto& entry : work.entries) completer_.complete(table, *entry, why);
       }
       queue_.clear();
     }
