@@ -1,7 +1,5 @@
 #include "collective/fabric.h"
 
-#include "collective/backoff.h"
-
 namespace roundelay::collective {
 namespace {
 
@@ -14,13 +12,15 @@ class Finished final : public Pending {
 
 std::unique_ptr<Pending> finished_call() { return std::make_unique<Finished>(); }
 
+void Pending::idle(Backoff& backoff) { backoff.pause(); }
+
 Status Pending::wait() {
   Backoff backoff(crowded());
   while (true) {
     Result<bool> done = test();
     if (!done.ok()) return done.status();
     if (*done) return {};
-    backoff.pause();
+    idle(backoff);
   }
 }
 

@@ -17,6 +17,7 @@
 #include "base/dtype.h"
 #include "base/group.h"
 #include "base/status.h"
+#include "collective/backoff.h"
 
 namespace roundelay::collective {
 
@@ -68,7 +69,10 @@ class Pending {
   [[nodiscard]] virtual int waiting_for() const { return -1; }
   // True where ranks outnumber cores: spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
-  // Tests until done, spinning briefly, then yielding, then sleeping in growing steps of at most 200 us.
+  // After a test() that said no: passes the time until another one makes sense. May sleep for 100 ms where
+  // the medium, or Fabric::rouse(), wakes the sleeper.
+  virtual void idle(Backoff& backoff);
+  // Tests until done, spinning briefly, then yielding, then asleep.
   Status wait();
 };
 
@@ -85,6 +89,8 @@ class Fabric {
   // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
   [[nodiscard]] virtual bool poisoned() const = 0;
+  // Ends a sleep in one of this member's calls. From any thread.
+  virtual void rouse() {}
 };
 
 }  // namespace roundelay::collective

@@ -15,7 +15,7 @@
 #include <memory>
 #include <set>
 
-#include "platform/tcp/fd.h"
+#include "platform/fd.h"
 
 namespace roundelay::platform {
 namespace {

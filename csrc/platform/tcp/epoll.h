@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "platform/tcp/fd.h"
+#include "platform/fd.h"
 
 namespace roundelay::platform {
 

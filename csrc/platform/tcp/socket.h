@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "platform/tcp/address.h"
-#include "platform/tcp/fd.h"
+#include "platform/fd.h"
 
 namespace roundelay::platform {
 

@@ -1,4 +1,4 @@
-#include "platform/tcp/fd.h"
+#include "platform/fd.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,0 +1,107 @@
+// What moves bytes and computes nothing.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "collective/shm/chunks.h"
+#include "collective/shm/programs.h"
+
+namespace roundelay::collective::shm {
+namespace {
+
+void put(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes > 0 && to != from) std::memmove(to, from, bytes);
+}
+
+std::vector<std::size_t> offsets_of(const std::vector<std::size_t>& sizes) {
+  std::vector<std::size_t> offsets(sizes.size());
+  for (std::size_t i = 1; i < sizes.size(); ++i) offsets[i] = offsets[i - 1] + sizes[i - 1];
+  return offsets;
+}
+
+}  // namespace
+
+Program broadcast(Rounds& net, Call call) {
+  const Cuts chunks{call.buffer.bytes, Segment::kSlotBytes};
+  for (std::uint64_t round = 0; round < chunks.count(); ++round) {
+    std::byte* const here = call.buffer.data() + chunks[round].offset;
+    if (net.index() == call.root) {
+      co_await net.writable(round);
+      put(net.slot(round), here, chunks[round].bytes);
+      net.stage(round);
+    } else {
+      co_await net.staged(call.root, round);
+      put(here, net.slot_of(call.root, round), chunks[round].bytes);
+    }
+    net.release(round);
+  }
+}
+
+Program barrier(Rounds& net, Call /*call*/) {
+  net.stage(0);
+  co_await net.staged(0);
+}
+
+// In this and the next, members with more bytes have more rounds: each waits only for what it gets.
+Program all_gather(Rounds& net, Call call) {
+  const std::vector<std::size_t> offsets = offsets_of(call.receive_bytes);
+  const auto self = static_cast<std::size_t>(net.index());
+  const Cuts own{call.receive_bytes[self], Segment::kSlotBytes};
+  std::byte* const buffer = call.buffer.data();
+  std::uint64_t rounds = 0, staged = 0;
+  for (const std::size_t bytes : call.receive_bytes) {
+    rounds = std::max(rounds, Cuts{bytes, Segment::kSlotBytes}.count());
+  }
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    for (; staged < own.count() && staged <= round + 1; ++staged) {
+      co_await net.writable(staged);
+      put(net.slot(staged), call.input + own[staged].offset, own[staged].bytes);
+      net.stage(staged);
+    }
+    for (int step = 1; step < net.size(); ++step) {
+      const int member = (net.index() + step) % net.size();
+      const auto from = static_cast<std::size_t>(member);
+      const Range range = Cuts{call.receive_bytes[from], Segment::kSlotBytes}[round];
+      if (range.bytes == 0) continue;
+      co_await net.staged(member, round);
+      put(buffer + offsets[from] + range.offset, net.slot_of(member, round), range.bytes);
+    }
+    net.release(round);
+  }
+  put(buffer + offsets[self], call.input, own.bytes);
+}
+
+Program alltoall(Rounds& net, Call call) {
+  const std::vector<std::size_t> from_here = offsets_of(call.send_bytes), to = offsets_of(call.receive_bytes);
+  const auto self = static_cast<std::size_t>(net.index()), members = from_here.size();
+  const std::size_t piece = whole_lines_down(Segment::kSlotBytes / members);
+  std::uint64_t sends = 0, rounds = 0, staged = 0;
+  for (std::size_t member = 0; member < members; ++member) {
+    if (member == self) continue;
+    sends = std::max(sends, Cuts{call.send_bytes[member], piece}.count());
+    rounds = std::max({rounds, sends, Cuts{call.receive_bytes[member], piece}.count()});
+  }
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    for (; staged < sends && staged <= round + 1; ++staged) {
+      co_await net.writable(staged);
+      for (std::size_t member = 0; member < members; ++member) {
+        const Range range = Cuts{call.send_bytes[member], piece}[staged];
+        if (member == self || range.bytes == 0) continue;
+        put(net.slot(staged) + member * piece, call.input + from_here[member] + range.offset, range.bytes);
+      }
+      net.stage(staged);
+    }
+    for (std::size_t step = 1; step < members; ++step) {
+      const std::size_t member = (self + step) % members;
+      const Range range = Cuts{call.receive_bytes[member], piece}[round];
+      if (range.bytes == 0) continue;
+      co_await net.staged(static_cast<int>(member), round);
+      put(call.buffer.data() + to[member] + range.offset,
+           net.slot_of(static_cast<int>(member), round) + self * piece, range.bytes);
+    }
+    net.release(round);
+  }
+  put(call.buffer.data() + to[self], call.input + from_here[self], call.send_bytes[self]);
+}
+
+}  // namespace roundelay::collective::shm

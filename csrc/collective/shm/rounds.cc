@@ -1,0 +1,87 @@
+#include "collective/shm/rounds.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roundelay::collective::shm {
+
+Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, ScratchPool& pool)
+    : history_(history),
+      members_(std::move(members)),
+      index_(static_cast<int>(std::lower_bound(members_.begin(), members_.end(), history.index) -
+                              members_.begin())),
+      call_(call),
+      pool_(pool) {
+  for (const int member : members_) {
+    history_.last_present[static_cast<std::size_t>(member)] = word_of(call_ + 1, 0);
+  }
+  // Of the calls between, which it took no part in, this member reads nothing.
+  publish(&Progress::released, word_of(call_, 0));
+}
+
+Rounds::~Rounds() {
+  for (ScratchPool::Block& block : blocks_) pool_.give(std::move(block));
+}
+
+std::byte* Rounds::scratch(std::size_t bytes) {
+  blocks_.push_back(pool_.take(bytes));
+  return blocks_.back().memory.get();
+}
+
+// Sequentially consistent, as sleep() is: either a sleeper sees the word, or it is seen asleep.
+void Rounds::publish(Counter counter, Word word) {
+  const Segment& segment = history_.segment;
+  (segment.progress(history_.index).*counter).store(word, std::memory_order_seq_cst);
+  for (const int member : members_) {
+    Bell& bell = segment.bell(member);
+    if (bell.asleep.load(std::memory_order_seq_cst) != 0 && bell.asleep.exchange(0) != 0) bell.ring();
+  }
+}
+
+void Rounds::sleep(Duration most) {
+  Bell& bell = history_.segment.bell(history_.index);
+  const std::uint32_t seen = bell.rings.load(std::memory_order_acquire);
+  bell.asleep.store(1, std::memory_order_seq_cst);
+  if (!settled()) platform::futex_wait(bell.rings, seen, most);
+  bell.asleep.store(0, std::memory_order_relaxed);
+}
+
+// Readers of the slot's last use may be members that take no part in this call.
+Rounds::Waiting Rounds::writable(std::uint64_t round) {
+  Word& last_use = history_.last_use[(call_ + round) % Segment::kSlots];
+  counter_ = &Progress::released;
+  word_ = std::exchange(last_use, word_of(call_, round + 1));
+  of_readers_ = true;
+  next_ = 0;
+  end_ = history_.segment.members();
+  return {this};
+}
+
+Rounds::Waiting Rounds::wait(Counter counter, int member, std::uint64_t round) {
+  counter_ = counter;
+  word_ = word_of(call_, round + 1);
+  of_readers_ = false;
+  next_ = member == kEveryone ? 0 : member;
+  end_ = member == kEveryone ? size() : member + 1;
+  return {this};
+}
+
+bool Rounds::reached(int member) const {
+  const int in_group = of_readers_ ? member : this->in_group(member);
+  if (in_group == history_.index) return true;
+  Word word = word_;
+  if (of_readers_) word = std::min(word, history_.last_present[static_cast<std::size_t>(in_group)]);
+  return (history_.segment.progress(in_group).*counter_).load(std::memory_order_seq_cst) >= word;
+}
+
+bool Rounds::settled() {
+  while (next_ < end_ && reached(next_)) ++next_;
+  if (next_ == end_) {
+    waiting_for_ = -1;
+    return true;
+  }
+  waiting_for_ = of_readers_ ? next_ : in_group(next_);
+  return false;
+}
+
+}  // namespace roundelay::collective::shm

@@ -1,0 +1,81 @@
+// What the members of a group on one node share: for each a line of counters, a bell to be woken by, and two
+// slots through which its bytes go. Every word and slot is written by its owner alone, the bells excepted.
+//
+// All words are 64-bit and only grow: (call << kRoundBits) + rounds of that call that are over. So nothing is
+// ever reset, and a member that took no part in some calls catches up by writing a larger number.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+#include "platform/shm/futex.h"
+
+namespace roundelay::collective::shm {
+
+using Word = std::uint64_t;
+inline constexpr int kRoundBits = 24;  // 4 TiB in slots of 256 KiB; calls: 2^40
+
+constexpr Word word_of(std::uint64_t call, std::uint64_t rounds) { return (call << kRoundBits) + rounds; }
+
+// How far a member is.
+struct alignas(128) Progress {
+  std::atomic<Word> staged{0};    // what it gives is in its slot
+  std::atomic<Word> reduced{0};   // its share of the sums is in its slot
+  std::atomic<Word> released{0};  // it reads no slot of that round any more
+};
+static_assert(std::atomic<Word>::is_always_lock_free);
+
+// Asleep: it wants to be woken by the next change. Apart from Progress, which its peers read all the time.
+struct alignas(128) Bell {
+  platform::FutexWord rings{0};
+  std::atomic<std::uint32_t> asleep{0};
+
+  void ring() {
+    rings.fetch_add(1, std::memory_order_release);
+    platform::futex_wake(rings);
+  }
+};
+
+class Segment {
+ public:
+  static constexpr std::size_t kSlotBytes = 256 << 10;
+  static constexpr std::size_t kSlots = 2;
+  static constexpr std::size_t kPageBytes = 4096;
+
+  // Of a group of so many members; 1.0 MiB for two, 32.5 MiB for 64.
+  static constexpr std::size_t bytes(int members) {
+    return control_bytes(members) + static_cast<std::size_t>(members) * kSlots * kSlotBytes;
+  }
+  // The part that only this member writes to: to be allocated near it.
+  struct Range {
+    std::size_t offset, bytes;
+  };
+  static constexpr Range slots_of(int member, int members) {
+    return {control_bytes(members) + static_cast<std::size_t>(member) * kSlots * kSlotBytes,
+            kSlots * kSlotBytes};
+  }
+  static constexpr std::size_t control_bytes(int members) {
+    const std::size_t used = static_cast<std::size_t>(members) * (sizeof(Progress) + sizeof(Bell));
+    return (used + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+
+  // Over memory of bytes(members), page-aligned, which was all zeros before the first member came.
+  Segment(std::byte* memory, int members) : memory_(memory), members_(members) {}
+
+  [[nodiscard]] int members() const { return members_; }
+  [[nodiscard]] Progress& progress(int member) const { return reinterpret_cast<Progress*>(memory_)[member]; }
+  [[nodiscard]] Bell& bell(int member) const {
+    return reinterpret_cast<Bell*>(memory_ + static_cast<std::size_t>(members_) * sizeof(Progress))[member];
+  }
+  [[nodiscard]] std::byte* slot(int member, std::uint64_t number) const {
+    return memory_ + slots_of(member, members_).offset + (number % kSlots) * kSlotBytes;
+  }
+
+ private:
+  std::byte* memory_;
+  int members_;
+};
+
+}  // namespace roundelay::collective::shm

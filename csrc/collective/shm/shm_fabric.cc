@@ -1,0 +1,211 @@
+#include "collective/shm/shm_fabric.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "collective/alone.h"
+#include "collective/check.h"
+#include "collective/present.h"
+#include "collective/shm/programs.h"
+#include "collective/shm/rounds.h"
+
+namespace roundelay::collective {
+namespace {
+
+using shm::History;
+using shm::Rounds;
+
+constexpr unsigned kTestsPerClockRead = 16;  // a clock read costs as much as a test
+constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
+
+class ShmPending;
+
+// What the calls of one member share. One thread at a time.
+struct ShmState {
+  ShmState(std::shared_ptr<std::byte> shared, Group members, ShmFabricOptions given)
+      : memory(std::move(shared)),
+        group(std::move(members)),
+        options(given),
+        history({memory.get(), group.size()}, group.index) {}
+
+  const std::shared_ptr<std::byte> memory;
+  const Group group;
+  const ShmFabricOptions options;
+  History history;
+  ScratchPool scratch;
+  std::deque<ShmPending*> queue;  // calls in progress; only the first one moves
+  std::uint64_t calls = 0;
+  bool moved = false;  // since the last idle()
+  Status poison;  // the first cause; ok while the fabric works
+};
+
+// A call that has come to the head of the queue.
+struct Running {
+  Running(ShmState& state, const Call& call, std::uint64_t number)
+      : rounds(state.history, present_members(call, state.group.size()), number, state.scratch),
+        program(shm::program_of(among_present(call, state.group.size()), rounds)) {}
+
+  Rounds rounds;
+  Program program;
+};
+
+class ShmPending final : public Pending {
+ public:
+  ShmPending(std::shared_ptr<ShmState> state, const Call& call, std::uint64_t number)
+      : state_(std::move(state)), call_(call), number_(number) {
+    state_->queue.push_back(this);
+  }
+  // A call that is dropped before its end poisons the fabric: its peers wait for this member's part.
+  ~ShmPending() override {
+    if (done_) return;
+    std::erase(state_->queue, this);
+    fail(Status::aborted(std::string(name_of(call_.operation)) + " was dropped before its end"));
+  }
+
+  Result<bool> test() override {
+    if (done_) return true;
+    if (!state_->poison.ok()) return state_->poison;
+    while (!done_ && state_->queue.front()->advance()) state_->queue.pop_front();
+    if (done_) return true;
+    Status why = state_->poison.ok() ? interrupted() : state_->poison;
+    if (why.ok()) return false;
+    fail(why);
+    return why;
+  }
+
+  [[nodiscard]] int waiting_for() const override {
+    const ShmPending* const first = state_->queue.empty() ? nullptr : state_->queue.front();
+    return first != nullptr && first->running_ ? first->running_->rounds.waiting_for() : -1;
+  }
+  [[nodiscard]] bool crowded() const override { return state_->options.crowded; }
+
+  void idle(Backoff& backoff) override {
+    if (std::exchange(state_->moved, false)) backoff.reset();
+    const Duration step = backoff.next();
+    if (step == Duration{0} || done_ || state_->queue.empty()) return;
+    ShmPending& first = *state_->queue.front();
+    if (first.running_) first.running_->rounds.sleep(std::min(kLongestSleep, time_left()));
+  }
+
+ private:
+  // Of the first in the queue. True: it is over.
+  bool advance() {
+    if (!running_) running_.emplace(*state_, call_, number_);
+    Program& program = running_->program;
+    while (!program.done()) {
+      if (!running_->rounds.settled()) return false;
+      program.resume();
+      state_->moved = true;
+    }
+    if (program.threw()) {
+      fail(explain("ran out of memory"));
+      return false;
+    }
+    running_->rounds.finish();
+    running_.reset();
+    done_ = true;
+    return true;
+  }
+
+  // Looked at only while nothing moves: a call whose data is there ends well, however late.
+  Status interrupted() {
+    if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
+    if (call_.deadline == Deadline::never()) return {};
+    if (tests_++ % kTestsPerClockRead != 0 || !call_.deadline.passed()) return {};
+    return explain("made no progress until its deadline");
+  }
+
+  [[nodiscard]] Status explain(const std::string& what) const {
+    std::string text(name_of(call_.operation));
+    text += " of " + std::to_string(call_.buffer.bytes) + " bytes " + what;
+    if (const int peer = waiting_for(); peer >= 0) {
+      text += ", waiting for rank " + std::to_string(state_->group.ranks[static_cast<std::size_t>(peer)]);
+    }
+    return Status::aborted(text);
+  }
+
+  void fail(const Status& cause) const {
+    if (state_->poison.ok()) state_->poison = cause;
+  }
+
+  [[nodiscard]] Duration time_left() const {
+    if (call_.deadline == Deadline::never()) return kLongestSleep;
+    return std::max(Duration{0}, call_.deadline.when() - steady_now());
+  }
+
+  const std::shared_ptr<ShmState> state_;
+  const Call call_;
+  const std::uint64_t number_;
+  std::optional<Running> running_;
+  bool done_ = false;
+  unsigned tests_ = 0;
+};
+
+class ShmFabric final : public Fabric {
+ public:
+  explicit ShmFabric(std::shared_ptr<ShmState> state) : state_(std::move(state)) {}
+
+  [[nodiscard]] std::string_view name() const override { return "shm"; }
+  [[nodiscard]] const Group& group() const override { return state_->group; }
+  [[nodiscard]] bool any_thread() const override { return true; }
+  [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
+  void rouse() override { state_->history.segment.bell(state_->group.index).ring(); }
+
+  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+    if (!state_->poison.ok()) return state_->poison;
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group));
+    if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
+    const std::uint64_t number = ++state_->calls;
+    if (is_absent(call, state_->group.index)) return finished_call();
+    auto pending = std::make_unique<ShmPending>(state_, call, number);
+    // What can move moves now; what is wrong, the first test says.
+    static_cast<void>(pending->test());
+    return std::unique_ptr<Pending>(std::move(pending));
+  }
+
+ private:
+  const std::shared_ptr<ShmState> state_;
+};
+
+}  // namespace
+
+namespace shm {
+namespace {
+
+Program alone(Call call) {
+  finish_alone(call);
+  co_return;
+}
+
+}  // namespace
+
+Program program_of(const Call& call, Rounds& net) {
+  if (net.size() == 1) return alone(call);
+  switch (call.operation) {
+    case Operation::kAllreduce:
+      return call.reduce_op == ReduceOp::kAdasum ? adasum(net, call) : allreduce(net, call);
+    case Operation::kReducescatter:
+      return reduce_scatter(net, call);
+    case Operation::kBroadcast:
+      return broadcast(net, call);
+    case Operation::kAllgather:
+      return all_gather(net, call);
+    case Operation::kAlltoall:
+      return alltoall(net, call);
+    default:
+      return barrier(net, call);
+  }
+}
+
+}  // namespace shm
+
+std::unique_ptr<Fabric> make_shm_fabric(std::shared_ptr<std::byte> memory, Group group,
+                                        ShmFabricOptions options) {
+  return std::make_unique<ShmFabric>(
+      std::make_shared<ShmState>(std::move(memory), std::move(group), options));
+}
+
+}  // namespace roundelay::collective

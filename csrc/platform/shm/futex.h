@@ -1,0 +1,19 @@
+// Sleeping on a word of memory that processes share.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace roundelay::platform {
+
+using FutexWord = std::atomic<std::uint32_t>;
+static_assert(FutexWord::is_always_lock_free && sizeof(FutexWord) == sizeof(std::uint32_t));
+
+// Sleeps while `word` has the value `seen`, until a wake-up, a signal or the end of `most`.
+void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most);
+// Wakes all that sleep on `word`.
+void futex_wake(const FutexWord& word);
+
+}  // namespace roundelay::platform

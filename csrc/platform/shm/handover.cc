@@ -1,0 +1,137 @@
+#include "platform/shm/handover.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace roundelay::platform {
+namespace {
+
+// Guest to host, then host to guest (with the descriptor), guest to host, host to guest.
+struct Knock {
+  std::uint64_t key;
+  std::uint32_t member;
+};
+struct Offer {
+  std::uint64_t bytes;  // 0: there is no memory
+};
+struct Verdict {
+  char text[512];  // empty: all is well
+
+  explicit Verdict(const Status& status = {}) : text{} {
+    const std::string& message = status.message();
+    std::memcpy(text, message.data(), std::min(message.size(), sizeof text - 1));
+  }
+  [[nodiscard]] Status status() const {
+    return text[0] == '\0' ? Status{} : Status::unavailable(std::string(text, ::strnlen(text, sizeof text)));
+  }
+};
+
+template <typename T>
+ConstByteSpan bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+template <typename T>
+Result<T> read(const Packet& packet) {
+  if (packet.bytes.size() != sizeof(T)) return Status::unavailable("an unreadable packet");
+  T value;
+  std::memcpy(static_cast<void*>(&value), packet.bytes.data(), sizeof(T));
+  return value;
+}
+
+template <typename T>
+Result<T> receive(const UnixSocket& socket, Deadline deadline) {
+  const Result<Packet> packet = socket.receive(deadline);
+  if (!packet.ok()) return packet.status();
+  return read<T>(*packet);
+}
+
+Status from_rank(int rank, const Status& status) {
+  return status.ok() ? status : Status::unavailable("rank " + std::to_string(rank) + ": " + status.message());
+}
+
+}  // namespace
+
+Result<Door> Door::open() {
+  auto listener = UnixListener::open();
+  if (!listener.ok()) return listener.status();
+  return Door(std::move(listener).value());
+}
+
+// Strangers and those who only looked (reach()) are let go.
+Result<std::vector<Door::Guest>> Door::gather(std::uint64_t key, const std::vector<int>& ranks,
+                                              Deadline deadline) {
+  const std::size_t others = ranks.size() - 1;
+  std::vector<Guest> guests;
+  const auto of_this_group = [&](const Guest& guest) { return guest.key == key; };
+  const auto first = std::stable_partition(early_.begin(), early_.end(), std::not_fn(of_this_group));
+  std::move(first, early_.end(), std::back_inserter(guests));
+  early_.erase(first, early_.end());
+  while (guests.size() < others) {
+    auto socket = listener_.accept(deadline);
+    if (!socket.ok()) return socket.status();
+    if (!*socket) {
+      std::vector<bool> here(ranks.size());
+      for (const Guest& guest : guests) here[guest.member] = true;
+      const auto missing = std::find(here.begin() + 1, here.end(), false) - here.begin();
+      return Status::unavailable("rank " + std::to_string(ranks[static_cast<std::size_t>(missing)]) +
+                                 " did not come for the shared memory in time");
+    }
+    const auto knock = receive<Knock>(**socket, deadline);
+    if (!knock.ok()) continue;
+    auto& list = knock->key == key ? guests : early_;
+    if (knock->key == key && (knock->member == 0 || knock->member > others)) continue;
+    list.push_back({std::move(**socket), knock->key, knock->member});
+  }
+  return guests;
+}
+
+Result<SharedMemory> Door::hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
+                                    const Prepare& prepare, Deadline deadline) {
+  auto guests = gather(key, ranks, deadline);
+  if (!guests.ok()) return guests.status();
+  auto memory = SharedMemory::create(bytes);
+  Status outcome = memory.ok() ? prepare(*memory) : memory.status();
+  outcome = from_rank(ranks.front(), outcome);
+  const Offer offer{memory.ok() ? bytes : 0};
+  const auto rank_of = [&](const Guest& guest) { return ranks[guest.member]; };
+  for (const Guest& guest : *guests) {
+    const Status sent = guest.socket.send(bytes_of(offer), memory.ok() ? &memory->fd() : nullptr);
+    if (outcome.ok()) outcome = from_rank(rank_of(guest), sent);
+  }
+  for (const Guest& guest : *guests) {
+    const auto verdict = receive<Verdict>(guest.socket, deadline);
+    if (outcome.ok()) outcome = from_rank(rank_of(guest), verdict.ok() ? verdict->status() : verdict.status());
+  }
+  for (const Guest& guest : *guests) static_cast<void>(guest.socket.send(bytes_of(Verdict(outcome))));
+  if (!outcome.ok()) return outcome;
+  return memory;
+}
+
+Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, int member,
+                               const Prepare& prepare, Deadline deadline) {
+  const auto socket = UnixSocket::connect(address);
+  if (!socket.ok()) return socket.status();
+  ROUNDELAY_RETURN_IF_ERROR(socket->send(bytes_of(Knock{key, static_cast<std::uint32_t>(member)})));
+  auto packet = socket->receive(deadline);
+  if (!packet.ok()) return packet.status();
+  const auto offer = read<Offer>(*packet);
+  if (!offer.ok()) return offer.status();
+  Status outcome;
+  SharedMemory memory;
+  if (offer->bytes > 0) {
+    auto mapped = SharedMemory::map(std::move(packet->fd), offer->bytes);
+    outcome = mapped.ok() ? prepare(*mapped) : mapped.status();
+    if (mapped.ok()) memory = std::move(mapped).value();
+  }
+  ROUNDELAY_RETURN_IF_ERROR(socket->send(bytes_of(Verdict(outcome))));
+  const auto verdict = receive<Verdict>(*socket, deadline);
+  if (!verdict.ok()) return verdict.status();
+  ROUNDELAY_RETURN_IF_ERROR(verdict->status());
+  return memory;
+}
+
+Status reach(const std::string& address) { return UnixSocket::connect(address).status(); }
+
+}  // namespace roundelay::platform

@@ -1,0 +1,50 @@
+// How the members of a group on one node come to share memory: the first one makes it and hands it over to
+// those who knock at its door. All of them get it, or none does, for the same reason.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "platform/shm/memory.h"
+#include "platform/shm/unix_socket.h"
+
+namespace roundelay::platform {
+
+// What each member does with the memory before it counts as there: allocate its part of it.
+using Prepare = std::function<Status(const SharedMemory& memory)>;
+
+// One process's side of all handovers. One thread at a time.
+class Door {
+ public:
+  static Result<Door> open();
+  [[nodiscard]] const std::string& address() const { return listener_.address(); }
+
+  // By the group's first member. `key` tells groups apart. Errors: kUnavailable, also on the others.
+  Result<SharedMemory> hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
+                                const Prepare& prepare, Deadline deadline);
+
+ private:
+  struct Guest {
+    UnixSocket socket;
+    std::uint64_t key;
+    std::uint32_t member;
+  };
+  explicit Door(UnixListener listener) : listener_(std::move(listener)) {}
+  Result<std::vector<Guest>> gather(std::uint64_t key, const std::vector<int>& ranks, Deadline deadline);
+
+  UnixListener listener_;
+  std::vector<Guest> early_;  // of groups whose turn has not come
+};
+
+// By the others: `member` is an index in the group, `address` that of the first member's door.
+Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, int member,
+                               const Prepare& prepare, Deadline deadline);
+
+// Whether the door can be reached from here: not from another network namespace, nor by another user.
+Status reach(const std::string& address);
+
+}  // namespace roundelay::platform

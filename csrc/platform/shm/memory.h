@@ -1,0 +1,39 @@
+// Memory that processes of one node share: anonymous (memfd), so that the last mapping's end is its end,
+// however that comes about.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "platform/fd.h"
+
+namespace roundelay::platform {
+
+// A mapping of the whole memory, with its descriptor. Not there in forked children.
+class SharedMemory {
+ public:
+  SharedMemory() = default;
+  // New memory of zeros. Nothing is allocated yet: see allocate().
+  static Result<SharedMemory> create(std::size_t bytes);
+  // Memory that another process created and handed over.
+  static Result<SharedMemory> map(Fd fd, std::size_t bytes);
+  ~SharedMemory();
+  SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+
+  // Takes the pages of this part for real, near this thread's core: later writes cannot fail (a full tmpfs
+  // would end the process by SIGBUS). kUnavailable if there are too few.
+  [[nodiscard]] Status allocate(std::size_t offset, std::size_t bytes) const;
+
+  [[nodiscard]] ByteSpan span() const { return {data_, bytes_}; }
+  [[nodiscard]] const Fd& fd() const { return fd_; }
+
+ private:
+  Fd fd_;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace roundelay::platform

@@ -1,0 +1,247 @@
+// The fabric contract over shared memory with threads as members, every order of steps in one thread, and
+// what only this medium can show: sleepers, members that were away, the edges of its slots.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "collective/shm/segment.h"
+#include "collective/shm/shm_fabric.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/fabric_contract.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::Pending;
+using collective::shm::Segment;
+
+std::shared_ptr<std::byte> segment_memory(int members) {
+  constexpr std::align_val_t kPage{Segment::kPageBytes};
+  auto* const memory = static_cast<std::byte*>(::operator new(Segment::bytes(members), kPage));
+  std::memset(memory, 0, Segment::bytes(members));
+  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
+}
+
+std::vector<std::unique_ptr<Fabric>> fabrics_of(int size) {
+  const auto memory = segment_memory(size);
+  std::vector<std::unique_ptr<Fabric>> fabrics;
+  for (int i = 0; i < size; ++i) {
+    Group group;
+    for (int rank = 0; rank < size; ++rank) group.ranks.push_back(10 + rank);
+    group.index = i;
+    fabrics.push_back(collective::make_shm_fabric(memory, std::move(group), {.crowded = size > 2}));
+  }
+  return fabrics;
+}
+
+std::string run_parts(std::vector<std::unique_ptr<Fabric>>& fabrics, const Part& part) {
+  std::vector<std::string> complaints(fabrics.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < fabrics.size(); ++i) {
+    threads.emplace_back([&, i] { complaints[i] = part(*fabrics[i]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < complaints.size(); ++i) {
+    if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
+  }
+  return {};
+}
+
+// The algorithm is the medium's own, whatever is selected.
+class SharedMemoryMedium final : public Medium {
+ public:
+  [[nodiscard]] int largest_group() const override { return 8; }
+  std::string run(int size, Select /*select*/, const Part& part) override {
+    auto fabrics = fabrics_of(size);
+    return run_parts(fabrics, part);
+  }
+};
+
+TEST_CASE("shm keeps the fabric contract", "[fabric]") {
+  SharedMemoryMedium medium;
+  for (const Test& test : fabric_contract()) {
+    SECTION(test.name) {
+      for (int size = 1; size <= medium.largest_group(); ++size) {
+        INFO(test.name << ", " << size << " members");
+        CHECK(test.run(medium, size) == "");
+      }
+    }
+  }
+}
+
+// One member's part in a sequence of calls with known results.
+class Script {
+ public:
+  Script(Fabric& fabric, unsigned seed) : fabric_(fabric), random_(seed) {}
+
+  // Starts the next call if none is in progress, and tests it once. False when all is over.
+  bool step(int calls) {
+    if (!pending_) {
+      if (number_ == calls) return false;
+      ++number_;
+      begin();
+    }
+    const Result<bool> done = pending_->test();
+    REQUIRE(done.ok());
+    if (!*done) return true;
+    pending_.reset();
+    check();
+    return true;
+  }
+
+ private:
+  [[nodiscard]] bool absent(int member) const {
+    return std::binary_search(call_.absent.begin(), call_.absent.end(), member);
+  }
+
+  // The same choices on all members, as they share the seed.
+  void begin() {
+    const int size = fabric_.group().size(), self = fabric_.group().index;
+    constexpr std::size_t kCounts[] = {1, 67, 3000, Segment::kSlotBytes / 4, 200001};
+    count_ = kCounts[random_() % std::size(kCounts)];
+    const bool reduces = random_() % 2 == 0;
+    const int away = static_cast<int>(random_() % 3);
+    const int first = static_cast<int>(random_() % static_cast<unsigned>(size));
+    data_.assign(count_, static_cast<float>(self + 1));
+    call_ = call_over(reduces ? Operation::kAllreduce : Operation::kBroadcast,
+                      reinterpret_cast<std::byte*>(data_.data()), count_ * sizeof(float));
+    call_.absent.clear();
+    for (int i = 0; i < std::min(away, size - 1); ++i) call_.absent.push_back((first + i) % size);
+    std::sort(call_.absent.begin(), call_.absent.end());
+    call_.root = 0;
+    while (absent(call_.root)) ++call_.root;
+    auto started = fabric_.start(call_);
+    REQUIRE(started.ok());
+    pending_ = std::move(*started);
+  }
+
+  void check() const {
+    const int self = fabric_.group().index;
+    float want = 0;
+    for (int member = 0; member < fabric_.group().size(); ++member) {
+      if (!absent(member)) want += static_cast<float>(member + 1);
+    }
+    if (call_.operation == Operation::kBroadcast) want = static_cast<float>(call_.root + 1);
+    if (absent(self)) want = static_cast<float>(self + 1);
+    REQUIRE(std::count(data_.begin(), data_.end(), want) == static_cast<std::ptrdiff_t>(count_));
+  }
+
+  Fabric& fabric_;
+  std::mt19937 random_;
+  std::size_t count_ = 0;
+  std::vector<float> data_;
+  Call call_;
+  std::unique_ptr<Pending> pending_;
+  int number_ = 0;
+};
+
+TEST_CASE("shm: members in any order, some of them away at times", "[fabric]") {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    const int size = 2 + static_cast<int>(seed % 5);
+    const auto fabrics = fabrics_of(size);
+    std::vector<Script> scripts;
+    for (const auto& fabric : fabrics) scripts.emplace_back(*fabric, seed);
+    std::mt19937 random(seed + 1);
+    std::vector<std::size_t> open(scripts.size());
+    for (std::size_t i = 0; i < open.size(); ++i) open[i] = i;
+    INFO("seed " << seed);
+    std::size_t turns = 0;
+    while (!open.empty()) {
+      // Long runs of one member's steps too, so that it gets as far ahead as it may.
+      const std::size_t at = random() % open.size();
+      const std::size_t steps = random() % 3 == 0 ? 50 : 1;
+      for (std::size_t step = 0; step < steps; ++step) {
+        if (scripts[open[at]].step(12)) continue;
+        open.erase(open.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      }
+      REQUIRE(++turns < 1'000'000);
+    }
+  }
+}
+
+TEST_CASE("shm: around the edges of its slots", "[fabric]") {
+  for (const int size : {2, 3, 4}) {
+    auto fabrics = fabrics_of(size);
+    const std::string complaint = run_parts(fabrics, [size](Fabric& fabric) {
+      const std::size_t slot = Segment::kSlotBytes;
+      for (const std::size_t around : {std::size_t{8} << 10, slot, 2 * slot, 3 * slot}) {
+        for (const std::size_t bytes : {around - 1, around, around + 1}) {
+          std::vector<std::byte> data(bytes + 3, std::byte{1});
+          Call call = call_over(Operation::kAllreduce, data.data() + 1, bytes);
+          call.dtype = DType::kUInt8;
+          if (std::string error = run_call(fabric, call); !error.empty()) return error;
+          const auto sum = static_cast<std::byte>(size);
+          if (std::count(data.begin(), data.end(), sum) != static_cast<std::ptrdiff_t>(bytes) ||
+              data.front() != std::byte{1} || data.back() != std::byte{1}) {
+            return std::to_string(bytes) + " bytes: wrong sums";
+          }
+        }
+      }
+      return std::string();
+    });
+    CHECK(complaint == "");
+  }
+}
+
+TEST_CASE("shm: a sleeper is woken by its peer, and by rouse()", "[fabric]") {
+  auto fabrics = fabrics_of(2);
+  for (int round = 0; round < 20; ++round) {
+    const TimePoint begin = steady_now();
+    const std::string complaint = run_parts(fabrics, [](Fabric& fabric) {
+      if (fabric.group().index == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      return run_call(fabric, call_over(Operation::kBarrier, nullptr, 0));
+    });
+    CHECK(complaint == "");
+    CHECK(steady_now() - begin < std::chrono::milliseconds(80));  // not by the end of its sleep
+  }
+  AbortToken abort;
+  Call call = call_over(Operation::kBarrier, nullptr, 0);
+  call.abort = &abort;
+  auto pending = fabrics[0]->start(call);
+  REQUIRE(pending.ok());
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    abort.raise(Status::aborted("cause"));
+    fabrics[0]->rouse();
+  });
+  CHECK((*pending)->wait().message() == "cause");
+  other.join();
+}
+
+TEST_CASE("shm: a silent member is named at the deadline and the fabric is poisoned", "[fabric]") {
+  for (const std::size_t count : {std::size_t{8}, std::size_t{200000}}) {
+    const auto fabrics = fabrics_of(3);
+    std::vector<float> data(count);
+    Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), count * 4);
+    call.deadline = Deadline::after(std::chrono::milliseconds(50));
+    auto pending = fabrics[0]->start(call);
+    REQUIRE(pending.ok());
+    auto other = fabrics[2]->start(call);  // far enough for member 0 to see that it came
+    REQUIRE(other.ok());
+    const Status error = (*pending)->wait();
+    CHECK(error.code() == StatusCode::kAborted);
+    CHECK(error.message() == "allreduce of " + std::to_string(count * 4) +
+                                 " bytes made no progress until its deadline, waiting for rank 11");
+    CHECK((*pending)->waiting_for() == 1);
+    CHECK(fabrics[0]->poisoned());
+    CHECK(fabrics[0]->start(call).status() == error);
+  }
+}
+
+TEST_CASE("shm: dropping a call in progress poisons the fabric, and those behind it fail", "[fabric]") {
+  const auto fabrics = fabrics_of(2);
+  const Call call = call_over(Operation::kBarrier, nullptr, 0);
+  auto first = fabrics[0]->start(call);
+  auto second = fabrics[0]->start(call);
+  REQUIRE((first.ok() && second.ok()));
+  first->reset();
+  CHECK(fabrics[0]->poisoned());
+  CHECK((*second)->test().status().message() == "barrier was dropped before its end");
+}
+
+}  // namespace
+}  // namespace roundelay::contract
