@@ -29,6 +29,7 @@ struct Config {
   // What is used
   std::string bootstrap = "auto";  // auto | mpi | single
   std::string channel = "auto";    // auto | tcp | mpi
+  std::string fabric = "auto";     // auto | shm | mpi
   std::string node_id;             // "": hostname and boot id
   std::string interface;           // "": any; network interfaces for tcp, comma separated
   // What is shown

@@ -40,6 +40,8 @@ const auto kKnobs = std::to_array<Knob>({
     {"BOOTSTRAP", kOurs, ChoiceKnob{&Config::bootstrap, "auto|mpi|single"}, kShared,
      "how ranks find each other"},
     {"CHANNEL", kOurs, ChoiceKnob{&Config::channel, "auto|tcp|mpi"}, kShared, "how control messages travel"},
+    {"FABRIC", kOurs, ChoiceKnob{&Config::fabric, "auto|shm|mpi"}, kShared,
+     "how tensors travel; auto: shared memory within a node, MPI between nodes"},
     {"NODE_ID", kOurs, TextKnob{&Config::node_id}, kOwn,
      "what ranks of one node share; empty: hostname and boot id"},
     {"INTERFACE", "GLOO_IFACE", TextKnob{&Config::interface}, kOwn,

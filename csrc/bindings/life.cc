@@ -5,6 +5,7 @@
 #include <pybind11/stl.h>
 
 #include <atomic>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -173,6 +174,12 @@ void bind_life(py::module_& module) {
   module.def("cross_rank", place(&runtime::Placement::cross_rank));
   module.def("cross_size", place(&runtime::Placement::cross_size));
   module.def("is_homogeneous", place(&runtime::Placement::homogeneous));
+  module.def("transports", [] {
+    const auto context = life_context();
+    return std::map<std::string, std::string>{{"bootstrap", context->bootstrap_name()},
+                                              {"channel", context->channel_name()},
+                                              {"fabric", context->fabric_name()}};
+  });
   module.def("stats", [] { return life_context()->stats(); });
   module.def(
       "backend_description",

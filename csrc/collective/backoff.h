@@ -8,8 +8,40 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/futex.h"
 
 namespace roundelay::collective {
+
+// How to pass the time until the next poll. A value: whoever asked for it may give up its token before.
+class Nap {
+ public:
+  Nap() = default;  // no pause at all
+  explicit Nap(Duration sleep) : kind_(Kind::kSleep), most_(sleep) {}
+  // Until `bell` is no longer `seen`, or `most` is over. The bell outlives the nap.
+  Nap(const FutexWord& bell, std::uint32_t seen, Duration most)
+      : kind_(Kind::kBell), most_(most), bell_(&bell), seen_(seen) {}
+  static Nap yield() {
+    Nap nap;
+    nap.kind_ = Kind::kYield;
+    return nap;
+  }
+
+  [[nodiscard]] Duration length() const { return most_; }
+  [[nodiscard]] bool sleeps() const { return kind_ == Kind::kSleep || kind_ == Kind::kBell; }
+
+  void take() const {
+    if (kind_ == Kind::kYield) sched_yield();
+    if (kind_ == Kind::kSleep) std::this_thread::sleep_for(most_);
+    if (kind_ == Kind::kBell) futex_wait(*bell_, seen_, most_);
+  }
+
+ private:
+  enum class Kind : unsigned char { kNone, kYield, kSleep, kBell };
+  Kind kind_ = Kind::kNone;
+  Duration most_{0};
+  const FutexWord* bell_ = nullptr;
+  std::uint32_t seen_ = 0;
+};
 
 // Spins for 50 us (not at all where ranks outnumber cores: the peer needs this core), yields for as long
 // again, then sleeps in steps that double up to `longest`.
@@ -23,21 +55,17 @@ class Backoff {
 
   void reset() { *this = Backoff(crowded_, longest_); }
 
-  void pause() {
-    if (const Duration step = next(); step > Duration{0}) std::this_thread::sleep_for(step);
-  }
+  void pause() { next().take(); }
 
-  // What to do before the next poll: spins or yields itself and returns 0, or returns how long to sleep.
-  Duration next() {
+  Nap next() {
     if (sleep_ > Duration{0}) {
       const Duration now = sleep_;
       sleep_ = std::min(sleep_ * 2, longest_);
-      return now;
+      return Nap(now);
     }
     const Duration spun = since_start();
-    if (crowded_ || spun >= kSpin) sched_yield();
     if (spun >= 2 * kSpin) sleep_ = std::chrono::microseconds(10);
-    return Duration{0};
+    return crowded_ || spun >= kSpin ? Nap::yield() : Nap();
   }
 
  private:

@@ -12,15 +12,13 @@ class Finished final : public Pending {
 
 std::unique_ptr<Pending> finished_call() { return std::make_unique<Finished>(); }
 
-void Pending::idle(Backoff& backoff) { backoff.pause(); }
-
 Status Pending::wait() {
   Backoff backoff(crowded());
   while (true) {
     Result<bool> done = test();
     if (!done.ok()) return done.status();
     if (*done) return {};
-    idle(backoff);
+    idle(backoff).take();
   }
 }
 

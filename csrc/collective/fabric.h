@@ -69,9 +69,9 @@ class Pending {
   [[nodiscard]] virtual int waiting_for() const { return -1; }
   // True where ranks outnumber cores: spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
-  // After a test() that said no: passes the time until another one makes sense. May sleep for 100 ms where
-  // the medium, or Fabric::rouse(), wakes the sleeper.
-  virtual void idle(Backoff& backoff);
+  // After a test() that said no: how to pass the time until another one makes sense. Where the medium wakes
+  // sleepers, and Fabric::rouse() does, this may be a long sleep.
+  virtual Nap idle(Backoff& backoff) { return backoff.next(); }
   // Tests until done, spinning briefly, then yielding, then asleep.
   Status wait();
 };

@@ -9,6 +9,7 @@
 #include "channel/inproc/hub.h"
 #include "channel/tcp/tcp_channel.h"
 #include "collective/local.h"
+#include "runtime/fabrics.h"
 #include "runtime/session.h"
 #include "wire/codec.h"
 
@@ -106,26 +107,32 @@ Status open_timeline(SessionParts& parts) {
 Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t generation,
                Deadline deadline) {
   const Config& config = parts.config;
+  const auto fabrics = std::make_shared<Fabrics>(config, parts.backend);
   auto listener = try_listen(config);
   wire::Introduction mine;
   mine.hello = {ranks.rank(), generation, version(), config.hash()};
   mine.node = node_id(config.node_id);
+  mine.door = fabrics->door();
   if (listener) mine.card = to_text(listener->card_bytes());
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
   const std::vector<wire::Introduction>& all = *gathered;
 
   std::vector<std::string> nodes;
+  std::vector<Site> sites;
   bool everyone_listens = true;
   Group world{0, {}, ranks.rank()};
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     nodes.push_back(all[rank].node);
+    sites.push_back({all[rank].node, all[rank].door});
     everyone_listens = everyone_listens && !all[rank].card.empty();
     world.ranks.push_back(static_cast<int>(rank));
   }
   parts.placement = place(ranks.rank(), nodes);
 
-  auto fabric = parts.make_fabric(world);
+  ROUNDELAY_RETURN_IF_ERROR(fabrics->meet(ranks, std::move(sites), deadline));
+  parts.make_fabric = [fabrics](const Group& group) { return fabrics->make(group); };
+  auto fabric = fabrics->make(world);
   Status outcome = fabric.status();
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
   // Before the channel, where others would wait for a rank that failed.
@@ -153,14 +160,10 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   if ((*ranks)->size() == 1) {
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
-    parts.make_fabric = [](const Group& group) -> Result<std::unique_ptr<collective::Fabric>> {
-      return std::unique_ptr<collective::Fabric>(std::make_unique<collective::LocalFabric>(group));
-    };
-    parts.fabric = std::move(parts.make_fabric(Group{0, {0}, 0})).value();
+    parts.fabric = std::make_unique<collective::LocalFabric>(Group{0, {0}, 0});
     ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
   } else {
     parts.backend = backend;
-    parts.make_fabric = [backend, config](const Group& group) { return backend->fabric(group, config); };
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, **ranks, generation, deadline));
   }
   set_log(config.log_level, parts.placement.rank, !config.log_hide_time);

@@ -121,7 +121,7 @@ void Engine::coordinate() {
     if (moved) {
       backoff.reset();
     } else if (busy) {
-      channel_.wait(due.sooner(Deadline::after(std::max(backoff.next(), Duration{1}))));
+      channel_.wait(due.sooner(Deadline::after(std::max(backoff.next().length(), Duration{1}))));
     } else {
       channel_.wait(due);
     }
@@ -148,16 +148,16 @@ void Engine::run_lane(Seat& seat) {
       lane.wait_for_work(Deadline::never());
       continue;
     }
-    bool moved = false;
+    collective::Nap nap;
     {
       BackgroundHold hold(lane.token());
-      moved = lane.step();
+      if (lane.step()) {
+        backoff.reset();
+      } else {
+        nap = lane.idle(backoff);
+      }
     }
-    if (moved) {
-      backoff.reset();
-    } else {
-      backoff.pause();
-    }
+    nap.take();
   }
 }
 
@@ -188,7 +188,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
     if (lane.step()) {
       backoff.reset();
     } else {
-      backoff.pause();
+      lane.idle(backoff).take();
     }
   }
   return true;

@@ -48,7 +48,9 @@ void Lane::close_fabric() {
   if (fabric_->poisoned()) {
     for (fuse::FusionBuffer& buffer : buffers_) buffer.leak();
   }
-  fabric_.reset();
+  std::unique_ptr<collective::Fabric> last;  // freed without the lock
+  MutexLock lock(mutex_);
+  last = std::move(fabric_);
 }
 
 Lane::Entries Lane::extract(const std::vector<std::string>& names) {
@@ -130,6 +132,11 @@ bool Lane::step() {
   bool moved = start_prepared();
   moved = prepare_next() || moved;
   return test_running() || moved;
+}
+
+collective::Nap Lane::idle(collective::Backoff& backoff) {
+  const bool waits_for_peers = running_ && !faulted_ && !abort_.raised();
+  return waits_for_peers ? running_->pending->idle(backoff) : backoff.next();
 }
 
 bool Lane::prepare_next() {
@@ -312,6 +319,7 @@ void Lane::rouse() {
   MutexLock lock(mutex_);
   roused_ = true;
   work_came_.notify_all();
+  if (fabric_) fabric_->rouse();
 }
 
 }  // namespace roundelay::runtime

@@ -75,6 +75,8 @@ class Lane {
   void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
   // By the holder of the lane's token. Never blocks; false if nothing moved.
   bool step() EXCLUDES(mutex_);
+  // After a step in which nothing moved, by the same holder: how to pass the time until the next, or rouse().
+  collective::Nap idle(collective::Backoff& backoff);
 
   // Ordered and not complete. After an abort: until all of it has been failed.
   [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
@@ -111,7 +113,8 @@ class Lane {
 
   const LaneId id_;
   const Group group_;
-  std::unique_ptr<collective::Fabric> fabric_;  // not touched without work
+  // Not touched without work, but for being roused and closed.
+  std::unique_ptr<collective::Fabric> fabric_;
   complete::Completer& completer_;
   Timeline& timeline_;
   const AbortToken& abort_;

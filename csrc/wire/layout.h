@@ -153,6 +153,7 @@ void layout(auto& io, Is<Introduction> auto& m) {
   layout(io, m.hello);
   io.text("introduction.node", m.node);
   io.text("introduction.card", m.card);
+  io.text("introduction.door", m.door);
 }
 
 }  // namespace roundelay::wire

@@ -150,6 +150,7 @@ struct Introduction {
   Hello hello;
   std::string node;  // equal on the ranks of one node
   std::string card;  // where its TCP channel listens (channel/tcp/card.h); empty: it cannot use sockets
+  std::string door;  // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 

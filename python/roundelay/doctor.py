@@ -25,7 +25,14 @@ from roundelay.run.errors import UsageError
 
 REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
 LAUNCH_TIMEOUT_S = 90.0
-_CHANNELS = ("tcp", "mpi")  # in the order that the library prefers
+# What the launch check tries, in the order that the library prefers.
+_TRANSPORTS = {"channel": ("tcp", "mpi"), "fabric": ("shm", "mpi")}
+_MEANINGS = {
+    "channel tcp": "control messages travel",
+    "channel mpi": "control messages travel, at the cost of idle CPU time",
+    "fabric shm": "reduces between the ranks of a node, in shared memory",
+    "fabric mpi": "reduces between ranks, on the CPU",
+}
 _PIPED_WIDTH = 160
 
 
@@ -146,35 +153,49 @@ def launch(environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any
 
 
 def probe() -> dict[str, Any]:
-    """What a rank of the launch check finds: who it is, the MPI, and for each channel "" or why it fails."""
+    """What a rank of the launch check finds.
+
+    Who it is, the MPI, what the library chooses, and for each channel and fabric "" or why it fails.
+    """
     import torch
 
     import roundelay.torch as hvd
     from roundelay import _core
 
-    found: dict[str, Any] = {"rank": 0, "size": 0, "mpi": "", "channels": {}}
-    for channel in _CHANNELS:
-        os.environ["ROUNDELAY_CHANNEL"] = channel
+    found: dict[str, Any] = {"rank": 0, "size": 0, "mpi": "", "chosen": {}, "works": {}}
+
+    def attempt() -> str:
         try:
             hvd.init()
             found.update(rank=hvd.rank(), size=hvd.size())
-            total = hvd.allreduce(torch.ones(1000), op=hvd.Sum, name=f"doctor.{channel}")
-            wrong = not bool((total == hvd.size()).all())
-            found["channels"][channel] = "the sum of two ranks' ones was wrong" if wrong else ""
+            total = hvd.allreduce(torch.ones(1000), op=hvd.Sum, name="doctor")
             found["mpi"] = _core.backend_description(_backend.mpi_module() or "")
-            hvd.shutdown()
+            found["chosen"] = _core.transports()
+            return "" if bool((total == hvd.size()).all()) else "the sum of two ranks' ones was wrong"
         except (RuntimeError, ValueError) as error:
-            found["channels"][channel] = first_line(str(error))
+            return first_line(str(error))
+        finally:
             hvd.shutdown()
+
+    for kind, names in _TRANSPORTS.items():
+        variable = f"ROUNDELAY_{kind.upper()}"
+        own = os.environ.get(variable)
+        for name in names:
+            os.environ[variable] = name
+            found["works"][f"{kind} {name}"] = attempt()
+        del os.environ[variable]
+        if own is not None:
+            os.environ[variable] = own
+    attempt()  # as a job would: what is chosen is what stays in `found`
     return found
 
 
 def check_launch(status: int, stderr: str, found: list[dict[str, Any]]) -> Iterator[Check]:
-    """The launch check's rows: the launch itself, MPI, channels and fabrics."""
+    """The launch check's rows: the launch itself and what its ranks use, MPI, each channel and fabric."""
     sizes = [rank["size"] for rank in found]
     if status == 0 and 0 in sizes:
         rank = next(rank for rank in found if rank["size"] == 0)
-        reasons = [f"channel {name}: {reason}" for name, reason in rank["channels"].items()]
+        reasons = [f"{name}: {reason}" for name, reason in rank["works"].items()]
         text = "\n".join(["2 ranks were started, but init() failed", *reasons])
         yield Check("launch", State.BROKEN, text, "cure what init() names, and run roundelay doctor again")
         return
@@ -186,20 +207,18 @@ def check_launch(status: int, stderr: str, found: list[dict[str, Any]]) -> Itera
         cure = "make mpirun and the MPI that Roundelay was built with the same, then: " + REBUILD
         yield Check("launch", State.BROKEN, last_lines(text), cure)
         return
-    channels: dict[str, str] = found[0]["channels"]
-    working = [name for name in channels if not any(rank["channels"][name] for rank in found)]
-    if working:
-        yield Check("launch", State.OK, "2 ranks started, found each other and reduced")
+    chosen: dict[str, str] = found[0]["chosen"]
+    if chosen:
+        uses = ", ".join(f"{kind} {name}" for kind, name in chosen.items())
+        yield Check("launch", State.OK, f"2 ranks started, found each other and reduced; they use {uses}")
     else:
-        yield Check("launch", State.BROKEN, "2 ranks started, but no channel between them works", REBUILD)
+        yield Check("launch", State.BROKEN, "2 ranks started, but nothing between them works", REBUILD)
     yield Check("MPI", State.OK, found[0]["mpi"])
-    for name in channels:
-        reason = next((rank["channels"][name] for rank in found if rank["channels"][name]), "")
-        yield Check(f"channel {name}", State.OFF if reason else State.OK, reason or "control messages travel")
-    yield Check("fabric mpi", State.OK if working else State.BROKEN, "reduces between ranks, on the CPU")
+    for name in found[0]["works"]:
+        reason = next((rank["works"][name] for rank in found if rank["works"][name]), "")
+        yield Check(name, State.OFF if reason else State.OK, reason or _MEANINGS[name])
     yield Check("fabric inproc", State.OFF, "for ranks that are threads of one process: the tests' fabric")
-    for name, needs in (("shm", "shared memory in a node"), ("nccl", "GPUs")):
-        yield Check(f"fabric {name}", State.OFF, f"{needs}: not in this version")
+    yield Check("fabric nccl", State.OFF, "GPUs: not in this version")
 
 
 def check_build() -> str:

@@ -28,7 +28,7 @@ std::byte* Rounds::scratch(std::size_t bytes) {
   return blocks_.back().memory.get();
 }
 
-// Sequentially consistent, as sleep() is: either a sleeper sees the word, or it is seen asleep.
+// Sequentially consistent, as nap() is: either a sleeper sees the word, or it is seen asleep.
 void Rounds::publish(Counter counter, Word word) {
   const Segment& segment = history_.segment;
   (segment.progress(history_.index).*counter).store(word, std::memory_order_seq_cst);
@@ -38,12 +38,11 @@ void Rounds::publish(Counter counter, Word word) {
   }
 }
 
-void Rounds::sleep(Duration most) {
+Nap Rounds::nap(Duration most) {
   Bell& bell = history_.segment.bell(history_.index);
   const std::uint32_t seen = bell.rings.load(std::memory_order_acquire);
   bell.asleep.store(1, std::memory_order_seq_cst);
-  if (!settled()) platform::futex_wait(bell.rings, seen, most);
-  bell.asleep.store(0, std::memory_order_relaxed);
+  return settled() ? Nap() : Nap(bell.rings, seen, most);
 }
 
 // Readers of the slot's last use may be members that take no part in this call.

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "collective/backoff.h"
 #include "collective/scratch.h"
 #include "collective/shm/segment.h"
 
@@ -64,7 +65,7 @@ class Rounds {
   // Looks at what is awaited.
   bool settled();
   // Until what is awaited may be there, or somebody rings this member's bell.
-  void sleep(Duration most);
+  Nap nap(Duration most);
   [[nodiscard]] int waiting_for() const { return waiting_for_; }  // the group's index; -1: nobody
 
  private:

@@ -9,8 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/bytes.h"
-#include "platform/shm/futex.h"
+#include "base/futex.h"
 
 namespace roundelay::collective::shm {
 
@@ -27,14 +26,14 @@ struct alignas(128) Progress {
 };
 static_assert(std::atomic<Word>::is_always_lock_free);
 
-// Asleep: it wants to be woken by the next change. Apart from Progress, which its peers read all the time.
+// What its sleeping threads wait on. Apart from Progress, which its peers read all the time.
 struct alignas(128) Bell {
-  platform::FutexWord rings{0};
-  std::atomic<std::uint32_t> asleep{0};
+  FutexWord rings{0};
+  std::atomic<std::uint32_t> asleep{0};  // set by sleepers, cleared by who rings
 
   void ring() {
     rings.fetch_add(1, std::memory_order_release);
-    platform::futex_wake(rings);
+    futex_wake(rings);
   }
 };
 

@@ -82,12 +82,11 @@ class ShmPending final : public Pending {
   }
   [[nodiscard]] bool crowded() const override { return state_->options.crowded; }
 
-  void idle(Backoff& backoff) override {
+  Nap idle(Backoff& backoff) override {
     if (std::exchange(state_->moved, false)) backoff.reset();
-    const Duration step = backoff.next();
-    if (step == Duration{0} || done_ || state_->queue.empty()) return;
-    ShmPending& first = *state_->queue.front();
-    if (first.running_) first.running_->rounds.sleep(std::min(kLongestSleep, time_left()));
+    const Nap nap = backoff.next();
+    if (!nap.sleeps() || state_->queue.empty() || !state_->queue.front()->running_) return nap;
+    return state_->queue.front()->running_->rounds.nap(std::min(kLongestSleep, time_left()));
   }
 
  private:

@@ -47,6 +47,8 @@ Result<T> receive(const UnixSocket& socket, Deadline deadline) {
   return read<T>(*packet);
 }
 
+Status not_agreed(const Status& status) { return Status::aborted("shared memory: " + status.message()); }
+
 Status from_rank(int rank, const Status& status) {
   return status.ok() ? status : Status::unavailable("rank " + std::to_string(rank) + ": " + status.message());
 }
@@ -90,7 +92,7 @@ Result<std::vector<Door::Guest>> Door::gather(std::uint64_t key, const std::vect
 Result<SharedMemory> Door::hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
                                     const Prepare& prepare, Deadline deadline) {
   auto guests = gather(key, ranks, deadline);
-  if (!guests.ok()) return guests.status();
+  if (!guests.ok()) return not_agreed(guests.status());
   auto memory = SharedMemory::create(bytes);
   Status outcome = memory.ok() ? prepare(*memory) : memory.status();
   outcome = from_rank(ranks.front(), outcome);
@@ -112,12 +114,13 @@ Result<SharedMemory> Door::hand_out(std::uint64_t key, const std::vector<int>& r
 Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, int member,
                                const Prepare& prepare, Deadline deadline) {
   const auto socket = UnixSocket::connect(address);
-  if (!socket.ok()) return socket.status();
-  ROUNDELAY_RETURN_IF_ERROR(socket->send(bytes_of(Knock{key, static_cast<std::uint32_t>(member)})));
+  if (!socket.ok()) return not_agreed(socket.status());
+  const Status sent = socket->send(bytes_of(Knock{key, static_cast<std::uint32_t>(member)}));
+  if (!sent.ok()) return not_agreed(sent);
   auto packet = socket->receive(deadline);
-  if (!packet.ok()) return packet.status();
+  if (!packet.ok()) return not_agreed(packet.status());
   const auto offer = read<Offer>(*packet);
-  if (!offer.ok()) return offer.status();
+  if (!offer.ok()) return not_agreed(offer.status());
   Status outcome;
   SharedMemory memory;
   if (offer->bytes > 0) {
@@ -125,9 +128,9 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
     outcome = mapped.ok() ? prepare(*mapped) : mapped.status();
     if (mapped.ok()) memory = std::move(mapped).value();
   }
-  ROUNDELAY_RETURN_IF_ERROR(socket->send(bytes_of(Verdict(outcome))));
+  static_cast<void>(socket->send(bytes_of(Verdict(outcome))));
   const auto verdict = receive<Verdict>(*socket, deadline);
-  if (!verdict.ok()) return verdict.status();
+  if (!verdict.ok()) return not_agreed(verdict.status());
   ROUNDELAY_RETURN_IF_ERROR(verdict->status());
   return memory;
 }

@@ -1,5 +1,8 @@
 // How the members of a group on one node come to share memory: the first one makes it and hands it over to
-// those who knock at its door. All of them get it, or none does, for the same reason.
+// those who knock at its door. All of them get it, or none does.
+//
+// Errors: kUnavailable means that all members have heard the same reason and may go on without the memory;
+// kAborted that they may not agree.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +26,7 @@ class Door {
   static Result<Door> open();
   [[nodiscard]] const std::string& address() const { return listener_.address(); }
 
-  // By the group's first member. `key` tells groups apart. Errors: kUnavailable, also on the others.
+  // By the group's first member. `key` tells groups apart.
   Result<SharedMemory> hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
                                 const Prepare& prepare, Deadline deadline);
 

@@ -175,7 +175,7 @@ Message random_message(Source& source) {
     case 8:
       return TimelineSwitch{source.coin(), source.coin()};
     default:
-      return Introduction{random_hello(source), source.text(), source.text()};
+      return Introduction{random_hello(source), source.text(), source.text(), source.text()};
   }
 }
 

@@ -92,7 +92,8 @@ std::vector<Message> samples() {
       TimelineSwitch{.on = true, .mark_cycles = true},
       Introduction{.hello = {.rank = 1, .generation = 2, .version = "0.1.0", .config_hash = 3},
                    .node = "n",
-                   .card = std::string(3, '\0')},
+                   .card = std::string(3, '\0'),
+                   .door = "d"},
       TimelineChunk{.rank = 2, .last = true, .events = std::string(1000, '\x7f')},
   };
 }

@@ -86,22 +86,27 @@ TEST_CASE("memory that cannot be is a refusal, not a crash", "[shm]") {
 TEST_CASE("who does not come is named at the deadline", "[shm]") {
   auto door = Door::open();
   REQUIRE(door.ok());
-  std::thread guest([&] {
-    const auto memory = take_over(door->address(), 1, 2, allocate_all(), soon());
-    CHECK_FALSE(memory.ok());
+  Status heard;
+  std::thread guest([&heard, address = door->address()] {
+    heard = take_over(address, 1, 2, allocate_all(), soon()).status();
   });
   const auto memory = door->hand_out(1, {0, 4, 9}, kBytes, allocate_all(),
                                      Deadline::after(std::chrono::milliseconds(200)));
-  CHECK(memory.status().message() == "rank 4 did not come for the shared memory in time");
+  CHECK(memory.status().code() == StatusCode::kAborted);
+  CHECK(memory.status().message() == "shared memory: rank 4 did not come for the shared memory in time");
   door = Door::open();  // the first one's end lets its guest go
   guest.join();
+  CHECK(heard.code() == StatusCode::kAborted);
 }
 
 TEST_CASE("groups do not mix: who comes early waits for its turn", "[shm]") {
   auto door = Door::open();
   REQUIRE(door.ok());
+  Status outcomes[3] = {};
   const auto come = [&](std::uint64_t key) {
-    return std::thread([&, key] { CHECK(take_over(door->address(), key, 1, allocate_all(), soon()).ok()); });
+    return std::thread([&outcome = outcomes[key], address = door->address(), key] {
+      outcome = take_over(address, key, 1, allocate_all(), soon()).status();
+    });
   };
   std::thread second = come(2);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -111,6 +116,7 @@ TEST_CASE("groups do not mix: who comes early waits for its turn", "[shm]") {
   CHECK(door->hand_out(2, {0, 1}, kBytes, allocate_all(), soon()).ok());
   first.join();
   second.join();
+  for (const Status& outcome : outcomes) CHECK(outcome == Status{});
 }
 
 TEST_CASE("a door that is not there cannot be reached", "[shm]") {

@@ -14,9 +14,14 @@ from roundelay import _core, doctor, doctor_env
 from roundelay.doctor import Check, State
 
 
-def found(size: int = 2, tcp: str = "", mpi: str = "") -> list[dict[str, Any]]:
-    channels = {"tcp": tcp, "mpi": mpi}
-    return [{"rank": rank, "size": size, "mpi": "Open MPI v5", "channels": channels} for rank in range(2)]
+def found(size: int = 2, **reasons: str) -> list[dict[str, Any]]:
+    names = ("channel tcp", "channel mpi", "fabric shm", "fabric mpi")
+    works = {name: reasons.get(name.replace(" ", "_"), "") for name in names}
+    chosen = {kind: "one" for kind in ("channel", "fabric") if not all(map(works.get, names))}
+    return [
+        {"rank": rank, "size": size, "mpi": "Open MPI v5", "chosen": chosen, "works": works}
+        for rank in range(2)
+    ]
 
 
 def states(rows: list[Check]) -> dict[str, State]:
@@ -28,19 +33,21 @@ def test_a_launch_that_went_well() -> None:
     assert State.BROKEN not in states(rows).values()
     assert states(rows)["channel tcp"] is State.OK
     assert states(rows)["fabric mpi"] is State.OK
+    assert "they use channel one, fabric one" in rows[0].found
     assert states(rows)["fabric nccl"] is State.OFF
     assert "Open MPI v5" in {row.found for row in rows}
 
 
 def test_a_channel_that_does_not_work_says_why_and_is_no_fault_while_another_does() -> None:
-    rows = list(doctor.check_launch(0, "", found(tcp="sockets are not allowed")))
+    rows = list(doctor.check_launch(0, "", found(channel_tcp="sockets are not allowed")))
     assert states(rows)["channel tcp"] is State.OFF
     assert "sockets are not allowed" in {row.found for row in rows}
     assert State.BROKEN not in states(rows).values()
 
 
-def test_no_channel_is_a_fault() -> None:
-    assert states(list(doctor.check_launch(0, "", found(tcp="a", mpi="b"))))["launch"] is State.BROKEN
+def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
+    ranks = found(channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d")
+    assert states(list(doctor.check_launch(0, "", ranks)))["launch"] is State.BROKEN
 
 
 @pytest.mark.parametrize(
@@ -48,7 +55,7 @@ def test_no_channel_is_a_fault() -> None:
     [
         (137, "noise\nrank 1 failed first: killed", [], "rank 1 failed first: killed"),
         (0, "", found(size=1), "each took itself for one of 1, 1"),
-        (0, "", found(size=0, tcp="no sockets"), "channel tcp: no sockets"),
+        (0, "", found(size=0, channel_tcp="no sockets"), "channel tcp: no sockets"),
     ],
 )
 def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, Any]], text: str) -> None:

@@ -1,4 +1,4 @@
-#include "platform/shm/futex.h"
+#include "base/futex.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -7,7 +7,7 @@
 #include <climits>
 #include <ctime>
 
-namespace roundelay::platform {
+namespace roundelay {
 
 void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(most);
@@ -21,4 +21,4 @@ void futex_wake(const FutexWord& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-}  // namespace roundelay::platform
+}  // namespace roundelay

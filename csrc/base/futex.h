@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace roundelay::platform {
+namespace roundelay {
 
 using FutexWord = std::atomic<std::uint32_t>;
 static_assert(FutexWord::is_always_lock_free && sizeof(FutexWord) == sizeof(std::uint32_t));
@@ -16,4 +16,4 @@ void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most);
 // Wakes all that sleep on `word`.
 void futex_wake(const FutexWord& word);
 
-}  // namespace roundelay::platform
+}  // namespace roundelay

@@ -1,0 +1,118 @@
+#include "runtime/fabrics.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/log.h"
+#include "collective/local.h"
+#include "collective/shm/shm_fabric.h"
+
+namespace roundelay::runtime {
+namespace {
+
+using collective::Fabric;
+using collective::shm::Segment;
+using FabricPtr = std::unique_ptr<Fabric>;
+
+Bytes to_bytes(const std::string& text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+std::string to_text(const Bytes& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Each member takes its own slots, the first one also what is everyone's.
+platform::Prepare prepare(const Group& group) {
+  return [index = group.index, size = group.size()](const platform::SharedMemory& memory) -> Status {
+    if (memory.span().size() != Segment::bytes(size)) return Status::internal("it has another size");
+    if (index == 0) ROUNDELAY_RETURN_IF_ERROR(memory.allocate(0, Segment::control_bytes(size)));
+    const Segment::Range own = Segment::slots_of(index, size);
+    return memory.allocate(own.offset, own.bytes);
+  };
+}
+
+}  // namespace
+
+Fabrics::Fabrics(Config config, Backend* backend) : config_(std::move(config)), backend_(backend) {
+  if (config_.fabric == "mpi") return;
+  auto door = platform::Door::open();
+  if (door.ok()) {
+    door_.emplace(std::move(door).value());
+  } else {
+    no_door_ = door.status().message();
+  }
+}
+
+Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline) {
+  sites_ = std::move(sites);
+  if (config_.fabric == "mpi") return {};
+  const Site& self = sites_[static_cast<std::size_t>(ranks.rank())];
+  const auto first = std::find_if(sites_.begin(), sites_.end(),
+                                  [&](const Site& site) { return site.node == self.node; });
+  std::string wrong = no_door_;
+  if (wrong.empty() && !first->door.empty()) wrong = platform::reach(first->door).message();
+  const auto all = ranks.all_gather(to_bytes(wrong), deadline);
+  if (!all.ok()) return all.status();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if ((*all)[rank].empty()) continue;
+    closed_.emplace(sites_[rank].node, "rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
+  }
+  return {};
+}
+
+std::string Fabrics::why_not_shm(const Group& group) const {
+  if (config_.fabric == "mpi") return "ROUNDELAY_FABRIC=mpi";
+  const std::string& node = sites_[static_cast<std::size_t>(group.ranks.front())].node;
+  for (const int rank : group.ranks) {
+    if (sites_[static_cast<std::size_t>(rank)].node != node) return "its ranks are on several nodes";
+  }
+  const auto closed = closed_.find(node);
+  return closed == closed_.end() ? std::string() : closed->second;
+}
+
+Result<FabricPtr> Fabrics::make(const Group& group) {
+  if (group.size() == 1) return FabricPtr(std::make_unique<collective::LocalFabric>(group));
+  std::string why_not = why_not_shm(group);
+  if (why_not.empty()) {
+    Result<FabricPtr> fabric = make_shm(group);
+    if (fabric.ok() || fabric.status().code() != StatusCode::kUnavailable) return fabric;
+    why_not = fabric.status().message();
+  }
+  return make_other(group, why_not);
+}
+
+Result<FabricPtr> Fabrics::make_shm(const Group& group) {
+  const Deadline deadline = Deadline::after(config_.start_timeout);
+  const auto leader = static_cast<std::size_t>(group.ranks.front());
+  auto memory = group.index == 0 ? door_->hand_out(group.id, group.ranks, Segment::bytes(group.size()),
+                                                   prepare(group), deadline)
+                                 : platform::take_over(sites_[leader].door, group.id, group.index,
+                                                       prepare(group), deadline);
+  if (!memory.ok()) return memory.status();
+  auto held = std::make_shared<platform::SharedMemory>(std::move(memory).value());
+  const std::string& node = sites_[leader].node;
+  const auto on_node = std::count_if(sites_.begin(), sites_.end(),
+                                     [&](const Site& site) { return site.node == node; });
+  collective::ShmFabricOptions options;
+  options.crowded = on_node > static_cast<std::ptrdiff_t>(std::max(1U, std::thread::hardware_concurrency()));
+  return collective::make_shm_fabric({held, held->span().data()}, group, options);
+}
+
+Result<FabricPtr> Fabrics::make_other(const Group& group, const std::string& why_not_shm) {
+  const std::string text =
+      "process set " + std::to_string(group.id) + " does not use shared memory (" + why_not_shm + ")";
+  if (config_.fabric == "shm") return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
+  const bool one_node = why_not_shm.starts_with("rank ");
+  if (one_node && group.index == 0) {
+    log(LogLevel::kWarning,
+        text + "; MPI moves the bytes instead, several times slower. Run all ranks of a node in one container, "
+               "as one user, with room for " +
+            std::to_string(Segment::bytes(group.size()) >> 20U) + " MiB of shared memory");
+  }
+  return backend_->fabric(group, config_);
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,53 @@
+// Chooses and makes the fabrics of one init: shared memory where all members of a group are on one node and
+// can map it, MPI elsewhere.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/group.h"
+#include "base/status.h"
+#include "bootstrap/bootstrap.h"
+#include "collective/fabric.h"
+#include "platform/shm/handover.h"
+#include "runtime/backend.h"
+
+namespace roundelay::runtime {
+
+// What a rank tells the others before any fabric is made, through its introduction.
+struct Site {
+  std::string node;
+  std::string door;  // where its shared memory can be had; empty: it hands none out
+};
+
+// One thread at a time.
+class Fabrics {
+ public:
+  // `backend` outlives this.
+  Fabrics(Config config, Backend* backend);
+
+  // "" where shared memory is not wanted or cannot be.
+  [[nodiscard]] std::string door() const { return door_ ? door_->address() : std::string(); }
+  // Collective over all ranks: everyone's site, by rank. All agree on the nodes that share memory.
+  Status meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline);
+  // Collective over the group. All members get the same fabric. Errors: kUnavailable with cause and cure.
+  Result<std::unique_ptr<collective::Fabric>> make(const Group& group);
+
+ private:
+  [[nodiscard]] std::string why_not_shm(const Group& group) const;
+  Result<std::unique_ptr<collective::Fabric>> make_shm(const Group& group);
+  Result<std::unique_ptr<collective::Fabric>> make_other(const Group& group, const std::string& why_not_shm);
+
+  const Config config_;
+  Backend* const backend_;
+  std::optional<platform::Door> door_;
+  std::string no_door_;  // why there is none
+  std::vector<Site> sites_;
+  std::map<std::string, std::string> closed_;  // nodes whose ranks do not all share memory, and why
+};
+
+}  // namespace roundelay::runtime
