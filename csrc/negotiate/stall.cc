@@ -7,6 +7,7 @@ namespace roundelay::negotiate {
 namespace {
 
 constexpr std::size_t kNamesShown = 6;
+constexpr int kTogether = 10;  // what is due within a tenth of the warning time is named in the same line
 
 std::string seconds(Duration d) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s";
@@ -51,9 +52,15 @@ std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
   if (table_.empty() || now < stall_due_) return lines;
   std::map<std::string, std::vector<std::string>> names_by_missing;  // ordered: the same text from run to run
   std::map<std::string, Duration> longest;
+  const auto overdue = [&](const Slot& slot, Duration age) {
+    return options_.stall_warning > Duration{0} && now - slot.warned >= age;
+  };
+  const bool some = std::any_of(table_.begin(), table_.end(), [&](const auto& entry) {
+    return overdue(entry.second, options_.stall_warning);
+  });
   stall_due_ = TimePoint::max();
   for (auto& [name, slot] : table_) {
-    if (options_.stall_warning > Duration{0} && now - slot.warned >= options_.stall_warning) {
+    if (some && overdue(slot, options_.stall_warning - options_.stall_warning / kTogether)) {
       slot.warned = now;
       const std::string ranks = members_where(slot, false);
       names_by_missing[ranks].push_back(name);

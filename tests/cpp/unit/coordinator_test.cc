@@ -181,6 +181,19 @@ TEST_CASE("overdue tensors are warned of with their ranks, again and again", "[n
   CHECK(desk.coordinator.take_stall_warnings(kStart + seconds(1000)).empty());
 }
 
+TEST_CASE("what is overdue in a moment is named with what is overdue now", "[negotiate][coordinator]") {
+  CoordinatorOptions options = eager();
+  options.stall_warning = seconds(60);
+  Desk desk(options, 4);
+  desk.request(0, {request_of("now")});
+  desk.request(0, {request_of("soon")}, kStart + seconds(5));
+  desk.request(0, {request_of("later")}, kStart + seconds(7));
+  auto lines = desk.coordinator.take_stall_warnings(kStart + seconds(60));
+  REQUIRE(lines.size() == 1);
+  CHECK(contains(lines[0], "did not submit 'now', 'soon', which other ranks wait for since 60 s"));
+  CHECK(desk.coordinator.next_due() == Deadline::at(kStart + seconds(67)));
+}
+
 TEST_CASE("many overdue names make one line", "[negotiate][coordinator]") {
   Desk desk(eager());
   for (int i = 10; i < 20; ++i) desk.request(0, {request_of("t" + std::to_string(i))});
