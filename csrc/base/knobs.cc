@@ -91,7 +91,7 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"THREAD_AFFINITY", "bind ranks with mpirun; placing threads comes with a later version's launcher"},
     {"MPI_THREADS_DISABLE", "the thread level that MPI grants decides"},
     {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL choose what the controller chose"},
-    {"CPU_OPERATIONS", "ROUNDELAY_BOOTSTRAP chooses what moves the data"},
+    {"CPU_OPERATIONS", "ROUNDELAY_FABRIC chooses what moves the data"},
     {"CCL_CACHE", "oneCCL is not supported"},
     {"GLOO_TIMEOUT_SECONDS", "ROUNDELAY_START_TIMEOUT and ROUNDELAY_PROGRESS_TIMEOUT are the time limits"},
     {"GLOO_RENDEZVOUS_ADDR", kNoGloo},

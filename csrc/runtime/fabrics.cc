@@ -50,8 +50,8 @@ Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadl
   sites_ = std::move(sites);
   if (config_.fabric == "mpi") return {};
   const Site& self = sites_[static_cast<std::size_t>(ranks.rank())];
-  const auto first = std::find_if(sites_.begin(), sites_.end(),
-                                  [&](const Site& site) { return site.node == self.node; });
+  const auto first =
+      std::find_if(sites_.begin(), sites_.end(), [&](const Site& site) { return site.node == self.node; });
   std::string wrong = no_door_;
   if (wrong.empty() && !first->door.empty()) wrong = platform::reach(first->door).message();
   const auto all = ranks.all_gather(to_bytes(wrong), deadline);
@@ -87,15 +87,15 @@ Result<FabricPtr> Fabrics::make(const Group& group) {
 Result<FabricPtr> Fabrics::make_shm(const Group& group) {
   const Deadline deadline = Deadline::after(config_.start_timeout);
   const auto leader = static_cast<std::size_t>(group.ranks.front());
-  auto memory = group.index == 0 ? door_->hand_out(group.id, group.ranks, Segment::bytes(group.size()),
-                                                   prepare(group), deadline)
-                                 : platform::take_over(sites_[leader].door, group.id, group.index,
-                                                       prepare(group), deadline);
+  auto memory =
+      group.index == 0
+          ? door_->hand_out(group.id, group.ranks, Segment::bytes(group.size()), prepare(group), deadline)
+          : platform::take_over(sites_[leader].door, group.id, group.index, prepare(group), deadline);
   if (!memory.ok()) return memory.status();
   auto held = std::make_shared<platform::SharedMemory>(std::move(memory).value());
   const std::string& node = sites_[leader].node;
-  const auto on_node = std::count_if(sites_.begin(), sites_.end(),
-                                     [&](const Site& site) { return site.node == node; });
+  const auto on_node =
+      std::count_if(sites_.begin(), sites_.end(), [&](const Site& site) { return site.node == node; });
   collective::ShmFabricOptions options;
   options.crowded = on_node > static_cast<std::ptrdiff_t>(std::max(1U, std::thread::hardware_concurrency()));
   return collective::make_shm_fabric({held, held->span().data()}, group, options);
@@ -104,12 +104,14 @@ Result<FabricPtr> Fabrics::make_shm(const Group& group) {
 Result<FabricPtr> Fabrics::make_other(const Group& group, const std::string& why_not_shm) {
   const std::string text =
       "process set " + std::to_string(group.id) + " does not use shared memory (" + why_not_shm + ")";
-  if (config_.fabric == "shm") return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
+  if (config_.fabric == "shm")
+    return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
   const bool one_node = why_not_shm.starts_with("rank ");
   if (one_node && group.index == 0) {
     log(LogLevel::kWarning,
-        text + "; MPI moves the bytes instead, several times slower. Run all ranks of a node in one container, "
-               "as one user, with room for " +
+        text +
+            "; MPI moves the bytes instead, several times slower. Run all ranks of a node in one container, "
+            "as one user, with room for " +
             std::to_string(Segment::bytes(group.size()) >> 20U) + " MiB of shared memory");
   }
   return backend_->fabric(group, config_);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "collective/algorithms/algorithms.h"
-#include "collective/algorithms/doubling.h"
+#include "collective/doubling.h"
 #include "kernels/kernels.h"
 
 namespace roundelay::collective {

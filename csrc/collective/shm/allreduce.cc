@@ -9,59 +9,91 @@ namespace roundelay::collective::shm {
 namespace {
 
 constexpr std::size_t kMostTogether = 8 << 10;  // that each member had better sum up by itself
+constexpr std::size_t kBlock = 16 << 10;        // stays in the first-level cache
 
-// The same bytes of all members' slots of a round, in the order of members.
+// The same bytes of all members, in the order of members: this one's where they are, the others' from their
+// slots.
 class Parts {
  public:
-  explicit Parts(const Rounds& net) : net_(net), parts_(static_cast<std::size_t>(net.size())) {}
+  Parts(const Rounds& net, const Call& call)
+      : net_(net), call_(call), parts_(static_cast<std::size_t>(net.size())) {}
 
-  void reduce(const Call& call, std::uint64_t round, Range range, std::byte* to) {
+  // `range` of the slots; `to` may be `own`.
+  void reduce(std::uint64_t round, Range range, const std::byte* own, std::byte* to) {
     for (int member = 0; member < net_.size(); ++member) {
-      parts_[static_cast<std::size_t>(member)] = net_.slot_of(member, round) + range.offset;
+      parts_[static_cast<std::size_t>(member)] =
+          member == net_.index() ? own : net_.slot_of(member, round) + range.offset;
     }
-    const std::size_t count = range.bytes / size_of(call.dtype);
-    kernels::reduce_parts(to, parts_, count, call.dtype, call.reduce_op, call.prescale, call.scale);
+    kernels::reduce_parts(to, parts_, range.bytes / size_of(call_.dtype), call_.dtype, call_.reduce_op,
+                          call_.prescale, call_.scale);
   }
 
  private:
   const Rounds& net_;
+  const Call& call_;
   std::vector<const void*> parts_;
 };
 
-}  // namespace
+// What the others reduce of this member's part of a round.
+void stage(Rounds& net, std::uint64_t round, const std::byte* chunk, Range mine, std::size_t bytes) {
+  const std::size_t end = mine.offset + mine.bytes;
+  std::memcpy(net.slot(round), chunk, mine.offset);
+  std::memcpy(net.slot(round) + end, chunk + end, bytes - end);
+  net.stage(round);
+}
 
-Program allreduce(Rounds& net, Call call) {
+// This member's share: in its place in the buffer, and in the slot for the others.
+void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, std::byte* chunk, Range mine) {
+  const Cuts blocks{mine.bytes, kBlock};
+  for (std::uint64_t i = 0; i < blocks.count(); ++i) {
+    const Range block{mine.offset + blocks[i].offset, blocks[i].bytes};
+    parts.reduce(round, block, chunk + block.offset, chunk + block.offset);
+    std::memcpy(net.slot(round) + block.offset, chunk + block.offset, block.bytes);
+  }
+  net.reduce(round);
+}
+
+Program allreduce_together(Rounds& net, Call call) {
+  std::byte* const buffer = call.buffer.data();
+  Parts parts(net, call);
+  co_await net.writable(0);
+  std::memcpy(net.slot(0), buffer, call.buffer.bytes);
+  net.stage(0);
+  co_await net.staged(0);
+  parts.reduce(0, {0, call.buffer.bytes}, buffer, buffer);
+}
+
+Program allreduce_by_shares(Rounds& net, Call call) {
   std::byte* const buffer = call.buffer.data();
   const Cuts chunks{call.buffer.bytes, Segment::kSlotBytes};
-  const std::uint64_t rounds = chunks.count();
-  Parts parts(net);
+  const auto self = static_cast<std::uint64_t>(net.index());
+  Parts parts(net, call);
   std::uint64_t staged = 0;
-  for (std::uint64_t round = 0; round < rounds; ++round) {
+  for (std::uint64_t round = 0; round < chunks.count(); ++round) {
     // The next round's part is staged before this one is waited for.
-    for (; staged < rounds && staged <= round + 1; ++staged) {
+    for (; staged < chunks.count() && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
-      std::memcpy(net.slot(staged), buffer + chunks[staged].offset, chunks[staged].bytes);
-      net.stage(staged);
+      const Range chunk = chunks[staged];
+      stage(net, staged, buffer + chunk.offset, shares(chunk.bytes, net.size())[self], chunk.bytes);
     }
-    const Range chunk = chunks[round];
-    std::byte* const to = buffer + chunk.offset;
+    std::byte* const chunk = buffer + chunks[round].offset;
+    const Cuts share = shares(chunks[round].bytes, net.size());
     co_await net.staged(round);
-    if (call.buffer.bytes <= kMostTogether) {
-      parts.reduce(call, round, {0, chunk.bytes}, to);
-      co_return;
-    }
-    const Cuts share = shares(chunk.bytes, net.size());
-    const Range mine = share[static_cast<std::uint64_t>(net.index())];
-    parts.reduce(call, round, mine, net.slot(round) + mine.offset);
-    net.reduce(round);
-    for (int step = 0; step < net.size(); ++step) {
+    reduce_share(net, round, parts, chunk, share[self]);
+    for (int step = 1; step < net.size(); ++step) {
       const int member = (net.index() + step) % net.size();
       co_await net.reduced(member, round);
       const Range theirs = share[static_cast<std::uint64_t>(member)];
-      std::memcpy(to + theirs.offset, net.slot_of(member, round) + theirs.offset, theirs.bytes);
+      std::memcpy(chunk + theirs.offset, net.slot_of(member, round) + theirs.offset, theirs.bytes);
     }
     net.release(round);
   }
+}
+
+}  // namespace
+
+Program allreduce(Rounds& net, const Call& call) {
+  return call.buffer.bytes <= kMostTogether ? allreduce_together(net, call) : allreduce_by_shares(net, call);
 }
 
 Program reduce_scatter(Rounds& net, Call call) {
@@ -74,14 +106,14 @@ Program reduce_scatter(Rounds& net, Call call) {
     if (member > 0) offsets[member] = offsets[member - 1] + call.send_bytes[member - 1];
     rounds = std::max(rounds, Cuts{call.send_bytes[member], piece}.count());
   }
-  Parts parts(net);
+  Parts parts(net, call);
   std::uint64_t staged = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     for (; staged < rounds && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       for (std::size_t member = 0; member < members; ++member) {
         const Range range = Cuts{call.send_bytes[member], piece}[staged];
-        if (range.bytes == 0) continue;
+        if (member == self || range.bytes == 0) continue;
         std::memcpy(net.slot(staged) + member * piece, call.input + offsets[member] + range.offset,
                     range.bytes);
       }
@@ -90,7 +122,8 @@ Program reduce_scatter(Rounds& net, Call call) {
     const Range mine = Cuts{call.send_bytes[self], piece}[round];
     if (mine.bytes > 0) {
       co_await net.staged(round);
-      parts.reduce(call, round, {self * piece, mine.bytes}, call.buffer.data() + mine.offset);
+      parts.reduce(round, {self * piece, mine.bytes}, call.input + offsets[self] + mine.offset,
+                   call.buffer.data() + mine.offset);
     }
     net.release(round);
   }

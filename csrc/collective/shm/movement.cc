@@ -97,7 +97,7 @@ Program alltoall(Rounds& net, Call call) {
       if (range.bytes == 0) continue;
       co_await net.staged(static_cast<int>(member), round);
       put(call.buffer.data() + to[member] + range.offset,
-           net.slot_of(static_cast<int>(member), round) + self * piece, range.bytes);
+          net.slot_of(static_cast<int>(member), round) + self * piece, range.bytes);
     }
     net.release(round);
   }

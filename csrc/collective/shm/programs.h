@@ -9,7 +9,7 @@ namespace roundelay::collective::shm {
 
 // Every member stages its part, sums up its share of all parts, and takes the others' shares from them.
 // Small ones: every member sums up all parts by itself, which saves a wait.
-Program allreduce(Rounds& net, Call call);
+Program allreduce(Rounds& net, const Call& call);
 // As recursive_doubling_allreduce, bit for bit: whole vectors from partner to partner.
 Program adasum(Rounds& net, Call call);
 Program reduce_scatter(Rounds& net, Call call);

@@ -14,7 +14,7 @@
 namespace roundelay::collective::shm {
 
 using Word = std::uint64_t;
-inline constexpr int kRoundBits = 24;  // 4 TiB in slots of 256 KiB; calls: 2^40
+inline constexpr int kRoundBits = 24;  // 8 TiB in slots of 512 KiB; calls: 2^40
 
 constexpr Word word_of(std::uint64_t call, std::uint64_t rounds) { return (call << kRoundBits) + rounds; }
 
@@ -39,11 +39,11 @@ struct alignas(128) Bell {
 
 class Segment {
  public:
-  static constexpr std::size_t kSlotBytes = 256 << 10;
+  static constexpr std::size_t kSlotBytes = 512 << 10;
   static constexpr std::size_t kSlots = 2;
   static constexpr std::size_t kPageBytes = 4096;
 
-  // Of a group of so many members; 1.0 MiB for two, 32.5 MiB for 64.
+  // Of a group of so many members; 2 MiB for two, 64 MiB for 64.
   static constexpr std::size_t bytes(int members) {
     return control_bytes(members) + static_cast<std::size_t>(members) * kSlots * kSlotBytes;
   }

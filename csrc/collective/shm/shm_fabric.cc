@@ -39,7 +39,7 @@ struct ShmState {
   std::deque<ShmPending*> queue;  // calls in progress; only the first one moves
   std::uint64_t calls = 0;
   bool moved = false;  // since the last idle()
-  Status poison;  // the first cause; ok while the fabric works
+  Status poison;       // the first cause; ok while the fabric works
 };
 
 // A call that has come to the head of the queue.
@@ -182,7 +182,8 @@ Program alone(Call call) {
 }  // namespace
 
 Program program_of(const Call& call, Rounds& net) {
-  if (net.size() == 1) return alone(call);
+  const bool nothing = call.operation == Operation::kAllreduce && call.buffer.bytes == 0;
+  if (net.size() == 1 || nothing) return alone(call);
   switch (call.operation) {
     case Operation::kAllreduce:
       return call.reduce_op == ReduceOp::kAdasum ? adasum(net, call) : allreduce(net, call);

@@ -104,7 +104,8 @@ Result<SharedMemory> Door::hand_out(std::uint64_t key, const std::vector<int>& r
   }
   for (const Guest& guest : *guests) {
     const auto verdict = receive<Verdict>(guest.socket, deadline);
-    if (outcome.ok()) outcome = from_rank(rank_of(guest), verdict.ok() ? verdict->status() : verdict.status());
+    if (outcome.ok())
+      outcome = from_rank(rank_of(guest), verdict.ok() ? verdict->status() : verdict.status());
   }
   for (const Guest& guest : *guests) static_cast<void>(guest.socket.send(bytes_of(Verdict(outcome))));
   if (!outcome.ok()) return outcome;

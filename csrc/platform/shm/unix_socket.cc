@@ -40,8 +40,8 @@ Status same_user(const Fd& fd) {
     return errno_status("SO_PEERCRED", errno);
   }
   if (peer.uid == ::geteuid()) return {};
-  return Status::unavailable("a process of user " + std::to_string(peer.uid) + " is at the other end, not of " +
-                             std::to_string(::geteuid()));
+  return Status::unavailable("a process of user " + std::to_string(peer.uid) +
+                             " is at the other end, not of " + std::to_string(::geteuid()));
 }
 
 // False at the deadline.

@@ -6,8 +6,8 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "platform/tcp/address.h"
 #include "platform/fd.h"
+#include "platform/tcp/address.h"
 
 namespace roundelay::platform {
 

@@ -90,8 +90,8 @@ TEST_CASE("who does not come is named at the deadline", "[shm]") {
   std::thread guest([&heard, address = door->address()] {
     heard = take_over(address, 1, 2, allocate_all(), soon()).status();
   });
-  const auto memory = door->hand_out(1, {0, 4, 9}, kBytes, allocate_all(),
-                                     Deadline::after(std::chrono::milliseconds(200)));
+  const auto memory =
+      door->hand_out(1, {0, 4, 9}, kBytes, allocate_all(), Deadline::after(std::chrono::milliseconds(200)));
   CHECK(memory.status().code() == StatusCode::kAborted);
   CHECK(memory.status().message() == "shared memory: rank 4 did not come for the shared memory in time");
   door = Door::open();  // the first one's end lets its guest go

@@ -1,4 +1,4 @@
-#include "collective/algorithms/doubling.h"
+#include "collective/doubling.h"
 
 #include "kernels/kernels.h"
 
