@@ -1,4 +1,5 @@
 // Ranks that run out of data: what goes on without them, and how they come back.
+#include <future>
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/session_trip.h"
 
@@ -148,16 +149,20 @@ TEST_CASE("what needs everybody fails while a rank has joined, and the job goes 
 
 TEST_CASE("a rank that has joined submits nothing else, and leaves with the others", "[session][join]") {
   SessionWorld world(2);
-  world.run([](Session& session, int rank) -> std::string {
+  std::promise<void> tried;
+  world.run([&](Session& session, int rank) -> std::string {
     Trip trip(std::vector<Tensor>{});
     if (rank == 0) {
-      if (const Status s = trip.start(session, request_of(Operation::kJoin)); !s.ok()) return s.message();
+      const Status joined = trip.start(session, request_of(Operation::kJoin));
       Flight flight{std::vector<float>(4, 1.0F)};
       const Status refused = take_off(session, "w", flight);
+      tried.set_value();
+      if (!joined.ok()) return joined.message();
       if (refused.code() != StatusCode::kInvalidArgument) return "accepted: " + refused.message();
       const Status end = trip.finish(session);
       return contains(end.message(), "rank 1 has called shutdown()") ? "" : "ended with: " + end.message();
     }
+    tried.get_future().wait();
     session.shutdown();
     return {};
   });

@@ -229,6 +229,7 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
                             {"START_TIMEOUT", "7"},
                             {"BOOTSTRAP", "single"},
                             {"CHANNEL", "mpi"},
+                            {"FABRIC", "mpi"},
                             {"NODE_ID", "x"},
                             {"INTERFACE", "x"},
                             {"TIMELINE", "x"},
