@@ -1,5 +1,6 @@
 // Ranks that run out of data: what goes on without them, and how they come back.
 #include <future>
+
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/session_trip.h"
 
