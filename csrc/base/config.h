@@ -28,7 +28,7 @@ struct Config {
   Duration start_timeout = std::chrono::seconds(30);
   // What is used
   std::string bootstrap = "auto";  // auto | mpi | single
-  std::string channel = "auto";    // auto | tcp | mpi
+  std::string channel = "auto";    // auto | shm | tcp | mpi
   std::string fabric = "auto";     // auto | shm | mpi
   std::string node_id;             // "": hostname and boot id
   std::string interface;           // "": any; network interfaces for tcp, comma separated

@@ -34,6 +34,11 @@ class Channel {
   // Sleeps until receive() may have something, wake() is called, or the deadline. May return early.
   // Sleepers use no CPU unless the medium has no other way (channel/mpi documents its back-off).
   virtual void wait(Deadline deadline) = 0;
+  // From true to false the caller, one thread at a time, does nothing but look for messages: where the medium
+  // is quicker for it, peers wake nobody meanwhile, and it waits by wait_attending(), which polls for a while
+  // before it sleeps.
+  virtual void attend(bool /*attending*/) {}
+  virtual void wait_attending(Deadline deadline, Duration /*polling*/) { wait(deadline); }
 
   // Ends all waits in progress and the next one that starts before a receive().
   virtual void wake() = 0;

@@ -1,5 +1,6 @@
 #include "runtime/context.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include "base/version.h"
 #include "bootstrap/single/single.h"
 #include "channel/inproc/hub.h"
+#include "channel/shm/shm_channel.h"
 #include "channel/tcp/tcp_channel.h"
 #include "collective/local.h"
 #include "runtime/fabrics.h"
@@ -72,7 +74,8 @@ std::optional<channel::TcpListener> try_listen(const Config& config) {
 
 Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hello identity,
                                                    const std::vector<wire::Introduction>& all,
-                                                   channel::TcpListener listener, Deadline deadline) {
+                                                   channel::TcpListener listener,
+                                                   const std::vector<int>& closest, Deadline deadline) {
   std::vector<Bytes> cards;
   cards.reserve(all.size());
   for (const wire::Introduction& one : all) cards.push_back(to_bytes(one.card));
@@ -80,10 +83,32 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hel
   if (!made.ok()) return made.status();
   // The star around rank 0 stands from the start: through it every death is seen.
   for (const int peer : world.ranks) {
-    const bool in_star = peer != world.index && (peer == 0 || world.index == 0);
-    if (in_star) ROUNDELAY_RETURN_IF_ERROR((*made)->connect(peer, deadline));
+    const bool in_star = peer == 0 || world.index == 0;
+    const bool close = std::binary_search(closest.begin(), closest.end(), peer);
+    if (peer == world.index || (!in_star && !close)) continue;
+    ROUNDELAY_RETURN_IF_ERROR((*made)->connect(peer, deadline));
   }
   return std::unique_ptr<channel::Channel>(std::move(made).value());
+}
+
+// For messages within this rank's node, with all its ranks; null: they go the same way as between nodes.
+Result<std::shared_ptr<std::byte>> share_rings(const Config& config, Fabrics& fabrics,
+                                               const Placement& placement) {
+  constexpr std::uint64_t kKey = UINT64_MAX;  // no process set's
+  const bool wanted = config.channel == "auto" || config.channel == "shm";
+  if (!wanted || placement.local_size == 1) return std::shared_ptr<std::byte>();
+  const std::optional<Group> node = fabrics.node(placement.rank);
+  Status why = Status::unavailable("ranks of this node cannot share memory");
+  if (node) {
+    const std::size_t bytes = channel::Rings::bytes(node->size());
+    auto memory = fabrics.share(kKey, *node, bytes, [&](const platform::SharedMemory& whole) {
+      return node->index == 0 ? whole.allocate(0, bytes) : Status{};
+    });
+    if (memory.ok() || memory.status().code() != StatusCode::kUnavailable) return memory;
+    why = memory.status();
+  }
+  if (config.channel == "shm") return Status::unavailable("ROUNDELAY_CHANNEL=shm: " + why.message());
+  return std::shared_ptr<std::byte>();
 }
 
 // Everyone's outcome: init() returns on all ranks or raises on all of them, with the first rank's reason.
@@ -134,15 +159,28 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
   parts.make_fabric = [fabrics](const Group& group) { return fabrics->make(group); };
   auto fabric = fabrics->make(world);
   Status outcome = fabric.status();
+  std::shared_ptr<std::byte> rings;
+  if (outcome.ok() && everyone_listens) {
+    auto shared = share_rings(config, *fabrics, parts.placement);
+    outcome = shared.status();
+    if (shared.ok()) rings = std::move(shared).value();
+  }
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
   // Before the channel, where others would wait for a rank that failed.
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabric = std::move(fabric).value();
-  auto channel = everyone_listens ? open_tcp(world, mine.hello, all, std::move(*listener), deadline)
-                                  : parts.backend->channel(world);
+  const Group node = rings ? *fabrics->node(world.index) : Group{};
+  auto channel = everyone_listens
+                     ? open_tcp(world, mine.hello, all, std::move(*listener), node.ranks, deadline)
+                     : parts.backend->channel(world);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, channel.status(), deadline));
   parts.channel_name = everyone_listens ? "tcp" : "mpi";
   parts.channel = std::move(channel).value();
+  if (rings) {
+    parts.channel_name = parts.placement.local_size == world.size() ? "shm" : "shm+tcp";
+    parts.channel =
+        std::make_unique<channel::ShmChannel>(std::move(parts.channel), std::move(rings), node);
+  }
   return {};
 }
 

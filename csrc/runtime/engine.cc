@@ -7,6 +7,21 @@
 
 namespace roundelay::runtime {
 
+namespace {
+
+class Attending {
+ public:
+  explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.attend(true); }
+  ~Attending() { channel_.attend(false); }
+  Attending(const Attending&) = delete;
+  Attending& operator=(const Attending&) = delete;
+
+ private:
+  channel::Channel& channel_;
+};
+
+}  // namespace
+
 Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles,
                Options options)
     : channel_(channel),
@@ -199,12 +214,14 @@ bool Engine::drive_negotiation(const Lane& lane, submit::Handle handle, Deadline
     return false;  // another caller runs it; to negotiate meanwhile is the background's part
   DriverHold hold(negotiation_);
   if (!hold) return false;
+  const Attending attending(channel_);
   // Work first: another caller's ends behind the handles that it completes.
   while (!lane.has_work() && !done(handle) && !deadline.passed()) {
     if (negotiator_.step(steady_now())) {
       rouse_lanes(&lane);  // with what was ordered for them
     } else {
-      channel_.wait(deadline.sooner(negotiator_.next_due()));
+      channel_.wait_attending(deadline.sooner(negotiator_.next_due()),
+                              options_.crowded ? Duration{0} : collective::Backoff::kSpin);
     }
   }
   // What this thread set going may be due before the coordination thread meant to look again, and this thread

@@ -84,21 +84,38 @@ Result<FabricPtr> Fabrics::make(const Group& group) {
   return make_other(group, why_not);
 }
 
-Result<FabricPtr> Fabrics::make_shm(const Group& group) {
+std::optional<Group> Fabrics::node(int rank) const {
+  Group group;
+  const std::string& name = sites_[static_cast<std::size_t>(rank)].node;
+  for (std::size_t other = 0; other < sites_.size(); ++other) {
+    if (sites_[other].node != name) continue;
+    if (static_cast<int>(other) == rank) group.index = group.size();
+    group.ranks.push_back(static_cast<int>(other));
+  }
+  if (group.size() == 1 || !why_not_shm(group).empty()) return std::nullopt;
+  return group;
+}
+
+Result<std::shared_ptr<std::byte>> Fabrics::share(std::uint64_t key, const Group& group, std::size_t bytes,
+                                                  const platform::Prepare& prepare) {
   const Deadline deadline = Deadline::after(config_.start_timeout);
-  const auto leader = static_cast<std::size_t>(group.ranks.front());
-  auto memory =
-      group.index == 0
-          ? door_->hand_out(group.id, group.ranks, Segment::bytes(group.size()), prepare(group), deadline)
-          : platform::take_over(sites_[leader].door, group.id, group.index, prepare(group), deadline);
+  const std::string& door = sites_[static_cast<std::size_t>(group.ranks.front())].door;
+  auto memory = group.index == 0 ? door_->hand_out(key, group.ranks, bytes, prepare, deadline)
+                                 : platform::take_over(door, key, group.index, prepare, deadline);
   if (!memory.ok()) return memory.status();
   auto held = std::make_shared<platform::SharedMemory>(std::move(memory).value());
-  const std::string& node = sites_[leader].node;
+  return std::shared_ptr<std::byte>(held, held->span().data());
+}
+
+Result<FabricPtr> Fabrics::make_shm(const Group& group) {
+  auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
+  if (!memory.ok()) return memory.status();
+  const std::string& node = sites_[static_cast<std::size_t>(group.ranks.front())].node;
   const auto on_node =
       std::count_if(sites_.begin(), sites_.end(), [&](const Site& site) { return site.node == node; });
   collective::ShmFabricOptions options;
   options.crowded = on_node > static_cast<std::ptrdiff_t>(std::max(1U, std::thread::hardware_concurrency()));
-  return collective::make_shm_fabric({held, held->span().data()}, group, options);
+  return collective::make_shm_fabric(std::move(memory).value(), group, options);
 }
 
 Result<FabricPtr> Fabrics::make_other(const Group& group, const std::string& why_not_shm) {

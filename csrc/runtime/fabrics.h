@@ -34,6 +34,12 @@ class Fabrics {
   [[nodiscard]] std::string door() const { return door_ ? door_->address() : std::string(); }
   // Collective over all ranks: everyone's site, by rank. All agree on the nodes that share memory.
   Status meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline);
+  // The ranks of this rank's node, if they are several and share memory.
+  [[nodiscard]] std::optional<Group> node(int rank) const;
+  // Collective over the group, on one node, zeros: `prepare` allocates each member's part. Errors: as
+  // platform/shm/handover.h.
+  Result<std::shared_ptr<std::byte>> share(std::uint64_t key, const Group& group, std::size_t bytes,
+                                           const platform::Prepare& prepare);
   // Collective over the group. All members get the same fabric. Errors: kUnavailable with cause and cure.
   Result<std::unique_ptr<collective::Fabric>> make(const Group& group);
 

@@ -26,8 +26,9 @@ from roundelay.run.errors import UsageError
 REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
 LAUNCH_TIMEOUT_S = 90.0
 # What the launch check tries, in the order that the library prefers.
-_TRANSPORTS = {"channel": ("tcp", "mpi"), "fabric": ("shm", "mpi")}
+_TRANSPORTS = {"channel": ("shm", "tcp", "mpi"), "fabric": ("shm", "mpi")}
 _MEANINGS = {
+    "channel shm": "control messages travel in shared memory between the ranks of a node",
     "channel tcp": "control messages travel",
     "channel mpi": "control messages travel, at the cost of idle CPU time",
     "fabric shm": "reduces between the ranks of a node, in shared memory",

@@ -15,6 +15,18 @@ constexpr std::uint64_t kWakerTag = 0;
 constexpr std::uint64_t kListenerTag = 1;
 constexpr Duration kAcknowledgeSlice = std::chrono::microseconds(200);
 
+// Until the queue is empty or the socket is full: kSome means empty.
+Transfer write_out(SendQueue& queue, const platform::Socket& socket) {
+  while (!queue.empty()) {
+    std::array<ConstByteSpan, platform::Socket::kMostParts> parts;
+    const std::size_t count = queue.peek(parts);
+    const Transfer done = socket.write(std::span(parts).first(count));
+    if (done.state != Transfer::State::kSome) return done;
+    queue.advance(done.bytes);
+  }
+  return {};
+}
+
 }  // namespace
 
 TcpChannel::TcpChannel(int rank, wire::Hello identity, TcpListener listener, platform::Epoll epoll,
@@ -258,7 +270,7 @@ void TcpChannel::ended(Connection& connection, const std::string& why) {
 
 void TcpChannel::flush(Peer& peer) {
   Connection& connection = *peer.connection;
-  const Transfer done = peer.queue.flush(connection.socket);
+  const Transfer done = write_out(peer.queue, connection.socket);
   if (done.state == Transfer::State::kError) {
     // What the peer said before it went comes first; the read then meets the end and reports the loss.
     const std::uint64_t id = connection.id;

@@ -22,7 +22,7 @@
 #include "base/group.h"
 #include "channel/channel.h"
 #include "channel/tcp/card.h"
-#include "channel/tcp/frames.h"
+#include "channel/frames.h"
 #include "channel/tcp/greeting.h"
 #include "platform/tcp/epoll.h"
 

@@ -15,7 +15,7 @@ from roundelay.doctor import Check, State
 
 
 def found(size: int = 2, **reasons: str) -> list[dict[str, Any]]:
-    names = ("channel tcp", "channel mpi", "fabric shm", "fabric mpi")
+    names = ("channel shm", "channel tcp", "channel mpi", "fabric shm", "fabric mpi")
     works = {name: reasons.get(name.replace(" ", "_"), "") for name in names}
     chosen = {kind: "one" for kind in ("channel", "fabric") if not all(map(works.get, names))}
     return [
@@ -46,7 +46,7 @@ def test_a_channel_that_does_not_work_says_why_and_is_no_fault_while_another_doe
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
-    ranks = found(channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d")
+    ranks = found(channel_shm="0", channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d")
     assert states(list(doctor.check_launch(0, "", ranks)))["launch"] is State.BROKEN
 
 

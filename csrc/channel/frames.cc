@@ -1,4 +1,4 @@
-#include "channel/tcp/frames.h"
+#include "channel/frames.h"
 
 #include <algorithm>
 #include <cassert>
@@ -82,21 +82,19 @@ void SendQueue::push_goodbye() {
   frames_.emplace_back(header.begin(), header.end());
 }
 
-platform::Transfer SendQueue::flush(const platform::Socket& socket) {
-  while (!frames_.empty()) {
-    std::array<ConstByteSpan, platform::Socket::kMostParts> parts;
-    const std::size_t count = std::min(parts.size(), frames_.size());
-    for (std::size_t i = 0; i < count; ++i) parts[i] = frames_[i];
-    parts[0] = parts[0].subspan(head_sent_);
-    const platform::Transfer done = socket.write(std::span(parts).first(count));
-    if (done.state != platform::Transfer::State::kSome) return done;
-    head_sent_ += done.bytes;
-    while (!frames_.empty() && head_sent_ >= frames_.front().size()) {
-      head_sent_ -= frames_.front().size();
-      frames_.pop_front();
-    }
+std::size_t SendQueue::peek(std::span<ConstByteSpan> parts) const {
+  const std::size_t count = std::min(parts.size(), frames_.size());
+  for (std::size_t i = 0; i < count; ++i) parts[i] = frames_[i];
+  if (count > 0) parts[0] = parts[0].subspan(head_sent_);
+  return count;
+}
+
+void SendQueue::advance(std::size_t bytes) {
+  head_sent_ += bytes;
+  while (!frames_.empty() && head_sent_ >= frames_.front().size()) {
+    head_sent_ -= frames_.front().size();
+    frames_.pop_front();
   }
-  return {};
 }
 
 void SendQueue::clear() {

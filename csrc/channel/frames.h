@@ -3,12 +3,13 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "platform/tcp/socket.h"
 
 namespace roundelay::channel {
 
@@ -48,15 +49,17 @@ class FrameReader {
   bool said_goodbye_ = false;
 };
 
-// What the socket did not take yet.
+// What the medium did not take yet.
 class SendQueue {
  public:
   [[nodiscard]] bool empty() const { return frames_.empty(); }
   // A frame, of which `sent` bytes (header included) are on their way already.
   void push(ConstByteSpan message, std::size_t sent = 0);
   void push_goodbye();
-  // Writes until empty or the socket is full: kSome means empty.
-  platform::Transfer flush(const platform::Socket& socket);
+  // The bytes to go out next, as far as `parts` has room for them; how many parts were filled.
+  std::size_t peek(std::span<ConstByteSpan> parts) const;
+  // So many of them are on their way.
+  void advance(std::size_t bytes);
   void clear();
 
  private:

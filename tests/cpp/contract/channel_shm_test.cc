@@ -1,0 +1,124 @@
+// The channel contract over rings in shared memory, TCP beside it, and what only rings can show.
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "channel/shm/shm_channel.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/channel_contract.h"
+#include "tests/cpp/contract/tcp_world.h"
+
+namespace roundelay::testing {
+namespace {
+
+using channel::Incoming;
+using channel::Rings;
+using channel::ShmChannel;
+using namespace std::chrono_literals;
+
+std::shared_ptr<std::byte> ring_memory(int ranks) {
+  constexpr std::align_val_t kLine{128};
+  auto* const memory = static_cast<std::byte*>(::operator new(Rings::bytes(ranks), kLine));
+  std::memset(memory, 0, Rings::bytes(ranks));
+  return {memory, [](std::byte* p) { ::operator delete(p, kLine); }};
+}
+
+// Ranks from `first` on share memory; those before are on other nodes.
+Channels make_all(int size, int first = 0) {
+  TcpWorld world(size);
+  const auto memory = ring_memory(size - first);
+  std::vector<std::unique_ptr<channel::TcpChannel>> connected;
+  for (int rank = 0; rank < size; ++rank) connected.push_back(world.channel(rank));
+  std::vector<std::thread> threads;
+  for (int rank = first; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (int peer = first; peer < size; ++peer)
+        static_cast<void>(connected[static_cast<std::size_t>(rank)]->connect(peer, Deadline::after(20s)));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Channels channels;
+  for (int rank = 0; rank < size; ++rank) {
+    auto tcp = std::move(connected[static_cast<std::size_t>(rank)]);
+    if (rank < first) {
+      channels.push_back(std::move(tcp));
+      continue;
+    }
+    Group node{0, {}, rank - first};
+    for (int r = first; r < size; ++r) node.ranks.push_back(r);
+    channels.push_back(std::make_unique<ShmChannel>(std::move(tcp), memory, std::move(node)));
+  }
+  return channels;
+}
+
+TEST_CASE("channel contract: shm") {
+  check_channel([](int size) { return make_all(size); });
+}
+
+TEST_CASE("channel contract: shm on some ranks, others on nodes of their own") {
+  check_channel([](int size) { return make_all(size, size / 2); });
+}
+
+TEST_CASE("shm channel: one who attends needs no nudge, and gives none before it sleeps", "[channel]") {
+  const auto ranks = make_all(2);
+  ranks[0]->attend(true);
+  ranks[1]->attend(true);
+  for (int i = 0; i < 1000; ++i) {
+    REQUIRE(ranks[0]->send(1, to_bytes("question")).ok());
+    CHECK(receive_one(*ranks[1]).bytes == to_bytes("question"));
+    REQUIRE(ranks[1]->send(0, to_bytes("answer")).ok());
+    CHECK(receive_one(*ranks[0]).bytes == to_bytes("answer"));
+  }
+  ranks[0]->attend(false);
+  ranks[1]->attend(false);
+}
+
+TEST_CASE("shm channel: what comes when one stops attending ends the sleep of another thread", "[channel]") {
+  for (int round = 0; round < 200; ++round) {
+    const auto ranks = make_all(2);
+    std::thread background([&] {  // as the coordination thread
+      while (!ranks[0]->receive()) ranks[0]->wait(Deadline::after(20s));
+    });
+    std::thread sender([&] { static_cast<void>(ranks[1]->send(0, to_bytes("now"))); });
+    ranks[0]->attend(true);
+    ranks[0]->attend(false);
+    const TimePoint begin = steady_now();
+    background.join();
+    CHECK(steady_now() - begin < 10s);
+    sender.join();
+  }
+}
+
+TEST_CASE("shm channel: two ranks that poll for a while and sleep by turns lose nothing", "[channel]") {
+  const auto ranks = make_all(2);
+  constexpr int kRounds = 2801;  // the last message is empty: nobody would push out what a ring has no room for
+  std::thread other([&] {
+    ranks[1]->attend(true);
+    for (int i = 0; i < kRounds; ++i) {
+      std::optional<Incoming> got;
+      while (!(got = ranks[1]->receive()))
+        ranks[1]->wait_attending(Deadline::after(20s), i % 3 == 0 ? 0us : 20us);
+      if (i % 50 == 0) std::this_thread::sleep_for(100us);
+      static_cast<void>(ranks[1]->send(0, got->bytes));
+    }
+    ranks[1]->attend(false);
+  });
+  ranks[0]->attend(true);
+  const TimePoint begin = steady_now();
+  bool same = true;
+  for (int i = 0; i < kRounds; ++i) {
+    const Bytes message = pattern(static_cast<std::size_t>(i % 400) * 100, static_cast<std::uint32_t>(i));
+    static_cast<void>(ranks[0]->send(1, message));
+    std::optional<Incoming> got;
+    while (!(got = ranks[0]->receive()))
+      ranks[0]->wait_attending(Deadline::after(20s), i % 5 == 0 ? 0us : 20us);
+    same = same && got->bytes == message;
+  }
+  ranks[0]->attend(false);
+  other.join();
+  CHECK(same);
+  CHECK(steady_now() - begin < 15s);  // no wait ended by its deadline
+}
+
+}  // namespace
+}  // namespace roundelay::testing
