@@ -198,7 +198,10 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   if ((*ranks)->size() == 1) {
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
-    parts.fabric = std::make_unique<collective::LocalFabric>(Group{0, {0}, 0});
+    parts.make_fabric = [](const Group& group) -> Result<std::unique_ptr<collective::Fabric>> {
+      return std::unique_ptr<collective::Fabric>(std::make_unique<collective::LocalFabric>(group));
+    };
+    parts.fabric = std::move(parts.make_fabric(Group{0, {0}, 0})).value();
     ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
   } else {
     parts.backend = backend;

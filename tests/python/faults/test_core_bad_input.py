@@ -143,10 +143,14 @@ def check_an_error_on_one_rank_is_heard_by_all() -> None:
 
 
 def check_a_name_in_flight_twice() -> None:
-    first = hvd.allreduce_async(torch.ones(3), name="twice", op=hvd.Sum)
-    if last():
+    if last():  # the others have not begun: it is in flight for certain
+        first = hvd.allreduce_async(torch.ones(3), name="twice", op=hvd.Sum)
         with pytest.raises(ValueError, match=r"'twice'.*still in flight"):
             hvd.allreduce_async(torch.ones(3), name="twice")
+        hvd.barrier()
+    else:
+        hvd.barrier()
+        first = hvd.allreduce_async(torch.ones(3), name="twice", op=hvd.Sum)
     result = hvd.synchronize(first)
     assert result is not None
     assert result.sum() == 3 * hvd.size()
