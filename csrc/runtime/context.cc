@@ -178,8 +178,7 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
   parts.channel = std::move(channel).value();
   if (rings) {
     parts.channel_name = parts.placement.local_size == world.size() ? "shm" : "shm+tcp";
-    parts.channel =
-        std::make_unique<channel::ShmChannel>(std::move(parts.channel), std::move(rings), node);
+    parts.channel = std::make_unique<channel::ShmChannel>(std::move(parts.channel), std::move(rings), node);
   }
   return {};
 }

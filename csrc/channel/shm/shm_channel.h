@@ -21,8 +21,8 @@ namespace roundelay::channel {
 
 class ShmChannel final : public Channel {
  public:
-  // `node`: the ranks that share `memory` (Rings::bytes(node.size()), zeros before the first one came), of the
-  // world. `beside` connects them already, each with each: a nudge cannot wait for that.
+  // `node`: the ranks that share `memory` (Rings::bytes(node.size()), zeros before the first one came), of
+  // the world. `beside` connects them already, each with each: a nudge cannot wait for that.
   ShmChannel(std::unique_ptr<Channel> beside, std::shared_ptr<std::byte> memory, Group node);
   // Without close() this rank is lost to its peers, as `beside` is.
   ~ShmChannel() override;

@@ -21,8 +21,8 @@
 #include "base/annotations.h"
 #include "base/group.h"
 #include "channel/channel.h"
-#include "channel/tcp/card.h"
 #include "channel/frames.h"
+#include "channel/tcp/card.h"
 #include "channel/tcp/greeting.h"
 #include "platform/tcp/epoll.h"
 

@@ -91,7 +91,8 @@ TEST_CASE("shm channel: what comes when one stops attending ends the sleep of an
 
 TEST_CASE("shm channel: two ranks that poll for a while and sleep by turns lose nothing", "[channel]") {
   const auto ranks = make_all(2);
-  constexpr int kRounds = 2801;  // the last message is empty: nobody would push out what a ring has no room for
+  constexpr int kRounds =
+      2801;  // the last message is empty: nobody would push out what a ring has no room for
   std::thread other([&] {
     ranks[1]->attend(true);
     for (int i = 0; i < kRounds; ++i) {
