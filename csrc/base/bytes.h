@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace roundelay {
@@ -11,5 +13,14 @@ namespace roundelay {
 using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<std::byte>;
 using ConstByteSpan = std::span<const std::byte>;
+
+inline Bytes to_bytes(std::string_view text) {
+  const auto* const data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+inline std::string to_text(ConstByteSpan bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 }  // namespace roundelay

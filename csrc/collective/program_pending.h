@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "collective/call_watch.h"
 #include "collective/exchange.h"
 #include "collective/fabric.h"
 #include "collective/program.h"
@@ -48,15 +49,13 @@ class ProgramPending final : public Pending {
   [[nodiscard]] bool has_to_close() const;
   Program& current() { return closing_ ? *closing_ : program_; }
   Status advance();
-  Status interrupted();
-  [[nodiscard]] Status explain(const std::string& what) const;
 
   const std::shared_ptr<FabricState> state_;
   const Call call_;  // as the present members see it
+  CallWatch watch_;
   Exchange exchange_;
   Program program_;
   std::optional<Program> closing_;
-  unsigned tests_ = 0;
 };
 
 }  // namespace roundelay::collective

@@ -20,7 +20,7 @@ class Backend {
   // Starts the library if nobody has. Errors: one line with cause and cure.
   virtual Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config,
                                                                   Deadline deadline) = 0;
-  // Collective over the group, in the same order on all of its members.
+  // Collective over the group, of two or more, in the same order on all of its members.
   virtual Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) = 0;
   virtual Result<std::unique_ptr<channel::Channel>> channel(const Group& world) = 0;
   // For doctor: "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".

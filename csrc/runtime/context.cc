@@ -1,7 +1,6 @@
 #include "runtime/context.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "base/log.h"
@@ -10,7 +9,6 @@
 #include "channel/inproc/hub.h"
 #include "channel/shm/shm_channel.h"
 #include "channel/tcp/tcp_channel.h"
-#include "collective/local.h"
 #include "runtime/fabrics.h"
 #include "runtime/session.h"
 #include "wire/codec.h"
@@ -27,15 +25,6 @@ Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, B
         "reinstall roundelay");
   }
   return std::unique_ptr<bootstrap::Bootstrap>(std::make_unique<bootstrap::SingleBootstrap>());
-}
-
-Bytes to_bytes(const std::string& text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
-}
-
-std::string to_text(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 // Everyone's introduction, by rank. All ranks must be one build with one configuration.
@@ -129,15 +118,14 @@ Status open_timeline(SessionParts& parts) {
   return path.empty() || path == "DYNAMIC" ? Status{} : parts.timeline_file->open(path);
 }
 
-Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t generation,
+Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, std::uint32_t generation,
                Deadline deadline) {
   const Config& config = parts.config;
-  const auto fabrics = std::make_shared<Fabrics>(config, parts.backend);
   auto listener = try_listen(config);
   wire::Introduction mine;
   mine.hello = {ranks.rank(), generation, version(), config.hash()};
   mine.node = node_id(config.node_id);
-  mine.door = fabrics->door();
+  mine.door = fabrics.open_door();
   if (listener) mine.card = to_text(listener->card_bytes());
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
@@ -155,13 +143,12 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
   }
   parts.placement = place(ranks.rank(), nodes);
 
-  ROUNDELAY_RETURN_IF_ERROR(fabrics->meet(ranks, std::move(sites), deadline));
-  parts.make_fabric = [fabrics](const Group& group) { return fabrics->make(group); };
-  auto fabric = fabrics->make(world);
+  ROUNDELAY_RETURN_IF_ERROR(fabrics.meet(ranks, std::move(sites), deadline));
+  auto fabric = fabrics.make(world);
   Status outcome = fabric.status();
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
-    auto shared = share_rings(config, *fabrics, parts.placement);
+    auto shared = share_rings(config, fabrics, parts.placement);
     outcome = shared.status();
     if (shared.ok()) rings = std::move(shared).value();
   }
@@ -169,7 +156,7 @@ Status connect(SessionParts& parts, bootstrap::Bootstrap& ranks, std::uint32_t g
   // Before the channel, where others would wait for a rank that failed.
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabric = std::move(fabric).value();
-  const Group node = rings ? *fabrics->node(world.index) : Group{};
+  const Group node = rings ? *fabrics.node(world.index) : Group{};
   auto channel = everyone_listens
                      ? open_tcp(world, mine.hello, all, std::move(*listener), node.ranks, deadline)
                      : parts.backend->channel(world);
@@ -194,17 +181,16 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   SessionParts parts;
   parts.config = config;
   parts.bootstrap = (*ranks)->name();
+  const auto fabrics = std::make_shared<Fabrics>(config, backend);
+  parts.make_fabric = [fabrics](const Group& group) { return fabrics->make(group); };
   if ((*ranks)->size() == 1) {
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
-    parts.make_fabric = [](const Group& group) -> Result<std::unique_ptr<collective::Fabric>> {
-      return std::unique_ptr<collective::Fabric>(std::make_unique<collective::LocalFabric>(group));
-    };
-    parts.fabric = std::move(parts.make_fabric(Group{0, {0}, 0})).value();
+    parts.fabric = fabrics->make(Group{0, {0}, 0}).value();
     ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
   } else {
     parts.backend = backend;
-    ROUNDELAY_RETURN_IF_ERROR(connect(parts, **ranks, generation, deadline));
+    ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, generation, deadline));
   }
   set_log(config.log_level, parts.placement.rank, !config.log_hide_time);
   return std::unique_ptr<Context>(std::make_unique<Session>(std::move(parts)));

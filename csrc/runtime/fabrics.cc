@@ -1,12 +1,12 @@
 #include "runtime/fabrics.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "base/log.h"
 #include "collective/local.h"
 #include "collective/shm/shm_fabric.h"
+#include "runtime/placement.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -14,15 +14,6 @@ namespace {
 using collective::Fabric;
 using collective::shm::Segment;
 using FabricPtr = std::unique_ptr<Fabric>;
-
-Bytes to_bytes(const std::string& text) {
-  const auto* data = reinterpret_cast<const std::byte*>(text.data());
-  return {data, data + text.size()};
-}
-
-std::string to_text(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // Each member takes its own slots, the first one also what is everyone's.
 platform::Prepare prepare(const Group& group) {
@@ -36,22 +27,24 @@ platform::Prepare prepare(const Group& group) {
 
 }  // namespace
 
-Fabrics::Fabrics(Config config, Backend* backend) : config_(std::move(config)), backend_(backend) {
-  if (config_.fabric == "mpi") return;
+Fabrics::Fabrics(Config config, Backend* backend) : config_(std::move(config)), backend_(backend) {}
+
+std::string Fabrics::open_door() {
+  if (config_.fabric == "mpi") return {};
   auto door = platform::Door::open();
-  if (door.ok()) {
-    door_.emplace(std::move(door).value());
-  } else {
+  if (!door.ok()) {
     no_door_ = door.status().message();
+    return {};
   }
+  door_.emplace(std::move(door).value());
+  return door_->address();
 }
 
 Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline) {
   sites_ = std::move(sites);
   if (config_.fabric == "mpi") return {};
-  const Site& self = sites_[static_cast<std::size_t>(ranks.rank())];
-  const auto first =
-      std::find_if(sites_.begin(), sites_.end(), [&](const Site& site) { return site.node == self.node; });
+  const auto first = std::find_if(sites_.begin(), sites_.end(),
+                                  [&](const Site& site) { return site.node == node_of(ranks.rank()); });
   std::string wrong = no_door_;
   if (wrong.empty() && !first->door.empty()) wrong = platform::reach(first->door).message();
   const auto all = ranks.all_gather(to_bytes(wrong), deadline);
@@ -63,13 +56,15 @@ Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadl
   return {};
 }
 
+bool Fabrics::on_one_node(const Group& group) const {
+  return std::all_of(group.ranks.begin(), group.ranks.end(),
+                     [&](int rank) { return node_of(rank) == node_of(group.ranks.front()); });
+}
+
 std::string Fabrics::why_not_shm(const Group& group) const {
   if (config_.fabric == "mpi") return "ROUNDELAY_FABRIC=mpi";
-  const std::string& node = sites_[static_cast<std::size_t>(group.ranks.front())].node;
-  for (const int rank : group.ranks) {
-    if (sites_[static_cast<std::size_t>(rank)].node != node) return "its ranks are on several nodes";
-  }
-  const auto closed = closed_.find(node);
+  if (!on_one_node(group)) return "its ranks are on several nodes";
+  const auto closed = closed_.find(node_of(group.ranks.front()));
   return closed == closed_.end() ? std::string() : closed->second;
 }
 
@@ -110,11 +105,11 @@ Result<std::shared_ptr<std::byte>> Fabrics::share(std::uint64_t key, const Group
 Result<FabricPtr> Fabrics::make_shm(const Group& group) {
   auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
   if (!memory.ok()) return memory.status();
-  const std::string& node = sites_[static_cast<std::size_t>(group.ranks.front())].node;
-  const auto on_node =
-      std::count_if(sites_.begin(), sites_.end(), [&](const Site& site) { return site.node == node; });
+  const auto on_node = std::count_if(sites_.begin(), sites_.end(), [&](const Site& site) {
+    return site.node == node_of(group.ranks.front());
+  });
   collective::ShmFabricOptions options;
-  options.crowded = on_node > static_cast<std::ptrdiff_t>(std::max(1U, std::thread::hardware_concurrency()));
+  options.crowded = outnumber_cores(static_cast<int>(on_node));
   return collective::make_shm_fabric(std::move(memory).value(), group, options);
 }
 
@@ -123,8 +118,8 @@ Result<FabricPtr> Fabrics::make_other(const Group& group, const std::string& why
       "process set " + std::to_string(group.id) + " does not use shared memory (" + why_not_shm + ")";
   if (config_.fabric == "shm")
     return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
-  const bool one_node = why_not_shm.starts_with("rank ");
-  if (one_node && group.index == 0) {
+  const bool expected = config_.fabric == "mpi" || !on_one_node(group);
+  if (!expected && group.index == 0) {
     log(LogLevel::kWarning,
         text +
             "; MPI moves the bytes instead, several times slower. Run all ranks of a node in one container, "

@@ -30,8 +30,8 @@ class Fabrics {
   // `backend` outlives this.
   Fabrics(Config config, Backend* backend);
 
-  // "" where shared memory is not wanted or cannot be.
-  [[nodiscard]] std::string door() const { return door_ ? door_->address() : std::string(); }
+  // At most once, before meet(): for this rank's Site. "" where shared memory is not wanted or cannot be.
+  std::string open_door();
   // Collective over all ranks: everyone's site, by rank. All agree on the nodes that share memory.
   Status meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline);
   // The ranks of this rank's node, if they are several and share memory.
@@ -44,6 +44,10 @@ class Fabrics {
   Result<std::unique_ptr<collective::Fabric>> make(const Group& group);
 
  private:
+  [[nodiscard]] const std::string& node_of(int rank) const {
+    return sites_[static_cast<std::size_t>(rank)].node;
+  }
+  [[nodiscard]] bool on_one_node(const Group& group) const;
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
   Result<std::unique_ptr<collective::Fabric>> make_shm(const Group& group);
   Result<std::unique_ptr<collective::Fabric>> make_other(const Group& group, const std::string& why_not_shm);

@@ -2,11 +2,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <map>
+#include <thread>
 
 namespace roundelay::runtime {
+
+bool outnumber_cores(int ranks) {
+  return static_cast<unsigned>(ranks) > std::max(1U, std::thread::hardware_concurrency());
+}
 
 Placement place(int rank, const std::vector<std::string>& node_ids) {
   std::map<std::string, std::vector<int>> ranks_of;

@@ -18,6 +18,9 @@ struct Placement {
   bool homogeneous = true;  // every node has as many ranks
 };
 
+// Whether so many ranks are more than this machine has cores: spinning would take the core that a peer needs.
+bool outnumber_cores(int ranks);
+
 // Pure: from everyone's node id, by rank.
 Placement place(int rank, const std::vector<std::string>& node_ids);
 

@@ -25,10 +25,6 @@ negotiate::CoordinatorOptions coordinator_options(const Config& config, int rank
   return options;
 }
 
-bool crowded(const Placement& placement) {
-  return static_cast<unsigned>(placement.local_size) > std::max(1U, std::thread::hardware_concurrency());
-}
-
 }  // namespace
 
 std::size_t fusion_threshold(const Config& config, int ranks) {
@@ -46,7 +42,7 @@ Session::Session(SessionParts parts)
       sets_(parts_.placement.rank),
       world_(make_lane(LaneId{}, std::move(parts_.fabric))),
       engine_(*parts_.channel, negotiator_, handles_,
-              {crowded(parts_.placement), !world_->caller_may_drive(),
+              {outnumber_cores(parts_.placement.local_size), !world_->caller_may_drive(),
                [this](TimePoint now) { return housekeeping(now); }}),
       file_(parts_.timeline_file ? std::move(parts_.timeline_file) : std::make_unique<TimelineFile>()) {
   const Group& group = world_->group();

@@ -100,12 +100,9 @@ Program reduce_scatter(Rounds& net, Call call) {
   const auto members = static_cast<std::size_t>(net.size());
   const auto self = static_cast<std::size_t>(net.index());
   const std::size_t piece = whole_lines_down(Segment::kSlotBytes / members);
-  std::vector<std::size_t> offsets(members);
+  const std::vector<std::size_t> offsets = offsets_of(call.send_bytes);
   std::uint64_t rounds = 0;
-  for (std::size_t member = 0; member < members; ++member) {
-    if (member > 0) offsets[member] = offsets[member - 1] + call.send_bytes[member - 1];
-    rounds = std::max(rounds, Cuts{call.send_bytes[member], piece}.count());
-  }
+  for (const std::size_t bytes : call.send_bytes) rounds = std::max(rounds, Cuts{bytes, piece}.count());
   Parts parts(net, call);
   std::uint64_t staged = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace roundelay::collective::shm {
 
@@ -23,6 +24,13 @@ struct Cuts {
     return {offset, std::min(each, bytes - offset)};
   }
 };
+
+// Where each of these begins when they lie one behind the other.
+inline std::vector<std::size_t> offsets_of(const std::vector<std::size_t>& sizes) {
+  std::vector<std::size_t> offsets(sizes.size());
+  for (std::size_t i = 1; i < sizes.size(); ++i) offsets[i] = offsets[i - 1] + sizes[i - 1];
+  return offsets;
+}
 
 constexpr std::size_t whole_lines_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 constexpr std::size_t whole_lines_down(std::size_t bytes) { return bytes / kLine * kLine; }

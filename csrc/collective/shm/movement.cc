@@ -13,12 +13,6 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0 && to != from) std::memmove(to, from, bytes);
 }
 
-std::vector<std::size_t> offsets_of(const std::vector<std::size_t>& sizes) {
-  std::vector<std::size_t> offsets(sizes.size());
-  for (std::size_t i = 1; i < sizes.size(); ++i) offsets[i] = offsets[i - 1] + sizes[i - 1];
-  return offsets;
-}
-
 }  // namespace
 
 Program broadcast(Rounds& net, Call call) {

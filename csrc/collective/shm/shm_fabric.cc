@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "collective/alone.h"
+#include "collective/call_watch.h"
 #include "collective/check.h"
 #include "collective/present.h"
 #include "collective/shm/programs.h"
@@ -18,7 +19,6 @@ namespace {
 using shm::History;
 using shm::Rounds;
 
-constexpr unsigned kTestsPerClockRead = 16;  // a clock read costs as much as a test
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
 
 class ShmPending;
@@ -55,14 +55,14 @@ struct Running {
 class ShmPending final : public Pending {
  public:
   ShmPending(std::shared_ptr<ShmState> state, const Call& call, std::uint64_t number)
-      : state_(std::move(state)), call_(call), number_(number) {
+      : state_(std::move(state)), call_(call), watch_(call_, state_->group), number_(number) {
     state_->queue.push_back(this);
   }
   // A call that is dropped before its end poisons the fabric: its peers wait for this member's part.
   ~ShmPending() override {
     if (done_) return;
     std::erase(state_->queue, this);
-    fail(Status::aborted(std::string(name_of(call_.operation)) + " was dropped before its end"));
+    fail(watch_.dropped());
   }
 
   Result<bool> test() override {
@@ -70,7 +70,7 @@ class ShmPending final : public Pending {
     if (!state_->poison.ok()) return state_->poison;
     while (!done_ && state_->queue.front()->advance()) state_->queue.pop_front();
     if (done_) return true;
-    Status why = state_->poison.ok() ? interrupted() : state_->poison;
+    Status why = state_->poison.ok() ? watch_.interrupted(waiting_for()) : state_->poison;
     if (why.ok()) return false;
     fail(why);
     return why;
@@ -100,30 +100,13 @@ class ShmPending final : public Pending {
       state_->moved = true;
     }
     if (program.threw()) {
-      fail(explain("ran out of memory"));
+      fail(watch_.explain("ran out of memory", waiting_for()));
       return false;
     }
     running_->rounds.finish();
     running_.reset();
     done_ = true;
     return true;
-  }
-
-  // Looked at only while nothing moves: a call whose data is there ends well, however late.
-  Status interrupted() {
-    if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
-    if (call_.deadline == Deadline::never()) return {};
-    if (tests_++ % kTestsPerClockRead != 0 || !call_.deadline.passed()) return {};
-    return explain("made no progress until its deadline");
-  }
-
-  [[nodiscard]] Status explain(const std::string& what) const {
-    std::string text(name_of(call_.operation));
-    text += " of " + std::to_string(call_.buffer.bytes) + " bytes " + what;
-    if (const int peer = waiting_for(); peer >= 0) {
-      text += ", waiting for rank " + std::to_string(state_->group.ranks[static_cast<std::size_t>(peer)]);
-    }
-    return Status::aborted(text);
   }
 
   void fail(const Status& cause) const {
@@ -137,10 +120,10 @@ class ShmPending final : public Pending {
 
   const std::shared_ptr<ShmState> state_;
   const Call call_;
+  CallWatch watch_;
   const std::uint64_t number_;
   std::optional<Running> running_;
   bool done_ = false;
-  unsigned tests_ = 0;
 };
 
 class ShmFabric final : public Fabric {

@@ -7,7 +7,6 @@
 #include "base/version.h"
 #include "bootstrap/mpi/mpi_bootstrap.h"
 #include "channel/mpi/mpi_channel.h"
-#include "collective/local.h"
 #include "collective/mpi/mpi_fabric.h"
 #include "platform/mpi/session.h"
 #include "runtime/backend.h"
@@ -32,9 +31,6 @@ class MpiBackend final : public Backend {
   }
 
   Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) override {
-    if (group.size() == 1) {
-      return std::unique_ptr<collective::Fabric>(std::make_unique<collective::LocalFabric>(group));
-    }
     mpi::Session* session = mpi::Session::current();
     if (session == nullptr) return not_started();
     collective::MpiFabricOptions options;

@@ -20,23 +20,7 @@ TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has 
   world.run([](Session& session, int) { return add_set(session, {1, 2}).status().message(); });
   world.sessions[0]->shutdown();
   world.hubs.latest()->silence(silent - 1);
-  const int orders_before = world.orders_sent;
-  world.run([&](Session& session, int rank) -> std::string {
-    if (rank == 0) return {};
-    Trip of_other(filled<float>({4}, 1.0F), 1);
-    Trip& trip = rank == silent ? last_of_silent : of_other;
-    if (const Status s = trip.start(session, request_of(Operation::kAllreduce, "stuck")); !s.ok())
-      return s.message();
-    if (rank == silent) {
-      session.flush();
-      while (world.orders_sent < orders_before + 1) std::this_thread::yield();
-      world.stop(silent);
-      return {};
-    }
-    const std::string message = trip.finish(session).message();
-    const std::string expected = "rank " + std::to_string(silent) + " entered allreduce of 'stuck'";
-    return message.find(expected) == 0 ? "" : message;
-  });
+  stop_inside_a_set(world, last_of_silent, silent, 0);
   world.shutdown();
 }
 

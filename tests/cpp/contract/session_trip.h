@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -145,6 +146,28 @@ inline Status remove_set(runtime::Session& session, ProcessSetId id) {
   if (!handle.ok()) return handle.status();
   if (Status s = *session.wait(*handle, Deadline::never()); !s.ok()) return s;
   return session.drop_process_set(id);
+}
+
+// `silent` stops when set 1 has been ordered an operation (`last_of_silent`: it may never be ordered there,
+// nobody waits for it); the set's other member is told who stopped. `outside` is not in the set.
+inline void stop_inside_a_set(SessionWorld& world, Trip& last_of_silent, int silent, int outside) {
+  const int orders_before = world.orders_sent;
+  world.run([&](runtime::Session& session, int rank) -> std::string {
+    if (rank == outside) return {};
+    Trip of_other(filled<float>({4}, 1.0F), 1);
+    Trip& trip = rank == silent ? last_of_silent : of_other;
+    const Status started = trip.start(session, request_of(Operation::kAllreduce, "stuck"));
+    if (!started.ok()) return started.message();
+    if (rank == silent) {
+      session.flush();
+      while (world.orders_sent < orders_before + 1) std::this_thread::yield();
+      world.stop(silent);
+      return {};
+    }
+    const std::string message = trip.finish(session).message();
+    const std::string expected = "rank " + std::to_string(silent) + " entered allreduce of 'stuck'";
+    return message.find(expected) == 0 ? "" : message;
+  });
 }
 
 // An allreduce of 1 in a set; "" or what went wrong.
