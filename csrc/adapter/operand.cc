@@ -119,6 +119,13 @@ Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const st
   });
 }
 
+OperandPtr Operand::make_in_place(const at::Tensor& tensor, RegionPtr region) {
+  OperandPtr operand(new Operand);
+  operand->items_.push_back(item(tensor, tensor));
+  operand->region_ = std::move(region);
+  return operand;
+}
+
 OperandPtr Operand::make_number() {
   OperandPtr operand(new Operand);
   operand->items_.emplace_back();
@@ -133,7 +140,8 @@ std::vector<submit::Part> Operand::parts() const {
     parts.push_back({.dtype = dtype_of(item.source),
                      .input = item.input_data,
                      .output = item.output_data,
-                     .count = static_cast<std::size_t>(item.source.numel())});
+                     .count = static_cast<std::size_t>(item.source.numel()),
+                     .region = region_});
   }
   return parts;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapter/operands.h"
+#include "base/region.h"
 #include "base/status.h"
 #include "submit/table.h"
 #include "wire/messages.h"
@@ -26,6 +27,8 @@ class Operand final : public submit::Results {
                                  const std::vector<at::Tensor>& outputs, const std::string& name);
   // The core allocates the outputs. Errors: as make().
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name);
+  // A bucket: contiguous, in this region.
+  static OperandPtr make_in_place(const at::Tensor& tensor, RegionPtr region);
   // No input; the core allocates an output of int64.
   static OperandPtr make_number();
 
@@ -56,6 +59,7 @@ class Operand final : public submit::Results {
   static Item item(const at::Tensor& input, const at::Tensor& output);
 
   std::vector<Item> items_;
+  RegionPtr region_;  // of the only item
   std::vector<std::int64_t> received_splits_;
   bool has_received_splits_ = false;
 };

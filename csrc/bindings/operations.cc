@@ -11,20 +11,13 @@
 #include "adapter/operand.h"
 #include "bindings/errors.h"
 #include "bindings/life.h"
+#include "bindings/submission.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
 namespace {
 
-using Name = std::optional<std::string>;
 using Tensors = std::vector<at::Tensor>;
-
-wire::Request request_of(Operation operation, const Name& name) {
-  wire::Request request;
-  request.operation = operation;
-  request.name = name.value_or("");
-  return request;
-}
 
 // A call that fails here is a failed use of its name for the peers, too: they raise at once, with this text.
 [[noreturn]] void refuse(runtime::Context& context, ProcessSetId process_set, wire::Request request,
@@ -34,8 +27,17 @@ wire::Request request_of(Operation operation, const Name& name) {
   raise(error);
 }
 
+}  // namespace
+
+wire::Request request_of(Operation operation, const Name& name) {
+  wire::Request request;
+  request.operation = operation;
+  request.name = name.value_or("");
+  return request;
+}
+
 submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, ProcessSetId process_set,
-                      std::vector<std::int64_t> splits = {}) {
+                      std::vector<std::int64_t> splits) {
   const auto context = life_context();
   if (!made.ok()) refuse(*context, process_set, std::move(request), made.status());
   adapter::OperandPtr operand = std::move(made).value();
@@ -65,6 +67,8 @@ void set_reduction(wire::Request& request, int op, double prescale_factor, doubl
   request.prescale.factor = prescale_factor;
   request.postscale.factor = postscale_factor;
 }
+
+namespace {
 
 submit::Handle grouped_allreduce(const Tensors& tensors, const Tensors& outputs, const Name& name, int op,
                                  double prescale_factor, double postscale_factor, ProcessSetId process_set) {

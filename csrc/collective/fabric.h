@@ -16,20 +16,19 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/group.h"
+#include "base/region.h"
 #include "base/status.h"
 #include "collective/backoff.h"
 
 namespace roundelay::collective {
 
-// Memory that a fabric may know: region 0 is any address of this process; others come from register_region.
-using RegionId = std::uint32_t;
-inline constexpr RegionId kAdHoc = 0;
-
 struct Buffer {
   std::byte* base = nullptr;
   std::size_t offset = 0;
   std::size_t bytes = 0;
-  RegionId region = kAdHoc;
+  // Allreduce: `base` is the region's own part, and all members' buffers are at this offset of regions with
+  // one key. Null: any memory of this process.
+  const Region* region = nullptr;
 
   [[nodiscard]] std::byte* data() const { return base + offset; }
 };
@@ -91,6 +90,8 @@ class Fabric {
   [[nodiscard]] virtual bool poisoned() const = 0;
   // Ends a sleep in one of this member's calls. From any thread.
   virtual void rouse() {}
+  // For buffers that the group's calls work on. From any thread; the maker may outlive the fabric.
+  [[nodiscard]] virtual RegionMaker region_maker() const { return make_private_region; }
 };
 
 }  // namespace roundelay::collective

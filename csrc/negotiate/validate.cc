@@ -21,6 +21,12 @@ std::string change_text(const wire::Request& request) {
                           : "removal of process set " + std::to_string(request.root);
 }
 
+std::string region_text(const wire::RegionOffset& region) {
+  if (region.key == 0) return "a tensor of its own";
+  return "a bucket at byte " + std::to_string(region.offset) + " of gradient pool " +
+         std::to_string(region.key);
+}
+
 // Two ranks' views of one use, and the words for what they differ in.
 struct Pair {
   const wire::Request& a;
@@ -88,6 +94,7 @@ std::string reduction_mismatch(const Pair& pair) {
     return pair.differ("prescale factor", scale_text(a.prescale), scale_text(b.prescale));
   if (!(a.postscale == b.postscale))
     return pair.differ("postscale factor", scale_text(a.postscale), scale_text(b.postscale));
+  if (!(a.region == b.region)) return pair.differ(region_text(a.region), region_text(b.region));
   return {};
 }
 

@@ -93,7 +93,8 @@ Result<std::shared_ptr<std::byte>> share_rings(const Config& config, Fabrics& fa
     auto memory = fabrics.share(kKey, *node, bytes, [&](const platform::SharedMemory& whole) {
       return node->index == 0 ? whole.allocate(0, bytes) : Status{};
     });
-    if (memory.ok() || memory.status().code() != StatusCode::kUnavailable) return memory;
+    if (memory.ok()) return std::shared_ptr<std::byte>(*memory, (*memory)->span().data());
+    if (memory.status().code() != StatusCode::kUnavailable) return memory.status();
     why = memory.status();
   }
   if (config.channel == "shm") return Status::unavailable("ROUNDELAY_CHANNEL=shm: " + why.message());

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "collective/local.h"
+#include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "runtime/placement.h"
 
@@ -91,15 +92,15 @@ std::optional<Group> Fabrics::node(int rank) const {
   return group;
 }
 
-Result<std::shared_ptr<std::byte>> Fabrics::share(std::uint64_t key, const Group& group, std::size_t bytes,
-                                                  const platform::Prepare& prepare) {
+Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key, const Group& group,
+                                                               std::size_t bytes,
+                                                               const platform::Prepare& prepare) {
   const Deadline deadline = Deadline::after(config_.start_timeout);
   const std::string& door = sites_[static_cast<std::size_t>(group.ranks.front())].door;
   auto memory = group.index == 0 ? door_->hand_out(key, group.ranks, bytes, prepare, deadline)
                                  : platform::take_over(door, key, group.index, prepare, deadline);
   if (!memory.ok()) return memory.status();
-  auto held = std::make_shared<platform::SharedMemory>(std::move(memory).value());
-  return std::shared_ptr<std::byte>(held, held->span().data());
+  return std::make_shared<platform::SharedMemory>(std::move(memory).value());
 }
 
 Result<FabricPtr> Fabrics::make_shm(const Group& group) {
@@ -110,7 +111,8 @@ Result<FabricPtr> Fabrics::make_shm(const Group& group) {
   });
   collective::ShmFabricOptions options;
   options.crowded = outnumber_cores(static_cast<int>(on_node));
-  return collective::make_shm_fabric(std::move(memory).value(), group, options);
+  options.make_region = collective::shared_regions(*memory, group);
+  return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
 
 Result<FabricPtr> Fabrics::make_other(const Group& group, const std::string& why_not_shm) {

@@ -38,8 +38,8 @@ class Fabrics {
   [[nodiscard]] std::optional<Group> node(int rank) const;
   // Collective over the group, on one node, zeros: `prepare` allocates each member's part. Errors: as
   // platform/shm/handover.h.
-  Result<std::shared_ptr<std::byte>> share(std::uint64_t key, const Group& group, std::size_t bytes,
-                                           const platform::Prepare& prepare);
+  Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
+                                                        std::size_t bytes, const platform::Prepare& prepare);
   // Collective over the group. All members get the same fabric. Errors: kUnavailable with cause and cure.
   Result<std::unique_ptr<collective::Fabric>> make(const Group& group);
 

@@ -18,10 +18,12 @@ Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
   return Deadline::at(now + timeout + std::chrono::duration_cast<Duration>(transfer));
 }
 
-// Only sums of one dtype travel together; each Adasum has dot products of its own.
+// Only sums of one dtype travel together; each Adasum has dot products of its own, and what is in a region
+// need not be packed.
 std::uint64_t fusion_class(const Piece& piece) {
   const wire::Request& request = piece.entry->request;
-  const bool fusable = request.operation == Operation::kAllreduce && request.reduce_op != ReduceOp::kAdasum;
+  const bool fusable = request.operation == Operation::kAllreduce && request.reduce_op != ReduceOp::kAdasum &&
+                       request.region.key == 0;
   return fusable ? static_cast<std::uint64_t>(piece.dtype()) : fuse::kNoFusion;
 }
 
@@ -31,6 +33,7 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
            Timeline& timeline, const AbortToken& abort, LaneOptions options, Faults faults)
     : id_(id),
       group_(fabric->group()),
+      make_region_(fabric->region_maker()),
       fabric_(std::move(fabric)),
       completer_(completer),
       timeline_(timeline),

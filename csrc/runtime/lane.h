@@ -65,6 +65,10 @@ class Lane {
   // In the thread that fabrics are freed in, when no work is left and none will come. Others may hold the
   // lane for longer, and step() it.
   void close_fabric();
+  // From any thread.
+  [[nodiscard]] Result<RegionPtr> make_region(std::uint64_t key, std::size_t bytes) const {
+    return make_region_(key, bytes);
+  }
   [[nodiscard]] submit::TensorTable& table() { return table_; }
   [[nodiscard]] ProgressToken& token() { return token_; }
   // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
@@ -113,6 +117,7 @@ class Lane {
 
   const LaneId id_;
   const Group group_;
+  const RegionMaker make_region_;
   // Not touched without work, but for being roused and closed.
   std::unique_ptr<collective::Fabric> fabric_;
   complete::Completer& completer_;

@@ -89,6 +89,12 @@ Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry) {
   return handle;
 }
 
+Result<RegionPtr> Session::make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes) {
+  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(process_set);
+  if (!lane.ok()) return lane.status();
+  return (*lane)->make_region(key, bytes);
+}
+
 void Session::submit_error(ProcessSetId process_set, wire::Request request) {
   const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(process_set);
   if (lane.ok()) submit_error_to(**lane, std::move(request));

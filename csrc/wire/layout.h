@@ -58,6 +58,8 @@ void layout(auto& io, Is<Request> auto& m) {
   io.integer("request.root", m.root);
   layout(io, m.prescale);
   layout(io, m.postscale);
+  io.integer("request.region.key", m.region.key);
+  io.integer("request.region.offset", m.region.offset);
   naturals(io, "request.shape", m.shape);
   io.list("request.others", m.others, kLeastTensorSpec, [&](auto& tensor) { layout(io, tensor); });
   naturals(io, "request.ranks", m.ranks);
@@ -65,7 +67,7 @@ void layout(auto& io, Is<Request> auto& m) {
   io.boolean("request.cacheable", m.cacheable);
   io.text("request.error", m.error);
 }
-inline constexpr std::size_t kLeastRequest = 29;
+inline constexpr std::size_t kLeastRequest = 31;
 
 void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);

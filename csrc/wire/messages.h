@@ -35,6 +35,13 @@ struct TensorSpec {
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };
 
+// Where in a region of all ranks (base/region.h) an allreduce works.
+struct RegionOffset {
+  std::uint64_t key = 0;  // 0: in no region
+  std::uint64_t offset = 0;
+  friend bool operator==(const RegionOffset&, const RegionOffset&) = default;
+};
+
 // One rank's wish to take part in one operation: everything that must agree between ranks, and what the
 // coordinator has to know of each.
 struct Request {
@@ -45,6 +52,7 @@ struct Request {
   std::int32_t root = -1;  // broadcast: world rank; process set: the id to remove, -1 to add
   Scale prescale;
   Scale postscale;
+  RegionOffset region;
   std::vector<std::int64_t> shape;  // allgather, alltoall: the first extent may differ between ranks
   std::vector<TensorSpec> others;   // a grouped operation's further tensors: all or nothing
   std::vector<std::int32_t> ranks;  // process set: its world ranks, ascending

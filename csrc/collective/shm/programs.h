@@ -10,6 +10,9 @@ namespace roundelay::collective::shm {
 // Every member stages its part, sums up its share of all parts, and takes the others' shares from them.
 // Small ones: every member sums up all parts by itself, which saves a wait.
 Program allreduce(Rounds& net, const Call& call);
+// Where all members reach each other's parts of a region: nothing is staged. Pieces of the sum go to whoever
+// takes them first, which changes no bit of it; each is written to all members' parts.
+Program allreduce_in_region(Rounds& net, Call call);
 // As recursive_doubling_allreduce, bit for bit: whole vectors from partner to partner.
 Program adasum(Rounds& net, Call call);
 Program reduce_scatter(Rounds& net, Call call);

@@ -38,6 +38,18 @@ void Rounds::publish(Counter counter, Word word) {
   }
 }
 
+// Members of the next call find a larger word than this one's only when nobody claims here any more, and the
+// other way round a late one finds that everything is taken.
+std::optional<std::uint64_t> Rounds::claim(std::uint64_t count) {
+  std::atomic<Word>& taken = history_.segment.claims().taken;
+  const Word first = word_of(call_, 0);
+  Word seen = taken.load(std::memory_order_relaxed);
+  do {
+    if (seen >= first + count) return std::nullopt;
+  } while (!taken.compare_exchange_weak(seen, std::max(seen, first) + 1, std::memory_order_relaxed));
+  return std::max(seen, first) - first;
+}
+
 Nap Rounds::nap(Duration most) {
   Bell& bell = history_.segment.bell(history_.index);
   const std::uint32_t seen = bell.rings.load(std::memory_order_acquire);

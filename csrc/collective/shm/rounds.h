@@ -5,6 +5,7 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "collective/backoff.h"
@@ -46,6 +47,8 @@ class Rounds {
   void stage(std::uint64_t round) { publish(&Progress::staged, word_of(call_, round + 1)); }
   void reduce(std::uint64_t round) { publish(&Progress::reduced, word_of(call_, round + 1)); }
   void release(std::uint64_t round) { publish(&Progress::released, word_of(call_, round + 1)); }
+  // The next of `count` pieces of the call's work, which is this member's to do now; nothing: all are taken.
+  std::optional<std::uint64_t> claim(std::uint64_t count);
   // The call is over for this member.
   void finish() { publish(&Progress::released, word_of(call_ + 1, 0)); }
 
@@ -55,6 +58,8 @@ class Rounds {
     void await_suspend(std::coroutine_handle<> /*program*/) const noexcept {}
     void await_resume() const noexcept {}
   };
+  [[nodiscard]] int in_group(int member) const { return members_[static_cast<std::size_t>(member)]; }
+
   // For co_await. Nobody reads this member's slot of the round before any more:
   Waiting writable(std::uint64_t round);
   // One member's bytes are there, or everyone's:
@@ -75,7 +80,6 @@ class Rounds {
   Waiting wait(Counter counter, int member, std::uint64_t round);
   void publish(Counter counter, Word word);
   bool reached(int member) const;
-  [[nodiscard]] int in_group(int member) const { return members_[static_cast<std::size_t>(member)]; }
 
   History& history_;
   const std::vector<int> members_;

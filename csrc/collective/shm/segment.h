@@ -1,5 +1,6 @@
 // What the members of a group on one node share: for each a line of counters, a bell to be woken by, and two
-// slots through which its bytes go. Every word and slot is written by its owner alone, the bells excepted.
+// slots through which its bytes go. Every word and slot is written by its owner alone, but for the bells and
+// the claims.
 //
 // All words are 64-bit and only grow: (call << kRoundBits) + rounds of that call that are over. So nothing is
 // ever reset, and a member that took no part in some calls catches up by writing a larger number.
@@ -37,6 +38,11 @@ struct alignas(128) Bell {
   }
 };
 
+// Of a call whose members take pieces of one work, whoever has time: (call << kRoundBits) + pieces taken.
+struct alignas(128) Claims {
+  std::atomic<Word> taken{0};
+};
+
 class Segment {
  public:
   static constexpr std::size_t kSlotBytes = 512 << 10;
@@ -56,7 +62,8 @@ class Segment {
             kSlots * kSlotBytes};
   }
   static constexpr std::size_t control_bytes(int members) {
-    const std::size_t used = static_cast<std::size_t>(members) * (sizeof(Progress) + sizeof(Bell));
+    const std::size_t used =
+        sizeof(Claims) + static_cast<std::size_t>(members) * (sizeof(Progress) + sizeof(Bell));
     return (used + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
 
@@ -64,10 +71,11 @@ class Segment {
   Segment(std::byte* memory, int members) : memory_(memory), members_(members) {}
 
   [[nodiscard]] int members() const { return members_; }
-  [[nodiscard]] Progress& progress(int member) const { return reinterpret_cast<Progress*>(memory_)[member]; }
-  [[nodiscard]] Bell& bell(int member) const {
-    return reinterpret_cast<Bell*>(memory_ + static_cast<std::size_t>(members_) * sizeof(Progress))[member];
+  [[nodiscard]] Claims& claims() const { return *reinterpret_cast<Claims*>(memory_); }
+  [[nodiscard]] Progress& progress(int member) const {
+    return reinterpret_cast<Progress*>(memory_ + sizeof(Claims))[member];
   }
+  [[nodiscard]] Bell& bell(int member) const { return reinterpret_cast<Bell*>(&progress(members_))[member]; }
   [[nodiscard]] std::byte* slot(int member, std::uint64_t number) const {
     return memory_ + slots_of(member, members_).offset + (number % kSlots) * kSlotBytes;
   }

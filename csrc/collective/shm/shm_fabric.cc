@@ -134,6 +134,7 @@ class ShmFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return state_->group; }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
+  [[nodiscard]] RegionMaker region_maker() const override { return state_->options.make_region; }
   void rouse() override { state_->history.segment.bell(state_->group.index).ring(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
@@ -162,6 +163,10 @@ Program alone(Call call) {
   co_return;
 }
 
+bool in_shared_region(const Call& call) {
+  return call.buffer.region != nullptr && !call.buffer.region->parts.empty();
+}
+
 }  // namespace
 
 Program program_of(const Call& call, Rounds& net) {
@@ -169,7 +174,8 @@ Program program_of(const Call& call, Rounds& net) {
   if (net.size() == 1 || nothing) return alone(call);
   switch (call.operation) {
     case Operation::kAllreduce:
-      return call.reduce_op == ReduceOp::kAdasum ? adasum(net, call) : allreduce(net, call);
+      if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
+      return in_shared_region(call) ? allreduce_in_region(net, call) : allreduce(net, call);
     case Operation::kReducescatter:
       return reduce_scatter(net, call);
     case Operation::kBroadcast:

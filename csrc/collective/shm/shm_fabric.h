@@ -10,6 +10,7 @@ namespace roundelay::collective {
 
 struct ShmFabricOptions {
   bool crowded = false;  // ranks outnumber cores
+  RegionMaker make_region = make_private_region;
 };
 
 // `memory` has Segment::bytes(group.size()) bytes, which were zeros before the first member came, and is the

@@ -23,13 +23,21 @@ Result<SharedMemory> SharedMemory::create(std::size_t bytes) {
   return map(std::move(fd), bytes);
 }
 
-Result<SharedMemory> SharedMemory::map(Fd fd, std::size_t bytes) {
-  void* const data = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+Result<SharedMemory> SharedMemory::map_part(std::size_t offset, std::size_t bytes) const {
+  Fd fd(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!fd.valid()) return failure("dup", bytes, errno);
+  return map(std::move(fd), offset, bytes);
+}
+
+Result<SharedMemory> SharedMemory::map(Fd fd, std::size_t offset, std::size_t bytes) {
+  void* const data =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), static_cast<off_t>(offset));
   if (data == MAP_FAILED) return failure("mmap", bytes, errno);
   SharedMemory memory;
   memory.fd_ = std::move(fd);
   memory.data_ = static_cast<std::byte*>(data);
   memory.bytes_ = bytes;
+  memory.offset_ = offset;
   if (::madvise(data, bytes, MADV_DONTFORK) != 0) return failure("madvise", bytes, errno);
   return memory;
 }
@@ -40,6 +48,7 @@ SharedMemory::~SharedMemory() {
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
   std::swap(fd_, other.fd_);
+  std::swap(offset_, other.offset_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
@@ -48,10 +57,15 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 Status SharedMemory::allocate(std::size_t offset, std::size_t bytes) const {
   int error = EINTR;
   while (error == EINTR) {
-    const int result = ::fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+    const int result = ::fallocate(fd_.get(), 0, static_cast<off_t>(offset_ + offset), static_cast<off_t>(bytes));
     error = result == 0 ? 0 : errno;
   }
   return error == 0 ? Status{} : failure("fallocate", bytes, error);
+}
+
+void SharedMemory::discard(std::size_t offset, std::size_t bytes) const {
+  static_cast<void>(::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                static_cast<off_t>(offset_ + offset), static_cast<off_t>(bytes)));
 }
 
 }  // namespace roundelay::platform

@@ -18,8 +18,7 @@ Status tell(Batch& batch, const Group&, fuse::FusionBuffer&) {
   batch.call.operation = Operation::kBroadcast;
   batch.call.dtype = DType::kInt64;
   batch.call.root = first_present(batch.absent);
-  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.sent.data()), 0, sizeof(std::int64_t),
-                       collective::kAdHoc};
+  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.sent.data()), 0, sizeof(std::int64_t)};
   return {};
 }
 

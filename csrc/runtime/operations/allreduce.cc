@@ -23,6 +23,11 @@ std::string check(const submit::Entry& entry, const Group&) {
   });
 }
 
+collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part) {
+  if (!part.region) return {part.output, 0, part.bytes()};
+  return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};
+}
+
 Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
   batch.call.operation = Operation::kAllreduce;
   batch.call.dtype = batch.pieces.front().dtype();
@@ -33,7 +38,7 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
     if (part.input != part.output) {
       kernels::scale_copy(part.output, part.input, part.count, part.dtype, Scale{});
     }
-    batch.call.buffer = {part.output, 0, part.bytes(), collective::kAdHoc};
+    batch.call.buffer = buffer_of(batch.request(), part);
     return {};
   }
 
@@ -50,7 +55,7 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
   }
   fuse::pack(items, fusion.data());
   batch.fusion = &fusion;
-  batch.call.buffer = {fusion.data(), 0, batch.layout.bytes, collective::kAdHoc};
+  batch.call.buffer = {fusion.data(), 0, batch.layout.bytes};
   return {};
 }
 

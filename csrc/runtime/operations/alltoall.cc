@@ -44,8 +44,7 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer&) {
   batch.call.send_bytes.assign(members, sizeof(std::int64_t));
   batch.call.receive_bytes = batch.call.send_bytes;
   batch.call.input = reinterpret_cast<const std::byte*>(batch.sent.data());
-  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.received.data()), 0, members * sizeof(std::int64_t),
-                       collective::kAdHoc};
+  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.received.data()), 0, members * sizeof(std::int64_t)};
   return {};
 }
 
@@ -64,7 +63,7 @@ Result<bool> next(Batch& batch, const Group&) {
   batch.sent.clear();
   call.dtype = piece.dtype();
   call.input = piece.tensor().input;
-  call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row, collective::kAdHoc};
+  call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
   return true;
 }
 

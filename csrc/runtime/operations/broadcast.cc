@@ -22,7 +22,7 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer&) {
   if (batch.call.root == group.index && part.input != part.output && part.count > 0) {
     std::memcpy(part.output, part.input, part.bytes());
   }
-  batch.call.buffer = {part.output, 0, part.bytes(), collective::kAdHoc};
+  batch.call.buffer = {part.output, 0, part.bytes()};
   return {};
 }
 

@@ -37,7 +37,7 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer&) {
   Result<std::byte*> output = piece.entry->results->allocate(piece.part, with_rows(piece.shape(), mine));
   if (!output.ok()) return output.status();
   batch.call.input = piece.tensor().input;
-  batch.call.buffer = {*output, 0, static_cast<std::size_t>(mine) * row, collective::kAdHoc};
+  batch.call.buffer = {*output, 0, static_cast<std::size_t>(mine) * row};
   return {};
 }
 

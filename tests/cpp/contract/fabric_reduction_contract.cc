@@ -55,7 +55,7 @@ std::string anywhere(Medium& medium, int size) {
       Call call = sum_over(alone, dtype, {1.0, 3});
       call.prescale = {0.7, 1};
       if (std::string error = run_call(fabric, call); !error.empty()) return error;
-      call.buffer = {many.data(), 0, many.size(), collective::kAdHoc};
+      call.buffer = {many.data(), 0, many.size()};
       if (std::string error = run_call(fabric, call); !error.empty()) return error;
       if (!std::equal(alone.begin(), alone.end(), begin)) {
         return std::string(name_of(dtype)) + " depends on where the elements lie";

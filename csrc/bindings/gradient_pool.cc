@@ -1,0 +1,72 @@
+// Gradients that are reduced where they lie.
+#include "adapter/gradient_pool.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bindings/errors.h"
+#include "bindings/life.h"
+#include "bindings/submission.h"
+#include "bindings/topics.h"
+
+namespace roundelay::bindings {
+namespace {
+
+// Of one init(): in another one the peers are others.
+struct BoundPool {
+  adapter::GradientPool pool;
+  ProcessSetId process_set;
+  std::weak_ptr<runtime::Context> context;
+};
+
+std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set) {
+  const auto context = life_context();
+  Result<RegionPtr> region = Status::internal("");
+  {
+    const py::gil_scoped_release release;
+    region = context->make_region(process_set, key, bytes);
+  }
+  return std::make_unique<BoundPool>(
+      BoundPool{adapter::GradientPool(value_of(std::move(region))), process_set, context});
+}
+
+submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t count, at::ScalarType type,
+                         const Name& name, int op, double prescale_factor, double postscale_factor) {
+  if (bound.context.lock() != life_context())
+    raise(Status::invalid("this gradient pool was made before the last init()"));
+  wire::Request request = request_of(Operation::kAllreduce, name);
+  set_reduction(request, op, prescale_factor, postscale_factor, bound.process_set);
+  request.region = {bound.pool.region().key, offset};
+  return submit(bound.pool.bucket(offset, count, type), std::move(request), bound.process_set);
+}
+
+}  // namespace
+
+void bind_gradient_pool(py::module_& module) {
+  py::class_<BoundPool>(module, "GradientPool")
+      .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"))
+      .def_property_readonly("shared",
+                             [](const BoundPool& self) { return !self.pool.region().parts.empty(); })
+      .def(
+          "add",
+          [](BoundPool& self, std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
+            return value_of(self.pool.add(offset, parameter, type));
+          },
+          py::arg("offset"), py::arg("parameter"), py::arg("dtype"))
+      .def(
+          "fill",
+          [](BoundPool& self, std::size_t entry, const std::optional<at::Tensor>& gradient) {
+            return self.pool.fill(entry, gradient.value_or(at::Tensor()));
+          },
+          py::arg("entry"), py::arg("gradient"))
+      .def(
+          "vacate", [](BoundPool& self, std::size_t entry) { self.pool.vacate(entry); }, py::arg("entry"))
+      .def("allreduce_async", allreduce, py::arg("offset"), py::arg("count"), py::arg("dtype"),
+           py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"));
+}
+
+}  // namespace roundelay::bindings
