@@ -17,6 +17,7 @@ struct Config {
   // Fusion and negotiation
   std::int64_t fusion_threshold = 128 << 20;  // bytes a fused operation may have at most; 0: no fusion
   std::int64_t theta = 16 << 20;              // bytes of ready tensors that make an order at once
+  bool gradient_pool = true;                  // DistributedOptimizer's gradients lie in buckets
   Duration cycle_time = std::chrono::milliseconds(1);  // the longest linger
   std::int64_t cache_capacity = 1024;                  // names in the response cache; 0: off
   bool deterministic = false;                          // pin the fusion plan: sums do not depend on arrival

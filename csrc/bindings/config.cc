@@ -62,6 +62,7 @@ void bind_config(py::module_& module) {
   py::class_<LoadedConfig>(module, "Config", "What one init() read from the environment; read-only.")
       .def_property_readonly("fusion_threshold", field(&Config::fusion_threshold))
       .def_property_readonly("theta", field(&Config::theta))
+      .def_property_readonly("gradient_pool", field(&Config::gradient_pool))
       .def_property_readonly(
           "cycle_time_ms", [](const LoadedConfig& loaded) { return seconds(loaded.config.cycle_time) * 1e3; })
       .def_property_readonly("cache_capacity", field(&Config::cache_capacity))

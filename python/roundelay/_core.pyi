@@ -14,6 +14,8 @@ class Config:
     @property
     def theta(self) -> int: ...
     @property
+    def gradient_pool(self) -> bool: ...
+    @property
     def cycle_time_ms(self) -> float: ...
     @property
     def cache_capacity(self) -> int: ...
@@ -73,6 +75,34 @@ def transports() -> dict[str, str]: ...
 
 # This process is about to die of `why`: all ranks get it as the first cause. Does nothing before init.
 def fail(why: str) -> None: ...
+
+class GradientPool:
+    """Zeros that ranks of a process set reduce where they lie; of one init(). Offsets and sizes in bytes."""
+
+    # Every rank makes one with the same key (from 1 on, below 2**22) and size, and uses it when all have.
+    # RuntimeError if there is no memory.
+    def __init__(self, key: int, size: int, process_set: int) -> None: ...
+    # Whether the other ranks reach this memory; else allreduces in it are like others.
+    @property
+    def shared(self) -> bool: ...
+    # A place for the gradient of `parameter`, in this dtype. The number of the entry.
+    def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
+    # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
+    # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
+    def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
+    # Moves such tensors out of the pool.
+    def vacate(self, entry: int) -> None: ...
+    # In place, of `count` elements from `offset` on, the same ones on all ranks; `op` and handle as below.
+    def allreduce_async(
+        self,
+        offset: int,
+        count: int,
+        dtype: torch.dtype,
+        name: str,
+        op: int,
+        prescale_factor: float,
+        postscale_factor: float,
+    ) -> int: ...
 
 # Operations: return a handle. `name` None: named by a counter of (operation, process set). `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,

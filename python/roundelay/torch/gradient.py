@@ -143,7 +143,7 @@ class Gradient:
         if gradient is None:
             gradient = torch.zeros_like(template, requires_grad=False)
         else:
-            gradient = self._depart(gradient if gradient.layout == torch.strided else gradient.to_dense())
+            gradient = self.depart(gradient if gradient.layout == torch.strided else gradient.to_dense())
         plain = gradient.detach()
         return Contribution(gradient, *self.rule.compression.compress(plain))
 
@@ -161,9 +161,11 @@ class Gradient:
             return torch.sparse_coo_tensor(indices, values, template.shape, check_invariants=False)
         if gradient.layout == torch.strided:
             gradient = gradient.detach().to_sparse(dimensions)
-        return self._depart(gradient).detach()
+        return self.depart(gradient).detach()
 
-    def _depart(self, gradient: torch.Tensor) -> torch.Tensor:
+    def depart(self, gradient: torch.Tensor) -> torch.Tensor:
+        """``.grad`` is this tensor now, and in flight."""
+        self.accumulated = 0
         parameter = self.parameter
         assert parameter is not None
         parameter.grad = gradient

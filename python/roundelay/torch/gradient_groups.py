@@ -28,7 +28,7 @@ class GradientGroup:
         self.name = name
         self.members: list[Gradient] = []
         self.submitted = 0  # since the ranks last compared notes
-        self._alone = alone  # no explicit group: the operation is a plain allreduce
+        self.alone = alone  # no explicit group: the operation is a plain allreduce
         self._passes = 0  # since the last step: numbers the names
         self._waiting: dict[Gradient, int] = {}
         self._expected = 0
@@ -95,7 +95,7 @@ class GradientGroup:
         scale = (rule.prescale_factor, rule.postscale_factor)
         number = set_id(rule.process_set)
         name = self._next_name(self.name)
-        if self._alone:
+        if self.alone:
             handle = _core.allreduce_async(wires[0], wires[0], name, rule.op, *scale, number)
         else:
             handle = _core.grouped_allreduce_async(wires, wires, name, rule.op, *scale, number)

@@ -17,7 +17,7 @@ yet. A rank that has joined (hvd.join) takes part in nothing, and nobody waits f
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,9 +28,11 @@ from roundelay.errors import HorovodInternalError
 from roundelay.torch.backward_end import backward_end
 from roundelay.torch.gradient import Gradient, Holds, Reduction, owners
 from roundelay.torch.gradient_groups import GradientGroup
+from roundelay.torch.gradient_pool import Bucket, make_buckets
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch.pool_plan import PoolPlan
 from roundelay.torch.process_sets import set_id
 
 
@@ -54,7 +56,9 @@ class GradientSync:
         self._rule = rule
         self._grouping = grouping
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
-        self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where a gradient is alone
+        self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
+        self._group: dict[Gradient, GradientGroup] = {}
+        self._plan = self._new_plan()
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
@@ -79,9 +83,9 @@ class GradientSync:
                 if previous is not None:
                     previous.release()
                 self._gradients[id(parameter)] = owners[id(parameter)] = gradient
-                self._group_of(parameter, gradient).members.append(gradient)
+                self._join_group(gradient, self._grouping.get(id(parameter)))
             if not gradient.hooks and gradient.wanted:
-                self._hook(parameter, gradient, self._group_of(parameter, gradient))
+                self._hook(parameter, gradient)
                 gradient.accumulated = int(after_backward)
         self._frozen = sum(not gradient.hooks for gradient in self._gradients.values())
 
@@ -89,13 +93,17 @@ class GradientSync:
         """Whether it has ``number`` parameters, all of them hooked."""
         return self._frozen == 0 and len(self._gradients) == number
 
-    def _group_of(self, parameter: torch.Tensor, gradient: Gradient) -> GradientGroup:
-        number = self._grouping.get(id(parameter))
+    def _join_group(self, gradient: Gradient, number: int | None) -> None:
         if number is None:
-            return self._groups.setdefault(gradient.name, GradientGroup(gradient.name, alone=True))
-        return self._groups.setdefault(number, GradientGroup(f"{self._prefix}.group{number}", alone=False))
+            group = GradientGroup(gradient.name, alone=True)
+            self._groups[gradient.name] = group
+        else:
+            name = f"{self._prefix}.group{number}"
+            group = self._groups.setdefault(number, GradientGroup(name, alone=False))
+        group.members.append(gradient)
+        self._group[gradient] = group
 
-    def _hook(self, parameter: torch.Tensor, gradient: Gradient, group: GradientGroup) -> None:
+    def _hook(self, parameter: torch.Tensor, gradient: Gradient) -> None:
         sync = weakref.ref(self)
 
         def before(_: torch.Tensor) -> None:
@@ -105,7 +113,7 @@ class GradientSync:
         def after(_: torch.Tensor) -> None:
             owner = sync()
             if owner is not None:
-                owner._arrived(gradient, group)
+                owner._arrived(gradient)
 
         unserializable_hook(before)  # so that pickling the parameter does not warn
         gradient.hooks.append(parameter.register_hook(before))
@@ -116,12 +124,39 @@ class GradientSync:
         for gradient in self._gradients.values():
             gradient.release()
 
+    # -- gradient pools
+
+    def _new_plan(self) -> PoolPlan:
+        return PoolPlan(self._rule.process_set, self._make_buckets)
+
+    def _make_buckets(self, gradients: Sequence[Gradient]) -> list[Bucket]:
+        return make_buckets(gradients, self._rule, self._prefix, -self.order[1])
+
+    def _use(self, buckets: list[Bucket]) -> None:
+        """From now on these gradients, which were alone, are in buckets."""
+        for bucket in buckets:
+            for gradient in bucket.members:
+                del self._groups[gradient.name]
+                self._group[gradient] = bucket
+            self._groups[bucket.name] = bucket
+
+    def restart(self) -> None:
+        """A new job has begun: the pool was the last one's, and groups count from their beginning."""
+        self._groups.clear()
+        self._group.clear()
+        for number, gradient in self._gradients.items():
+            self._join_group(gradient, self._grouping.get(number))
+        self._plan = self._new_plan()
+
     # -- one step
 
-    def _arrived(self, gradient: Gradient, group: GradientGroup) -> None:
+    def _arrived(self, gradient: Gradient) -> None:
         gradient.accumulated += 1
         if gradient.accumulated >= self.passes_per_step and not self.holding_back:
             backward_end.note(self)
+            group = self._group[gradient]
+            if self._plan.recording and group.alone:
+                self._plan.arrived(gradient)
             group.arrived(gradient)
 
     def _submit(self, least_passes: int) -> None:
@@ -161,6 +196,7 @@ class GradientSync:
         """After optimizer.step() and zero_grad()."""
         for group in self._groups.values():
             group.new_step()
+        self._plan.new_step()
         self._seen.clear()
         self._rounds = 0
         self._complete = self._all_final = False
@@ -175,7 +211,8 @@ class GradientSync:
         submitted = [min(group.submitted, 255) for group in groups]
         waiting = [group.waiting(gradient) for group in groups for gradient in group.members]
         wanted = [gradient.wanted for gradient in members]
-        notes = torch.tensor([0 if final else 1, *submitted, *waiting, *wanted], dtype=torch.uint8)
+        plan = self._plan.notes(members)
+        notes = torch.tensor([0 if final else 1, *submitted, *waiting, *wanted, *plan], dtype=torch.uint8)
         for group in groups:
             group.submitted = 0
         self._rounds += 1
@@ -196,12 +233,14 @@ class GradientSync:
             most = [next(values) for _ in self._groups]
             waiting = {gradient: next(values) for gradient in self._members()}
             wanted = {gradient for gradient in self._members() if next(values)}
+            plan = list(values)
             for group, count in zip(self._groups.values(), most, strict=True):
                 self._seen.update(g for g in group.members if count or waiting[g])
             self._complete = wanted <= self._seen
             with torch.no_grad():
                 self._contribute(most, own.submitted, waiting)
                 self._finish()
+            self._use(self._plan.heard(self._members(), plan))
         finally:
             span.end()
 

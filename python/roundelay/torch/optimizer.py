@@ -63,6 +63,8 @@ _scopes = _Scopes()
 def restart_scopes() -> None:
     """A job has begun: the ranks count alike again, whatever was wrapped on some of them only before."""
     _scopes.restart()
+    for wrapping in list(_wrapped.values()):
+        wrapping.restart()
 
 
 def _inert(*_: Any, **__: Any) -> None:
@@ -141,6 +143,11 @@ class Wrapping:
         extended.__doc__ = method.__doc__
         setattr(optimizer, name, _Addition(extended))
         self._additions.append(name)
+
+    def restart(self) -> None:
+        """A new job has begun, with this optimizer in it."""
+        if self._sync is not None:
+            self._sync.restart()
 
     def undo(self, optimizer: torch.optim.Optimizer) -> None:
         """Makes the optimizer a plain one again."""
