@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <new>
 #include <random>
 #include <thread>
@@ -25,14 +27,42 @@ std::shared_ptr<std::byte> segment_memory(int members) {
   return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
 }
 
+// Regions in memory that all threads see at the same address, so that TSan sees what happens there.
+class CommonRegions {
+ public:
+  explicit CommonRegions(int members) : members_(static_cast<std::size_t>(members)) {}
+
+  RegionPtr make(std::size_t index, std::uint64_t key, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto& memory = memory_[key];
+    if (!memory) memory = std::make_shared<std::vector<std::byte>>(members_ * bytes);
+    auto region = std::make_shared<Region>();
+    region->key = key;
+    region->own = ByteSpan(*memory).subspan(index * bytes, bytes);
+    for (std::size_t i = 0; i < members_; ++i) region->parts.push_back(memory->data() + i * bytes);
+    region->memory = memory;
+    return region;
+  }
+
+ private:
+  const std::size_t members_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<std::vector<std::byte>>> memory_;
+};
+
 std::vector<std::unique_ptr<Fabric>> fabrics_of(int size) {
   const auto memory = segment_memory(size);
+  const auto regions = std::make_shared<CommonRegions>(size);
   std::vector<std::unique_ptr<Fabric>> fabrics;
   for (int i = 0; i < size; ++i) {
     Group group;
     for (int rank = 0; rank < size; ++rank) group.ranks.push_back(10 + rank);
     group.index = i;
-    fabrics.push_back(collective::make_shm_fabric(memory, std::move(group), {.crowded = size > 2}));
+    const auto member = static_cast<std::size_t>(i);
+    const RegionMaker maker = [=](std::uint64_t key, std::size_t bytes) -> Result<RegionPtr> {
+      return regions->make(member, key, bytes);
+    };
+    fabrics.push_back(collective::make_shm_fabric(memory, std::move(group), {size > 2, maker}));
   }
   return fabrics;
 }

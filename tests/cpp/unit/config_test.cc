@@ -219,6 +219,7 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
   // One value per knob that differs from its default.
   const Variables others = {{"FUSION_THRESHOLD", "1"},
                             {"THETA", "1"},
+                            {"GRADIENT_POOL", "0"},
                             {"CYCLE_TIME", "7"},
                             {"CACHE_CAPACITY", "1"},
                             {"DETERMINISTIC", "1"},

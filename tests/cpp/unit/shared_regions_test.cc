@@ -1,0 +1,87 @@
+// Regions behind a segment, as processes have them: every member maps the memory for itself.
+#include "collective/shm/shared_regions.h"
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+
+#include "tests/cpp/catch.h"
+
+namespace roundelay::collective {
+namespace {
+
+using platform::SharedMemory;
+
+constexpr std::size_t kSegment = 8192;
+
+Group member_of_two(int index) { return {0, {3, 4}, index}; }
+
+struct Two {
+  Two() {
+    auto made = SharedMemory::create(kSegment);
+    REQUIRE(made.ok());
+    first = std::make_shared<SharedMemory>(std::move(*made));
+    auto mapped = first->map_part(0, kSegment);
+    REQUIRE(mapped.ok());
+    second = std::make_shared<SharedMemory>(std::move(*mapped));
+  }
+  std::shared_ptr<SharedMemory> first, second;
+};
+
+std::size_t pages_of(const SharedMemory& memory) {
+  struct stat about {};
+  REQUIRE(::fstat(memory.fd().get(), &about) == 0);
+  return static_cast<std::size_t>(about.st_blocks) * 512 / 4096;
+}
+
+TEST_CASE("members reach each other's parts of a region, whoever is first and whatever the key", "[shm]") {
+  const Two two;
+  const RegionMaker first = shared_regions(two.first, member_of_two(0));
+  const RegionMaker second = shared_regions(two.second, member_of_two(1));
+  for (const std::uint64_t key : {1000ULL, 1ULL, (1ULL << 22) - 1}) {
+    const auto b = second(key, 10001), a = first(key, 10001);
+    REQUIRE((a.ok() && b.ok()));
+    CHECK((*a)->own.size() == 10001);
+    CHECK(std::count((*a)->own.begin(), (*a)->own.end(), std::byte{0}) == 10001);
+    std::memset((*a)->own.data(), 1, 10001);
+    std::memset((*b)->own.data(), 2, 10001);
+    CHECK((*a)->parts[0] == (*a)->own.data());
+    CHECK(std::count((*a)->parts[1], (*a)->parts[1] + 10001, std::byte{2}) == 10001);
+    CHECK(std::count((*b)->parts[0], (*b)->parts[0] + 10001, std::byte{1}) == 10001);
+  }
+}
+
+TEST_CASE("a region takes its pages when it is made and gives them back", "[shm]") {
+  const Two two;
+  const std::size_t before = pages_of(*two.first);
+  {
+    const auto region = shared_regions(two.first, member_of_two(0))(5, 1 << 20);
+    REQUIRE(region.ok());
+    CHECK(pages_of(*two.first) == before + 256);
+  }
+  CHECK(pages_of(*two.first) == before);
+}
+
+TEST_CASE("a region for which there is no memory or no place is an error with the reason", "[shm]") {
+  const Two two;
+  const RegionMaker make = shared_regions(two.first, member_of_two(0));
+  CHECK(make(0, 4096).status().code() == StatusCode::kUnavailable);
+  CHECK(make(1ULL << 22, 4096).status().code() == StatusCode::kUnavailable);
+  CHECK(make(1, std::size_t{1} << 50).status().code() == StatusCode::kUnavailable);
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{1 << 20, before.rlim_max};
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);  // as Python has it
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const Status error = make(1, 4096).status();
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  CHECK(error.code() == StatusCode::kUnavailable);
+  CHECK(error.message().find("fallocate of 4096 bytes") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace roundelay::collective
