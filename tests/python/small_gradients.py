@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
 
 import roundelay.torch as hvd
+from roundelay.torch.optimizer import wrapping_of
+
+POOLED = "RANKS_POOLED"
 
 
 def make_parameters(number: int, size: int = 3) -> list[torch.nn.Parameter]:
@@ -14,7 +18,26 @@ def make_parameters(number: int, size: int = 3) -> list[torch.nn.Parameter]:
 
 
 def wrapped_sgd(parameters: list[torch.nn.Parameter], **arguments: Any) -> torch.optim.SGD:
-    return hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum, **arguments)
+    """In a test with the environment POOLED: as it is after some steps, with its gradients in a pool."""
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum, **arguments)
+    if os.environ.get(POOLED) and not {"groups", "num_groups"} & arguments.keys():
+        use_pool(optimizer, arguments.get("backward_passes_per_step", 1))
+    return optimizer
+
+
+def use_pool(optimizer: torch.optim.Optimizer, passes: int = 1) -> None:
+    """Takes steps with gradients of zero until the gradients are in buckets."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    for _ in range(3):
+        optimizer.zero_grad()
+        for _ in range(passes):
+            add_gradients(*((parameter, 0.0) for parameter in parameters))
+        optimizer.step()
+    optimizer.zero_grad()
+    wrapping = wrapping_of(optimizer)
+    assert wrapping is not None
+    if wrapping.process_set.included() and wrapping.process_set.size() > 1:
+        assert wrapping.buckets() > 0
 
 
 def add_gradients(*factors: tuple[torch.nn.Parameter, float]) -> None:

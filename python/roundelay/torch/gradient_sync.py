@@ -140,6 +140,10 @@ class GradientSync:
                 self._group[gradient] = bucket
             self._groups[bucket.name] = bucket
 
+    def buckets(self) -> int:
+        """How many there are."""
+        return sum(isinstance(group, Bucket) for group in self._groups.values())
+
     def restart(self) -> None:
         """A new job has begun: the pool was the last one's, and groups count from their beginning."""
         self._groups.clear()

@@ -149,6 +149,10 @@ class Wrapping:
         if self._sync is not None:
             self._sync.restart()
 
+    def buckets(self) -> int:
+        """Into how many buckets its gradients are cut; 0: each is reduced on its own."""
+        return 0 if self._sync is None else self._sync.buckets()
+
     def undo(self, optimizer: torch.optim.Optimizer) -> None:
         """Makes the optimizer a plain one again."""
         for hook in self._hooks:

@@ -1,0 +1,291 @@
+"""Gradients in a pool: what users do with ``.grad``, how ranks come to a pool, and when they do without."""
+
+from __future__ import annotations
+
+import copy
+import io
+import resource
+import warnings
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import roundelay.torch as hvd
+from ranks import run_checks
+from roundelay import _core
+from roundelay.torch.join_context import join_context
+from roundelay.torch.optimizer import wrapping_of
+from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
+
+
+@pytest.mark.parametrize("np", [1, 2, 3, 4])
+def test_gradient_pool(np: int) -> None:
+    run_checks(__file__, np)
+
+
+@pytest.mark.parametrize("fabric", ["mpi", "shm"])
+def test_on_each_fabric_in_small_buckets(fabric: str) -> None:
+    run_checks(__file__, 3, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": "64"})
+
+
+def _buckets(optimizer: torch.optim.Optimizer) -> int:
+    wrapping = wrapping_of(optimizer)
+    assert wrapping is not None
+    return wrapping.buckets()
+
+
+def _pooled(number: int, **arguments: Any) -> tuple[list[nn.Parameter], torch.optim.SGD]:
+    parameters = make_parameters(number)
+    optimizer = wrapped_sgd(parameters, **arguments)
+    use_pool(optimizer, arguments.get("backward_passes_per_step", 1))
+    return parameters, optimizer
+
+
+def _mine() -> float:
+    return hvd.rank() + 1.0
+
+
+def check_no_memory_on_one_rank_is_no_pool_on_all() -> None:
+    """First, while the shared memory is small: the limit is for what extends it."""
+    parameters = make_parameters(2)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    on_shm = hvd.size() > 1 and _core.transports()["fabric"] == "shm"
+    if hvd.rank() == hvd.size() - 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            optimizer.zero_grad()
+            add_gradients((parameters[0], _mine()), (parameters[1], 1.0))
+            optimizer.step()
+            assert gradient_of(parameters[0]) == [sum_of_ranks()] * 3
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    texts = [str(warning.message) for warning in caught if "gradient pool" in str(warning.message)]
+    if on_shm:
+        assert _buckets(optimizer) == 0
+        assert len(texts) == (hvd.rank() == hvd.size() - 1)
+        assert all("fallocate" in text for text in texts)
+
+
+def check_a_gradient_that_is_kept_stays_where_it_is() -> None:
+    (first, second), optimizer = _pooled(2)
+    add_gradients((first, _mine()), (second, 1.0))
+    kept = first.grad
+    optimizer.step()
+    for _ in range(3):
+        optimizer.zero_grad(set_to_none=False)
+        add_gradients((first, _mine()), (second, 1.0))
+        assert first.grad is kept
+        assert gradient_of(first) == [sum_of_ranks()] * 3
+        assert gradient_of(second) == [hvd.size()] * 3
+        optimizer.step()
+
+
+def check_who_holds_an_earlier_gradient_keeps_its_values() -> None:
+    (parameter, other), optimizer = _pooled(2)
+    held: list[torch.Tensor] = []
+    arrays = []
+    for step in range(4):
+        optimizer.zero_grad()
+        add_gradients((parameter, _mine() * (step + 1)), (other, 1.0))
+        assert parameter.grad is not None
+        held.append(parameter.grad)
+        arrays.append(other.grad.numpy() if other.grad is not None else None)
+        optimizer.step()
+    for step, gradient in enumerate(held):
+        assert gradient.tolist() == [sum_of_ranks() * (step + 1)] * 3
+    assert all(array is not None and array.tolist() == [hvd.size()] * 3 for array in arrays)
+
+
+def check_gradients_that_the_user_replaces() -> None:
+    (first, second), optimizer = _pooled(2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        first.grad = torch.full((3,), 10.0)
+        add_gradients((first, _mine()), (second, 1.0))
+        assert gradient_of(first) == [sum_of_ranks() + 10.0 * hvd.size()] * 3
+        second.grad = torch.full((3,), 7.0)
+        optimizer.step()
+        assert gradient_of(second) == [7.0] * 3
+    # Views and clones of what is in the pool.
+    optimizer.zero_grad()
+    add_gradients((first, _mine()), (second, 1.0))
+    optimizer.step()
+    assert first.grad is not None
+    first.grad = first.grad.flip(0).clone()
+    second.grad = first.grad
+    optimizer.zero_grad(set_to_none=False)
+    add_gradients((first, _mine()))
+    optimizer.step()
+    assert gradient_of(first) == [sum_of_ranks()] * 3
+
+
+def check_a_gradient_is_a_tensor_of_its_own() -> None:
+    (first, second), optimizer = _pooled(2)
+    add_gradients((first, _mine()), (second, 1.0))
+    optimizer.step()
+    gradient = first.grad
+    assert gradient is not None
+    assert gradient.untyped_storage().nbytes() == 3 * 4
+    file = io.BytesIO()
+    torch.save(gradient, file)
+    assert len(file.getvalue()) < 4096
+    assert torch.equal(copy.deepcopy(gradient), gradient)
+    gradient.detach_()
+    before = gradient.clone()
+    hvd.allreduce_(gradient, op=hvd.Average)  # as any tensor, on all ranks or with others that are in no pool
+    assert torch.equal(gradient, before)
+    mixed = gradient if hvd.rank() == 0 else torch.full((3,), sum_of_ranks())
+    hvd.allreduce_(mixed, op=hvd.Sum, name="mixed")
+    assert mixed.tolist() == [sum_of_ranks() * hvd.size()] * 3
+
+
+def check_frozen_and_unfrozen() -> None:
+    (first, second), optimizer = _pooled(2)
+    add_gradients((first, _mine()), (second, 5.0))
+    optimizer.step()
+    second.requires_grad_(False)
+    kept = gradient_of(second)
+    for _ in range(2):
+        first.grad = None
+        add_gradients((first, _mine()))
+        optimizer.step()
+        assert gradient_of(first) == [sum_of_ranks()] * 3
+        assert gradient_of(second) == kept
+    second.requires_grad_(True)
+    optimizer.zero_grad()
+    add_gradients((first, 1.0), (second, _mine()))
+    optimizer.step()
+    assert gradient_of(second) == [sum_of_ranks()] * 3
+
+
+def check_a_parameter_that_comes_later() -> None:
+    (first,), optimizer = _pooled(1)
+    (later,) = make_parameters(1)
+    optimizer.add_param_group({"params": [later], "lr": 1.0})
+    for _ in range(5):
+        optimizer.zero_grad()
+        add_gradients((first, _mine()), (later, 2.0))
+        optimizer.step()
+        assert gradient_of(first) == [sum_of_ranks()] * 3
+        assert gradient_of(later) == [2.0 * hvd.size()] * 3
+
+
+def check_unused_ones_keep_what_they_have() -> None:
+    (used, unused, mine), optimizer = _pooled(3)
+    unused.grad = torch.full((3,), 4.0)
+    for _ in range(3):
+        used.grad = mine.grad = None
+        add_gradients((used, _mine()))
+        if hvd.rank() == 0:
+            add_gradients((mine, 3.0))
+        optimizer.step()
+        assert gradient_of(used) == [sum_of_ranks()] * 3
+        assert gradient_of(unused) == [4.0] * 3
+        assert gradient_of(mine) == [3.0] * 3
+
+
+def _model() -> nn.Module:
+    torch.manual_seed(5)
+    model: nn.Module = nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        nn.BatchNorm2d(8),
+        nn.Conv2d(8, 8, 3),
+        nn.Flatten(),
+        nn.Linear(8 * 4 * 4, 5),
+    ).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+def _train(steps: int, pool: bool, **arguments: Any) -> list[torch.Tensor]:
+    model = _model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    # A group for each: never in a pool.
+    groups = None if pool else [[parameter] for parameter in model.parameters()]
+    hvd.DistributedOptimizer(optimizer, groups=groups, **arguments)
+    generator = torch.Generator().manual_seed(hvd.rank())
+    for step in range(steps):
+        optimizer.zero_grad(set_to_none=step % 3 != 0)
+        model(torch.randn(4, 3, 8, 8, generator=generator)).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    if hvd.size() > 1:
+        assert (_buckets(optimizer) > 0) is pool
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            assert parameter.grad.stride() == parameter.stride()
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+def check_the_same_bits_as_without_a_pool() -> None:
+    for compression in (hvd.Compression.none, hvd.Compression.fp16, hvd.Compression.bf16):
+        for op, factor in ((hvd.Average, 1.0), (hvd.Average, 2.0), (hvd.Max, 1.0)):
+            arguments = {"compression": compression, "op": op, "gradient_predivide_factor": factor}
+            with_pool, without = (_train(6, pool, **arguments) for pool in (True, False))
+            assert all(map(torch.equal, with_pool, without)), arguments
+
+
+def check_several_dtypes() -> None:
+    parameters = [
+        nn.Parameter(torch.zeros(5, dtype=d)) for d in (torch.float32, torch.float64, torch.bfloat16)
+    ]
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum)
+    for _ in range(5):
+        optimizer.zero_grad()
+        for parameter in parameters:
+            (parameter * _mine()).sum().backward()
+        optimizer.step()
+        for parameter in parameters:
+            assert gradient_of(parameter) == [sum_of_ranks()] * 5
+    assert _buckets(optimizer) == (3 if hvd.size() > 1 else 0)
+
+
+def check_double_backward_keeps_its_graph() -> None:
+    (parameter,), optimizer = _pooled(1)
+    parameter.data.fill_(2.0)
+    (parameter**3).sum().backward(create_graph=True)
+    assert parameter.grad is not None
+    assert parameter.grad.requires_grad
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def check_no_pool_while_a_rank_has_joined() -> None:
+    """Its memory is needed; afterwards it takes part in everything, the pool too."""
+    parameters = make_parameters(2)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum)
+    with join_context(optimizer):
+        for _ in range(1 if hvd.rank() == hvd.size() - 1 else 5):
+            optimizer.zero_grad()
+            add_gradients(*((parameter, 1.0) for parameter in parameters))
+            optimizer.step()
+    assert _buckets(optimizer) == 0
+    use_pool(optimizer)
+    with join_context(optimizer):
+        for _ in range(hvd.rank() + 1):
+            optimizer.zero_grad()
+            add_gradients(*((parameter, 1.0) for parameter in parameters))
+            optimizer.step()
+    assert gradient_of(parameters[0]) == [1.0 * (hvd.size() - hvd.rank())] * 3
+
+
+def check_a_new_job_makes_a_new_pool() -> None:
+    """Last, as it starts a new job."""
+    (first, second), optimizer = _pooled(2)
+    add_gradients((first, _mine()), (second, 1.0))
+    optimizer.step()
+    hvd.shutdown()
+    hvd.init()
+    for number in range(6):
+        if number != 3:
+            optimizer.zero_grad()
+        else:
+            optimizer.zero_grad(set_to_none=False)
+        add_gradients((first, _mine()), (second, 1.0))
+        optimizer.step()
+        assert gradient_of(first) == [sum_of_ranks()] * 3
+    if hvd.size() > 1:
+        assert _buckets(optimizer) > 0
