@@ -41,7 +41,7 @@ submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t
   wire::Request request = request_of(Operation::kAllreduce, name);
   set_reduction(request, op, prescale_factor, postscale_factor, bound.process_set);
   request.region = {bound.pool.region().key, offset};
-  return submit(bound.pool.bucket(offset, count, type), std::move(request), bound.process_set);
+  return submit(bound.pool.bucket(offset, count, type), std::move(request), {bound.process_set, false});
 }
 
 }  // namespace

@@ -19,6 +19,20 @@ namespace {
 // How long a waiter sleeps between two looks at Python's signals.
 constexpr Duration kSignalPeriod = std::chrono::milliseconds(100);
 
+}  // namespace
+
+Status wait(runtime::Context& context, submit::Handle handle) {
+  for (;;) {
+    std::optional<Status> status;
+    {
+      const py::gil_scoped_release no_gil;
+      status = context.wait(handle, Deadline::after(kSignalPeriod));
+    }
+    if (status) return *status;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+}
+
 std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
   const auto context = life_context();
   if (!context->poll(handle).ok()) return std::nullopt;  // unknown
@@ -35,20 +49,6 @@ std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
   // After a fault the medium may still write: the memory is given up for good.
   if (status.code() == StatusCode::kAborted) (void)operand.release();
   throw InternalError(status.message());
-}
-
-}  // namespace
-
-Status wait(runtime::Context& context, submit::Handle handle) {
-  for (;;) {
-    std::optional<Status> status;
-    {
-      const py::gil_scoped_release no_gil;
-      status = context.wait(handle, Deadline::after(kSignalPeriod));
-    }
-    if (status) return *status;
-    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-  }
 }
 
 void bind_handles(py::module_& module) {

@@ -1,6 +1,11 @@
 // Waiting for the core on a thread of Python's.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
 #include "base/status.h"
 #include "runtime/context.h"
 #include "submit/handles.h"
@@ -10,5 +15,9 @@ namespace roundelay::bindings {
 // Sleeps, without the GIL, until the handle is done. Python's signal handlers run in between; if one raises,
 // that is thrown and the handle stays valid.
 Status wait(runtime::Context& context, submit::Handle handle);
+
+// Waits, then forgets the handle and raises its error. Nothing if it is unknown, else the outputs that the
+// core allocated.
+std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle);
 
 }  // namespace roundelay::bindings

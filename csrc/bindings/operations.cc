@@ -10,6 +10,7 @@
 
 #include "adapter/operand.h"
 #include "bindings/errors.h"
+#include "bindings/handles.h"
 #include "bindings/life.h"
 #include "bindings/submission.h"
 #include "bindings/topics.h"
@@ -36,10 +37,10 @@ wire::Request request_of(Operation operation, const Name& name) {
   return request;
 }
 
-submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, ProcessSetId process_set,
+submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, Route route,
                       std::vector<std::int64_t> splits) {
   const auto context = life_context();
-  if (!made.ok()) refuse(*context, process_set, std::move(request), made.status());
+  if (!made.ok()) refuse(*context, route.process_set, std::move(request), made.status());
   adapter::OperandPtr operand = std::move(made).value();
   std::vector<wire::TensorSpec> specs = operand->specs();
   if (!specs.empty()) {
@@ -48,11 +49,12 @@ submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, P
     specs.erase(specs.begin());
     request.others = std::move(specs);
   }
-  const submit::Handle handle = value_of(context->submit({.process_set = process_set,
+  const submit::Handle handle = value_of(context->submit({.process_set = route.process_set,
                                                           .request = std::move(request),
                                                           .parts = operand->parts(),
                                                           .splits = std::move(splits),
-                                                          .results = operand.get()}));
+                                                          .results = operand.get(),
+                                                          .blocking = route.blocking}));
   life_operands().keep(handle, std::move(operand));
   return handle;
 }
@@ -70,54 +72,54 @@ void set_reduction(wire::Request& request, int op, double prescale_factor, doubl
 
 namespace {
 
-submit::Handle grouped_allreduce(const Tensors& tensors, const Tensors& outputs, const Name& name, int op,
-                                 double prescale_factor, double postscale_factor, ProcessSetId process_set) {
+submit::Handle grouped_allreduce(Route route, const Tensors& tensors, const Tensors& outputs,
+                                 const Name& name, int op, double prescale_factor, double postscale_factor) {
   wire::Request request = request_of(Operation::kAllreduce, name);
-  set_reduction(request, op, prescale_factor, postscale_factor, process_set);
+  set_reduction(request, op, prescale_factor, postscale_factor, route.process_set);
   auto operand = adapter::Operand::make(tensors, outputs, request.name);
-  return submit(std::move(operand), std::move(request), process_set);
+  return submit(std::move(operand), std::move(request), route);
 }
 
-submit::Handle allreduce(const at::Tensor& tensor, const at::Tensor& output, const Name& name, int op,
-                         double prescale_factor, double postscale_factor, ProcessSetId process_set) {
-  return grouped_allreduce({tensor}, {output}, name, op, prescale_factor, postscale_factor, process_set);
+submit::Handle allreduce(Route route, const at::Tensor& tensor, const at::Tensor& output, const Name& name,
+                         int op, double prescale_factor, double postscale_factor) {
+  return grouped_allreduce(route, {tensor}, {output}, name, op, prescale_factor, postscale_factor);
 }
 
-submit::Handle broadcast(const at::Tensor& tensor, const at::Tensor& output, int root, const Name& name,
-                         ProcessSetId process_set) {
+submit::Handle broadcast(Route route, const at::Tensor& tensor, const at::Tensor& output, int root,
+                         const Name& name) {
   wire::Request request = request_of(Operation::kBroadcast, name);
   request.root = root;
   auto operand = adapter::Operand::make({tensor}, {output}, request.name);
-  return submit(std::move(operand), std::move(request), process_set);
+  return submit(std::move(operand), std::move(request), route);
 }
 
-submit::Handle barrier(ProcessSetId process_set) {
-  return submit(adapter::Operand::make({}, ""), request_of(Operation::kBarrier, std::nullopt), process_set);
+submit::Handle barrier(Route route) {
+  return submit(adapter::Operand::make({}, ""), request_of(Operation::kBarrier, std::nullopt), route);
 }
 
-submit::Handle allgather(const Tensors& tensors, const Name& name, ProcessSetId process_set) {
+submit::Handle allgather(Route route, const Tensors& tensors, const Name& name) {
   wire::Request request = request_of(Operation::kAllgather, name);
   auto operand = adapter::Operand::make(tensors, request.name);
-  return submit(std::move(operand), std::move(request), process_set);
+  return submit(std::move(operand), std::move(request), route);
 }
 
-submit::Handle alltoall(const at::Tensor& tensor, std::vector<std::int64_t> splits, const Name& name,
-                        ProcessSetId process_set) {
+submit::Handle alltoall(Route route, const at::Tensor& tensor, std::vector<std::int64_t> splits,
+                        const Name& name) {
   wire::Request request = request_of(Operation::kAlltoall, name);
   auto operand = adapter::Operand::make({tensor}, request.name);
-  return submit(std::move(operand), std::move(request), process_set, std::move(splits));
+  return submit(std::move(operand), std::move(request), route, std::move(splits));
 }
 
-submit::Handle reducescatter(const Tensors& tensors, const Name& name, int op, double prescale_factor,
-                             double postscale_factor, ProcessSetId process_set) {
+submit::Handle reducescatter(Route route, const Tensors& tensors, const Name& name, int op,
+                             double prescale_factor, double postscale_factor) {
   wire::Request request = request_of(Operation::kReducescatter, name);
-  set_reduction(request, op, prescale_factor, postscale_factor, process_set);
+  set_reduction(request, op, prescale_factor, postscale_factor, route.process_set);
   auto operand = adapter::Operand::make(tensors, request.name);
-  return submit(std::move(operand), std::move(request), process_set);
+  return submit(std::move(operand), std::move(request), route);
 }
 
-submit::Handle join(ProcessSetId process_set) {
-  return submit(adapter::Operand::make_number(), request_of(Operation::kJoin, std::nullopt), process_set);
+submit::Handle join(Route route) {
+  return submit(adapter::Operand::make_number(), request_of(Operation::kJoin, std::nullopt), route);
 }
 
 void submit_error(const std::string& operation, const Name& name, const std::string& text,
@@ -132,23 +134,39 @@ void submit_error(const std::string& operation, const Name& name, const std::str
   throw py::value_error("there is no operation '" + operation + "'");
 }
 
+// Two functions: "<name>_async" gives a handle, "<name>" waits at once, and Python, whose signal handlers may
+// raise, does not run between submitting and waiting.
+template <typename... Arguments, typename... Names>
+void define(py::module_& module, const std::string& name, submit::Handle (*start)(Route, Arguments...),
+            const Names&... names) {
+  module.def((name + "_async").c_str(),
+             [start](Arguments... arguments, ProcessSetId process_set) {
+               return start({process_set, false}, std::forward<Arguments>(arguments)...);
+             },
+             names..., py::arg("process_set"));
+  module.def(
+      name.c_str(),
+      [start](Arguments... arguments, ProcessSetId process_set) {
+        return synchronize(start({process_set, true}, std::forward<Arguments>(arguments)...)).value();
+      },
+      names..., py::arg("process_set"));
+}
+
 }  // namespace
 
 void bind_operations(py::module_& module) {
-  module.def("allreduce_async", allreduce, py::arg("tensor"), py::arg("output"), py::arg("name"),
-             py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"), py::arg("process_set"));
-  module.def("grouped_allreduce_async", grouped_allreduce, py::arg("tensors"), py::arg("outputs"),
-             py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"),
-             py::arg("process_set"));
-  module.def("broadcast_async", broadcast, py::arg("tensor"), py::arg("output"), py::arg("root"),
-             py::arg("name"), py::arg("process_set"));
-  module.def("barrier_async", barrier, py::arg("process_set"));
-  module.def("allgather_async", allgather, py::arg("tensors"), py::arg("name"), py::arg("process_set"));
-  module.def("alltoall_async", alltoall, py::arg("tensor"), py::arg("splits"), py::arg("name"),
-             py::arg("process_set"));
-  module.def("reducescatter_async", reducescatter, py::arg("tensors"), py::arg("name"), py::arg("op"),
-             py::arg("prescale_factor"), py::arg("postscale_factor"), py::arg("process_set"));
-  module.def("join_async", join, py::arg("process_set"));
+  define(module, "allreduce", allreduce, py::arg("tensor"), py::arg("output"), py::arg("name"), py::arg("op"),
+         py::arg("prescale_factor"), py::arg("postscale_factor"));
+  define(module, "grouped_allreduce", grouped_allreduce, py::arg("tensors"), py::arg("outputs"),
+         py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"));
+  define(module, "broadcast", broadcast, py::arg("tensor"), py::arg("output"), py::arg("root"),
+         py::arg("name"));
+  define(module, "barrier", barrier);
+  define(module, "allgather", allgather, py::arg("tensors"), py::arg("name"));
+  define(module, "alltoall", alltoall, py::arg("tensor"), py::arg("splits"), py::arg("name"));
+  define(module, "reducescatter", reducescatter, py::arg("tensors"), py::arg("name"), py::arg("op"),
+         py::arg("prescale_factor"), py::arg("postscale_factor"));
+  define(module, "join", join);
   module.def("submit_error", submit_error, py::arg("operation"), py::arg("name"), py::arg("text"),
              py::arg("process_set"));
 }

@@ -29,6 +29,8 @@ struct Submission {
   std::vector<submit::Part> parts;  // the tensors of request.dtype, shape and others
   std::vector<std::int64_t> splits;
   submit::Results* results = nullptr;
+  // The caller's next call is wait() for the handle: until that comes back nobody else is woken for it.
+  bool blocking = false;
 };
 
 // Thread-safe, except that shutdown() and destruction come last.

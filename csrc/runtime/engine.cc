@@ -187,8 +187,9 @@ bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
     driving = drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline);
   }
   rouse_lanes();  // what this caller leaves behind is theirs
-  if (driving) return done(handle);
-  // Another caller drives, or nobody may. Should that caller leave, the background threads take over.
+  if (driving && done(handle)) return true;
+  // The time is over; or another caller drives, or nobody may. Should that caller leave, the background
+  // threads take over.
   wake();
   return handles_.sleep_until_done(handle, deadline);
 }
@@ -198,6 +199,8 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (!lane.has_work()) return false;
   DriverHold hold(lane.token());
   if (!hold) return false;
+  // This may take long: the background is to report what was submitted since, and see the flush.
+  if (lane.take_news()) wake();
   collective::Backoff backoff(options_.crowded);
   while (lane.has_work() && !done(handle) && !deadline.passed()) {
     if (lane.step()) {
@@ -209,7 +212,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   return true;
 }
 
-bool Engine::drive_negotiation(const Lane& lane, submit::Handle handle, Deadline deadline) {
+bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (lane.has_work())
     return false;  // another caller runs it; to negotiate meanwhile is the background's part
   DriverHold hold(negotiation_);
@@ -217,6 +220,7 @@ bool Engine::drive_negotiation(const Lane& lane, submit::Handle handle, Deadline
   const Attending attending(channel_);
   // Work first: another caller's ends behind the handles that it completes.
   while (!lane.has_work() && !done(handle) && !deadline.passed()) {
+    static_cast<void>(lane.take_news());  // before the step, which sees it
     if (negotiator_.step(steady_now())) {
       rouse_lanes(&lane);  // with what was ordered for them
     } else {

@@ -57,7 +57,7 @@ class Engine {
   void rouse_lanes(const Lane* but_for = nullptr);
 
   // Returns when the handle is done or at the deadline; does the work of its lane and negotiates itself where
-  // it may.
+  // it may. What was submitted before, and nobody was woken for, is negotiated then or by the background.
   bool wait(submit::Handle handle, LaneId lane, Deadline deadline);
   // Runs `task` with the negotiation token, on the coordination thread where fabrics want one thread; returns
   // when it is over. Not for holders of a token, nor beside stop().
@@ -78,7 +78,7 @@ class Engine {
   bool step_lanes();
   // Each returns true if it held a token, so that trying again makes sense.
   bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
-  bool drive_negotiation(const Lane& lane, submit::Handle handle, Deadline deadline);
+  bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
   [[nodiscard]] bool lanes_have_work() const;
   [[nodiscard]] std::shared_ptr<const Seats> seats() const EXCLUDES(seats_mutex_);

@@ -88,7 +88,8 @@ class Lane {
   void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
   void rouse() EXCLUDES(mutex_);
 
-  // Something was submitted; whether that happened since the last take_news(). From any thread.
+  // Something was submitted; whether that happened since the last take_news(). From any thread. Who takes
+  // news sees to it that the negotiator steps: nobody else may have been woken for it.
   void note_news() { news_.store(true, std::memory_order_release); }
   [[nodiscard]] bool take_news() { return news_.exchange(false, std::memory_order_acq_rel); }
 

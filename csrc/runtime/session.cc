@@ -71,7 +71,7 @@ Result<submit::Handle> Session::submit(Submission submission) {
   entry.results = submission.results;
   entry.stamps.submitted = steady_now();
   const std::string wrong = wrong_with(entry, (*lane)->group());
-  if (wrong.empty()) return submit_to(**lane, std::move(entry));
+  if (wrong.empty()) return submit_to(**lane, std::move(entry), submission.blocking);
   const std::string subject = entry.request.name.empty() ? "" : " of '" + entry.request.name + "'";
   entry.request.error = std::string(name_of(entry.request.operation)) + subject + ": " + wrong;
   const Status status = Status::invalid(entry.request.error);
@@ -80,12 +80,14 @@ Result<submit::Handle> Session::submit(Submission submission) {
   return status;
 }
 
-Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry) {
+Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry, bool blocking) {
   engine_.start();
   Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
   if (handle.ok() && lane.id() != world_->id()) sets_.remember(*handle, lane.id());
   lane.note_news();
-  engine_.wake();
+  // Who waits at once negotiates itself, or Engine::wait() wakes somebody. Nobody waits for a call that was
+  // refused, but the peers are to be told.
+  if (!blocking || !handle.ok()) engine_.wake();
   return handle;
 }
 
@@ -118,12 +120,9 @@ std::optional<Status> Session::wait(submit::Handle handle, Deadline deadline) {
   if (!known)
     return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
   if (!*known) {
-    const LaneId id = sets_.lane_of_handle(handle);
-    const std::shared_ptr<Lane> lane = sets_.lane_of(id);
-    negotiator_.request_flush(id);
-    // Who finds work in the lane does that first: the background is to see the flush of what came since.
-    if (lane && lane->take_news() && lane->has_work()) engine_.wake();
-    if (!engine_.wait(handle, id, deadline)) return std::nullopt;
+    const LaneId lane = sets_.lane_of_handle(handle);
+    negotiator_.request_flush(lane);
+    if (!engine_.wait(handle, lane, deadline)) return std::nullopt;
   }
   sets_.forget(handle);
   return handles_.take(handle);

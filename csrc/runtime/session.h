@@ -96,7 +96,7 @@ class Session final : public Context, private NegotiationSink {
   static void fail_what_is_left(Lane& lane);
   void report_fault(const std::string& why);
 
-  Result<submit::Handle> submit_to(Lane& lane, submit::Entry entry);
+  Result<submit::Handle> submit_to(Lane& lane, submit::Entry entry, bool blocking = false);
   void submit_error_to(Lane& lane, wire::Request request);
   Result<submit::Handle> announce(wire::Request request, const std::string& wrong);
 

@@ -147,6 +147,44 @@ def reducescatter_async(
 # Output: an int64 tensor with the world rank that joined last.
 def join_async(process_set: int) -> int: ...
 
+# Each as the one with _async, waited for at once (as by synchronize): the outputs that the core allocated.
+# The coordination thread sleeps on, where this thread can negotiate itself.
+def allreduce(
+    tensor: torch.Tensor,
+    output: torch.Tensor,
+    name: str | None,
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: int,
+) -> list[torch.Tensor]: ...
+def grouped_allreduce(
+    tensors: list[torch.Tensor],
+    outputs: list[torch.Tensor],
+    name: str | None,
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: int,
+) -> list[torch.Tensor]: ...
+def broadcast(
+    tensor: torch.Tensor, output: torch.Tensor, root: int, name: str | None, process_set: int
+) -> list[torch.Tensor]: ...
+def barrier(process_set: int) -> list[torch.Tensor]: ...
+def allgather(tensors: list[torch.Tensor], name: str | None, process_set: int) -> list[torch.Tensor]: ...
+def alltoall(
+    tensor: torch.Tensor, splits: list[int], name: str | None, process_set: int
+) -> list[torch.Tensor]: ...
+def reducescatter(
+    tensors: list[torch.Tensor],
+    name: str | None,
+    op: int,
+    prescale_factor: float,
+    postscale_factor: float,
+    process_set: int,
+) -> list[torch.Tensor]: ...
+def join(process_set: int) -> list[torch.Tensor]: ...
+
 # Collective over all ranks. `ranks`: world ranks, ascending. The new set's id.
 def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...

@@ -56,7 +56,7 @@ class Rings {
     std::atomic<std::uint32_t> asleep{0};     // set by who goes to sleep, cleared by who wakes it
   };
 
-  // Of a node with so many ranks; 74 KiB for two, 17.5 MiB for 64.
+  // Of a node with so many ranks: 65 KiB for two, 17 MiB for 64.
   static constexpr std::size_t bytes(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
     return n * sizeof(Attention) + n * n * (sizeof(Ring::Writer) + sizeof(Ring::Reader) + ring_bytes(ranks));

@@ -166,8 +166,11 @@ void ShmChannel::wait(Deadline deadline) {
     pay_nudges();
     own_attention().asleep.store(1, std::memory_order_seq_cst);
     if (closing_ || something_to_do()) return;
+    ++sleepers_;
   }
   beside_->wait(deadline);
+  MutexLock lock(mutex_);
+  --sleepers_;
 }
 
 void ShmChannel::wait_attending(Deadline deadline, Duration polling) {
@@ -190,6 +193,8 @@ void ShmChannel::attend(bool attending) {
     own_attention().attending.store(attending ? 1 : 0, std::memory_order_seq_cst);
     if (attending) return;
     pay_nudges();
+    // The nudge that was meant for a sleeper may have been read by the one who attended.
+    if (sleepers_ > 0) own_attention().asleep.store(1, std::memory_order_seq_cst);
     missed = something_to_do();
   }
   if (missed) wake();  // for another thread to see

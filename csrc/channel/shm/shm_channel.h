@@ -67,6 +67,7 @@ class ShmChannel final : public Channel {
   std::vector<Peer> peers_ GUARDED_BY(mutex_);  // of this node, without this rank
   std::size_t next_ GUARDED_BY(mutex_) = 0;     // whose turn it is
   bool attending_ GUARDED_BY(mutex_) = false;
+  int sleepers_ GUARDED_BY(mutex_) = 0;  // threads in beside_->wait()
   bool closing_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> woken_{false};
 };

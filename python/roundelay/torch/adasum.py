@@ -44,9 +44,7 @@ class DeltaSync:
             packed = [self._compression.compress(delta) for delta in deltas]
             wires = [wire for wire, _ in packed]
             number = set_id(self._process_set)
-            handle = _core.grouped_allreduce_async(wires, wires, self._name, Adasum, 1.0, 1.0, number)
-            _core.flush()
-            _core.synchronize(handle)
+            _core.grouped_allreduce(wires, wires, self._name, Adasum, 1.0, 1.0, number)
             for (parameter, start), (wire, context) in zip(before, packed, strict=True):
                 parameter.copy_(start.add_(self._compression.decompress(wire, context)))
 
@@ -54,6 +52,6 @@ class DeltaSync:
         """GradScaler's findings (by device, not 0: overflow), made the worst of all ranks', in place."""
         worst = torch.tensor([float(any(value.item() for value in found.values()))])
         name = f"{self._name}.overflow"
-        _core.synchronize(_core.allreduce_async(worst, worst, name, Max, 1.0, 1.0, set_id(self._process_set)))
+        _core.allreduce(worst, worst, name, Max, 1.0, 1.0, set_id(self._process_set))
         for value in found.values():
             value.fill_(worst.item())

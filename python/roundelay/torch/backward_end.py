@@ -23,8 +23,8 @@ class Listener(Protocol):
     def has_submitted(self) -> bool:
         """Whether there is something to compare notes about."""
 
-    def begin_round(self, final: bool) -> None:
-        """Tells the other ranks what was submitted; does not wait."""
+    def begin_round(self, final: bool, alone: bool) -> None:
+        """Tells the other ranks what was submitted; does not wait. ``alone``: end_round() comes next."""
 
     def end_round(self) -> None:
         """Waits until everything that was submitted is complete."""
@@ -67,7 +67,7 @@ class BackwardEnd:
         listeners = [listener for listener in listeners if listener.has_submitted()]
         # All rounds begin before the first is waited for: ranks may have met the optimizers in any order.
         for listener in listeners:
-            listener.begin_round(final=False)
+            listener.begin_round(final=False, alone=len(listeners) == 1)
         failure: Exception | None = None
         for listener in listeners:
             try:

@@ -123,11 +123,10 @@ def broadcast_object(
     name = name or "object"
     parcel = _Parcel.of(obj) if _core.rank() == root_rank else _Parcel()
     head = parcel.head()
-    operations.synchronize(operations.broadcast_async_(head, root_rank, f"{name}.head", process_set))
+    operations.broadcast_(head, root_rank, f"{name}.head", process_set)
     if _core.rank() != root_rank:
         parcel = _Parcel(torch.empty(int(head[0]), dtype=torch.uint8), is_error=bool(head[1]))
-    data = f"{name}.data"
-    operations.synchronize(operations.broadcast_async_(parcel.data, root_rank, data, process_set))
+    operations.broadcast_(parcel.data, root_rank, f"{name}.data", process_set)
     parcel.raise_error(root_rank)
     return obj if _core.rank() == root_rank else parcel.content()
 

@@ -38,9 +38,9 @@ from roundelay.torch.process_sets import set_id
 
 @dataclass(slots=True)
 class _Round:
-    """A comparison of notes that is in flight, and what this rank said in it."""
+    """A comparison of notes that has begun, and what this rank said in it."""
 
-    handle: int
+    handle: int | None  # None: it is submitted when it is waited for
     notes: torch.Tensor
     submitted: list[int]  # by group
 
@@ -188,7 +188,7 @@ class GradientSync:
         # In a step's first round also gradients that were made without backward().
         self._submit(least_passes=1 if self._rounds else 0)
         while self._open():
-            self.begin_round(final=True)
+            self.begin_round(final=True, alone=True)
             self.end_round()
 
     def _open(self) -> bool:
@@ -207,8 +207,8 @@ class GradientSync:
 
     # -- comparing notes
 
-    def begin_round(self, final: bool) -> None:
-        """Submits this rank's notes; does not wait."""
+    def begin_round(self, final: bool, alone: bool) -> None:
+        """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
         self._submit(self.passes_per_step)  # what no_sync() held back
         groups = self._groups.values()
         members = self._members()
@@ -220,10 +220,16 @@ class GradientSync:
         for group in groups:
             group.submitted = 0
         self._rounds += 1
-        name = f"{self._prefix}.notes{self._rounds}"
-        handle = _core.allreduce_async(notes, notes, name, Max, 1.0, 1.0, set_id(self._rule.process_set))
+        handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
         self._round = _Round(handle, notes, submitted)
-        _core.flush()
+        if not alone:
+            _core.flush()
+
+    def _notes_call(
+        self, notes: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
+        name = f"{self._prefix}.notes{self._rounds}"
+        return notes, notes, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
 
     def end_round(self) -> None:
         """Contributes what this rank lacks, and sleeps until all that was submitted is complete."""
@@ -231,7 +237,7 @@ class GradientSync:
         own, self._round = self._round, None
         span = Span("synchronize", "exposed_ns")
         try:
-            self._wait_for_notes(own.handle)
+            self._wait_for_notes(own)
             values = iter(own.notes.tolist())
             self._all_final = next(values) == 0
             most = [next(values) for _ in self._groups]
@@ -248,10 +254,13 @@ class GradientSync:
         finally:
             span.end()
 
-    def _wait_for_notes(self, handle: int) -> None:
+    def _wait_for_notes(self, own: _Round) -> None:
         """Where they do not fit together, on all ranks, says what differs between the optimizers."""
         try:
-            _core.synchronize(handle)
+            if own.handle is None:
+                _core.allreduce(*self._notes_call(own.notes))
+            else:
+                _core.synchronize(own.handle)
         except HorovodInternalError as error:
             if not str(error).startswith("Mismatched"):
                 raise

@@ -51,6 +51,39 @@ Channels make_all(int size, int first = 0) {
   return channels;
 }
 
+// What ShmChannel leaves to the channel beside it: counts the nudges that go out; one that comes in ends no
+// sleep, as if the thread that attends had read it before the sleeper's system call came back.
+class Beside final : public channel::Channel {
+ public:
+  struct Seen {
+    std::atomic<int> nudges{0};
+    std::atomic<bool> asleep{false};
+  };
+  explicit Beside(Seen& seen) : seen_(seen) {}
+  Status send(int, ConstByteSpan) override {
+    ++seen_.nudges;
+    return {};
+  }
+  std::optional<Incoming> receive() override { return std::nullopt; }
+  void wait(Deadline deadline) override {
+    MutexLock lock(mutex_);
+    seen_.asleep = true;
+    while (!woken_ && !deadline.passed()) changed_.wait_until(mutex_, deadline);
+  }
+  void wake() override {
+    MutexLock lock(mutex_);
+    woken_ = true;
+    changed_.notify_all();
+  }
+  void close(Deadline) override {}
+
+ private:
+  Seen& seen_;
+  Mutex mutex_;
+  CondVar changed_;
+  bool woken_ GUARDED_BY(mutex_) = false;
+};
+
 TEST_CASE("channel contract: shm") {
   check_channel([](int size) { return make_all(size); });
 }
@@ -87,6 +120,24 @@ TEST_CASE("shm channel: what comes when one stops attending ends the sleep of an
     CHECK(steady_now() - begin < 10s);
     sender.join();
   }
+}
+
+TEST_CASE("shm channel: a sleeper whose nudge another thread has read is nudged again", "[channel]") {
+  const auto memory = ring_memory(2);
+  Beside::Seen by_zero, by_one;
+  ShmChannel zero(std::make_unique<Beside>(by_zero), memory, Group{0, {0, 1}, 0});
+  ShmChannel one(std::make_unique<Beside>(by_one), memory, Group{0, {0, 1}, 1});
+  std::thread background([&] { zero.wait(Deadline::after(60s)); });
+  while (!by_zero.asleep) std::this_thread::yield();
+  CHECK(one.send(0, to_bytes("for the sleeper")).ok());
+  CHECK(by_one.nudges == 1);
+  zero.attend(true);
+  CHECK(zero.receive().has_value());
+  zero.attend(false);
+  CHECK(one.send(0, to_bytes("while nobody attends")).ok());
+  CHECK(by_one.nudges == 2);
+  zero.wake();
+  background.join();
 }
 
 TEST_CASE("shm channel: two ranks that poll for a while and sleep by turns lose nothing", "[channel]") {

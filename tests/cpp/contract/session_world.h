@@ -87,7 +87,9 @@ class SetHubs {
 
 class SessionWorld {
  public:
-  explicit SessionWorld(int size, Config config = {})
+  // `change` sees each rank's parts before its session starts.
+  using Change = std::function<void(runtime::SessionParts&)>;
+  explicit SessionWorld(int size, Config config = {}, const Change& change = {})
       : control(size, channel::Delivery::kAtOnce),
         data(std::make_shared<collective::InprocHub>(size)),
         stopped(static_cast<std::size_t>(size)) {
@@ -104,6 +106,7 @@ class SessionWorld {
           control.channel(rank), stopped[static_cast<std::size_t>(rank)], orders_sent);
       parts.fabric = collective::make_inproc_fabric(data, world);
       parts.make_fabric = [this](const Group& group) { return hubs.fabric(group); };
+      if (change) change(parts);
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
     }
   }
@@ -149,6 +152,7 @@ struct Flight {
   std::vector<float> data;
   submit::Handle handle = 0;
   ProcessSetId process_set = 0;
+  bool blocking = false;
 };
 
 template <typename Change>
@@ -158,6 +162,7 @@ Status take_off(runtime::Session& session, const std::string& name, Flight& flig
   submission.request.shape = {static_cast<std::int64_t>(flight.data.size())};
   change(submission.request);
   submission.process_set = flight.process_set;
+  submission.blocking = flight.blocking;
   auto* const data = reinterpret_cast<std::byte*>(flight.data.data());
   submission.parts = {{submission.request.dtype, data, data, flight.data.size()}};
   const auto handle = session.submit(std::move(submission));

@@ -18,7 +18,7 @@ from roundelay.torch.operations.common import (
     row_of_this_rank,
 )
 from roundelay.torch.operations.grouped import grouped_allreduce
-from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
@@ -51,6 +51,12 @@ def grouped_allgather_async(
     return remember(handle, lambda outputs: outputs[: len(group)])
 
 
+def _run(tensors: Sequence[torch.Tensor], name: str | None, process_set: ProcessSet) -> list[torch.Tensor]:
+    with Call("allgather", name, process_set) as call:
+        group = _checked(tensors, call)
+    return _core.allgather(never_empty(group), name, call.group)[: len(group)]
+
+
 class _Allgather(torch.autograd.Function):
     """Every rank's output has this rank's rows: their gradient is the sum of what all ranks have for them."""
 
@@ -60,7 +66,7 @@ class _Allgather(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (name, process_set)
         ctx.rows = [tensor.shape[0] if tensor.dtype.is_floating_point else None for tensor in tensors]
-        return tuple(synchronize(grouped_allgather_async(tensors, name, process_set)))
+        return tuple(_run(tensors, name, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -110,6 +116,5 @@ def grouped_allgather(
     with Call("allgather", name, process_set) as call:
         group = _checked(tensors, call)
     if not group:
-        nothing: list[torch.Tensor] = synchronize(grouped_allgather_async([], name, process_set))
-        return nothing
+        return _run([], name, process_set)
     return list(recorded(_Allgather, name, process_set, *group))

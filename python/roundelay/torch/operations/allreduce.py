@@ -9,11 +9,13 @@ import torch
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, gradient_name, recorded
-from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
+Arguments = tuple[torch.Tensor, torch.Tensor, str | None, int, float, float, int]
 
-def _start(
+
+def _checked(
     tensor: torch.Tensor,
     in_place: bool,
     average: bool | None,
@@ -22,14 +24,23 @@ def _start(
     prescale_factor: float,
     postscale_factor: float,
     process_set: ProcessSet,
-) -> int:
+) -> Arguments:
+    """The core's arguments."""
     with Call("allreduce", name, process_set) as call:
         call.check_tensor(tensor)
         number = call.checked_reduction([tensor], op, average)
         factors = call.checked_factors(prescale_factor, postscale_factor)
     output = tensor if in_place else torch.empty_like(tensor)
-    handle = _core.allreduce_async(tensor, output, name, number, *factors, call.group)
-    return remember(handle, lambda _: output)
+    return tensor, output, name, number, *factors, call.group
+
+
+def _start(arguments: Arguments) -> int:
+    return remember(_core.allreduce_async(*arguments), lambda _: arguments[1])
+
+
+def _run(arguments: Arguments) -> torch.Tensor:
+    _core.allreduce(*arguments)
+    return arguments[1]
 
 
 def allreduce_async(
@@ -46,7 +57,7 @@ def allreduce_async(
     Each element is ``op`` over all ranks of ``prescale_factor * element``, times ``postscale_factor``.
     ``tensor`` must not be changed before then. ``average`` is deprecated: use ``op``.
     """
-    return _start(tensor, False, average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start(_checked(tensor, False, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
 def allreduce_async_(
@@ -59,7 +70,7 @@ def allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Like ``allreduce_async``, in place: ``synchronize(handle)`` returns ``tensor`` itself."""
-    return _start(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start(_checked(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
 def allreduce_(
@@ -72,9 +83,7 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Allreduce in place; returns ``tensor``. Not recorded by autograd."""
-    handle = _start(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set)
-    reduced: torch.Tensor = synchronize(handle)
-    return reduced
+    return _run(_checked(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
 class _Allreduce(torch.autograd.Function):
@@ -90,8 +99,7 @@ class _Allreduce(torch.autograd.Function):
         process_set: ProcessSet,
     ) -> torch.Tensor:
         ctx.arguments = (name, op, factors, process_set)
-        reduced: torch.Tensor = synchronize(_start(tensor, False, None, name, op, *factors, process_set))
-        return reduced
+        return _run(_checked(tensor, False, None, name, op, *factors, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:

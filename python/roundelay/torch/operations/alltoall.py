@@ -10,7 +10,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.operations.common import Call, gradient_name, recorded
-from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 Splits = Iterable[SupportsIndex] | torch.Tensor | None
@@ -57,15 +57,6 @@ def _is_bool(count: Any) -> bool:
     return isinstance(count, bool) or getattr(count, "dtype", None) == torch.bool
 
 
-def _start(
-    tensor: torch.Tensor, splits: Splits, both: bool, name: str | None, process_set: ProcessSet
-) -> int:
-    with Call("alltoall", name, process_set) as call:
-        numbers = _checked_splits(tensor, splits, call, process_set.size())
-    handle = _core.alltoall_async(tensor, numbers, name, call.group)
-    return remember(handle, lambda outputs: tuple(outputs) if both else outputs[0])
-
-
 def alltoall_async(
     tensor: torch.Tensor,
     splits: Splits = None,
@@ -73,7 +64,10 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts an alltoall; ``synchronize(handle)`` gives what ``alltoall`` returns."""
-    return _start(tensor, splits, splits is not None, name, process_set)
+    with Call("alltoall", name, process_set) as call:
+        numbers = _checked_splits(tensor, splits, call, process_set.size())
+    handle = _core.alltoall_async(tensor, numbers, name, call.group)
+    return remember(handle, lambda outputs: outputs[0] if splits is None else tuple(outputs))
 
 
 class _Alltoall(torch.autograd.Function):
@@ -83,7 +77,9 @@ class _Alltoall(torch.autograd.Function):
     def forward(
         ctx: Any, tensor: torch.Tensor, splits: Splits, name: str | None, process_set: ProcessSet
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        output, received = synchronize(_start(tensor, splits, True, name, process_set))
+        with Call("alltoall", name, process_set) as call:
+            numbers = _checked_splits(tensor, splits, call, process_set.size())
+        output, received = _core.alltoall(tensor, numbers, name, call.group)
         ctx.arguments = (received.tolist(), name, process_set)
         ctx.mark_non_differentiable(received)
         return output, received

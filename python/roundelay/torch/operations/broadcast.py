@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations.allreduce import allreduce_async
+from roundelay.torch.operations.allreduce import allreduce_
 from roundelay.torch.operations.common import Call, Sum, gradient_name, recorded
-from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
@@ -26,15 +26,27 @@ def _checked_root(root_rank: Any, call: Call, process_set: ProcessSet) -> int:
     return root
 
 
-def _start(
+Arguments = tuple[torch.Tensor, torch.Tensor, int, str | None, int]
+
+
+def _checked(
     tensor: torch.Tensor, in_place: bool, root_rank: int, name: str | None, process_set: ProcessSet
-) -> int:
+) -> Arguments:
+    """The core's arguments."""
     with Call("broadcast", name, process_set) as call:
         call.check_tensor(tensor)
         root = _checked_root(root_rank, call, process_set)
     output = tensor if in_place else torch.empty_like(tensor)
-    handle = _core.broadcast_async(tensor, output, root, name, call.group)
-    return remember(handle, lambda _: output)
+    return tensor, output, root, name, call.group
+
+
+def _start(arguments: Arguments) -> int:
+    return remember(_core.broadcast_async(*arguments), lambda _: arguments[1])
+
+
+def _run(arguments: Arguments) -> torch.Tensor:
+    _core.broadcast(*arguments)
+    return arguments[1]
 
 
 def broadcast_async(
@@ -44,7 +56,7 @@ def broadcast_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a broadcast of the root's tensor; ``synchronize(handle)`` gives it as a new tensor."""
-    return _start(tensor, False, root_rank, name, process_set)
+    return _start(_checked(tensor, False, root_rank, name, process_set))
 
 
 def broadcast_async_(
@@ -54,7 +66,7 @@ def broadcast_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a broadcast that overwrites ``tensor`` with the root's; ``synchronize(handle)`` returns it."""
-    return _start(tensor, True, root_rank, name, process_set)
+    return _start(_checked(tensor, True, root_rank, name, process_set))
 
 
 def broadcast_(
@@ -64,8 +76,7 @@ def broadcast_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """Overwrites ``tensor`` with the root's; returns it. Not recorded by autograd."""
-    result: torch.Tensor = synchronize(_start(tensor, True, root_rank, name, process_set))
-    return result
+    return _run(_checked(tensor, True, root_rank, name, process_set))
 
 
 class _Broadcast(torch.autograd.Function):
@@ -76,8 +87,7 @@ class _Broadcast(torch.autograd.Function):
         ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
     ) -> torch.Tensor:
         ctx.arguments = (root_rank, name, process_set)
-        result: torch.Tensor = synchronize(_start(tensor, False, root_rank, name, process_set))
-        return result
+        return _run(_checked(tensor, False, root_rank, name, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -94,7 +104,7 @@ class _SumToRoot(torch.autograd.Function):
         ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
     ) -> torch.Tensor:
         ctx.arguments = (root_rank, gradient_name(name), process_set)
-        total: torch.Tensor = synchronize(allreduce_async(tensor, name=name, op=Sum, process_set=process_set))
+        total = allreduce_(tensor.clone(), name=name, op=Sum, process_set=process_set)
         return total if _core.rank() == root_rank else torch.zeros_like(total)
 
     @staticmethod

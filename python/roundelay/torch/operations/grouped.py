@@ -10,11 +10,13 @@ import torch
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, gradient_name, never_empty, recorded
-from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
+Arguments = tuple[list[torch.Tensor], list[torch.Tensor], str | None, int, float, float, int]
 
-def _start(
+
+def _checked(
     tensors: Sequence[torch.Tensor],
     in_place: bool,
     average: bool | None,
@@ -23,7 +25,8 @@ def _start(
     prescale_factor: float,
     postscale_factor: float,
     process_set: ProcessSet,
-) -> int:
+) -> Arguments:
+    """The core's arguments; an empty group has one tensor there."""
     with Call("allreduce", name, process_set) as call:
         group = call.checked_group(tensors)
         number = call.checked_reduction(group, op, average)
@@ -32,8 +35,17 @@ def _start(
             raise call.wrong("the same tensor is in the group twice")
     sent = never_empty(group)
     outputs = sent if in_place else [torch.empty_like(tensor) for tensor in sent]
-    handle = _core.grouped_allreduce_async(sent, outputs, name, number, *factors, call.group)
-    return remember(handle, lambda _: outputs[: len(group)])
+    return sent, outputs, name, number, *factors, call.group
+
+
+def _start(tensors: Sequence[torch.Tensor], arguments: Arguments) -> int:
+    count = len(tensors)
+    return remember(_core.grouped_allreduce_async(*arguments), lambda _: arguments[1][:count])
+
+
+def _run(tensors: Sequence[torch.Tensor], arguments: Arguments) -> list[torch.Tensor]:
+    _core.grouped_allreduce(*arguments)
+    return arguments[1][: len(tensors)]
 
 
 def grouped_allreduce_async(
@@ -50,7 +62,8 @@ def grouped_allreduce_async(
     Either all are reduced or none. They may differ in dtype and shape; on all ranks there are as many. See
     ``allreduce_async``.
     """
-    return _start(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
+    arguments = _checked(tensors, False, average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start(tensors, arguments)
 
 
 def grouped_allreduce_async_(
@@ -63,7 +76,8 @@ def grouped_allreduce_async_(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Like ``grouped_allreduce_async``, in place: ``synchronize(handle)`` returns the tensors themselves."""
-    return _start(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    arguments = _checked(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    return _start(tensors, arguments)
 
 
 def grouped_allreduce_(
@@ -76,9 +90,8 @@ def grouped_allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
     """Allreduce of all ``tensors`` in place; returns them. Not recorded by autograd."""
-    handle = _start(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
-    reduced: list[torch.Tensor] = synchronize(handle)
-    return reduced
+    arguments = _checked(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
+    return _run(tensors, arguments)
 
 
 class _GroupedAllreduce(torch.autograd.Function):
@@ -95,7 +108,7 @@ class _GroupedAllreduce(torch.autograd.Function):
     ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (name, op, factors, process_set)
         ctx.floating = [tensor.dtype.is_floating_point for tensor in tensors]
-        return tuple(synchronize(_start(tensors, False, None, name, op, *factors, process_set)))
+        return tuple(_run(tensors, _checked(tensors, False, None, name, op, *factors, process_set)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:

@@ -16,11 +16,9 @@ def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
     divides by the number of all ranks), to an allgather no rows. A broadcast from it is an error on them.
     ``device`` is accepted for compatibility. The result is a world rank, the same on all ranks.
     """
-    outputs = _core.synchronize(_core.join_async(Call("join", None, process_set).group))
-    assert outputs is not None
-    return int(outputs[0])
+    return int(_core.join(Call("join", None, process_set).group)[0])
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns when every rank of the set has called it."""
-    _core.synchronize(_core.barrier_async(Call("barrier", None, process_set).group))
+    _core.barrier(Call("barrier", None, process_set).group)

@@ -11,7 +11,7 @@ from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.operations.allgather import grouped_allgather
 from roundelay.torch.operations.common import LINEAR_OPS, Average, Call, gradient_name, never_empty, recorded
-from roundelay.torch.operations.handles import remember, synchronize
+from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
@@ -61,6 +61,17 @@ def grouped_reducescatter_async(
     return remember(handle, lambda outputs: outputs[: len(group)])
 
 
+def _run(
+    tensors: Sequence[torch.Tensor],
+    name: str | None,
+    reduction: tuple[int, float, float],
+    process_set: ProcessSet,
+) -> list[torch.Tensor]:
+    with Call("reducescatter", name, process_set) as call:
+        group, reduction = _checked(tensors, *reduction, call)
+    return _core.reducescatter(never_empty(group), name, *reduction, call.group)[: len(group)]
+
+
 class _Reducescatter(torch.autograd.Function):
     """Row i of the sum goes to one rank, whose gradient for it is that of row i on every rank."""
 
@@ -76,7 +87,7 @@ class _Reducescatter(torch.autograd.Function):
         ctx.arguments = (name, process_set)
         ctx.factor = factors[0] * factors[1] / (process_set.size() if op == Average else 1)
         ctx.floating = [tensor.dtype.is_floating_point for tensor in tensors]
-        return tuple(synchronize(grouped_reducescatter_async(tensors, name, op, process_set, *factors)))
+        return tuple(_run(tensors, name, reduction, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
@@ -123,10 +134,7 @@ def grouped_reducescatter(
         call.check_compression(compression)
         wires = [compression.compress(tensor) for tensor in group]
     if not group:
-        nothing: list[torch.Tensor] = synchronize(
-            grouped_reducescatter_async([], name, op, process_set, prescale_factor, postscale_factor)
-        )
-        return nothing
+        return _run([], name, reduction, process_set)
     scattered = recorded(_Reducescatter, name, reduction, process_set, *(wire for wire, _ in wires))
     return [
         compression.decompress(tensor, context) for tensor, (_, context) in zip(scattered, wires, strict=True)
