@@ -47,6 +47,8 @@ class Contribution:
     def wait(self, compression: type[Compressor]) -> torch.Tensor:
         """Sleeps until the reduction is done."""
         _core.synchronize(self.handle)
+        if self.wire is self.gradient:
+            return self.gradient
         plain = self.gradient.detach()
         if self.context is not None or self.wire.data_ptr() != plain.data_ptr():
             plain.copy_(compression.decompress(self.wire, self.context))
