@@ -9,13 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "adapter/operands.h"
 #include "base/region.h"
 #include "base/status.h"
-#include "wire/messages.h"
 
 namespace roundelay::adapter {
 

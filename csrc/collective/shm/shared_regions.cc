@@ -38,6 +38,7 @@ RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment
     auto memory = segment->map_part(static_cast<std::size_t>(key) << kRegionBits, each * members);
     if (!memory.ok()) return memory.status();
     ROUNDELAY_RETURN_IF_ERROR(memory->allocate(index * each, each));
+    ROUNDELAY_RETURN_IF_ERROR(memory->copy_in_children(index * each, each));
     const auto part = std::make_shared<Part>(std::move(memory).value(), index * each, each);
     auto region = std::make_shared<Region>();
     region->key = key;

@@ -10,8 +10,8 @@
 namespace roundelay::collective {
 
 // `segment` is the memory that all members of the group share. Keys are below 2^22; a region takes the pages
-// of its own part for real, and gives them back at its end. Errors: kUnavailable (no memory, with the
-// reason).
+// of its own part for real, and gives them back at its end. Forked children have a copy of that part. Errors:
+// kUnavailable (no memory, with the reason).
 RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment, const Group& group);
 
 }  // namespace roundelay::collective

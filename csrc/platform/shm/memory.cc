@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <string>
 
+#include "platform/shm/fork_copies.h"
+
 namespace roundelay::platform {
 namespace {
 
@@ -43,7 +45,9 @@ Result<SharedMemory> SharedMemory::map(Fd fd, std::size_t offset, std::size_t by
 }
 
 SharedMemory::~SharedMemory() {
-  if (data_ != nullptr) ::munmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  forget_copies(span());
+  ::munmap(data_, bytes_);
 }
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
@@ -57,10 +61,15 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 Status SharedMemory::allocate(std::size_t offset, std::size_t bytes) const {
   int error = EINTR;
   while (error == EINTR) {
-    const int result = ::fallocate(fd_.get(), 0, static_cast<off_t>(offset_ + offset), static_cast<off_t>(bytes));
+    const int result =
+        ::fallocate(fd_.get(), 0, static_cast<off_t>(offset_ + offset), static_cast<off_t>(bytes));
     error = result == 0 ? 0 : errno;
   }
   return error == 0 ? Status{} : failure("fallocate", bytes, error);
+}
+
+Status SharedMemory::copy_in_children(std::size_t offset, std::size_t bytes) const {
+  return platform::copy_in_children(span(), span().subspan(offset, bytes), fd_.get(), offset_ + offset);
 }
 
 void SharedMemory::discard(std::size_t offset, std::size_t bytes) const {

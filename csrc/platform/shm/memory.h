@@ -11,7 +11,7 @@
 
 namespace roundelay::platform {
 
-// A mapping of all or a part of it, with its descriptor. Not there in forked children.
+// A mapping of all or a part of it, with its descriptor. Forked children have neither.
 class SharedMemory {
  public:
   SharedMemory() = default;
@@ -30,6 +30,10 @@ class SharedMemory {
   [[nodiscard]] Status allocate(std::size_t offset, std::size_t bytes) const;
   // Gives pages back; they are zeros from now on.
   void discard(std::size_t offset, std::size_t bytes) const;
+
+  // Forked children have a copy of this part, whole pages, as they have of other memory. Errors:
+  // kUnavailable.
+  [[nodiscard]] Status copy_in_children(std::size_t offset, std::size_t bytes) const;
 
   [[nodiscard]] ByteSpan span() const { return {data_, bytes_}; }
   [[nodiscard]] const Fd& fd() const { return fd_; }

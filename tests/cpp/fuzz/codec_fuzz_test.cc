@@ -80,6 +80,7 @@ Request random_request(Source& source) {
   request.reduce_op = source.one_of<ReduceOp>(kReduceOpCount);
   request.root = source.number<std::int32_t>();
   request.prescale = source.scale();
+  request.region = {source.number<std::uint64_t>(), source.number<std::uint64_t>()};
   request.postscale = source.scale();
   for (auto n = source.below(5); n > 0; --n) request.shape.push_back(source.natural<std::int64_t>());
   if (source.below(3) == 0) {

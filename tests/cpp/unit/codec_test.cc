@@ -33,6 +33,7 @@ Request full_request() {
   request.root = kMaxI32;
   request.prescale = {.factor = -0.125, .divisor = 3};
   request.postscale = {.factor = std::numeric_limits<double>::infinity(), .divisor = kMaxI64};
+  request.region = {kMaxU64, 64};
   request.shape = {0, 1, 127, 128, kMaxI64};
   request.others = {{DType::kInt8, {}}, {DType::kFloat64, {3, kMaxI64}}};
   request.ranks = {0, 1, 300, kMaxI32};

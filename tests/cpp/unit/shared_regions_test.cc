@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -63,6 +65,26 @@ TEST_CASE("a region takes its pages when it is made and gives them back", "[shm]
     CHECK(pages_of(*two.first) == before + 256);
   }
   CHECK(pages_of(*two.first) == before);
+}
+
+TEST_CASE("a forked child has a copy of its parent's part", "[shm]") {
+  const Two two;
+  auto region = shared_regions(two.first, member_of_two(1))(5, 10000);
+  REQUIRE(region.ok());
+  const ByteSpan own = (*region)->own;
+  std::memset(own.data(), 1, own.size());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    bool right = std::count(own.begin(), own.end(), std::byte{1}) == 10000;
+    std::memset(own.data(), 2, own.size());
+    right = right && std::count(own.begin(), own.end(), std::byte{2}) == 10000;
+    *region = nullptr;  // gives nothing back
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(std::count(own.begin(), own.end(), std::byte{1}) == 10000);
 }
 
 TEST_CASE("a region for which there is no memory or no place is an error with the reason", "[shm]") {

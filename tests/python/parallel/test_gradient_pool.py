@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import resource
 import warnings
 from typing import Any
@@ -141,6 +142,23 @@ def check_a_gradient_is_a_tensor_of_its_own() -> None:
     mixed = gradient if hvd.rank() == 0 else torch.full((3,), sum_of_ranks())
     hvd.allreduce_(mixed, op=hvd.Sum, name="mixed")
     assert mixed.tolist() == [sum_of_ranks() * hvd.size()] * 3
+
+
+def check_a_forked_child_has_a_copy() -> None:
+    (first, second), optimizer = _pooled(2)
+    add_gradients((first, _mine()), (second, 1.0))
+    optimizer.step()
+    want = [[sum_of_ranks()] * 3, [hvd.size()] * 3]
+    child = os.fork()
+    if child == 0:
+        right = [gradient_of(first), gradient_of(second)] == want
+        assert first.grad is not None
+        first.grad.zero_()
+        right = right and gradient_of(first) == [0.0] * 3
+        first.grad = second.grad = None
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert [gradient_of(first), gradient_of(second)] == want
 
 
 def check_frozen_and_unfrozen() -> None:
