@@ -42,7 +42,7 @@ struct Part {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;  // null: asked for from Results
   std::size_t count = 0;        // elements of the input
-  RegionPtr region;             // allreduce in place: `output` is in it, at request.region
+  RegionPtr region{};           // allreduce in place: `output` is in it, at request.region
 
   [[nodiscard]] std::size_t bytes() const { return count * size_of(dtype); }
 };
