@@ -44,7 +44,8 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer&) {
   batch.call.send_bytes.assign(members, sizeof(std::int64_t));
   batch.call.receive_bytes = batch.call.send_bytes;
   batch.call.input = reinterpret_cast<const std::byte*>(batch.sent.data());
-  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.received.data()), 0, members * sizeof(std::int64_t)};
+  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.received.data()), 0,
+                       members * sizeof(std::int64_t)};
   return {};
 }
 

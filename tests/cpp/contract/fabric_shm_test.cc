@@ -7,6 +7,7 @@
 #include <mutex>
 #include <new>
 #include <random>
+#include <span>
 #include <thread>
 
 #include "collective/shm/segment.h"
@@ -110,7 +111,8 @@ TEST_CASE("shm keeps the fabric contract", "[fabric]") {
 // One member's part in a sequence of calls with known results.
 class Script {
  public:
-  Script(Fabric& fabric, unsigned seed) : fabric_(fabric), random_(seed) {}
+  Script(Fabric& fabric, unsigned seed)
+      : fabric_(fabric), random_(seed), region_(*fabric.region_maker()(1, 1 << 20)) {}
 
   // Starts the next call if none is in progress, and tests it once. False when all is over.
   bool step(int calls) {
@@ -140,9 +142,14 @@ class Script {
     const bool reduces = random_() % 2 == 0;
     const int away = static_cast<int>(random_() % 3);
     const int first = static_cast<int>(random_() % static_cast<unsigned>(size));
-    data_.assign(count_, static_cast<float>(self + 1));
+    data_.resize(count_);
     call_ = call_over(reduces ? Operation::kAllreduce : Operation::kBroadcast,
                       reinterpret_cast<std::byte*>(data_.data()), count_ * sizeof(float));
+    if (reduces && random_() % 2 == 0) {
+      call_.buffer = {region_->own.data(), (random_() % 512) * 256, call_.buffer.bytes, region_.get()};
+    }
+    const auto values = this->values();
+    std::fill(values.begin(), values.end(), static_cast<float>(self + 1));
     call_.absent.clear();
     for (int i = 0; i < std::min(away, size - 1); ++i) call_.absent.push_back((first + i) % size);
     std::sort(call_.absent.begin(), call_.absent.end());
@@ -161,11 +168,17 @@ class Script {
     }
     if (call_.operation == Operation::kBroadcast) want = static_cast<float>(call_.root + 1);
     if (absent(self)) want = static_cast<float>(self + 1);
-    REQUIRE(std::count(data_.begin(), data_.end(), want) == static_cast<std::ptrdiff_t>(count_));
+    const auto values = this->values();
+    REQUIRE(std::count(values.begin(), values.end(), want) == static_cast<std::ptrdiff_t>(count_));
+  }
+
+  [[nodiscard]] std::span<float> values() const {
+    return {reinterpret_cast<float*>(call_.buffer.data()), count_};
   }
 
   Fabric& fabric_;
   std::mt19937 random_;
+  const RegionPtr region_;
   std::size_t count_ = 0;
   std::vector<float> data_;
   Call call_;
