@@ -22,9 +22,10 @@ Cuts pieces(std::size_t bytes, int members) {
 
 Program allreduce_in_region(Rounds& net, Call call) {
   const Region& region = *call.buffer.region;
-  std::vector<std::byte*> parts;
-  for (int member = 0; member < net.size(); ++member) {
-    parts.push_back(region.parts[static_cast<std::size_t>(net.in_group(member))] + call.buffer.offset);
+  std::vector<std::byte*> parts(static_cast<std::size_t>(net.size()));
+  for (std::size_t member = 0; member < parts.size(); ++member) {
+    const int in_group = net.in_group(static_cast<int>(member));
+    parts[member] = region.parts[static_cast<std::size_t>(in_group)] + call.buffer.offset;
   }
   std::vector<const void*> sources(parts.size());
   net.stage(0);

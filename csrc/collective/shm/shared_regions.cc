@@ -17,11 +17,20 @@ constexpr std::size_t whole_pages(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
 }
 
-struct Part {
-  platform::SharedMemory memory;
-  std::size_t offset, bytes;  // this member's
+// A mapping of everyone's parts, of which this member gives its own back.
+class Mapping {
+ public:
+  Mapping(platform::SharedMemory memory, std::size_t own_offset, std::size_t own_bytes)
+      : memory_(std::move(memory)), own_offset_(own_offset), own_bytes_(own_bytes) {}
+  ~Mapping() { memory_.discard(own_offset_, own_bytes_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
 
-  ~Part() { memory.discard(offset, bytes); }
+  [[nodiscard]] ByteSpan span() const { return memory_.span(); }
+
+ private:
+  const platform::SharedMemory memory_;
+  const std::size_t own_offset_, own_bytes_;
 };
 
 }  // namespace
@@ -39,14 +48,14 @@ RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment
     if (!memory.ok()) return memory.status();
     ROUNDELAY_RETURN_IF_ERROR(memory->allocate(index * each, each));
     ROUNDELAY_RETURN_IF_ERROR(memory->copy_in_children(index * each, each));
-    const auto part = std::make_shared<Part>(std::move(memory).value(), index * each, each);
+    const auto mapping = std::make_shared<Mapping>(std::move(memory).value(), index * each, each);
     auto region = std::make_shared<Region>();
     region->key = key;
-    region->own = part->memory.span().subspan(index * each, bytes);
+    region->own = mapping->span().subspan(index * each, bytes);
     for (std::size_t member = 0; member < members; ++member) {
-      region->parts.push_back(part->memory.span().data() + member * each);
+      region->parts.push_back(mapping->span().data() + member * each);
     }
-    region->memory = part;
+    region->memory = mapping;
     return RegionPtr(std::move(region));
   };
 }

@@ -28,7 +28,7 @@ struct ShmState {
   ShmState(std::shared_ptr<std::byte> shared, Group members, ShmFabricOptions given)
       : memory(std::move(shared)),
         group(std::move(members)),
-        options(given),
+        options(std::move(given)),
         history({memory.get(), group.size()}, group.index) {}
 
   const std::shared_ptr<std::byte> memory;
@@ -194,7 +194,7 @@ Program program_of(const Call& call, Rounds& net) {
 std::unique_ptr<Fabric> make_shm_fabric(std::shared_ptr<std::byte> memory, Group group,
                                         ShmFabricOptions options) {
   return std::make_unique<ShmFabric>(
-      std::make_shared<ShmState>(std::move(memory), std::move(group), options));
+      std::make_shared<ShmState>(std::move(memory), std::move(group), std::move(options)));
 }
 
 }  // namespace roundelay::collective

@@ -34,10 +34,13 @@ Registry& registry() {
 // Runs in the only thread of a forked child: async-signal-safe calls only, no allocation.
 void copy_now() {
   for (const auto& [address, copied] : registry().mappings) {
-    constexpr int kPlace = MAP_PRIVATE | MAP_FIXED;
-    ::mmap(copied.whole.data(), copied.whole.size(), PROT_NONE, kPlace | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-           0);
-    ::mmap(copied.part.data(), copied.part.size(), PROT_READ | PROT_WRITE, kPlace, copied.fd, copied.offset);
+    // Taken first, so that nothing else of the child's comes to lie where a destructor will unmap.
+    constexpr int kTaken = MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE;
+    if (::mmap(copied.whole.data(), copied.whole.size(), PROT_NONE, kTaken, -1, 0) != MAP_FAILED) {
+      // Where even this fails, the child has no such memory: a fault at the first use.
+      static_cast<void>(::mmap(copied.part.data(), copied.part.size(), PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_FIXED, copied.fd, copied.offset));
+    }
     ::close(copied.fd);
   }
   registry().mutex.unlock();
