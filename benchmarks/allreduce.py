@@ -12,6 +12,7 @@ from benchmarks import launch, show
 _SIZES = ("256", "4K", "64K", "1M", "4M", "25M", "100M")
 _QUICK_SIZES = ("256", "64K", "1M")
 _DTYPES = ("float32", "float16", "bfloat16")
+OWN = ("roundelay", "pool")
 PEERS = ("gloo", "mpi")
 
 
@@ -29,13 +30,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Make the table's rows: Roundelay's time, then how many times as long each peer takes."""
+    """Make the table's rows: Roundelay's times, then how many times as long each peer takes."""
     made = []
     for cell in cells:
         seconds = cell["seconds"]
         peers = [show.ratio_text(show.ratio(seconds, peer)) for peer in PEERS]
-        own = show.seconds_text(seconds["roundelay"]["median"])
-        made.append([show.SHORT[cell["dtype"]], show.size_text(cell["bytes"]), own, *peers])
+        own = [show.seconds_text(seconds[name]["median"]) for name in OWN]
+        made.append([show.SHORT[cell["dtype"]], show.size_text(cell["bytes"]), *own, *peers])
     return made
 
 
@@ -76,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         jobs.append({"ranks": ranks, "cells": cells})
         title = f"Allreduce, {ranks} ranks: Roundelay's median, and how many times as long its peers take"
         console.print(title, highlight=False)
-        console.print(show.table(["type", "size", "roundelay", *PEERS], rows(cells)))
+        console.print(show.table(["type", "size", *OWN, *PEERS], rows(cells)))
         for line in reasons(cells):
             console.print(line, highlight=False)
     found = {"machine": launch.machine(mpirun), "jobs": jobs}

@@ -32,7 +32,7 @@ class _Turn:
         self._name = contender.name
         self._input = pattern(count, dtype, rank)
         self._expected = pattern(count, torch.float64, 0).mul_(ranks).add_(ranks * (ranks - 1) // 2).to(dtype)
-        self._tensors = [torch.empty_like(self._input) for _ in range(calls(size))]
+        self._tensors = [contender.make(count, dtype) for _ in range(calls(size))]
         self._calls = [contender.prepare(tensor) for tensor in self._tensors]
 
     def __call__(self) -> float:

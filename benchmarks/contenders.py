@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -17,11 +18,15 @@ class Contender(Protocol):
     def why_not(self, dtype: torch.dtype) -> str | None:
         """Tell why it cannot reduce this type; None if it can."""
 
+    def make(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Make a tensor where it reduces tensors; called alike on all ranks."""
+        return torch.empty(count, dtype=dtype)
+
     def prepare(self, tensor: torch.Tensor) -> Callable[[], object]:
         """Make the call that sums `tensor` over all ranks in place and returns when that is done."""
 
 
-class Roundelay:
+class Roundelay(Contender):
     """`hvd.allreduce_`."""
 
     name = "roundelay"
@@ -42,7 +47,38 @@ class Roundelay:
         return lambda: self._hvd.allreduce_(tensor, name=name, op=self._hvd.Sum)
 
 
-class Gloo:
+class Pool(Contender):
+    """Roundelay, of a gradient that lies in a pool, as DistributedOptimizer has them."""
+
+    name = "pool"
+
+    def __init__(self) -> None:
+        from roundelay import _core
+
+        self._core = _core
+        self._keys = itertools.count(1)
+        self._pools: dict[int, Any] = {}  # by the tensor's address
+
+    def why_not(self, dtype: torch.dtype) -> str | None:
+        """Nothing: it takes all of them."""
+        return None
+
+    def make(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """Make a pool with one entry."""
+        pool = self._core.GradientPool(next(self._keys), count * dtype.itemsize, 0)
+        tensor = pool.fill(pool.add(0, torch.empty(count, dtype=dtype), dtype), None)
+        self._pools[tensor.data_ptr()] = pool
+        return tensor
+
+    def prepare(self, tensor: torch.Tensor) -> Callable[[], object]:
+        """One name for a shape and type and place."""
+        pool = self._pools.pop(tensor.data_ptr())
+        name = f"pool.{tensor.dtype}.{next(self._keys)}"
+        bucket = (0, tensor.numel(), tensor.dtype, name, 1, 1.0, 1.0)
+        return lambda: self._core.synchronize(pool.allreduce_async(*bucket))
+
+
+class Gloo(Contender):
     """`torch.distributed.all_reduce`."""
 
     name = "gloo"
@@ -56,7 +92,7 @@ class Gloo:
         return lambda: dist.all_reduce(tensor)
 
 
-class Mpi:
+class Mpi(Contender):
     """`MPI_Allreduce`, through mpi4py's buffer interface."""
 
     name = "mpi"
@@ -82,7 +118,7 @@ class Mpi:
 
 def enter() -> tuple[list[Contender], dict[str, str]]:
     """Start all contenders of this process; returns also who is missing, and why."""
-    found: list[Contender] = [Roundelay(), Gloo()]
+    found: list[Contender] = [Roundelay(), Pool(), Gloo()]
     missing = {}
     try:
         found.append(Mpi())

@@ -11,7 +11,14 @@ from matplotlib.figure import Figure
 
 from benchmarks import show
 
-_COLORS = {"roundelay": "#3b6fb6", "gloo": "#d1862f", "mpi": "#57a773", "ddp": "#d1362f", "none": "#b9bdc4"}
+_COLORS = {
+    "roundelay": "#3b6fb6",
+    "pool": "#7b4fa3",
+    "gloo": "#d1862f",
+    "mpi": "#57a773",
+    "ddp": "#d1362f",
+    "none": "#b9bdc4",
+}
 
 
 def _figure(rows: int, columns: int, height: float) -> tuple[Figure, list[list[Axes]]]:

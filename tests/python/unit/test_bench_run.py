@@ -21,8 +21,8 @@ def test_allreduce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [(cell["dtype"], cell["bytes"]) for cell in job["cells"]] == [
         (dtype, size) for dtype in ("float32", "float16", "bfloat16") for size in (256, 65536)
     ]
-    assert [set(cell["seconds"]) for cell in job["cells"]] == [{"roundelay", "gloo", "mpi"}] * 2 + [
-        {"roundelay", "gloo"}
+    assert [set(cell["seconds"]) for cell in job["cells"]] == [{"roundelay", "pool", "gloo", "mpi"}] * 2 + [
+        {"roundelay", "pool", "gloo"}
     ] * 4
     assert all(t["median"] > 0 for cell in job["cells"] for t in cell["seconds"].values())
     assert (tmp_path / "allreduce.png").read_bytes().startswith(b"\x89PNG")

@@ -39,26 +39,26 @@ def test_allreduce_rows_say_how_many_times_as_long_a_peer_takes() -> None:
         {
             "dtype": "float32",
             "bytes": 256,
-            "seconds": seconds(roundelay=2e-6, gloo=3e-6, mpi=1e-6),
+            "seconds": seconds(roundelay=2e-6, pool=1e-6, gloo=3e-6, mpi=1e-6),
             "empty": {},
         },
         {
             "dtype": "float16",
             "bytes": 1 << 20,
-            "seconds": seconds(roundelay=1e-3, gloo=4e-3),
+            "seconds": seconds(roundelay=1e-3, pool=5e-4, gloo=4e-3),
             "empty": {"mpi": "no"},
         },
         {
             "dtype": "bfloat16",
             "bytes": 1 << 20,
-            "seconds": seconds(roundelay=1e-3, gloo=1e-3),
+            "seconds": seconds(roundelay=1e-3, pool=5e-4, gloo=1e-3),
             "empty": {"mpi": "no"},
         },
     ]
     assert allreduce.rows(cells) == [
-        ["fp32", "256 B", "2 us", "1.50x", "0.50x"],
-        ["fp16", "1 MiB", "1 ms", "4.00x", "-"],
-        ["bf16", "1 MiB", "1 ms", "1.00x", "-"],
+        ["fp32", "256 B", "2 us", "1 us", "1.50x", "0.50x"],
+        ["fp16", "1 MiB", "1 ms", "500 us", "4.00x", "-"],
+        ["bf16", "1 MiB", "1 ms", "500 us", "1.00x", "-"],
     ]
     assert allreduce.reasons(cells) == ["-  mpi: no (bf16, fp16)"]
 
