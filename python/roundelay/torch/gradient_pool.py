@@ -168,7 +168,7 @@ def make_buckets(gradients: Sequence[Gradient], rule: Reduction, prefix: str, nu
         for cut in _cut(places, config.theta, config.fusion_threshold):
             inside = [next(given) for _ in cut]
             ends = [gradient.name.removeprefix(f"{prefix}.") for gradient in (inside[0], inside[-1])]
-            name = f"{prefix}.bucket{len(buckets)}[{'..'.join(dict.fromkeys(ends))}]"
+            name = f"{prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
             buckets.append(Bucket(name, pool, dtype))
             for gradient, place in zip(inside, cut, strict=True):
                 buckets[-1].place(gradient, place)
