@@ -115,10 +115,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--num-iters", type=int, default=10, help="readings")
     parser.add_argument("--no-cuda", action="store_true", help="train on the CPU also where there is a GPU")
-    parser.add_argument("--use-adasum", action="store_true", help="not there yet: refused")
+    parser.add_argument("--use-adasum", action="store_true", help="combine steps by Adasum")
     arguments = parser.parse_args(argv)
-    if arguments.use_adasum:
-        parser.error("--use-adasum: Roundelay has no Adasum yet")
     if arguments.fp16_allreduce and arguments.bf16_allreduce:
         parser.error("--fp16-allreduce and --bf16-allreduce exclude each other")
     for name in ("batch_size", "num_batches_per_iter", "num_iters"):
@@ -137,11 +135,12 @@ def prepare(arguments: argparse.Namespace) -> tuple[Job, Callable[[], None]]:
     device = torch.device("cuda", hvd.local_rank()) if use_cuda else torch.device("cpu")
     model, inputs, classes = job.model.to(device), job.inputs.to(device), job.classes.to(device)
 
-    plain = torch.optim.SGD(model.parameters(), lr=0.01 * hvd.size())
+    op, scale = (hvd.Adasum, 1) if arguments.use_adasum else (hvd.Average, hvd.size())
+    plain = torch.optim.SGD(model.parameters(), lr=0.01 * scale)
     on_wire = "fp16" if arguments.fp16_allreduce else "bf16" if arguments.bf16_allreduce else "none"
     compression = getattr(hvd.Compression, on_wire)
     optimizer = hvd.DistributedOptimizer(
-        plain, named_parameters=model.named_parameters(), compression=compression
+        plain, named_parameters=model.named_parameters(), compression=compression, op=op
     )
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     hvd.broadcast_optimizer_state(optimizer, root_rank=0)
