@@ -246,6 +246,32 @@ def check_the_same_bits_as_without_a_pool() -> None:
             assert all(map(torch.equal, with_pool, without)), arguments
 
 
+def check_the_work_of_a_step() -> None:
+    """Counted, not timed: an operation for each bucket, one for the notes, nothing packed, few messages."""
+    parameters, optimizer = _pooled(20)
+
+    def take_steps(number: int) -> None:
+        for _ in range(number):
+            optimizer.zero_grad()
+            add_gradients(*((parameter, 1.0) for parameter in parameters))
+            optimizer.step()
+
+    if hvd.size() == 1:
+        return
+    take_steps(2)  # until all requests are in the response cache
+    hvd.barrier()
+    before = hvd.stats()
+    steps = 10
+    take_steps(steps)
+    work = {name: value - before[name] for name, value in hvd.stats().items()}
+    buckets = _buckets(optimizer)
+    assert work["operations"] == work["tensors"] == steps * (buckets + 1)
+    assert work["fused_tensors"] == 0
+    assert work["full_requests"] == 0
+    to = hvd.size() - 1 if hvd.rank() == 0 else 1  # orders down, or reports up; each tensor in one at most
+    assert work["messages_sent"] <= steps * (buckets + 1) * to
+
+
 def check_several_dtypes() -> None:
     parameters = [
         nn.Parameter(torch.zeros(5, dtype=d)) for d in (torch.float32, torch.float64, torch.bfloat16)
