@@ -19,7 +19,6 @@ from roundelay import _core
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradient import Contribution, Gradient, Holds, Reduction
 from roundelay.torch.gradient_groups import GradientGroup
-from roundelay.torch.operations import Adasum
 from roundelay.torch.process_sets import set_id
 
 _ALIGNMENT = 64  # bytes
@@ -40,7 +39,7 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
     """In what type a gradient would lie in a pool; None where it cannot."""
     rule, parameter = gradient.rule, gradient.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
-    if parameter is None or not known or rule.op == Adasum or parameter.device.type != "cpu":
+    if parameter is None or not known or parameter.device.type != "cpu":
         return None
     if parameter.layout != torch.strided or parameter.numel() == 0:
         return None
@@ -144,8 +143,8 @@ def _cut(places: Iterable[_Place], theta: int, most: int) -> list[list[_Place]]:
 def make_buckets(gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> list[Bucket]:
     """Puts gradients, in the order of their arrival, into pools of their wire dtypes.
 
-    Every rank does so with equal gradients. RuntimeError where there is no memory, ValueError where a
-    gradient cannot be in a pool on this rank.
+    number: the optimizer's, among those of its process set. Every rank does so with equal gradients.
+    RuntimeError where there is no memory, ValueError where a gradient cannot be in a pool on this rank.
     """
     by_dtype: dict[torch.dtype, list[Gradient]] = {}
     for gradient in gradients:

@@ -58,7 +58,7 @@ class GradientSync:
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
-        self._plan = self._new_plan()
+        self._plan = PoolPlan(rule.process_set)
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
@@ -126,9 +126,6 @@ class GradientSync:
 
     # -- gradient pools
 
-    def _new_plan(self) -> PoolPlan:
-        return PoolPlan(self._rule.process_set, self._make_buckets)
-
     def _make_buckets(self, gradients: Sequence[Gradient]) -> list[Bucket]:
         return make_buckets(gradients, self._rule, self._prefix, -self.order[1])
 
@@ -150,7 +147,7 @@ class GradientSync:
         self._group.clear()
         for number, gradient in self._gradients.items():
             self._join_group(gradient, self._grouping.get(number))
-        self._plan = self._new_plan()
+        self._plan = PoolPlan(self._rule.process_set)
 
     # -- one step
 
@@ -250,7 +247,7 @@ class GradientSync:
             with torch.no_grad():
                 self._contribute(most, own.submitted, waiting)
                 self._finish()
-            self._use(self._plan.heard(self._members(), plan))
+            self._use(self._plan.heard(self._members(), plan, self._make_buckets))
         finally:
             span.end()
 

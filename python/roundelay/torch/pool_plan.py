@@ -22,6 +22,8 @@ from roundelay.torch.process_sets import ProcessSet
 _PLACE_BYTES = 3  # of a position in the order, in the notes
 _MOST = 256**_PLACE_BYTES - 1
 
+Maker = Callable[[Sequence[Gradient]], list[Bucket]]
+
 
 class _Phase(enum.Enum):
     RECORDING = 0  # until rank 0's order has reached everyone
@@ -32,9 +34,8 @@ class _Phase(enum.Enum):
 class PoolPlan:
     """One optimizer's way to a pool."""
 
-    def __init__(self, process_set: ProcessSet, make: Callable[[Sequence[Gradient]], list[Bucket]]) -> None:
+    def __init__(self, process_set: ProcessSet) -> None:
         self._set = process_set
-        self._make = make
         self._phase = _Phase.RECORDING if _core.config().gradient_pool else _Phase.OVER
         self._arrivals: dict[Gradient, None] = {}
         self._stepped = False
@@ -69,7 +70,7 @@ class PoolPlan:
                     positions[gradient] = position
         return [*here, *(byte for p in positions.values() for byte in p.to_bytes(_PLACE_BYTES, "big"))]
 
-    def heard(self, members: Sequence[Gradient], values: Sequence[int]) -> list[Bucket]:
+    def heard(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
         """Everyone's bytes. The buckets, at the moment from which on all ranks use them."""
         if self._phase is _Phase.OVER:
             return []
@@ -91,12 +92,12 @@ class PoolPlan:
         if order:
             self._phase = _Phase.MAKING
             self._arrivals.clear()
-            self._try([order[position] for position in sorted(order)])
+            self._try(make, [order[position] for position in sorted(order)])
         return []
 
-    def _try(self, order: list[Gradient]) -> None:
+    def _try(self, make: Maker, order: list[Gradient]) -> None:
         try:
             with torch.no_grad():
-                self._buckets = self._make(order)
+                self._buckets = make(order)
         except (RuntimeError, ValueError, MemoryError) as error:
             self._failure = str(error)
