@@ -8,7 +8,7 @@
 namespace roundelay::contract {
 namespace {
 
-constexpr std::size_t kRegionBytes = 3 << 20;
+constexpr std::size_t kRegionBytes = 192 << 10;
 
 // The same on all members: they make regions in the same order.
 Result<RegionPtr> next_region(Fabric& fabric, std::uint64_t key) {
@@ -63,7 +63,7 @@ std::string in_regions(Medium& medium, int size) {
     if (!region.ok()) return region.status().message();
     if ((*region)->key != 7 || (*region)->own.size() != kRegionBytes) return std::string("another region");
     for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
-      for (const std::size_t count : {std::size_t{1}, std::size_t{77}, std::size_t{40003}}) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{77}, std::size_t{20003}}) {
         const Case of{static_cast<DType>(dtype), ReduceOp::kSum, 4096, count};
         if (std::string error = same_bits(fabric, **region, of, {}); !error.empty()) return error;
       }
