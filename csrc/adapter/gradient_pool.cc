@@ -73,7 +73,7 @@ at::Tensor GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
   if (is(entry, gradient)) return gradient;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
-  vacate(index);
+  vacate(entry);
   at::Tensor tensor = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
   if (!gradient.defined()) {
     tensor.zero_();
@@ -85,8 +85,7 @@ at::Tensor GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
   return tensor;
 }
 
-void GradientPool::vacate(std::size_t index) {
-  const Entry& entry = entries_.at(index);
+void GradientPool::vacate(const Entry& entry) const {
   const auto held = entry.storage.lock();
   if (held && held->data() == region_->own.data() + entry.offset) move_out(*held);
 }

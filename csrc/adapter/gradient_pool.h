@@ -29,8 +29,6 @@ class GradientPool {
   // The entry, holding `gradient` (cast; copied unless it is the entry already), zeros where it is undefined.
   // Who still holds what the entry was before keeps those values: they move out of the region.
   at::Tensor fill(std::size_t index, const at::Tensor& gradient);
-  // The same for a gradient that stays where it is: if it is in this entry, it moves out.
-  void vacate(std::size_t index);
   // `count` elements from `offset` on, to be reduced in place. Errors: kInvalidArgument.
   Result<OperandPtr> bucket(std::size_t offset, std::size_t count, at::ScalarType type) const;
 
@@ -48,6 +46,7 @@ class GradientPool {
                                      const std::vector<std::int64_t>& sizes,
                                      const std::vector<std::int64_t>& strides, at::ScalarType type) const;
   [[nodiscard]] bool is(const Entry& entry, const at::Tensor& gradient) const;
+  void vacate(const Entry& entry) const;
 
   const RegionPtr region_;
   std::vector<Entry> entries_;

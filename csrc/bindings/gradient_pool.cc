@@ -49,8 +49,6 @@ submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t
 void bind_gradient_pool(py::module_& module) {
   py::class_<BoundPool>(module, "GradientPool")
       .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"))
-      .def_property_readonly("shared",
-                             [](const BoundPool& self) { return !self.pool.region().parts.empty(); })
       .def(
           "add",
           [](BoundPool& self, std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
@@ -63,8 +61,6 @@ void bind_gradient_pool(py::module_& module) {
             return self.pool.fill(entry, gradient.value_or(at::Tensor()));
           },
           py::arg("entry"), py::arg("gradient"))
-      .def(
-          "vacate", [](BoundPool& self, std::size_t entry) { self.pool.vacate(entry); }, py::arg("entry"))
       .def("allreduce_async", allreduce, py::arg("offset"), py::arg("count"), py::arg("dtype"),
            py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"));
 }

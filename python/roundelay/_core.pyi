@@ -82,16 +82,11 @@ class GradientPool:
     # Every rank makes one with the same key (from 1 on, below 2**22) and size, and uses it when all have.
     # RuntimeError if there is no memory.
     def __init__(self, key: int, size: int, process_set: int) -> None: ...
-    # Whether the other ranks reach this memory; else allreduces in it are like others.
-    @property
-    def shared(self) -> bool: ...
     # A place for the gradient of `parameter`, in this dtype. The number of the entry.
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
     # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
     # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
-    # Moves such tensors out of the pool.
-    def vacate(self, entry: int) -> None: ...
     # In place, of `count` elements from `offset` on, the same ones on all ranks; `op` and handle as below.
     def allreduce_async(
         self,

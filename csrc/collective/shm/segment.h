@@ -49,6 +49,10 @@ class Segment {
   static constexpr std::size_t kSlots = 2;
   static constexpr std::size_t kPageBytes = 4096;
 
+  static constexpr std::size_t whole_pages_up(std::size_t bytes) {
+    return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  }
+
   // Of a group of so many members; 2 MiB for two, 64 MiB for 64.
   static constexpr std::size_t bytes(int members) {
     return control_bytes(members) + static_cast<std::size_t>(members) * kSlots * kSlotBytes;
@@ -62,9 +66,8 @@ class Segment {
             kSlots * kSlotBytes};
   }
   static constexpr std::size_t control_bytes(int members) {
-    const std::size_t used =
-        sizeof(Claims) + static_cast<std::size_t>(members) * (sizeof(Progress) + sizeof(Bell));
-    return (used + kPageBytes - 1) / kPageBytes * kPageBytes;
+    return whole_pages_up(sizeof(Claims) +
+                          static_cast<std::size_t>(members) * (sizeof(Progress) + sizeof(Bell)));
   }
 
   // Over memory of bytes(members), page-aligned, which was all zeros before the first member came.

@@ -12,11 +12,6 @@ namespace {
 constexpr int kRegionBits = 40;
 constexpr std::uint64_t kKeys = 1ULL << (62 - kRegionBits);
 
-constexpr std::size_t whole_pages(std::size_t bytes) {
-  constexpr std::size_t kPage = shm::Segment::kPageBytes;
-  return (bytes + kPage - 1) / kPage * kPage;
-}
-
 // A mapping of everyone's parts, of which this member gives its own back.
 class Mapping {
  public:
@@ -39,7 +34,7 @@ RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment
   return [segment = std::move(segment), members = static_cast<std::size_t>(group.size()),
           index = static_cast<std::size_t>(group.index)](std::uint64_t key,
                                                          std::size_t bytes) -> Result<RegionPtr> {
-    const std::size_t each = whole_pages(bytes);
+    const std::size_t each = shm::Segment::whole_pages_up(bytes);
     if (key == 0 || key >= kKeys || each > (std::size_t{1} << kRegionBits) / members) {
       return Status::unavailable("a region of " + std::to_string(bytes) + " bytes with key " +
                                  std::to_string(key) + " has no place in shared memory");

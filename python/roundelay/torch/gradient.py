@@ -136,12 +136,16 @@ class Gradient:
         parameter.grad = None
         self.holds = Holds.LOCAL
 
-    def contribution(self, template: torch.Tensor) -> Contribution:
-        """Takes ``.grad``, made dense, to be reduced in place; zeros like ``template`` where it is empty."""
+    def take(self) -> torch.Tensor | None:
+        """This rank's contribution since the last one; a reduced gradient is set aside for it."""
         if self.holds is Holds.REDUCED:
             self.make_room()
-        gradient = self.local()
         self.accumulated = 0
+        return self.local()
+
+    def contribution(self, template: torch.Tensor) -> Contribution:
+        """Takes ``.grad``, made dense, to be reduced in place; zeros like ``template`` where it is empty."""
+        gradient = self.take()
         if gradient is None:
             gradient = torch.zeros_like(template, requires_grad=False)
         else:
@@ -151,10 +155,7 @@ class Gradient:
 
     def sparse_contribution(self, template: torch.Tensor, dimensions: int) -> torch.Tensor:
         """Takes ``.grad`` as a sparse tensor, to be reduced out of place; an empty one where it is empty."""
-        if self.holds is Holds.REDUCED:
-            self.make_room()
-        gradient = self.local()
-        self.accumulated = 0
+        gradient = self.take()
         if gradient is None:
             indices = torch.empty((dimensions, 0), dtype=torch.int64, device=template.device)
             values = torch.empty(
@@ -167,7 +168,6 @@ class Gradient:
 
     def depart(self, gradient: torch.Tensor) -> torch.Tensor:
         """``.grad`` is this tensor now, and in flight."""
-        self.accumulated = 0
         parameter = self.parameter
         assert parameter is not None
         parameter.grad = gradient

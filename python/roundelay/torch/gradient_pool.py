@@ -17,7 +17,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression
-from roundelay.torch.gradient import Contribution, Gradient, Holds, Reduction
+from roundelay.torch.gradient import Contribution, Gradient, Reduction
 from roundelay.torch.gradient_groups import GradientGroup
 from roundelay.torch.process_sets import set_id
 
@@ -112,10 +112,7 @@ class Bucket(GradientGroup):
             gradient.flights.append(contribution)
 
     def _contribution(self, gradient: Gradient) -> Contribution:
-        if gradient.holds is Holds.REDUCED:
-            gradient.make_room()
-        local = gradient.local()
-        entry = self._take_in(gradient, local)
+        entry = self._take_in(gradient, gradient.take())
         parameter = gradient.parameter
         assert parameter is not None
         if parameter.grad is None:
