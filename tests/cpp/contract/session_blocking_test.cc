@@ -89,20 +89,9 @@ TEST_CASE("threads that block at once, of which one drives at a time", "[session
   constexpr int kThreads = 3;
   SessionWorld world(size);
   world.run([&](Session& session, int rank) {
-    std::vector<std::string> complaints(kThreads);
-    std::vector<std::thread> threads;
-    for (std::size_t t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        for (int round = 0; round < 200 && complaints[t].empty(); ++round) {
-          complaints[t] = sum_blocking(session, rank, "thread " + std::to_string(t), size);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& complaint : complaints) {
-      if (!complaint.empty()) return complaint;
-    }
-    return std::string();
+    return in_threads(kThreads, 200, [&](std::size_t t) {
+      return sum_blocking(session, rank, "thread " + std::to_string(t), size);
+    });
   });
   world.shutdown();
 }
@@ -114,26 +103,14 @@ TEST_CASE("threads that block in overlapping sets", "[session][blocking][sets]")
     for (std::size_t i = 1; i < shapes.size(); ++i) {
       if (const auto id = add_set(session, shapes[i]); !id.ok()) return id.status().message();
     }
-    std::vector<std::string> complaints(shapes.size());
-    std::vector<std::thread> threads;
-    for (std::size_t set = 0; set < shapes.size(); ++set) {
-      if (std::find(shapes[set].begin(), shapes[set].end(), rank) == shapes[set].end()) continue;
-      threads.emplace_back([&, set] {
-        for (int round = 0; round < 200 && complaints[set].empty(); ++round) {
-          Flight flight{.data = std::vector<float>(3, 1.0F),
-                        .process_set = static_cast<ProcessSetId>(set),
-                        .blocking = true};
-          const Status status = take_off(session, "same name", flight);
-          complaints[set] =
-              status.ok() ? land(session, flight, static_cast<float>(shapes[set].size())) : status.message();
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& complaint : complaints) {
-      if (!complaint.empty()) return complaint;
-    }
-    return {};
+    return in_threads(shapes.size(), 200, [&](std::size_t set) -> std::string {
+      if (std::find(shapes[set].begin(), shapes[set].end(), rank) == shapes[set].end()) return {};
+      Flight flight{.data = std::vector<float>(3, 1.0F),
+                    .process_set = static_cast<ProcessSetId>(set),
+                    .blocking = true};
+      const Status status = take_off(session, "same name", flight);
+      return status.ok() ? land(session, flight, static_cast<float>(shapes[set].size())) : status.message();
+    });
   });
   world.shutdown();
 }

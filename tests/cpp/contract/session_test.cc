@@ -87,20 +87,9 @@ TEST_CASE("several threads of each rank submit and wait at once", "[session]") {
   constexpr int kThreads = 3;
   SessionWorld world(size);
   world.run([&](Session& session, int rank) {
-    std::vector<std::string> complaints(kThreads);
-    std::vector<std::thread> threads;
-    for (std::size_t t = 0; t < kThreads; ++t) {
-      threads.emplace_back([&, t] {
-        for (int round = 0; round < 100 && complaints[t].empty(); ++round) {
-          complaints[t] = sum_once(session, rank, "thread " + std::to_string(t), size);
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const std::string& complaint : complaints) {
-      if (!complaint.empty()) return complaint;
-    }
-    return std::string();
+    return in_threads(kThreads, 100, [&](std::size_t t) {
+      return sum_once(session, rank, "thread " + std::to_string(t), size);
+    });
   });
   world.shutdown();
 }

@@ -174,6 +174,24 @@ inline Status take_off(runtime::Session& session, const std::string& name, Fligh
   return take_off(session, name, flight, [](wire::Request&) {});
 }
 
+// Runs `step` so many rounds on each of several threads of one rank, each until its first complaint. The
+// first thread's complaint, if any has one.
+inline std::string in_threads(std::size_t number, int rounds,
+                              const std::function<std::string(std::size_t thread)>& step) {
+  std::vector<std::string> complaints(number);
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < number; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < rounds && complaints[t].empty(); ++round) complaints[t] = step(t);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& complaint : complaints) {
+    if (!complaint.empty()) return complaint;
+  }
+  return {};
+}
+
 // "" or what is wrong; waits for as long as it takes, so that a lost wake-up hangs instead of being late.
 inline std::string land(runtime::Session& session, const Flight& flight, float expected) {
   const auto status = session.wait(flight.handle, Deadline::never());
