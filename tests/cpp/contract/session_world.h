@@ -19,22 +19,24 @@
 namespace roundelay::contract {
 
 // A channel whose process can be stopped: it neither reads nor writes then, but the connection stands. Counts
-// the orders that went out.
+// the orders that went out, and those that came in.
 class StoppableChannel final : public channel::Channel {
  public:
   StoppableChannel(std::unique_ptr<channel::Channel> inner, const std::atomic<bool>& stopped,
-                   std::atomic<int>& orders_sent)
-      : inner_(std::move(inner)), stopped_(stopped), orders_sent_(orders_sent) {}
+                   std::atomic<int>& orders_sent, std::atomic<int>& orders_read)
+      : inner_(std::move(inner)), stopped_(stopped), orders_sent_(orders_sent), orders_read_(orders_read) {}
   Status send(int to, ConstByteSpan message) override {
     if (stopped_) return {};
-    const auto decoded = wire::decode(message);
+    const bool order = is_order(message);
     Status status = inner_->send(to, message);
-    if (decoded.ok() && std::holds_alternative<wire::Order>(*decoded)) ++orders_sent_;
+    if (order) ++orders_sent_;
     return status;
   }
   std::optional<channel::Incoming> receive() override {
     if (stopped_) return std::nullopt;
-    return inner_->receive();
+    auto incoming = inner_->receive();
+    if (incoming && is_order(incoming->bytes)) ++orders_read_;
+    return incoming;
   }
   void wait(Deadline deadline) override {
     if (stopped_) return std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -44,9 +46,15 @@ class StoppableChannel final : public channel::Channel {
   void close(Deadline deadline) override { inner_->close(deadline); }
 
  private:
+  static bool is_order(ConstByteSpan message) {
+    const auto decoded = wire::decode(message);
+    return decoded.ok() && std::holds_alternative<wire::Order>(*decoded);
+  }
+
   const std::unique_ptr<channel::Channel> inner_;
   const std::atomic<bool>& stopped_;
   std::atomic<int>& orders_sent_;
+  std::atomic<int>& orders_read_;
 };
 
 // The media of process sets: the members of one meet in one hub.
@@ -92,7 +100,8 @@ class SessionWorld {
   explicit SessionWorld(int size, Config config = {}, const Change& change = {})
       : control(size, channel::Delivery::kAtOnce),
         data(std::make_shared<collective::InprocHub>(size)),
-        stopped(static_cast<std::size_t>(size)) {
+        stopped(static_cast<std::size_t>(size)),
+        orders_read(static_cast<std::size_t>(size)) {
     for (int rank = 0; rank < size; ++rank) {
       Group world{0, {}, rank};
       for (int r = 0; r < size; ++r) world.ranks.push_back(r);
@@ -102,8 +111,9 @@ class SessionWorld {
           runtime::place(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
       parts.bootstrap = "test";
       parts.channel_name = "inproc";
-      parts.channel = std::make_unique<StoppableChannel>(
-          control.channel(rank), stopped[static_cast<std::size_t>(rank)], orders_sent);
+      parts.channel =
+          std::make_unique<StoppableChannel>(control.channel(rank), stopped[static_cast<std::size_t>(rank)],
+                                             orders_sent, orders_read[static_cast<std::size_t>(rank)]);
       parts.fabric = collective::make_inproc_fabric(data, world);
       parts.make_fabric = [this](const Group& group) { return hubs.fabric(group); };
       if (change) change(parts);
@@ -143,7 +153,8 @@ class SessionWorld {
   std::shared_ptr<collective::InprocHub> data;  // of the world
   SetHubs hubs;
   std::vector<std::atomic<bool>> stopped;
-  std::atomic<int> orders_sent{0};  // by all ranks
+  std::vector<std::atomic<int>> orders_read;  // by rank; a coordinator's own are no messages
+  std::atomic<int> orders_sent{0};            // by all ranks
   std::vector<std::unique_ptr<runtime::Session>> sessions;
 };
 
