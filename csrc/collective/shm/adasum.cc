@@ -34,7 +34,7 @@ std::vector<Level> levels_of(int index, int size) {
 Program adasum(Rounds& net, Call call) {
   const DType dtype = working_type(call);
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
-  const Cuts chunks{count * size_of(dtype), Segment::kSlotBytes};
+  const Cuts chunks{count * size_of(dtype), net.slot_bytes()};
   std::byte* mine = net.scratch(chunks.bytes);
   std::byte* other = net.scratch(chunks.bytes);
   kernels::cast(mine, dtype, call.buffer.data(), call.dtype, count);

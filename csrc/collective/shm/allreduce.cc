@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -65,7 +66,7 @@ Program allreduce_together(Rounds& net, Call call) {
 
 Program allreduce_by_shares(Rounds& net, Call call) {
   std::byte* const buffer = call.buffer.data();
-  const Cuts chunks{call.buffer.bytes, Segment::kSlotBytes};
+  const Cuts chunks{call.buffer.bytes, net.slot_bytes()};
   const auto self = static_cast<std::uint64_t>(net.index());
   Parts parts(net, call);
   std::uint64_t staged = 0;
@@ -93,13 +94,14 @@ Program allreduce_by_shares(Rounds& net, Call call) {
 }  // namespace
 
 Program allreduce(Rounds& net, const Call& call) {
-  return call.buffer.bytes <= kMostTogether ? allreduce_together(net, call) : allreduce_by_shares(net, call);
+  const bool together = call.buffer.bytes <= std::min(kMostTogether, net.slot_bytes());
+  return together ? allreduce_together(net, call) : allreduce_by_shares(net, call);
 }
 
 Program reduce_scatter(Rounds& net, Call call) {
   const auto members = static_cast<std::size_t>(net.size());
   const auto self = static_cast<std::size_t>(net.index());
-  const std::size_t piece = whole_lines_down(Segment::kSlotBytes / members);
+  const std::size_t piece = whole_lines_down(net.slot_bytes() / members);
   const std::vector<std::size_t> offsets = offsets_of(call.send_bytes);
   std::uint64_t rounds = 0;
   for (const std::size_t bytes : call.send_bytes) rounds = std::max(rounds, Cuts{bytes, piece}.count());

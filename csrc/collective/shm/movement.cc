@@ -16,7 +16,7 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
 }  // namespace
 
 Program broadcast(Rounds& net, Call call) {
-  const Cuts chunks{call.buffer.bytes, Segment::kSlotBytes};
+  const Cuts chunks{call.buffer.bytes, net.slot_bytes()};
   for (std::uint64_t round = 0; round < chunks.count(); ++round) {
     std::byte* const here = call.buffer.data() + chunks[round].offset;
     if (net.index() == call.root) {
@@ -40,11 +40,11 @@ Program barrier(Rounds& net, Call /*call*/) {
 Program all_gather(Rounds& net, Call call) {
   const std::vector<std::size_t> offsets = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index());
-  const Cuts own{call.receive_bytes[self], Segment::kSlotBytes};
+  const Cuts own{call.receive_bytes[self], net.slot_bytes()};
   std::byte* const buffer = call.buffer.data();
   std::uint64_t rounds = 0, staged = 0;
   for (const std::size_t bytes : call.receive_bytes) {
-    rounds = std::max(rounds, Cuts{bytes, Segment::kSlotBytes}.count());
+    rounds = std::max(rounds, Cuts{bytes, net.slot_bytes()}.count());
   }
   for (std::uint64_t round = 0; round < rounds; ++round) {
     for (; staged < own.count() && staged <= round + 1; ++staged) {
@@ -55,7 +55,7 @@ Program all_gather(Rounds& net, Call call) {
     for (int step = 1; step < net.size(); ++step) {
       const int member = (net.index() + step) % net.size();
       const auto from = static_cast<std::size_t>(member);
-      const Range range = Cuts{call.receive_bytes[from], Segment::kSlotBytes}[round];
+      const Range range = Cuts{call.receive_bytes[from], net.slot_bytes()}[round];
       if (range.bytes == 0) continue;
       co_await net.staged(member, round);
       put(buffer + offsets[from] + range.offset, net.slot_of(member, round), range.bytes);
@@ -68,7 +68,7 @@ Program all_gather(Rounds& net, Call call) {
 Program alltoall(Rounds& net, Call call) {
   const std::vector<std::size_t> from_here = offsets_of(call.send_bytes), to = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index()), members = from_here.size();
-  const std::size_t piece = whole_lines_down(Segment::kSlotBytes / members);
+  const std::size_t piece = whole_lines_down(net.slot_bytes() / members);
   std::uint64_t sends = 0, rounds = 0, staged = 0;
   for (std::size_t member = 0; member < members; ++member) {
     if (member == self) continue;

@@ -36,6 +36,7 @@ class Rounds {
 
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int size() const { return static_cast<int>(members_.size()); }
+  [[nodiscard]] std::size_t slot_bytes() const { return history_.segment.slot_bytes(); }
   std::byte* scratch(std::size_t bytes);  // until the call ends
 
   // This member's slot of a round, to be written between `co_await writable(round)` and stage(round), then,

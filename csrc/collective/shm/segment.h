@@ -54,38 +54,42 @@ class Segment {
   }
 
   // Of a group of so many members; 2 MiB for two, 64 MiB for 64.
-  static constexpr std::size_t bytes(int members) {
-    return control_bytes(members) + static_cast<std::size_t>(members) * kSlots * kSlotBytes;
+  static constexpr std::size_t bytes(int members, std::size_t slot_bytes = kSlotBytes) {
+    return slots_of(members, members, slot_bytes).offset;
   }
   // The part that only this member writes to: to be allocated near it.
   struct Range {
     std::size_t offset, bytes;
   };
-  static constexpr Range slots_of(int member, int members) {
-    return {control_bytes(members) + static_cast<std::size_t>(member) * kSlots * kSlotBytes,
-            kSlots * kSlotBytes};
+  static constexpr Range slots_of(int member, int members, std::size_t slot_bytes = kSlotBytes) {
+    const std::size_t each = kSlots * slot_bytes;
+    return {control_bytes(members) + static_cast<std::size_t>(member) * each, each};
   }
   static constexpr std::size_t control_bytes(int members) {
     return whole_pages_up(sizeof(Claims) +
                           static_cast<std::size_t>(members) * (sizeof(Progress) + sizeof(Bell)));
   }
 
-  // Over memory of bytes(members), page-aligned, which was all zeros before the first member came.
-  Segment(std::byte* memory, int members) : memory_(memory), members_(members) {}
+  // Over memory of bytes(members, slot_bytes), page-aligned, which was all zeros before the first member
+  // came. Slots are whole lines, one for each member at least.
+  Segment(std::byte* memory, int members, std::size_t slot_bytes = kSlotBytes)
+      : memory_(memory), members_(members), slot_bytes_(slot_bytes) {}
 
   [[nodiscard]] int members() const { return members_; }
+  [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
   [[nodiscard]] Claims& claims() const { return *reinterpret_cast<Claims*>(memory_); }
   [[nodiscard]] Progress& progress(int member) const {
     return reinterpret_cast<Progress*>(memory_ + sizeof(Claims))[member];
   }
   [[nodiscard]] Bell& bell(int member) const { return reinterpret_cast<Bell*>(&progress(members_))[member]; }
   [[nodiscard]] std::byte* slot(int member, std::uint64_t number) const {
-    return memory_ + slots_of(member, members_).offset + (number % kSlots) * kSlotBytes;
+    return memory_ + slots_of(member, members_, slot_bytes_).offset + (number % kSlots) * slot_bytes_;
   }
 
  private:
   std::byte* memory_;
   int members_;
+  std::size_t slot_bytes_;
 };
 
 }  // namespace roundelay::collective::shm
