@@ -7,13 +7,20 @@
 namespace roundelay::collective {
 namespace {
 
-void scale_alone(const Call& call, const std::byte* input) {
-  const std::size_t count = call.buffer.bytes / size_of(call.dtype);
+void scale_alone(const Call& call, const ScatterList::Run& run) {
+  const std::size_t count = run.bytes / size_of(call.dtype);
   const bool unscaled = call.prescale.identity() && call.scale.identity();
-  if (count == 0 || (unscaled && input == call.buffer.data())) return;
-  const void* const part[] = {input};
+  if (count == 0 || (unscaled && run.input == run.output)) return;
+  const void* const part[] = {run.input};
   const ReduceOp op = call.reduce_op == ReduceOp::kAdasum ? ReduceOp::kSum : call.reduce_op;
-  kernels::reduce_parts(call.buffer.data(), part, count, call.dtype, op, call.prescale, call.scale);
+  kernels::reduce_parts(run.output, part, count, call.dtype, op, call.prescale, call.scale);
+}
+
+void allreduce_alone(const Call& call) {
+  std::byte* const buffer = call.buffer.data();
+  if (call.scattered == nullptr) return scale_alone(call, {buffer, buffer, call.buffer.bytes});
+  call.scattered->for_each(0, call.buffer.bytes,
+                           [&](std::size_t, const ScatterList::Run& run) { scale_alone(call, run); });
 }
 
 }  // namespace
@@ -21,9 +28,9 @@ void scale_alone(const Call& call, const std::byte* input) {
 void finish_alone(const Call& call) {
   switch (call.operation) {
     case Operation::kAllreduce:
-      return scale_alone(call, call.buffer.data());
+      return allreduce_alone(call);
     case Operation::kReducescatter:
-      return scale_alone(call, call.input);
+      return scale_alone(call, {call.input, call.buffer.data(), call.buffer.bytes});
     case Operation::kAllgather:
     case Operation::kAlltoall:
       if (call.buffer.bytes > 0) std::memmove(call.buffer.data(), call.input, call.buffer.bytes);

@@ -102,15 +102,28 @@ Status check_reduction(const Call& call) {
   return {};
 }
 
+Status check_memory(const Call& call, bool takes_scattered) {
+  if (call.scattered == nullptr) {
+    const bool missing = call.buffer.bytes > 0 && call.buffer.base == nullptr;
+    return missing ? refuse(call, "the buffer has no memory") : Status{};
+  }
+  const bool fits = call.operation == Operation::kAllreduce && call.reduce_op != ReduceOp::kAdasum;
+  if (!takes_scattered || !fits) return refuse(call, "the buffer may not be scattered");
+  if (call.buffer.base != nullptr || call.buffer.bytes != call.scattered->bytes()) {
+    return refuse(call, "a buffer beside the scattered one");
+  }
+  return {};
+}
+
 }  // namespace
 
-Status check_call(const Call& call, const Group& group) {
+Status check_call(const Call& call, const Group& group, bool takes_scattered) {
   if (call.operation == Operation::kJoin || call.operation == Operation::kProcessSet) {
     return refuse(call, "there is no data to move");
   }
   ROUNDELAY_RETURN_IF_ERROR(check_absent(call, group));
   if (is_absent(call, group.index)) return {};
-  if (call.buffer.bytes > 0 && call.buffer.base == nullptr) return refuse(call, "the buffer has no memory");
+  ROUNDELAY_RETURN_IF_ERROR(check_memory(call, takes_scattered));
   if (call.operation == Operation::kBroadcast) return check_root(call, group);
   if (call.operation == Operation::kBarrier) return {};
   if (call.operation != Operation::kAllreduce) ROUNDELAY_RETURN_IF_ERROR(check_parts(call, group));

@@ -5,8 +5,8 @@
 
 namespace roundelay::collective {
 
-// kInvalidArgument if `call` makes no sense for this member of `group`. Of an absent member only the
-// operation and the list of absent members are looked at.
-Status check_call(const Call& call, const Group& group);
+// kInvalidArgument if `call` makes no sense for this member of `group`, or is scattered where the fabric does
+// not take that. Of an absent member only the operation and the list of absent members are looked at.
+Status check_call(const Call& call, const Group& group, bool takes_scattered = false);
 
 }  // namespace roundelay::collective

@@ -19,6 +19,7 @@
 #include "base/region.h"
 #include "base/status.h"
 #include "collective/backoff.h"
+#include "collective/scatter_list.h"
 
 namespace roundelay::collective {
 
@@ -38,6 +39,9 @@ struct Stream;  // an accelerator's queue; null on CPUs
 struct Call {
   Operation operation = Operation::kAllreduce;
   Buffer buffer;  // the result; allreduce and broadcast: in place, the input before
+  // Allreduce but Adasum, where Fabric::takes_scattered(): the bytes lie here, not in `buffer`, which has no
+  // memory and as many bytes. Members may have cut theirs differently. Outlives the call.
+  const ScatterList* scattered = nullptr;
   // All-gather, alltoall, reduce-scatter: what this member gives, apart from `buffer`.
   const std::byte* input = nullptr;
   // By member, 0 for absent ones. Alltoall: what each gets, reduce-scatter: each one's shard; in this order
@@ -88,6 +92,8 @@ class Fabric {
   // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
   [[nodiscard]] virtual bool poisoned() const = 0;
+  // Whether allreduces may be Call::scattered: the same on all members.
+  [[nodiscard]] virtual bool takes_scattered() const { return false; }
   // Ends a sleep in one of this member's calls. From any thread.
   virtual void rouse() {}
   // For buffers that the group's calls work on. From any thread; the maker may outlive the fabric.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collective/fabric.h"
+#include "collective/scatter_list.h"
 #include "fuse/fusion_buffer.h"
 #include "fuse/layout.h"
 #include "submit/table.h"
@@ -39,7 +40,8 @@ struct Batch {
   std::vector<std::int64_t> extents;  // allgather: of the tensor's first dimension, by member
   std::vector<int> absent;            // members that skip this
 
-  fuse::Layout layout;  // of the fusion buffer, when there is more than one piece
+  collective::ScatterList scattered;  // where the fabric takes the pieces as they lie; else,
+  fuse::Layout layout;                // when there is more than one, of the fusion buffer
   fuse::FusionBuffer* fusion = nullptr;
   std::vector<std::int64_t> sent, received;  // what members tell each other beside the data
   collective::Call call;

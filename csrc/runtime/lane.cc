@@ -153,7 +153,7 @@ bool Lane::prepare_next() {
   }
   const TimePoint begin = steady_now();
   fuse::FusionBuffer& buffer = buffers_[next_buffer_];
-  const Status prepared = batch->steps->prepare(*batch, group_, buffer);
+  const Status prepared = batch->steps->prepare(*batch, *fabric_, buffer);
   if (batch->fusion != nullptr) {
     next_buffer_ = (next_buffer_ + 1) % buffers_.size();
     timeline_.record_span(Track::kCopy, "pack", begin, steady_now(), batch->bytes());

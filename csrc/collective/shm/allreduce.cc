@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kMostTogether = 8 << 10;  // that each member had better sum up by itself
 constexpr std::size_t kBlock = 16 << 10;        // stays in the first-level cache
 
+using Run = ScatterList::Run;
+
 // The same bytes of all members, in the order of members: this one's where they are, the others' from their
 // slots.
 class Parts {
@@ -35,38 +37,75 @@ class Parts {
   std::vector<const void*> parts_;
 };
 
+// One round: a chunk of the list, at the beginning of the slots.
+class Chunk {
+ public:
+  Chunk(const ScatterList& list, Range chunk) : list_(list), chunk_(chunk) {}
+
+  // `range` of the chunk.
+  void copy_in(std::byte* slot, Range range) const {
+    list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
+      std::memcpy(slot + range.offset + at, run.input, run.bytes);
+    });
+  }
+  void copy_out(const std::byte* slot, Range range) const {
+    list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
+      std::memcpy(run.output, slot + range.offset + at, run.bytes);
+    });
+  }
+  // To the outputs, and to the slot for the others.
+  void reduce(Parts& parts, std::uint64_t round, std::byte* slot, Range range) const {
+    list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
+      const Range in_slot{range.offset + at, run.bytes};
+      parts.reduce(round, in_slot, run.input, run.output);
+      std::memcpy(slot + in_slot.offset, run.output, run.bytes);
+    });
+  }
+
+ private:
+  const ScatterList& list_;
+  const Range chunk_;
+};
+
 // What the others reduce of this member's part of a round.
-void stage(Rounds& net, std::uint64_t round, const std::byte* chunk, Range mine, std::size_t bytes) {
+void stage(Rounds& net, std::uint64_t round, const Chunk& chunk, Range mine, std::size_t bytes) {
   const std::size_t end = mine.offset + mine.bytes;
-  std::memcpy(net.slot(round), chunk, mine.offset);
-  std::memcpy(net.slot(round) + end, chunk + end, bytes - end);
+  chunk.copy_in(net.slot(round), {0, mine.offset});
+  chunk.copy_in(net.slot(round), {end, bytes - end});
   net.stage(round);
 }
 
-// This member's share: in its place in the buffer, and in the slot for the others.
-void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, std::byte* chunk, Range mine) {
+void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, const Chunk& chunk, Range mine) {
   const Cuts blocks{mine.bytes, kBlock};
   for (std::uint64_t i = 0; i < blocks.count(); ++i) {
-    const Range block{mine.offset + blocks[i].offset, blocks[i].bytes};
-    parts.reduce(round, block, chunk + block.offset, chunk + block.offset);
-    std::memcpy(net.slot(round) + block.offset, chunk + block.offset, block.bytes);
+    chunk.reduce(parts, round, net.slot(round), {mine.offset + blocks[i].offset, blocks[i].bytes});
   }
   net.reduce(round);
 }
 
+ScatterList in_place(const Buffer& buffer) {
+  ScatterList list;
+  list.add({buffer.data(), buffer.data(), buffer.bytes});
+  return list;
+}
+
 Program allreduce_together(Rounds& net, Call call) {
-  std::byte* const buffer = call.buffer.data();
+  const ScatterList whole = in_place(call.buffer);
+  const ScatterList& list = call.scattered != nullptr ? *call.scattered : whole;
   Parts parts(net, call);
   co_await net.writable(0);
-  std::memcpy(net.slot(0), buffer, call.buffer.bytes);
+  Chunk(list, {0, list.bytes()}).copy_in(net.slot(0), {0, list.bytes()});
   net.stage(0);
   co_await net.staged(0);
-  parts.reduce(0, {0, call.buffer.bytes}, buffer, buffer);
+  list.for_each(0, list.bytes(), [&](std::size_t at, const Run& run) {
+    parts.reduce(0, {at, run.bytes}, run.input, run.output);
+  });
 }
 
 Program allreduce_by_shares(Rounds& net, Call call) {
-  std::byte* const buffer = call.buffer.data();
-  const Cuts chunks{call.buffer.bytes, net.slot_bytes()};
+  const ScatterList whole = in_place(call.buffer);
+  const ScatterList& list = call.scattered != nullptr ? *call.scattered : whole;
+  const Cuts chunks{list.bytes(), net.slot_bytes()};
   const auto self = static_cast<std::uint64_t>(net.index());
   Parts parts(net, call);
   std::uint64_t staged = 0;
@@ -75,17 +114,16 @@ Program allreduce_by_shares(Rounds& net, Call call) {
     for (; staged < chunks.count() && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       const Range chunk = chunks[staged];
-      stage(net, staged, buffer + chunk.offset, shares(chunk.bytes, net.size())[self], chunk.bytes);
+      stage(net, staged, Chunk(list, chunk), shares(chunk.bytes, net.size())[self], chunk.bytes);
     }
-    std::byte* const chunk = buffer + chunks[round].offset;
+    const Chunk chunk(list, chunks[round]);
     const Cuts share = shares(chunks[round].bytes, net.size());
     co_await net.staged(round);
     reduce_share(net, round, parts, chunk, share[self]);
     for (int step = 1; step < net.size(); ++step) {
       const int member = (net.index() + step) % net.size();
       co_await net.reduced(member, round);
-      const Range theirs = share[static_cast<std::uint64_t>(member)];
-      std::memcpy(chunk + theirs.offset, net.slot_of(member, round) + theirs.offset, theirs.bytes);
+      chunk.copy_out(net.slot_of(member, round), share[static_cast<std::uint64_t>(member)]);
     }
     net.release(round);
   }

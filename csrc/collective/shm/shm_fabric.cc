@@ -134,12 +134,13 @@ class ShmFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return state_->group; }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
+  [[nodiscard]] bool takes_scattered() const override { return true; }
   [[nodiscard]] RegionMaker region_maker() const override { return state_->options.make_region; }
   void rouse() override { state_->history.segment.bell(state_->group.index).ring(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group, takes_scattered()));
     if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
     const std::uint64_t number = ++state_->calls;
     if (is_absent(call, state_->group.index)) return finished_call();

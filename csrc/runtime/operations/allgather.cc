@@ -5,7 +5,7 @@ namespace {
 
 std::string check(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
 
-Status prepare(Batch& batch, const Group&, fuse::FusionBuffer&) {
+Status prepare(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   std::int64_t rows = 0;

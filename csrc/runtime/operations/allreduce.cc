@@ -28,20 +28,26 @@ collective::Buffer buffer_of(const wire::Request& request, const submit::Part& p
   return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};
 }
 
-Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
-  batch.call.operation = Operation::kAllreduce;
-  batch.call.dtype = batch.pieces.front().dtype();
-  set_reduction(batch.call, batch.request(), group.size());
-
-  if (batch.pieces.size() == 1) {
-    const submit::Part& part = batch.pieces.front().tensor();
-    if (part.input != part.output) {
-      kernels::scale_copy(part.output, part.input, part.count, part.dtype, Scale{});
-    }
-    batch.call.buffer = buffer_of(batch.request(), part);
-    return {};
+// For fabrics that reduce tensors where they lie.
+void scatter(Batch& batch) {
+  batch.scattered.reserve(batch.pieces.size());
+  for (const Piece& piece : batch.pieces) {
+    const submit::Part& part = piece.tensor();
+    batch.scattered.add({part.input, part.output, part.bytes()});
   }
+  batch.call.scattered = &batch.scattered;
+  batch.call.buffer.bytes = batch.scattered.bytes();
+}
 
+void prepare_in_place(Batch& batch) {
+  const submit::Part& part = batch.pieces.front().tensor();
+  if (part.input != part.output) {
+    kernels::scale_copy(part.output, part.input, part.count, part.dtype, Scale{});
+  }
+  batch.call.buffer = buffer_of(batch.request(), part);
+}
+
+Status pack(Batch& batch, fuse::FusionBuffer& fusion) {
   std::vector<std::size_t> sizes;
   sizes.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) sizes.push_back(piece.bytes());
@@ -56,6 +62,22 @@ Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer& fusion) {
   fuse::pack(items, fusion.data());
   batch.fusion = &fusion;
   batch.call.buffer = {fusion.data(), 0, batch.layout.bytes};
+  return {};
+}
+
+Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer& fusion) {
+  batch.call.operation = Operation::kAllreduce;
+  batch.call.dtype = batch.pieces.front().dtype();
+  set_reduction(batch.call, batch.request(), fabric.group().size());
+  const bool in_region = batch.pieces.front().tensor().region != nullptr;
+  const bool scatters = fabric.takes_scattered() && batch.call.reduce_op != ReduceOp::kAdasum && !in_region;
+  if (scatters) {
+    scatter(batch);
+  } else if (batch.pieces.size() == 1) {
+    prepare_in_place(batch);
+  } else {
+    return pack(batch, fusion);
+  }
   return {};
 }
 

@@ -35,7 +35,8 @@ std::string check(const submit::Entry& entry, const Group& group) {
          std::to_string(entry.request.shape.front());
 }
 
-Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer&) {
+Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer&) {
+  const Group& group = fabric.group();
   const auto members = static_cast<std::size_t>(group.size());
   batch.sent = batch.entries.front()->splits;
   batch.received.assign(members, 0);

@@ -5,7 +5,7 @@ namespace {
 
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
-Status prepare(Batch& batch, const Group&, fuse::FusionBuffer&) {
+Status prepare(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
   batch.call.operation = Operation::kBarrier;
   return {};
 }

@@ -13,7 +13,8 @@ std::string check(const submit::Entry& entry, const Group& group) {
          std::to_string(group.size()) + " ranks";
 }
 
-Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer&) {
+Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer&) {
+  const Group& group = fabric.group();
   const submit::Part& part = batch.pieces.front().tensor();
   const auto root = std::find(group.ranks.begin(), group.ranks.end(), batch.request().root);
   batch.call.operation = Operation::kBroadcast;

@@ -16,9 +16,9 @@ namespace roundelay::runtime {
 struct OperationSteps {
   // What is wrong with this rank's part by itself; empty if nothing. Called on the framework's thread.
   std::string (*check)(const submit::Entry& entry, const Group& group);
-  // Brings the input to where the collective works (the output, or the fusion buffer) and fills batch.call.
-  // Errors: kUnavailable (no memory).
-  Status (*prepare)(Batch& batch, const Group& group, fuse::FusionBuffer& fusion);
+  // Brings the input to where the fabric can work on it (which may be where it is, or else the output, or the
+  // fusion buffer) and fills batch.call. Errors: kUnavailable (no memory).
+  Status (*prepare)(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer& fusion);
   // After each call. True: batch.call is another one that belongs to this batch. Errors: as prepare. May be
   // null: one call is all.
   Result<bool> (*next)(Batch& batch, const Group& group);

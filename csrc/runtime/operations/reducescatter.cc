@@ -20,7 +20,8 @@ std::string check(const submit::Entry& entry, const Group&) {
 }
 
 // The first members have one row more where the rows do not divide evenly.
-Status prepare(Batch& batch, const Group& group, fuse::FusionBuffer&) {
+Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer&) {
+  const Group& group = fabric.group();
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   const std::int64_t rows = piece.shape().front();

@@ -327,7 +327,7 @@ const std::vector<Test>& fabric_contract() {
                        [=](Medium& m, int p) { return all_types(m, p, select); }});
       tests.push_back({"bit-equal" + algorithm, [=](Medium& m, int p) { return bit_equal(m, p, select); }});
     }
-    for (const auto& more : {reduction_tests(), region_tests(), movement_tests()}) {
+    for (const auto& more : {reduction_tests(), region_tests(), scattered_tests(), movement_tests()}) {
       tests.insert(tests.end(), more.begin(), more.end());
     }
     return tests;

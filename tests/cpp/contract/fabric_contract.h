@@ -36,6 +36,7 @@ struct Test {
 const std::vector<Test>& fabric_contract();
 std::vector<Test> reduction_tests();  // how sums are rounded, reduce-scatter, Adasum
 std::vector<Test> region_tests();     // buffers in regions
+std::vector<Test> scattered_tests();  // tensors where they lie
 std::vector<Test> movement_tests();   // all-gather, alltoall, members that have joined
 
 // Building blocks, also for tests of one medium.
