@@ -1,4 +1,6 @@
 // reduce_parts(): many parts, one rounding; and Adasum's kernels.
+#include <array>
+#include <bit>
 #include <limits>
 #include <random>
 
@@ -146,6 +148,35 @@ TEST_CASE("sums are rounded once", "[kernels]") {
   // What would overflow in the type itself: 40000 + 40000 halved.
   REQUIRE(all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, {0x78e2, 0x78e2}, {}, {1.0, 2}),
                   std::uint16_t{0x78e2}));
+}
+
+// Any bits, and pairs that cancel, overflow or leave next to nothing: what fp64 gives, rounded to fp32.
+TEST_CASE("the average of two floats is rounded once, also where their sum is none", "[kernels]") {
+  constexpr std::size_t kCount = 200003;
+  std::mt19937 random(42);
+  const auto float_of = [](std::uint32_t bits) { return std::bit_cast<float>(bits); };
+  std::vector<float> a(kCount), b(kCount), result(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const auto bits = static_cast<std::uint32_t>(random()), other = static_cast<std::uint32_t>(random());
+    const bool rare = i / 1000 % 2 == 0;  // whole blocks without anything that is not finite, too
+    a[i] = float_of(rare ? bits : bits & 0xbfffffffU);
+    b[i] = float_of(rare ? other : other & 0xbfffffffU);
+    if (i % 7 == 0) b[i] = float_of((bits & 0x80000fffU) | (other & 0x00ffffffU));  // subnormals
+    if (i % 7 == 1) b[i] = -float_of(std::bit_cast<std::uint32_t>(a[i]) + other % 5);
+    if (i % 7 == 2 && rare) b[i] = a[i] = float_of(0x7f000000U | (bits & 0x807fffffU));
+  }
+  for (const Table& table : usable_tables()) {
+    sum_by(table, reinterpret_cast<std::byte*>(result.data()), std::array<const void*, 2>{a.data(), b.data()},
+           kCount, DType::kFloat32, {}, {1.0, 2});
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      auto want = static_cast<float>((static_cast<double>(a[i]) + static_cast<double>(b[i])) / 2);
+      if (want != want) want = std::numeric_limits<float>::quiet_NaN();
+      if (std::bit_cast<std::uint32_t>(want) != std::bit_cast<std::uint32_t>(result[i])) ++wrong;
+    }
+    INFO(table.name);
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("parts of floats are prescaled without rounding", "[kernels]") {
