@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     jobs = []
     for ranks in arguments.ranks:
         timeout = 60 if arguments.quick else 1800
-        cells = launch.run_ranks(mpirun, "benchmarks.allreduce_worker", ranks, spec, timeout)["cells"]
+        cells = launch.run_ranks(mpirun, "benchmarks.workers.allreduce", ranks, spec, timeout)[0]["cells"]
         jobs.append({"ranks": ranks, "cells": cells})
         title = f"Allreduce, {ranks} ranks: Roundelay's median, and how many times as long its peers take"
         console.print(title, highlight=False)
@@ -86,4 +86,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with launch.ending_in_one_line():
+        main()

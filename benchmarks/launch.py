@@ -1,4 +1,4 @@
-"""Starts the ranks of a measurement with the installed MPI, and brings back what rank 0 found."""
+"""Starts the ranks of a measurement with the installed MPI, and brings back what they found."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,35 @@ from roundelay.run.errors import UsageError
 from roundelay.run.mpi import Job, Mpirun, command_line, exported, find_mpirun
 
 _ROOT = Path(__file__).resolve().parent.parent
+GATE = "gate"  # in the folder of a job: a counter a rank, each in a cache line of its own
+GATE_STRIDE = 64
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
+class JobError(Exception):
+    """A measurement that did not come to its end: why, and the exit code of the command."""
+
+    def __init__(self, why: str, code: int = 1) -> None:
+        super().__init__(f"benchmarks: {why}")
+        self.code = code
+
+
+@contextmanager
+def ending_in_one_line() -> Iterator[None]:
+    """Turn a JobError into one line on stderr and its exit code: for a command's main."""
+    try:
+        yield
+    except JobError as error:
+        print(error, file=sys.stderr)
+        sys.exit(error.code)
+
+
 def find_launcher() -> Mpirun:
-    """Find the mpirun to use, or exit with the line that says what is missing."""
+    """Find the mpirun to use; JobError with the line that says what is missing."""
     try:
         return find_mpirun(os.environ)
     except UsageError as error:
-        sys.exit(f"benchmarks: {error}")
+        raise JobError(str(error)) from None
 
 
 def own_rank() -> int:
@@ -35,13 +57,13 @@ def own_rank() -> int:
         if variable in os.environ:
             return int(os.environ[variable])
     raise RuntimeError(
-        "started by no mpirun: run `python -m benchmarks.allreduce` or `benchmarks.train_step`"
+        "started by no mpirun: run `python -m benchmarks.table`, `benchmarks.allreduce` or `benchmarks.train_step`"
     )
 
 
 def run_ranks(
     mpirun: Mpirun, module: str, ranks: int, spec: dict[str, Any], timeout: float
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
     """Run `python -m module` on this machine's ranks with one thread each.
 
     Args:
@@ -52,14 +74,16 @@ def run_ranks(
         timeout: seconds after which all of them are ended.
 
     Returns:
-        What rank 0's `main` returned.
+        What each rank's `main` returned.
 
-    Exits when a rank failed, with mpirun's exit code, or did not end in time.
+    Raises:
+        JobError: a rank failed, with mpirun's exit code, or did not end in time.
 
     """
     with tempfile.TemporaryDirectory(prefix="roundelay-bench-") as folder:
         path = Path(folder) / "spec.json"
         path.write_text(json.dumps({**spec, "ranks": ranks, "folder": folder}))
+        (Path(folder) / GATE).write_bytes(bytes(GATE_STRIDE * ranks))
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         program = [sys.executable, "-m", module, str(path)]
         job = Job(ranks, [], True, exported(environment, one_machine=True), [], program)
@@ -77,14 +101,13 @@ def run_ranks(
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             if isinstance(error, subprocess.TimeoutExpired):
-                sys.exit(f"benchmarks: {module} with {ranks} ranks did not end within {timeout:.0f} s")
+                why = f"{module} with {ranks} ranks did not end within {timeout:.0f} s"
+                raise JobError(why) from None
             raise
-        result = Path(folder) / "result.json"
-        if code != 0 or not result.exists():
-            print(f"benchmarks: {module} with {ranks} ranks failed: exit code {code}", file=sys.stderr)
-            sys.exit(code or 1)
-        found: dict[str, Any] = json.loads(result.read_text())
-        return found
+        results = [Path(folder) / f"result{rank}.json" for rank in range(ranks)]
+        if code != 0 or not all(result.exists() for result in results):
+            raise JobError(f"{module} with {ranks} ranks failed: exit code {code}", code or 1)
+        return [json.loads(result.read_text()) for result in results]
 
 
 def machine(mpirun: Mpirun) -> dict[str, Any]:

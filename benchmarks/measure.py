@@ -1,73 +1,108 @@
-"""Runs things turn by turn and sums up their times. Needs a Gloo process group."""
+"""What a rank measures with: the other ranks, turns, times and their sums."""
 
 from __future__ import annotations
 
 import json
+import math
+import mmap
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from benchmarks.launch import own_rank
+from benchmarks.launch import GATE, GATE_STRIDE, own_rank
+
+Key = TypeVar("Key")
+Turn = Callable[[], list[float]]  # makes measurements, as many on each rank; their seconds on this rank
 
 
-def join(spec: Mapping[str, Any]) -> int:
-    """Make the Gloo group of all ranks; returns this rank."""
-    rank = own_rank()
-    torch.set_num_threads(1)
-    meeting = Path(spec["folder"]) / "gloo"
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=spec["ranks"])
-    return rank
+class Ranks:
+    """All ranks, in a Gloo group and at a gate. Made and used alike by all of them."""
+
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self.rank, self.size = own_rank(), int(spec["ranks"])
+        torch.set_num_threads(1)
+        folder = Path(spec["folder"])
+        store = f"file://{folder / 'gloo'}"
+        dist.init_process_group("gloo", init_method=store, rank=self.rank, world_size=self.size)
+        with (folder / GATE).open("r+b") as file:
+            self._came = memoryview(mmap.mmap(file.fileno(), 0)).cast("q")
+        self._meetings = 0
+
+    def meet(self) -> None:
+        """Return when all ranks have called this, a microsecond apart where each has a core.
+
+        Gloo's barrier lets them go tens of microseconds apart: as much as what is measured.
+        """
+        dist.barrier()  # so that they sleep until the last one is near
+        self._meetings += 1
+        stride = GATE_STRIDE // self._came.itemsize
+        self._came[self.rank * stride] = self._meetings
+        for rank in range(self.size):
+            while self._came[rank * stride] < self._meetings:
+                os.sched_yield()
+
+    def rest(self) -> None:
+        """Sleep until all ranks have called this."""
+        dist.barrier()
+
+    def leave(self) -> None:
+        """End the Gloo group."""
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 def worker(main: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Be one rank of `launch.run_ranks`: calls `main` with the spec, keeps what rank 0 returns."""
+    """Be one rank of `launch.run_ranks`: calls `main` with the spec, keeps what it returns."""
     spec = json.loads(Path(sys.argv[1]).read_text())
     found = main(spec)
-    if own_rank() == 0:
-        (Path(spec["folder"]) / "result.json").write_text(json.dumps(found))
+    (Path(spec["folder"]) / f"result{own_rank()}.json").write_text(json.dumps(found))
 
 
-def take_turns(
-    turns: Mapping[str, Callable[[], float]], repetitions: int, warmups: int = 1
-) -> dict[str, list[float]]:
-    """Time each in every repetition, beginning with another one each time, so that drift hits all alike.
+def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) -> dict[Key, list[float]]:
+    """Run each in every repetition, beginning with another one each time, so that drift hits all alike.
 
     Args:
-        turns: by name, what does one measurement and returns its seconds on this rank.
-        repetitions: how many measurements of each count.
+        turns: what measures, once or several times.
+        repetitions: how many turns of each count.
         warmups: how many before do not.
 
     Returns:
-        By name, the seconds of each repetition: of the slowest rank.
+        By the same keys, the seconds of each measurement: of the slowest rank.
 
     """
     names = list(turns)
-    own: dict[str, list[float]] = {name: [] for name in names}
+    own: dict[Key, list[float]] = {name: [] for name in names}
     for repetition in range(warmups + repetitions):
         first = repetition % len(names)
         for name in names[first:] + names[:first]:
-            dist.barrier()
             seconds = turns[name]()
             if repetition >= warmups:
-                own[name].append(seconds)
-    times = torch.tensor([own[name] for name in names], dtype=torch.float64)
+                own[name] += seconds
+    return {name: _slowest(seconds) for name, seconds in own.items()}
+
+
+def _slowest(own: list[float]) -> list[float]:
+    times = torch.tensor(own, dtype=torch.float64)
     dist.all_reduce(times, op=dist.ReduceOp.MAX)
-    return {name: row.tolist() for name, row in zip(names, times, strict=True)}
+    slowest: list[float] = times.tolist()
+    return slowest
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
-    """Take the median and the quartiles, in seconds."""
+    """Take the median, the quartiles, the 99th percentile and the least, in seconds."""
     quarters = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [seconds[0]] * 3
     return {
         "median": statistics.median(seconds),
         "low": quarters[0],
         "high": quarters[2],
+        "p99": sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1],
         "least": min(seconds),
     }
 

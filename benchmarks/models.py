@@ -73,7 +73,7 @@ def cnn() -> Task:
 
 
 def resnet50() -> Task:
-    """Build transformers' ResNet-50 with random weights, on 96x96 images."""
+    """Build transformers' ResNet-50 with random weights."""
     from transformers import ResNetConfig, ResNetForImageClassification
 
     model = ResNetForImageClassification(ResNetConfig(num_labels=1000))
@@ -82,15 +82,31 @@ def resnet50() -> Task:
     )
 
 
+def gpt2() -> Task:
+    """Build transformers' GPT-2 small with random weights, without dropout: all train the same."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False)
+    length = 64
+
+    def make(generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+        tokens = torch.randint(config.vocab_size, (1, length + 1), generator=generator)
+        return tokens[:, :-1], tokens[:, 1:].contiguous()
+
+    return Task(GPT2LMHeadModel(config), make)
+
+
 MODELS: dict[str, Callable[[], Task]] = {
     "mlp": mlp,
     "transformer": transformer,
     "cnn": cnn,
     "resnet50": resnet50,
+    "gpt2": gpt2,
 }
+_OF_TRANSFORMERS = ("resnet50", "gpt2")
 
 
 def available() -> list[str]:
-    """List the models that can be built here: ResNet-50 needs the transformers package."""
+    """List the models that can be built here: some need the transformers package."""
     missing = importlib.util.find_spec("transformers") is None
-    return [name for name in MODELS if name != "resnet50" or not missing]
+    return [name for name in MODELS if not (missing and name in _OF_TRANSFORMERS)]

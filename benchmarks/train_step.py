@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     spec = {
+        "ways": ["none", "roundelay", *PEERS],
         "models": arguments.models or (list(_QUICK_MODELS) if arguments.quick else available()),
         "repetitions": arguments.repetitions or (5 if arguments.quick else 21),
     }
@@ -70,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     jobs = []
     for ranks in arguments.ranks:
         timeout = 60 if arguments.quick else 1800
-        cells = launch.run_ranks(mpirun, "benchmarks.train_step_worker", ranks, spec, timeout)["cells"]
+        cells = launch.run_ranks(mpirun, "benchmarks.workers.train_step", ranks, spec, timeout)[0]["cells"]
         jobs.append({"ranks": ranks, "cells": cells})
         title = (
             f"Training step, {ranks} ranks: alone, with Roundelay, and how many times as long with its peers"
@@ -83,4 +84,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with launch.ending_in_one_line():
+        main()

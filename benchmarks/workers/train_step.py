@@ -16,26 +16,29 @@ from benchmarks.models import MODELS, Task, task_loss
 
 _LEARNING_RATE = 0.01
 _TOLERANCE = 1e-5  # relative to a tensor's largest value: the order of additions differs
+_SEED = 100
 Batch = tuple[torch.Tensor, torch.Tensor]
+Wrap = Callable[[nn.Module, torch.optim.Optimizer], nn.Module]
 
 
 class _Turn:
     """One way to synchronise, training its own copy of the model on the same batches as the others."""
 
     def __init__(
-        self, task: Task, wrap: Callable[[nn.Module, torch.optim.Optimizer], nn.Module], seed: int
+        self, task: Task, wrap: Wrap, ranks: measure.Ranks
     ) -> None:
         self.plain = copy.deepcopy(task.model)
-        self._optimizer = torch.optim.SGD(self.plain.parameters(), lr=_LEARNING_RATE, momentum=0.9)
+        self._optimizer = torch.optim.SGD(self.plain.parameters(), lr=_LEARNING_RATE)
         self._model = wrap(self.plain, self._optimizer)
         self._batch = task.batch
-        self._generator = torch.Generator().manual_seed(seed)
+        self._ranks = ranks
+        self._generator = torch.Generator().manual_seed(_SEED + ranks.rank)
         self.synchronize: Callable[[], None] | None = None
 
-    def __call__(self) -> float:
+    def __call__(self) -> list[float]:
         batch = self._batch(self._generator)
-        dist.barrier()
-        return measure.timed(lambda: self._step(batch))
+        self._ranks.meet()
+        return [measure.timed(lambda: self._step(batch))]
 
     def _step(self, batch: Batch) -> None:
         self._backward(batch)
@@ -66,8 +69,19 @@ def _roundelay(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
     return model
 
 
-def _ddp(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
-    return DistributedDataParallel(model)
+def _ddp(bucket_mib: int) -> Wrap:
+    """DDP at its best: no copy out of buckets, a graph that does not change, no broadcast of buffers."""
+
+    def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        return DistributedDataParallel(
+            model,
+            bucket_cap_mb=bucket_mib,
+            gradient_as_bucket_view=True,
+            static_graph=True,
+            broadcast_buffers=False,
+        )
+
+    return wrap
 
 
 def _gloo(parameters: Iterable[nn.Parameter]) -> None:
@@ -92,16 +106,26 @@ def _check(turns: dict[str, _Turn], names: Iterable[str]) -> None:
                 raise RuntimeError(f"{name} has other gradients than DDP")
 
 
-def _measure(model: str, spec: dict[str, Any], rank: int) -> dict[str, Any]:
+# "ddp": with the size of buckets that DDP has by default
+_WAYS: dict[str, Wrap] = {
+    "none": _alone,
+    "roundelay": _roundelay,
+    "gloo": _alone,
+    "ddp": _ddp(25),
+    "ddp 5 MiB": _ddp(5),
+    "ddp 100 MiB": _ddp(100),
+}
+
+
+def _measure(model: str, spec: dict[str, Any], ranks: measure.Ranks) -> dict[str, Any]:
     torch.manual_seed(1)
     task = MODELS[model]()
-    seed = 100 + rank
-    ways = {"none": _alone, "roundelay": _roundelay, "gloo": _alone, "ddp": _ddp}
-    turns = {name: _Turn(task, wrap, seed) for name, wrap in ways.items()}
-    plain = turns["gloo"]
-    plain.synchronize = lambda: _gloo(plain.plain.parameters())
+    turns = {name: _Turn(task, _WAYS[name], ranks) for name in spec["ways"]}
+    if "gloo" in turns:
+        plain = turns["gloo"]
+        plain.synchronize = lambda: _gloo(plain.plain.parameters())
     times = measure.take_turns(turns, spec["repetitions"], warmups=4)
-    _check(turns, ("roundelay", "gloo"))
+    _check(turns, (name for name in turns if name not in ("none", "ddp")))
     exposed = {name: [a - b for a, b in zip(own, times["none"], strict=True)] for name, own in times.items()}
     parameters = list(task.model.parameters())
     return {
@@ -114,14 +138,13 @@ def _measure(model: str, spec: dict[str, Any], rank: int) -> dict[str, Any]:
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure all models of the spec."""
+    """Measure all models of the spec, each synchronised in all its ways; "none" and "ddp" are among them."""
     import roundelay.torch as hvd
 
-    rank = measure.join(spec)
+    ranks = measure.Ranks(spec)
     hvd.init()
-    cells = [_measure(model, spec, rank) for model in spec["models"]]
-    dist.barrier()
-    dist.destroy_process_group()
+    cells = [_measure(model, spec, ranks) for model in spec["models"]]
+    ranks.leave()
     return {"cells": cells}
 
 

@@ -1,0 +1,1 @@
+"""What the ranks of a measurement run: each module is started on all of them by launch.run_ranks."""

@@ -1,0 +1,85 @@
+"""One rank of `python -m benchmarks.allreduce`: blocking sums of one size, of all contenders and types."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from benchmarks import measure
+from benchmarks.bare import Bare
+from benchmarks.contenders import Contender, enter
+from benchmarks.exact import Sum
+
+_BUFFERS_BYTES = 8 << 20  # that one measurement goes over, if a single tensor is not larger already
+_MOST_CALLS = 20
+
+
+def calls(size: int) -> int:
+    """Tell how many calls one measurement makes: each on a tensor of its own, so that each is checked."""
+    return max(1, min(_MOST_CALLS, _BUFFERS_BYTES // size))
+
+
+class _Turn:
+    """One contender's measurements of one size and type."""
+
+    def __init__(self, contender: Contender, size: int, dtype: torch.dtype, data: Sum, ranks: measure.Ranks):
+        self._name, self._data, self._ranks = contender.name, data, ranks
+        count = max(1, size // dtype.itemsize)
+        self._tensors = [contender.make(count, dtype) for _ in range(calls(size))]
+        self._calls = [contender.prepare(tensor) for tensor in self._tensors]
+
+    def __call__(self) -> list[float]:
+        for tensor in self._tensors:
+            self._data.fill(tensor)
+        self._ranks.meet()
+        seconds = measure.timed(self._run)
+        for tensor in self._tensors:
+            self._data.check(tensor, self._name)
+        return [seconds / len(self._calls)]
+
+    def _run(self) -> None:
+        for call in self._calls:
+            call()
+
+
+def _measure(
+    size: int, spec: dict[str, Any], contenders: list[Contender], ranks: measure.Ranks
+) -> list[dict[str, Any]]:
+    """All types of a size in one run of turns."""
+    turns: dict[tuple[str, str], measure.Turn] = {}
+    cells = []
+    for name in spec["dtypes"]:
+        dtype = getattr(torch, name)
+        data = Sum(max(1, size // dtype.itemsize), dtype, ranks.rank, ranks.size)
+        why_not = {contender.name: contender.why_not(dtype) for contender in contenders}
+        for contender in contenders:
+            if why_not[contender.name] is None:
+                turns[name, contender.name] = _Turn(contender, size, dtype, data, ranks)
+        empty = {who: why for who, why in why_not.items() if why is not None}
+        cells.append({"dtype": name, "bytes": size, "seconds": {}, "empty": empty})
+    with Bare(size, spec, ranks) if spec.get("bare") else nullcontext() as bare:
+        if bare is not None:
+            turns["float32", "bare"] = bare
+        times = measure.take_turns(turns, spec["repetitions"])
+    for cell in cells:
+        for (dtype_name, who), seconds in times.items():
+            if dtype_name == cell["dtype"]:
+                cell["seconds"][who] = measure.summary(seconds)
+    return cells
+
+
+def main(spec: dict[str, Any]) -> dict[str, Any]:
+    """Measure all sizes and types of the spec."""
+    ranks = measure.Ranks(spec)
+    contenders, missing = enter()
+    cells = [cell for size in spec["sizes"] for cell in _measure(size, spec, contenders, ranks)]
+    ranks.leave()
+    for cell in cells:
+        cell["empty"].update(missing)
+    return {"cells": cells}
+
+
+if __name__ == "__main__":
+    measure.worker(main)

@@ -1,0 +1,131 @@
+"""Gradients shaped like ResNet-50's, submitted one by one as backward brings them, until all are summed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchmarks import measure
+from benchmarks.contenders import Mpi
+from benchmarks.exact import Sum
+from benchmarks.shapes import resnet50
+
+_BUCKET_BYTES = 25 << 20  # DDP's
+Way = Callable[[], object]
+
+
+def _roundelay(tensors: Sequence[torch.Tensor]) -> Way:
+    import roundelay.torch as hvd
+
+    hvd.init()
+    named = [(tensor, f"gradient.{index}") for index, tensor in enumerate(tensors)]
+
+    def run() -> None:
+        handles = [hvd.allreduce_async_(tensor, name=name, op=hvd.Sum) for tensor, name in named]
+        for handle in handles:
+            hvd.synchronize(handle)
+
+    return run
+
+
+def _gloo(tensors: Sequence[torch.Tensor]) -> Way:
+    def run() -> None:
+        for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+            work.wait()
+
+    return run
+
+
+def cut(tensors: Sequence[torch.Tensor], size: int) -> list[list[torch.Tensor]]:
+    """Cut into buckets of at least `size` bytes, in order; the last one may be smaller."""
+    buckets: list[list[torch.Tensor]] = [[]]
+    filled = 0
+    for tensor in tensors:
+        if filled >= size:
+            buckets.append([])
+            filled = 0
+        buckets[-1].append(tensor)
+        filled += tensor.nbytes
+    return buckets
+
+
+def _gloo_buckets(tensors: Sequence[torch.Tensor]) -> Way:
+    """Pack, sum and unpack, with the next bucket packed while this one is under way."""
+    buckets = []
+    for members in cut(tensors, _BUCKET_BYTES):
+        flat = torch.empty(sum(member.numel() for member in members))
+        parts = flat.split([member.numel() for member in members])
+        views = [part.view(member.shape) for part, member in zip(parts, members, strict=True)]
+        buckets.append((flat, views, members))
+
+    def run() -> None:
+        works = []
+        for flat, views, members in buckets:
+            torch._foreach_copy_(views, members)
+            works.append(dist.all_reduce(flat, async_op=True))
+        for work, (_, views, members) in zip(works, buckets, strict=True):
+            work.wait()
+            torch._foreach_copy_(members, views)
+
+    return run
+
+
+def _mpi(tensors: Sequence[torch.Tensor]) -> Way:
+    mpi = Mpi()
+    calls = [mpi.prepare(tensor) for tensor in tensors]
+
+    def run() -> None:
+        for call in calls:
+            call()
+
+    return run
+
+
+_WAYS = {"roundelay": _roundelay, "gloo": _gloo, "gloo in buckets": _gloo_buckets, "mpi": _mpi}
+
+
+class _Turn:
+    def __init__(self, name: str, shapes: Sequence[tuple[int, ...]], data: Sum, ranks: measure.Ranks) -> None:
+        self._name, self._data, self._ranks = name, data, ranks
+        self._tensors = [torch.empty(shape) for shape in shapes]
+        self._run = _WAYS[name](self._tensors)
+
+    def __call__(self) -> list[float]:
+        for tensor in self._tensors:
+            self._data.fill(tensor)
+        self._ranks.meet()
+        seconds = measure.timed(self._run)
+        for tensor in self._tensors:
+            self._data.check(tensor, self._name)
+        return [seconds]
+
+
+def main(spec: dict[str, Any]) -> dict[str, Any]:
+    """Measure all ways with the tensors of the spec: the last `tensors` of ResNet-50, first to come."""
+    ranks = measure.Ranks(spec)
+    shapes = resnet50()[::-1][: spec["tensors"]]
+    largest = max(math.prod(shape) for shape in shapes)
+    data = Sum(largest, torch.float32, ranks.rank, ranks.size)
+    turns: dict[str, measure.Turn] = {}
+    missing = {}
+    for name in _WAYS:
+        try:
+            turns[name] = _Turn(name, shapes, data, ranks)
+        except ImportError as error:
+            missing[name] = str(error)
+    times = measure.take_turns(turns, spec["repetitions"])
+    ranks.leave()
+    return {
+        "tensors": len(shapes),
+        "bytes": 4 * sum(math.prod(shape) for shape in shapes),
+        "seconds": {name: measure.summary(own) for name, own in times.items()},
+        "missing": missing,
+    }
+
+
+if __name__ == "__main__":
+    measure.worker(main)
