@@ -74,6 +74,7 @@ class Bare:
             self._program.close()
 
     def __call__(self) -> list[float]:
+        """Seconds of its slowest process, on rank 0."""
         self._ranks.rest()
         seconds = 0.0 if self._program is None else self._program.measure()
         self._ranks.rest()

@@ -56,9 +56,7 @@ def own_rank() -> int:
     for variable in _RANK_VARIABLES:
         if variable in os.environ:
             return int(os.environ[variable])
-    raise RuntimeError(
-        "started by no mpirun: run `python -m benchmarks.table`, `benchmarks.allreduce` or `benchmarks.train_step`"
-    )
+    raise RuntimeError("started by no mpirun: run `python -m benchmarks.table` or `benchmarks.allreduce`")
 
 
 def run_ranks(

@@ -76,7 +76,9 @@ def resnet50() -> Task:
     """Build transformers' ResNet-50 with random weights."""
     from transformers import ResNetConfig, ResNetForImageClassification
 
-    model = ResNetForImageClassification(ResNetConfig(num_labels=1000))
+    config = ResNetConfig()
+    config.num_labels = 1000
+    model = ResNetForImageClassification(config)
     return Task(
         model, lambda g: (torch.randn(4, 3, 96, 96, generator=g), torch.randint(1000, (4,), generator=g))
     )

@@ -41,9 +41,18 @@ def size_text(size: int) -> str:
 def seconds_text(seconds: float) -> str:
     """Format with three digits."""
     for limit, factor, unit in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
-        if seconds < limit:
+        if abs(seconds) < limit:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s"
+
+
+def quantity(value: float, unit: str) -> str:
+    """Format with a unit: "x" (a ratio), "s", "B", "%", or "" (a count)."""
+    if unit == "s":
+        return seconds_text(value)
+    if unit == "B":
+        return size_text(round(value))
+    return f"{value:.3g}" + (f" {unit}" if unit == "%" else unit)
 
 
 def ratio(seconds: dict[str, dict[str, float]], peer: str) -> float | None:
@@ -58,11 +67,14 @@ def ratio_text(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}x"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Make a table of right-aligned cells."""
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 0) -> Table:
+    """Make a table; the first `texts` columns are text that may wrap, the others numbers."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right", no_wrap=True)
+    for index, column in enumerate(columns):
+        if index < texts:
+            made.add_column(column)
+        else:
+            made.add_column(column, justify="right", no_wrap=True)
     for row in rows:
         made.add_row(*row)
     return made
@@ -83,4 +95,6 @@ def save(path: Path, found: dict[str, Any]) -> None:
 
 
 def _module_and_arguments() -> list[str]:
-    return [f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]
+    started = Path(sys.argv[0])
+    name = started.parent.name if started.stem == "__main__" else started.stem
+    return [f"benchmarks.{name}", *sys.argv[1:]]

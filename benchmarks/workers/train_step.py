@@ -24,9 +24,7 @@ Wrap = Callable[[nn.Module, torch.optim.Optimizer], nn.Module]
 class _Turn:
     """One way to synchronise, training its own copy of the model on the same batches as the others."""
 
-    def __init__(
-        self, task: Task, wrap: Wrap, ranks: measure.Ranks
-    ) -> None:
+    def __init__(self, task: Task, wrap: Wrap, ranks: measure.Ranks) -> None:
         self.plain = copy.deepcopy(task.model)
         self._optimizer = torch.optim.SGD(self.plain.parameters(), lr=_LEARNING_RATE)
         self._model = wrap(self.plain, self._optimizer)
@@ -78,7 +76,7 @@ def _ddp(bucket_mib: int) -> Wrap:
             bucket_cap_mb=bucket_mib,
             gradient_as_bucket_view=True,
             static_graph=True,
-            broadcast_buffers=False,
+            forward_sync_buffers=False,
         )
 
     return wrap

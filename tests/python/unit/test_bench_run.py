@@ -40,9 +40,9 @@ def test_train_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_job_that_fails_ends_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
-    spec = {"models": ["none such"], "repetitions": 1}
-    with pytest.raises(SystemExit) as ended:
-        launch.run_ranks(launch.find_launcher(), "benchmarks.train_step_worker", 1, spec, timeout=60)
+    spec = {"models": ["none such"], "ways": ["none"], "repetitions": 1}
+    with pytest.raises(SystemExit) as ended, launch.ending_in_one_line():
+        launch.run_ranks(launch.find_launcher(), "benchmarks.workers.train_step", 1, spec, timeout=60)
     assert ended.value.code not in (0, None)
     assert "failed: exit code" in capsys.readouterr().err
 
@@ -50,14 +50,14 @@ def test_a_job_that_fails_ends_with_its_code(capsys: pytest.CaptureFixture[str])
 def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "hangs.py").write_text("import time\ntime.sleep(600)\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}")
-    with pytest.raises(SystemExit, match="did not end within 3 s"):
+    with pytest.raises(launch.JobError, match="did not end within 3 s"):
         launch.run_ranks(launch.find_launcher(), "hangs", 1, {}, timeout=3)
 
 
 def test_a_worker_alone_says_how_to_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(RuntimeError, match=r"python -m benchmarks\.allreduce"):
+    with pytest.raises(RuntimeError, match=r"python -m benchmarks\.table"):
         launch.own_rank()
 
 
@@ -65,5 +65,5 @@ def test_no_mpirun_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("ROUNDELAY_MPI_HOME", raising=False)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with pytest.raises(SystemExit, match="no mpirun found"):
+    with pytest.raises(launch.JobError, match="no mpirun found"):
         launch.find_launcher()

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.allreduce_worker import calls, pattern
 
 from benchmarks import allreduce, measure, models, show, train_step
-from benchmarks.allreduce_worker import calls, pattern
 
 
 def seconds(**medians: float) -> dict[str, Any]:
@@ -76,8 +76,9 @@ def test_train_step_rows() -> None:
 
 
 def test_summary() -> None:
-    assert measure.summary([5.0]) == {"median": 5, "low": 5, "high": 5, "least": 5}
-    assert measure.summary([4, 1, 3, 2, 5]) == {"median": 3, "low": 1.5, "high": 4.5, "least": 1}
+    assert measure.summary([5.0]) == {"median": 5, "low": 5, "high": 5, "p99": 5, "least": 5}
+    assert measure.summary([4, 1, 3, 2, 5]) == {"median": 3, "low": 1.5, "high": 4.5, "p99": 5, "least": 1}
+    assert measure.summary([float(i) for i in range(1, 201)])["p99"] == 198
 
 
 def test_every_timed_call_has_a_buffer_within_bounds() -> None:
@@ -90,6 +91,12 @@ def test_sums_of_the_pattern_are_exact(dtype: torch.dtype) -> None:
     whole = sum(pattern(100, torch.float64, rank) for rank in range(ranks))
     halves = sum((pattern(100, dtype, rank) for rank in range(ranks)), torch.zeros(100, dtype=dtype))
     assert torch.equal(halves.double(), torch.as_tensor(whole))
+    sums = [Sum(100, dtype, rank, ranks) for rank in range(ranks)]
+    matrix = halves.view(4, 25)
+    sums[0].check(matrix, "all")
+    matrix[3, 24] += 1
+    with pytest.raises(RuntimeError, match="all: wrong sum of 100"):
+        sums[0].check(matrix, "all")
 
 
 @pytest.mark.parametrize("name", ["mlp", "transformer", "cnn"])
