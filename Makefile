@@ -73,9 +73,8 @@ test-cpp: build $(STAMPS)/test-packages  ## the C++ tests
 test-python: build $(STAMPS)/test-packages  ## the Python tests (the parallel ones start their own ranks)
 	@$(PY) -m pytest
 
-bench: build $(STAMPS)/test-packages  ## compare with Gloo and MPI: tables, JSON and plots
-	$(PY) -m benchmarks.allreduce
-	$(PY) -m benchmarks.train_step
+bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and MPI, with goals, JSON and plot
+	$(PY) -m benchmarks.table
 
 # --- what developers do -----------------------------------------------------------------------------------------
 

@@ -82,7 +82,8 @@ void reducePart(const Job& job, size_t begin, size_t end, std::index_sequence<kR
 }
 
 void reduce(const Job& job, int rank) {
-  const size_t part = (job.count / job.ranks + kFloats - 1) / kFloats * kFloats;
+  const size_t lines = (job.count + kFloats - 1) / kFloats;
+  const size_t part = (lines + job.ranks - 1) / job.ranks * kFloats;
   const size_t begin = std::min(job.count, part * rank);
   const size_t end = std::min(job.count, begin + part);
   switch (job.ranks) {

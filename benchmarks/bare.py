@@ -16,20 +16,19 @@ _SOURCE = Path(__file__).with_suffix(".cc")
 FLAGS = ("-std=c++20", "-O3", "-march=native")
 
 
-def compiler() -> list[str]:
-    """Name the system's C++ compiler, as CXX or the first that is there; FileNotFoundError if none is."""
+def compiler() -> list[str] | None:
+    """Name the system's C++ compiler: CXX, or the first that is there; None if none is."""
     if os.environ.get("CXX"):
         return shlex.split(os.environ["CXX"])
-    for name in ("c++", "g++", "clang++"):
-        if shutil.which(name):
-            return [name]
-    raise FileNotFoundError("no C++ compiler: install one, or name it in CXX")
+    return next(([name] for name in ("c++", "g++", "clang++") if shutil.which(name)), None)
 
 
 def build(folder: Path) -> Path:
-    """Compile bare.cc into the folder."""
+    """Compile bare.cc into the folder, with the compiler that there is."""
     program = folder / "bare"
-    subprocess.run([*compiler(), *FLAGS, str(_SOURCE), "-o", str(program)], check=True)
+    command = compiler()
+    assert command is not None
+    subprocess.run([*command, *FLAGS, str(_SOURCE), "-o", str(program)], check=True)
     return program
 
 
@@ -52,9 +51,10 @@ class Program:
             raise RuntimeError(f"bare has failed: exit code {self._process.wait()}")
         return float(answer)
 
-    def close(self) -> None:
-        """End it."""
+    def close(self) -> int:
+        """End it; returns its exit code."""
         self._process.communicate(timeout=10)
+        return self._process.returncode
 
 
 class Bare:

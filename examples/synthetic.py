@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import itertools
 import statistics
 import time
@@ -97,7 +98,35 @@ def transformer(batch: int) -> Job:
     return Job(Transformer(8192, 256, 4), tokens[:, :-1], tokens[:, 1:].flatten(), "tok")
 
 
-MODELS: dict[str, Callable[[int], Job]] = {"mlp": mlp, "cnn": cnn, "transformer": transformer}
+class Logits(nn.Module):
+    """A classifier of the transformers package, whose result is its logits alone."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Return logits of shape (batch, classes)."""
+        logits: torch.Tensor = self.model(images).logits
+        return logits
+
+
+def resnet50(batch: int) -> Job:
+    """Build ResNet-50 of the transformers package with random weights, on images of 96x96."""
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    config = ResNetConfig()
+    config.num_labels = 1000
+    model = Logits(ResNetForImageClassification(config))
+    return Job(model, torch.randn(batch, 3, 96, 96), torch.randint(1000, (batch,)), "img")
+
+
+MODELS: dict[str, Callable[[int], Job]] = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "transformer": transformer,
+    "resnet50": resnet50,
+}
 
 
 def parse(argv: list[str] | None = None) -> argparse.Namespace:
@@ -107,7 +136,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--fp16-allreduce", action="store_true", help="send gradients as fp16")
     parser.add_argument("--bf16-allreduce", action="store_true", help="send gradients as bf16")
-    parser.add_argument("--model", choices=sorted(MODELS), default="cnn", help="what to train")
+    parser.add_argument(
+        "--model", choices=sorted(MODELS), default="cnn", help="what to train; resnet50 needs transformers"
+    )
     parser.add_argument("--batch-size", type=int, default=32, help="of each rank")
     parser.add_argument("--num-warmup-batches", type=int, default=10, help="that are not timed")
     parser.add_argument(
@@ -122,6 +153,8 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     for name in ("batch_size", "num_batches_per_iter", "num_iters"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if arguments.model == "resnet50" and importlib.util.find_spec("transformers") is None:
+        parser.error("--model resnet50 needs a package: pip install transformers")
     if arguments.num_warmup_batches < 0:
         parser.error("--num-warmup-batches must not be negative")
     return arguments

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks import show
-from benchmarks.table.line import Goal, Line, faster
+from benchmarks.bare import compiler
+from benchmarks.table.line import Goal, Line, faster, missing
 from benchmarks.table.run import Run
 
 _MIB = 1 << 20
@@ -34,7 +35,7 @@ def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
             "sizes": [_MIB, 25 * _MIB] if ranks == 2 else [25 * _MIB],
             "dtypes": ["float32", "float16", "bfloat16"] if ranks == 2 else ["float32"],
             "repetitions": 2 if quick else 31,
-            "bare": True,
+            "bare": compiler() is not None,
         }
         jobs.append({"ranks": ranks, "cells": run("allreduce", ranks, spec)[0]["cells"]})
     return jobs
@@ -52,11 +53,17 @@ def _cell_lines(cell: dict[str, Any], ranks: int) -> list[Line]:
             if limit is not None and peer in seconds:
                 made.append(faster(work, own, name, seconds[peer]["median"], limit))
         if who == "pool" and size == 25 * _MIB:
-            bare = seconds["bare"]["median"]
-            against = f"bare memory work {show.seconds_text(bare)}"
-            goal = Goal(_POOL_TO_BARE, at_least=False)
-            made.append(Line(work, show.seconds_text(own), against, own / bare, "x", goal))
+            made.append(_beside_bare_work(work, seconds))
     return made
+
+
+def _beside_bare_work(work: str, seconds: dict[str, dict[str, float]]) -> Line:
+    if "bare" not in seconds:
+        return missing(f"{work}, beside bare memory work", "no C++ compiler: name one in CXX")
+    own, bare = (seconds[who]["median"] for who in ("pool", "bare"))
+    texts = [show.seconds_text(time) for time in (own, bare)]
+    goal = Goal(_POOL_TO_BARE, at_least=False)
+    return Line(work, texts[0], "bare memory work", texts[1], own / bare, "x", goal)
 
 
 def _half_lines(cell: dict[str, Any], full: dict[str, Any], ranks: int) -> list[Line]:

@@ -38,16 +38,12 @@ def lines(found: dict[str, list[dict[str, Any]]]) -> list[Line]:
     messages = float(max(rank["idle"]["messages"] for rank in own))
     gradients = own[0]["gradients"]
     limit = Goal(_MEMORY_SHARE * gradients + _MEMORY_BYTES, at_least=False)
+    texts = {unit: show.quantity(value, unit) for value, unit in ((percent, "%"), (resident, "B"))}
+    cpu = Goal(_CPU_PERCENT, at_least=False)
+    none = Goal(0, at_least=False)
     work = f"resident for {show.size_text(gradients)} of gradients, with them"
     return [
-        Line(
-            "idle: CPU of a rank",
-            show.quantity(percent, "%"),
-            ", ".join(idle),
-            percent,
-            "%",
-            Goal(_CPU_PERCENT, False),
-        ),
-        Line("idle: messages", show.quantity(messages, ""), "", messages, "", Goal(0, at_least=False)),
-        Line(work, show.size_text(int(resident)), ", ".join(memory), resident, "B", limit),
+        Line("idle: CPU of a rank", texts["%"], theirs=", ".join(idle), value=percent, unit="%", goal=cpu),
+        Line("idle: messages", show.quantity(messages, ""), value=messages, unit="", goal=none),
+        Line(work, texts["B"], theirs=", ".join(memory), value=resident, unit="B", goal=limit),
     ]

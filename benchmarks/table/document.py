@@ -18,8 +18,8 @@ def markdown(lines: Sequence[Line], machine: Mapping[str, Any], day: str) -> str
         f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
         f"Python {machine['python']}, one thread a rank, {day}."
     )
-    rows = [COLUMNS, ("---",) * len(COLUMNS), *(line.cells() for line in lines)]
-    return "\n".join([where, "", *(f"| {' | '.join(row)} |" for row in rows), ""])
+    head, *rows = (f"| {' | '.join(cells)} |" for cells in (COLUMNS, *(line.cells() for line in lines)))
+    return "\n".join([where, "", head, f"|{'---|' * len(COLUMNS)}", *rows, ""])
 
 
 def with_table(page: str, table: str) -> str:

@@ -32,11 +32,13 @@ class Line:
     """One comparison.
 
     `value` is in `unit`: "x" (a ratio), "s", "B", "%", or "" (a count). None: not measured, `own` says why.
+    Own and the peer's measurements are texts, with their units.
     """
 
     work: str
     own: str
-    against: str = ""
+    peer: str = ""
+    theirs: str = ""
     value: float | None = None
     unit: str = "x"
     goal: Goal | None = None
@@ -50,7 +52,8 @@ class Line:
         """Texts of the columns of COLUMNS."""
         value = "" if self.value is None else show.quantity(self.value, self.unit)
         verdict = {None: "", True: "yes", False: "no"}[self.met]
-        return [self.work, self.own, self.against, value, self._goal_text(), verdict]
+        against = f"{self.peer} {self.theirs}".strip()
+        return [self.work, self.own, against, value, self._goal_text(), verdict]
 
     def _goal_text(self) -> str:
         if self.goal is None:
@@ -64,13 +67,10 @@ class Line:
 COLUMNS = ("work", "Roundelay", "against", "measured", "goal", "met")
 
 
-def faster(
-    work: str, own: float, peer: str, theirs: float, limit: float | None = None, note: str = ""
-) -> Line:
+def faster(work: str, own: float, peer: str, theirs: float, limit: float | None = None) -> Line:
     """Compare times in seconds: how many times as long the peer takes, and shall take at least."""
     goal = None if limit is None else Goal(limit)
-    against = f"{peer} {show.seconds_text(theirs)}"
-    return Line(work, show.seconds_text(own) + note, against, theirs / own, "x", goal)
+    return Line(work, show.seconds_text(own), peer, show.seconds_text(theirs), theirs / own, "x", goal)
 
 
 def missing(work: str, why: str) -> Line:

@@ -44,26 +44,13 @@ def lines(found: dict[str, Any]) -> list[Line]:
     made = []
     for cell in found["cells"]:
         work = f"{show.size_text(cell['bytes'])} fp32, {_WORK}"
-        own, stream = (cell["seconds"][name]["median"] for name in ("roundelay", "tcp"))
-        sent = {name: cell["sent"][name] for name in ("roundelay", "tcp")}
-        of_stream = "a plain TCP stream"
-        bytes_text = {name: show.size_text(size) for name, size in sent.items()}
-        made += [
-            Line(
-                f"{work}, bytes",
-                bytes_text["roundelay"],
-                f"{of_stream} {bytes_text['tcp']}",
-                sent["roundelay"] / sent["tcp"],
-                "x",
-                Goal(_BYTES, at_least=False),
-            ),
-            Line(
-                f"{work}, time",
-                show.seconds_text(own),
-                f"{of_stream} {show.seconds_text(stream)}",
-                own / stream,
-                "x",
-                Goal(_TIME, at_least=False),
-            ),
-        ]
+        seconds = {who: cell["seconds"][who]["median"] for who in ("roundelay", "tcp")}
+        made.append(_beside_tcp(f"{work}, bytes sent", cell["sent"], "B", _BYTES))
+        made.append(_beside_tcp(f"{work}, time", seconds, "s", _TIME))
     return made
+
+
+def _beside_tcp(work: str, found: dict[str, float], unit: str, limit: float) -> Line:
+    own, stream = (show.quantity(found[who], unit) for who in ("roundelay", "tcp"))
+    ratio = found["roundelay"] / found["tcp"]
+    return Line(work, own, "a plain TCP stream", stream, ratio, "x", Goal(limit, at_least=False))

@@ -18,12 +18,6 @@ _LINE_INCH = 0.27
 _WIDTH = 11.0
 
 
-def _label(line: Line) -> str:
-    peer = line.against.split(" (")[0]
-    words = peer.rsplit(" ", 2)[0] if peer and peer[-1] == "s" else peer  # without the time
-    return f"{line.work}: {words}" if words and line.unit == "x" else line.work
-
-
 def _note(line: Line, goal: Goal, value: float) -> str:
     sign = "of" if goal.at_least else "limit"
     return f"{show.quantity(value, line.unit)} ({sign} {show.quantity(goal.limit, line.unit)})"
@@ -58,7 +52,9 @@ def plot(lines: Sequence[Line], path: Path) -> None:
     ticks = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
     axes.set_xticks([math.log2(t) for t in ticks], [f"{t:g}" if t >= 1 else f"1/{1 / t:g}" for t in ticks])
     axes.set_xlim(math.log2(_LEAST) - 1.6, math.log2(_MOST) + 1.6)
-    axes.set_yticks(places, [_label(line) for line, _, _ in drawn], fontsize=8)
+    axes.set_yticks(
+        places, [": ".join(filter(None, (line.work, line.peer))) for line, _, _ in drawn], fontsize=8
+    )
     axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=_TEXT)
     axes.grid(axis="x", color=_GRID)

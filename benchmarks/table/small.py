@@ -32,15 +32,16 @@ def _cell_lines(cell: dict[str, Any], how: str) -> list[Line]:
     made = [faster(work, own["median"], "Gloo", seconds["gloo"]["median"], _TO_GLOO)]
     text = show.seconds_text(own["median"])
     if how == "in a row":
-        made.append(Line(work, text, "", own["median"], "s", Goal(_AIM_S, at_least=False)))
+        goal = Goal(_AIM_S, at_least=False)
+        made.append(Line(work, text, value=own["median"], unit="s", goal=goal))
     if "mpi" in seconds:
         theirs = seconds["mpi"]["median"]
-        goal = Goal(_BEHIND_MPI_S, at_least=False) if cell["bytes"] == _SIZES[0] else None
-        against = f"slower than MPI's {show.seconds_text(theirs)} by"
-        made.append(Line(work, text, against, own["median"] - theirs, "s", goal))
-    tail = f"p99 {show.seconds_text(own['p99'])}"
+        behind = Goal(_BEHIND_MPI_S, at_least=False) if cell["bytes"] == _SIZES[0] else None
+        difference = own["median"] - theirs
+        made.append(Line(work, text, "behind MPI", show.seconds_text(theirs), difference, "s", behind))
+    tail, ratio = show.seconds_text(own["p99"]), own["p99"] / own["median"]
     goal = Goal(_P99_TO_MEDIAN, at_least=False)
-    made.append(Line(work, tail, "own median", own["p99"] / own["median"], "x", goal))
+    made.append(Line(f"{work}, p99", tail, "own median", text, ratio, "x", goal))
     return made
 
 

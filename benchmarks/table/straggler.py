@@ -26,4 +26,4 @@ def lines(found: dict[str, Any]) -> list[Line]:
     own = cost["roundelay"]
     work = f"CPU of a rank that waits {show.seconds_text(_LATE_S)} for another"
     goal = Goal(_LIMIT_S, at_least=False)
-    return [Line(work, show.seconds_text(own), ", ".join(peers), own, "s", goal)]
+    return [Line(work, show.seconds_text(own), theirs=", ".join(peers), value=own, unit="s", goal=goal)]

@@ -24,4 +24,6 @@ def lines(found: dict[str, Any]) -> list[Line]:
         "submit: the optimizer's hook, a gradient": times["hooked"] - times["plain"],
     }
     goal = Goal(_LIMIT_S, at_least=False)
-    return [Line(work, show.seconds_text(cost), "", cost, "s", goal) for work, cost in costs.items()]
+    return [
+        Line(work, show.seconds_text(cost), value=cost, unit="s", goal=goal) for work, cost in costs.items()
+    ]

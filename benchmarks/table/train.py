@@ -54,6 +54,6 @@ def lines(found: list[dict[str, Any]]) -> list[Line]:
         best = min((who for who in cell["seconds"] if who.startswith("ddp")), key=lambda w: exposed(cell, w))
         own, theirs = exposed(cell, "roundelay"), exposed(cell, best)
         ratio = theirs / max(own, _RESOLUTION_S)
-        against = f"{best.replace('ddp', 'DDP')} {_text(cell, best)}"
-        made.append(Line(work, _text(cell, "roundelay"), against, ratio, "x", Goal(_LESS)))
+        texts = [_text(cell, who) for who in ("roundelay", best)]
+        made.append(Line(work, texts[0], best.replace("ddp", "DDP"), texts[1], ratio, "x", Goal(_LESS)))
     return made

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import allreduce, launch, train_step
+from benchmarks.table import __main__ as table
+from benchmarks.table.rows import ROWS
 
 pytest.importorskip("mpi4py")
 pytest.importorskip("roundelay._core")
@@ -37,6 +39,31 @@ def test_train_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(cell["seconds"]) == {"none", "roundelay", "gloo", "ddp"}
     assert set(cell["exposed"]) == {"roundelay", "gloo", "ddp"}
     assert (tmp_path / "train_step.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.timeout(600)  # starts seven jobs
+def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    table.main(["--quick", "--output", str(tmp_path)])
+    assert "25 MiB fp32, in the pool, 2 ranks" in capsys.readouterr().out
+    written = json.loads((tmp_path / "table.json").read_text())
+    assert list(written["found"]) == list(ROWS)
+    without = {line["work"]: line["own"] for line in written["lines"] if line["value"] is None}
+    assert without == {"2 nodes x 2 ranks, 1 Gbit/s": "not measured: not in a quick run"}
+    assert len(written["lines"]) > 25
+    assert len((tmp_path / "table.md").read_text().splitlines()) == len(written["lines"]) + 4
+    assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_row_that_fails_is_a_line_that_says_why(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise launch.JobError("rank 1 fell over", 3)
+
+    monkeypatch.setattr(launch, "run_ranks", fail)
+    table.main(["--quick", "--rows", "small", "--output", str(tmp_path)])
+    assert "not measured: benchmarks: rank 1 fell over" in capsys.readouterr().out
 
 
 def test_a_job_that_fails_ends_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:

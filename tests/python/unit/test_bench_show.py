@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks.allreduce_worker import calls, pattern
 
 from benchmarks import allreduce, measure, models, show, train_step
+from benchmarks.exact import Sum, pattern
+from benchmarks.workers.allreduce import calls
 
 
 def seconds(**medians: float) -> dict[str, Any]:
