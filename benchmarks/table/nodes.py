@@ -44,13 +44,13 @@ def lines(found: dict[str, Any]) -> list[Line]:
     made = []
     for cell in found["cells"]:
         work = f"{show.size_text(cell['bytes'])} fp32, {_WORK}"
-        seconds = {who: cell["seconds"][who]["median"] for who in ("roundelay", "tcp")}
-        made.append(_beside_tcp(f"{work}, bytes sent", cell["sent"], "B", _BYTES))
-        made.append(_beside_tcp(f"{work}, time", seconds, "s", _TIME))
+        seconds = {who: cell["seconds"][who]["median"] for who in ("roundelay", "stream")}
+        made.append(_beside_stream(f"{work}, bytes sent", cell["sent"], "B", _BYTES))
+        made.append(_beside_stream(f"{work}, time", seconds, "s", _TIME))
     return made
 
 
-def _beside_tcp(work: str, found: dict[str, float], unit: str, limit: float) -> Line:
-    own, stream = (show.quantity(found[who], unit) for who in ("roundelay", "tcp"))
-    ratio = found["roundelay"] / found["tcp"]
+def _beside_stream(work: str, found: dict[str, float], unit: str, limit: float) -> Line:
+    own, stream = (show.quantity(found[who], unit) for who in ("roundelay", "stream"))
+    ratio = found["roundelay"] / found["stream"]
     return Line(work, own, "a plain TCP stream", stream, ratio, "x", Goal(limit, at_least=False))

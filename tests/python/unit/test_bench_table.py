@@ -131,8 +131,8 @@ def test_of_a_library_alone_the_worst_rank_counts() -> None:
 def test_lines_of_two_nodes() -> None:
     cell = {
         "bytes": 25 * MIB,
-        "sent": {"roundelay": 102, "tcp": 100},
-        "seconds": seconds(roundelay=0.22, tcp=0.2),
+        "sent": {"roundelay": 102, "stream": 100},
+        "seconds": seconds(roundelay=0.22, stream=0.2),
     }
     assert [line[2:] for line in verdicts(nodes.lines({"cells": [cell]}))] == [(1.02, True), (1.1, False)]
     (line,) = nodes.lines({"missing": "no namespaces here"})
