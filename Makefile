@@ -78,7 +78,7 @@ bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and M
 
 # --- what developers do -----------------------------------------------------------------------------------------
 
-CXX_FILES = $(shell find csrc tests/cpp -name '*.h' -o -name '*.cc')
+CXX_FILES = $(shell find benchmarks csrc tests/cpp -name '*.h' -o -name '*.cc')
 
 lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, clang-tidy where installed
 	@clang-format --dry-run -Werror $(CXX_FILES)

@@ -98,7 +98,9 @@ def _titles(figure: Figure, trace: Trace, steps: Sequence[Step], height: float) 
     )
     tensors, operations = (analysis.median(first, field) for field in ("tensors", "operations"))
     size = bytes_text(analysis.median(first, "bytes"))
-    words = [f"{tensors:.0f} tensors, {size} in {operations:.0f} operations a step"]
+    # A bucket of a gradient pool is one tensor: their number says nothing where nothing else was fused.
+    what = size if tensors == operations else f"{tensors:.0f} tensors, {size}"
+    words = [f"{what} in {operations:.0f} operations a step"]
     late = analysis.stragglers(trace)
     if late and len(trace.ranks) > 1:
         share = f"{late[0].times} of {sum(s.times for s in late)} times"
