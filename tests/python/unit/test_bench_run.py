@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,16 @@ def test_a_job_that_fails_ends_with_its_code(capsys: pytest.CaptureFixture[str])
 
 
 def test_a_job_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "hangs.py").write_text("import time\ntime.sleep(600)\n")
+    pid = tmp_path / "pid"
+    program = f"import os, pathlib, time\npathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
+    (tmp_path / "hangs.py").write_text(f"{program}time.sleep(600)\n")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}")
-    with pytest.raises(launch.JobError, match="did not end within 3 s"):
-        launch.run_ranks(launch.find_launcher(), "hangs", 1, {}, timeout=3)
+    with pytest.raises(launch.JobError, match="did not end within 6 s"):
+        launch.run_ranks(launch.find_launcher(), "hangs", 1, {}, timeout=6)
+    rank, limit = Path("/proc") / pid.read_text(), time.monotonic() + 10
+    while rank.exists():  # mpirun has signalled it, and has not waited for it
+        assert time.monotonic() < limit
+        time.sleep(0.05)
 
 
 def test_a_worker_alone_says_how_to_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
