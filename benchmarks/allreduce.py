@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     console = show.console()
     jobs = []
     for ranks in arguments.ranks:
-        timeout = 60 if arguments.quick else 1800
+        timeout = 100 if arguments.quick else 1800
         cells = launch.run_ranks(mpirun, "benchmarks.workers.allreduce", ranks, spec, timeout)[0]["cells"]
         jobs.append({"ranks": ranks, "cells": cells})
         title = f"Allreduce, {ranks} ranks: Roundelay's median, and how many times as long its peers take"

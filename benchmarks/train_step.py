@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     jobs = []
     for ranks in arguments.ranks:
-        timeout = 60 if arguments.quick else 1800
+        timeout = 100 if arguments.quick else 1800
         cells = launch.run_ranks(mpirun, "benchmarks.workers.train_step", ranks, spec, timeout)[0]["cells"]
         jobs.append({"ranks": ranks, "cells": cells})
         title = (

@@ -76,6 +76,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     contenders, missing = enter()
     cells = [cell for size in spec["sizes"] for cell in _measure(size, spec, contenders, ranks)]
     ranks.leave()
+    cells.sort(key=lambda cell: spec["dtypes"].index(cell["dtype"]))  # for readers: by type, then by size
     for cell in cells:
         cell["empty"].update(missing)
     return {"cells": cells}
