@@ -1,14 +1,14 @@
 // Sleeping on a word of memory that processes share.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/shared_word.h"
 
 namespace roundelay {
 
-using FutexWord = std::atomic<std::uint32_t>;
+using FutexWord = SharedWord<std::uint32_t>;
 static_assert(FutexWord::is_always_lock_free && sizeof(FutexWord) == sizeof(std::uint32_t));
 
 // Sleeps while `word` has the value `seen`, until a wake-up, a signal or the end of `most`.

@@ -41,7 +41,7 @@ void Rounds::publish(Counter counter, Word word) {
 // Members of the next call find a larger word than this one's only when nobody claims here any more, and the
 // other way round a late one finds that everything is taken.
 std::optional<std::uint64_t> Rounds::claim(std::uint64_t count) {
-  std::atomic<Word>& taken = history_.segment.claims().taken;
+  SharedWord<Word>& taken = history_.segment.claims().taken;
   const Word first = word_of(call_, 0);
   Word seen = taken.load(std::memory_order_relaxed);
   do {

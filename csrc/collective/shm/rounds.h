@@ -75,7 +75,7 @@ class Rounds {
   [[nodiscard]] int waiting_for() const { return waiting_for_; }  // the group's index; -1: nobody
 
  private:
-  using Counter = std::atomic<Word> Progress::*;
+  using Counter = SharedWord<Word> Progress::*;
   static constexpr int kEveryone = -1;
 
   Waiting wait(Counter counter, int member, std::uint64_t round);

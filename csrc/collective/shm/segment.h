@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/futex.h"
+#include "base/shared_word.h"
 
 namespace roundelay::collective::shm {
 
@@ -21,16 +22,16 @@ constexpr Word word_of(std::uint64_t call, std::uint64_t rounds) { return (call 
 
 // How far a member is.
 struct alignas(128) Progress {
-  std::atomic<Word> staged{0};    // what it gives is in its slot
-  std::atomic<Word> reduced{0};   // its share of the sums is in its slot
-  std::atomic<Word> released{0};  // it reads no slot of that round any more
+  SharedWord<Word> staged{0};    // what it gives is in its slot
+  SharedWord<Word> reduced{0};   // its share of the sums is in its slot
+  SharedWord<Word> released{0};  // it reads no slot of that round any more
 };
-static_assert(std::atomic<Word>::is_always_lock_free);
+static_assert(SharedWord<Word>::is_always_lock_free);
 
 // What its sleeping threads wait on. Apart from Progress, which its peers read all the time.
 struct alignas(128) Bell {
   FutexWord rings{0};
-  std::atomic<std::uint32_t> asleep{0};  // set by sleepers, cleared by who rings
+  SharedWord<std::uint32_t> asleep{0};  // set by sleepers, cleared by who rings
 
   void ring() {
     rings.fetch_add(1, std::memory_order_release);
@@ -40,7 +41,7 @@ struct alignas(128) Bell {
 
 // Of a call whose members take pieces of one work, whoever has time: (call << kRoundBits) + pieces taken.
 struct alignas(128) Claims {
-  std::atomic<Word> taken{0};
+  SharedWord<Word> taken{0};
 };
 
 class Segment {

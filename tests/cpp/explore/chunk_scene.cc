@@ -1,0 +1,272 @@
+#include "tests/cpp/explore/chunk_scene.h"
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "collective/doubling.h"
+#include "collective/present.h"
+#include "collective/shm/chunks.h"
+#include "tests/cpp/explore/steps.h"
+
+namespace roundelay {
+
+// What the kernel does: to look and to fall asleep is one step.
+void futex_wait(const FutexWord& word, std::uint32_t seen, Duration /*most*/) {
+  if (word.peek() == seen) return explore::sleep_on(&word);
+  explore::looked(&word, word.peek(), true);
+}
+
+void futex_wake(const FutexWord& word) { explore::wake(&word); }
+
+}  // namespace roundelay
+
+namespace roundelay::explore {
+namespace {
+
+using collective::Call;
+using collective::ScratchPool;
+using collective::shm::History;
+using collective::shm::Rounds;
+using collective::shm::Segment;
+
+constexpr std::size_t kElementBytes = sizeof(std::uint32_t);
+
+// Of every call, member and place another value, so that whatever was read too early or too late shows.
+std::uint32_t value(std::size_t call, std::size_t member, std::size_t i, ReduceOp op) {
+  const std::size_t mixed = ((call * 61 + member + 1) * 40503 + i) * 2654435761U;
+  const auto small = static_cast<std::uint32_t>(mixed >> 8U & 0xFFFFU) + 1;
+  if (op != ReduceOp::kAdasum) return small;
+  const auto real = static_cast<float>(small);
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &real, sizeof(bits));
+  return bits;
+}
+
+std::size_t index_of(int member) { return static_cast<std::size_t>(member); }
+
+std::size_t total(std::span<const std::size_t> lengths) {
+  std::size_t sum = 0;
+  for (const std::size_t length : lengths) sum += length;
+  return sum;
+}
+
+std::span<const std::size_t> row(const Planned& planned, std::size_t giver, std::size_t members) {
+  return std::span(planned.lengths).subspan(giver * members, members);
+}
+
+std::size_t length_given(const Planned& planned, std::size_t member, std::size_t members) {
+  switch (planned.operation) {
+    case Operation::kAllgather:
+      return planned.lengths[member];
+    case Operation::kAlltoall:
+      return total(row(planned, member, members));
+    case Operation::kReducescatter:
+      return total(planned.lengths);
+    default:
+      return planned.lengths.empty() ? 0 : planned.lengths.front();
+  }
+}
+
+using Given = std::vector<std::vector<std::uint32_t>>;
+
+std::vector<std::uint32_t> reduced(const Planned& planned, const std::vector<int>& present,
+                                   const Given& given) {
+  std::vector<std::uint32_t> sum = given[index_of(present.front())];
+  for (std::size_t i = 1; i < present.size(); ++i) {
+    const auto& part = given[index_of(present[i])];
+    if (planned.op == ReduceOp::kAdasum) {
+      Call call;
+      call.reduce_op = planned.op;
+      collective::merge(call, reinterpret_cast<std::byte*>(sum.data()),
+                        reinterpret_cast<const std::byte*>(part.data()), sum.size());
+    } else {
+      std::transform(sum.begin(), sum.end(), part.begin(), sum.begin(), std::plus<>());
+    }
+  }
+  return sum;
+}
+
+// What a member that takes part has in the end.
+std::vector<std::uint32_t> result(const Planned& planned, const std::vector<int>& present, const Given& given,
+                                  std::size_t member) {
+  std::vector<std::uint32_t> got;
+  const auto append = [&got](const auto& from, std::size_t first, std::size_t length) {
+    const auto begin = from.begin() + static_cast<std::ptrdiff_t>(first);
+    got.insert(got.end(), begin, begin + static_cast<std::ptrdiff_t>(length));
+  };
+  const std::size_t members = given.size();
+  switch (planned.operation) {
+    case Operation::kBroadcast:
+      return given[index_of(planned.root)];
+    case Operation::kAllgather:
+      for (const auto& part : given) append(part, 0, part.size());
+      return got;
+    case Operation::kAlltoall:
+      for (std::size_t giver = 0; giver < members; ++giver) {
+        const auto lengths = row(planned, giver, members);
+        append(given[giver], total(lengths.first(member)), lengths[member]);
+      }
+      return got;
+    case Operation::kReducescatter:
+      append(reduced(planned, present, given), total(std::span(planned.lengths).first(member)),
+             planned.lengths[member]);
+      return got;
+    default:
+      return reduced(planned, present, given);
+  }
+}
+
+std::vector<std::size_t> bytes_of(std::span<const std::size_t> lengths) {
+  std::vector<std::size_t> bytes;
+  for (const std::size_t length : lengths) bytes.push_back(length * kElementBytes);
+  return bytes;
+}
+
+std::byte* allocate(const Script& script) {
+  constexpr std::align_val_t kPage{Segment::kPageBytes};
+  return static_cast<std::byte*>(::operator new(Segment::bytes(script.members, script.slot_bytes), kPage));
+}
+
+template <typename T>
+ConstByteSpan bytes_of_all(const std::vector<T>& elements) {
+  return std::as_bytes(std::span(elements));
+}
+
+}  // namespace
+
+void nap(Rounds& rounds, collective::shm::Bell& /*own*/) { rounds.nap(std::chrono::seconds(1)).take(); }
+
+ChunkScene::ChunkScene(Script script)
+    : script_(std::move(script)),
+      memory_(allocate(script_)),
+      gives_(script_.calls.size()),
+      gets_(script_.calls.size()) {
+  const std::size_t members = index_of(script_.members);
+  std::size_t most_given = 0, most_got = 0;
+  for (std::size_t number = 0; number < script_.calls.size(); ++number) {
+    const Planned& planned = script_.calls[number];
+    Call call;
+    call.absent = planned.absent;
+    const auto present = collective::present_members(call, script_.members);
+    for (std::size_t member = 0; member < members; ++member) {
+      Elements& given = gives_[number].emplace_back(length_given(planned, member, members));
+      for (std::size_t i = 0; i < given.size(); ++i) given[i] = value(number, member, i, planned.op);
+      most_given = std::max(most_given, given.size());
+    }
+    for (std::size_t member = 0; member < members; ++member) {
+      gets_[number].push_back(result(planned, present, gives_[number], member));
+      most_got = std::max(most_got, gets_[number].back().size());
+    }
+  }
+  inputs_.assign(members, Elements(most_given));
+  outputs_.assign(members, Elements(std::max(most_given, most_got)));
+  regions_.resize(members);
+  for (std::size_t member = 0; member < members; ++member) {
+    regions_[member].key = 1;
+    regions_[member].own = std::as_writable_bytes(std::span(outputs_[member]));
+    for (Elements& part : outputs_)
+      regions_[member].parts.push_back(reinterpret_cast<std::byte*>(part.data()));
+  }
+}
+
+void ChunkScene::reset() {
+  std::memset(memory_.get(), 0, Segment::bytes(script_.members, script_.slot_bytes));
+  for (auto* const all : {&inputs_, &outputs_}) {
+    for (Elements& elements : *all) std::fill(elements.begin(), elements.end(), 0);
+  }
+  scratch_.clear();
+  pools_.clear();
+  const bool adasum = std::any_of(script_.calls.begin(), script_.calls.end(),
+                                  [](const Planned& planned) { return planned.op == ReduceOp::kAdasum; });
+  for (int member = 0; member < script_.members; ++member) {
+    pools_.push_back(std::make_unique<ScratchPool>());
+    for (int block = 0; adasum && block < 2; ++block) {
+      const std::size_t bytes = outputs_.front().size() * kElementBytes;
+      auto memory = std::make_unique<std::byte[]>(bytes);
+      scratch_.emplace_back(memory.get(), bytes);
+      pools_.back()->give({std::move(memory), bytes});
+    }
+  }
+}
+
+std::vector<ConstByteSpan> ChunkScene::memory() const {
+  const std::byte* const slots = segment().slot(0, 0);
+  const auto* const words = reinterpret_cast<const std::byte*>(&segment().bell(script_.members));
+  std::vector<ConstByteSpan> all = scratch_;
+  all.emplace_back(memory_.get(), words);
+  all.emplace_back(slots, index_of(script_.members) * Segment::kSlots * script_.slot_bytes);
+  for (const auto* const elements : {&inputs_, &outputs_}) {
+    for (const Elements& of_member : *elements) all.push_back(bytes_of_all(of_member));
+  }
+  return all;
+}
+
+Call ChunkScene::call_of(std::size_t number, int member) {
+  const Planned& planned = script_.calls[number];
+  const std::size_t self = index_of(member), members = index_of(script_.members);
+  Call call;
+  call.operation = planned.operation;
+  call.absent = planned.absent;
+  call.root = planned.root;
+  call.reduce_op = planned.op;
+  call.dtype = planned.op == ReduceOp::kAdasum ? DType::kFloat32 : DType::kInt32;
+  call.input = reinterpret_cast<const std::byte*>(inputs_[self].data());
+  call.buffer = {reinterpret_cast<std::byte*>(outputs_[self].data()), 0,
+                 gets_[number][self].size() * kElementBytes, planned.in_region ? &regions_[self] : nullptr};
+  if (planned.operation == Operation::kAllgather) call.receive_bytes = bytes_of(planned.lengths);
+  if (planned.operation == Operation::kReducescatter) call.send_bytes = bytes_of(planned.lengths);
+  if (planned.operation == Operation::kAlltoall) {
+    call.send_bytes = bytes_of(row(planned, self, members));
+    for (std::size_t giver = 0; giver < members; ++giver) {
+      call.receive_bytes.push_back(row(planned, giver, members)[self] * kElementBytes);
+    }
+  }
+  return call;
+}
+
+// The program has looked in vain.
+void ChunkScene::wait(Rounds& rounds, int member) {
+  if (script_.sleep == nullptr) {
+    do stall();
+    while (!rounds.settled());
+    return;
+  }
+  const std::uint64_t place = before_last_look();
+  while (!rounds.settled()) {
+    script_.sleep(rounds, segment().bell(member));
+    back_at(place);
+  }
+  past_last_word(place);
+}
+
+// As ShmPending does.
+void ChunkScene::make(std::size_t number, History& history) {
+  const int member = history.index;
+  const std::size_t self = index_of(member);
+  const Call call = call_of(number, member);
+  if (collective::is_absent(call, member)) return;
+  const Elements& given = gives_[number][self];
+  const bool in_place = call.operation == Operation::kAllreduce || call.operation == Operation::kBroadcast;
+  std::copy(given.begin(), given.end(), (in_place ? outputs_ : inputs_)[self].begin());
+  Rounds rounds(history, collective::present_members(call, script_.members), number + 1, *pools_[self]);
+  collective::Program program = script_.program(collective::among_present(call, script_.members), rounds);
+  program.resume();
+  while (!program.done()) {
+    wait(rounds, member);
+    program.resume();
+  }
+  if (program.threw()) throw GivenUp{};
+  rounds.finish();
+  const Elements& expected = gets_[number][self];
+  if (!std::equal(expected.begin(), expected.end(), outputs_[self].begin())) fail("a wrong result");
+  back_at(number + 1);  // from call to call it keeps its history alone, which is the same in every order
+}
+
+void ChunkScene::run(int member) {
+  History history(segment(), member);
+  for (std::size_t number = 0; number < script_.calls.size(); ++number) make(number, history);
+}
+
+}  // namespace roundelay::explore

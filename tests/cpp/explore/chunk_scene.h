@@ -1,0 +1,76 @@
+// Members that make one call after the other over one segment: the product's programs, or others.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "collective/fabric.h"
+#include "collective/program.h"
+#include "collective/shm/programs.h"
+#include "collective/shm/rounds.h"
+#include "tests/cpp/explore/explorer.h"
+
+namespace roundelay::explore {
+
+// Lengths are in elements of 4 bytes: 16 make a line.
+struct Planned {
+  Operation operation = Operation::kAllreduce;
+  // Allreduce, broadcast: one; all-gather: what each gives; reduce-scatter: each one's shard; alltoall: what
+  // each gives to each, giver by giver. Nothing from or to absent ones.
+  std::vector<std::size_t> lengths;
+  std::vector<int> absent = {};
+  int root = 0;
+  bool in_region = false;
+  ReduceOp op = ReduceOp::kSum;  // Adasum: of two members
+};
+
+struct Script {
+  int members = 2;
+  std::size_t slot_bytes = 128;
+  std::vector<Planned> calls;
+  collective::Program (*program)(const collective::Call&,
+                                 collective::shm::Rounds&) = collective::shm::program_of;
+  // How a member passes the time until what it awaits may be there; null: it polls.
+  void (*sleep)(collective::shm::Rounds&, collective::shm::Bell& own) = nullptr;
+};
+
+class ChunkScene final : public Scene {
+ public:
+  explicit ChunkScene(Script script);
+
+  [[nodiscard]] int members() const override { return script_.members; }
+  void reset() override;
+  [[nodiscard]] std::vector<ConstByteSpan> memory() const override;
+  void run(int member) override;
+
+ private:
+  using Elements = std::vector<std::uint32_t>;
+  struct Free {
+    void operator()(std::byte* memory) const {
+      ::operator delete (memory, std::align_val_t{collective::shm::Segment::kPageBytes});
+    }
+  };
+
+  [[nodiscard]] collective::shm::Segment segment() const {
+    return {memory_.get(), script_.members, script_.slot_bytes};
+  }
+  [[nodiscard]] collective::Call call_of(std::size_t number, int member);
+  void wait(collective::shm::Rounds& rounds, int member);
+  void make(std::size_t number, collective::shm::History& history);
+
+  const Script script_;
+  const std::unique_ptr<std::byte, Free> memory_;
+  std::vector<std::vector<Elements>> gives_, gets_;  // by call and member
+  // By member, as they are now:
+  std::vector<Elements> inputs_, outputs_;
+  std::vector<Region> regions_;
+  std::vector<std::unique_ptr<collective::ScratchPool>> pools_;
+  std::vector<ConstByteSpan> scratch_;
+};
+
+// How the product sleeps.
+void nap(collective::shm::Rounds& rounds, collective::shm::Bell& own);
+
+}  // namespace roundelay::explore

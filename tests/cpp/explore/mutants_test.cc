@@ -1,0 +1,84 @@
+// That the explorer sees a fault when there is one: a broadcast, and a sleeper, with one line wrong.
+#include <cstring>
+
+#include "collective/shm/chunks.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/explore/chunk_scene.h"
+
+namespace roundelay::explore {
+namespace {
+
+using collective::Call;
+using collective::Program;
+using collective::shm::Bell;
+using collective::shm::Cuts;
+using collective::shm::Rounds;
+
+enum class Fault : unsigned char { kNone, kSlotStillRead, kStagedEarly, kReleasedEarly, kNeverStaged };
+
+template <Fault kFault>
+Program broadcast(Rounds& net, Call call) {
+  const Cuts chunks{call.buffer.bytes, net.slot_bytes()};
+  for (std::uint64_t round = 0; round < chunks.count(); ++round) {
+    std::byte* const here = call.buffer.data() + chunks[round].offset;
+    if (net.index() == call.root) {
+      if (kFault != Fault::kSlotStillRead) co_await net.writable(round);
+      if (kFault == Fault::kStagedEarly) net.stage(round);
+      std::memcpy(net.slot(round), here, chunks[round].bytes);
+      if (kFault != Fault::kStagedEarly && kFault != Fault::kNeverStaged) net.stage(round);
+    } else {
+      co_await net.staged(call.root, round);
+      if (kFault == Fault::kReleasedEarly) net.release(round);
+      std::memcpy(here, net.slot_of(call.root, round), chunks[round].bytes);
+    }
+    net.release(round);
+  }
+}
+
+template <Fault kFault>
+Report broadcasts() {
+  Script script;
+  script.calls = {{Operation::kBroadcast, {90}}, {Operation::kBroadcast, {70}}};
+  script.program = [](const Call& call, Rounds& net) { return broadcast<kFault>(net, call); };
+  ChunkScene scene(script);
+  return explore(scene);
+}
+
+Report barrier_asleep(void (*sleep)(Rounds&, Bell&)) {
+  Script script;
+  script.calls = {{Operation::kBarrier, {}}};
+  script.sleep = sleep;
+  ChunkScene scene(script);
+  return explore(scene);
+}
+
+TEST_CASE("faults of a program are found", "[explore][mutants]") {
+  using Catch::Matchers::StartsWith;
+  CHECK(broadcasts<Fault::kNone>().complaint == "");
+  CHECK_THAT(broadcasts<Fault::kSlotStillRead>().complaint, StartsWith("a wrong result"));
+  CHECK_THAT(broadcasts<Fault::kStagedEarly>().complaint, StartsWith("a wrong result"));
+  CHECK_THAT(broadcasts<Fault::kReleasedEarly>().complaint, StartsWith("a wrong result"));
+  CHECK_THAT(broadcasts<Fault::kNeverStaged>().complaint, StartsWith("nobody moves any more"));
+}
+
+TEST_CASE("faults of a sleeper are found", "[explore][mutants]") {
+  using Catch::Matchers::StartsWith;
+  CHECK(barrier_asleep(nap).complaint == "");
+  // Does not look once more when its peers may know that it sleeps.
+  const Report blind = barrier_asleep([](Rounds&, Bell& own) {
+    const std::uint32_t seen = own.rings.load();
+    own.asleep.store(1);
+    futex_wait(own.rings, seen, std::chrono::seconds(1));
+  });
+  CHECK_THAT(blind.complaint, StartsWith("nobody moves any more"));
+  // Learns what the bell says when it may have rung already.
+  const Report late = barrier_asleep([](Rounds& rounds, Bell& own) {
+    own.asleep.store(1);
+    if (rounds.settled()) return;
+    futex_wait(own.rings, own.rings.load(), std::chrono::seconds(1));
+  });
+  CHECK_THAT(late.complaint, StartsWith("nobody moves any more"));
+}
+
+}  // namespace
+}  // namespace roundelay::explore
