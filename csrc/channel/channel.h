@@ -1,6 +1,7 @@
 // The control plane: a process's mailbox. Small messages between any two ranks, in order and exactly once.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -46,6 +47,9 @@ class Channel {
   // Sends what is queued and a goodbye (until the deadline), then closes: to its peers this rank has left in
   // order, and they see no loss. They do see one if the channel is destroyed without it.
   virtual void close(Deadline deadline) = 0;
+
+  // Messages without content that only wake a peer's sleeper, so far.
+  [[nodiscard]] virtual std::int64_t nudges_sent() const { return 0; }
 
   // False if only the thread that made the channel may call anything but wake() and send().
   [[nodiscard]] virtual bool any_thread() const { return true; }

@@ -6,6 +6,7 @@
 // the medium, so the caller must leak them (Fabric::poisoned()).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,6 +33,17 @@ struct Buffer {
   const Region* region = nullptr;
 
   [[nodiscard]] std::byte* data() const { return base + offset; }
+};
+
+// What a member has done, for a test to bound: relaxed, one writer at a time.
+struct FabricWork {
+  std::atomic<std::int64_t> bytes_staged{0};  // copied to where only a fabric's members read them
+  std::atomic<std::int64_t> sleeps{0}, wakes{0};
+
+  static void add(std::atomic<std::int64_t>& counter, std::size_t n = 1) {
+    const std::int64_t now = counter.load(std::memory_order_relaxed);
+    counter.store(now + static_cast<std::int64_t>(n), std::memory_order_relaxed);
+  }
 };
 
 struct Stream;  // an accelerator's queue; null on CPUs
@@ -98,6 +110,8 @@ class Fabric {
   virtual void rouse() {}
   // For buffers that the group's calls work on. From any thread; the maker may outlive the fabric.
   [[nodiscard]] virtual RegionMaker region_maker() const { return make_private_region; }
+  // Of this member; null where nobody counts. May outlive the fabric.
+  [[nodiscard]] virtual std::shared_ptr<const FabricWork> work() const { return nullptr; }
 };
 
 }  // namespace roundelay::collective

@@ -34,6 +34,7 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
     : id_(id),
       group_(fabric->group()),
       make_region_(fabric->region_maker()),
+      fabric_work_(fabric->work()),
       fabric_(std::move(fabric)),
       completer_(completer),
       timeline_(timeline),
@@ -242,6 +243,14 @@ void Lane::record(const Batch& batch, TimePoint reduced) {
     span.names[i] = batch.entries[i]->request.name;
   }
   timeline_.record_collective(span);
+}
+
+void Lane::add_counters(LaneCounters& sum) const {
+  sum.add(counters_);
+  if (!fabric_work_) return;
+  sum.bytes_staged += fabric_work_->bytes_staged;
+  sum.sleeps += fabric_work_->sleeps;
+  sum.wakes += fabric_work_->wakes;
 }
 
 void Lane::release(Batch& batch, const Status& outcome) {

@@ -37,12 +37,16 @@ struct LaneOptions {
 
 struct LaneCounters {
   std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0};
+  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // sums alone: fabrics count these
 
   void add(const LaneCounters& other) {
     operations += other.operations;
     tensors += other.tensors;
     bytes += other.bytes;
     fused_tensors += other.fused_tensors;
+    bytes_staged += other.bytes_staged;
+    sleeps += other.sleeps;
+    wakes += other.wakes;
   }
 };
 
@@ -94,6 +98,8 @@ class Lane {
   [[nodiscard]] bool take_news() { return news_.exchange(false, std::memory_order_acq_rel); }
 
   [[nodiscard]] const LaneCounters& counters() const { return counters_; }
+  // With its fabric's.
+  void add_counters(LaneCounters& sum) const;
 
  private:
   using Batches = std::deque<std::unique_ptr<Batch>>;
@@ -119,6 +125,7 @@ class Lane {
   const LaneId id_;
   const Group group_;
   const RegionMaker make_region_;
+  const std::shared_ptr<const collective::FabricWork> fabric_work_;
   // Not touched without work, but for being roused and closed.
   std::unique_ptr<collective::Fabric> fabric_;
   complete::Completer& completer_;

@@ -25,7 +25,7 @@ void ProcessSets::add_lane(std::shared_ptr<Lane> lane) {
 void ProcessSets::remove_lane(LaneId id) {
   MutexLock lock(mutex_);
   if (const auto found = lanes_.find(id); found != lanes_.end()) {
-    retired_.add(found->second->counters());
+    found->second->add_counters(retired_);
     lanes_.erase(found);
   }
   std::erase_if(handles_, [id](const auto& entry) { return entry.second == id; });
@@ -99,7 +99,7 @@ std::vector<std::shared_ptr<Lane>> ProcessSets::lanes() const {
 void ProcessSets::add_counters(LaneCounters& sum) const {
   MutexLock lock(mutex_);
   sum.add(retired_);
-  for (const auto& [id, lane] : lanes_) sum.add(lane->counters());
+  for (const auto& [id, lane] : lanes_) lane->add_counters(sum);
 }
 
 std::string ProcessSets::refuse(const std::vector<int>& ranks, int size) const {

@@ -141,10 +141,14 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"tensors", lane.tensors},
           {"fused_tensors", lane.fused_tensors},
           {"bytes", lane.bytes},
+          {"bytes_staged", lane.bytes_staged},
+          {"sleeps", lane.sleeps},
+          {"wakes", lane.wakes},
           {"reports_sent", control.reports},
           {"orders_given", control.orders},
           {"messages_sent", control.messages_sent},
           {"message_bytes", control.message_bytes},
+          {"nudges_sent", parts_.channel->nudges_sent()},
           {"cached_requests", control.cached_requests},
           {"full_requests", control.full_requests}};
 }

@@ -88,6 +88,7 @@ void ShmChannel::rouse(Peer& peer) {
   Rings::Attention& attention = rings_.attention(static_cast<int>(member - node_.ranks.begin()));
   if (attention.attending.load(std::memory_order_seq_cst) != 0) return;
   if (attention.asleep.load(std::memory_order_seq_cst) == 0 || attention.asleep.exchange(0) == 0) return;
+  ++nudges_sent_;
   static_cast<void>(beside_->send(peer.rank, {}));
 }
 

@@ -34,6 +34,7 @@ class ShmChannel final : public Channel {
   void attend(bool attending) override EXCLUDES(mutex_);
   void wait_attending(Deadline deadline, Duration polling) override EXCLUDES(mutex_);
   void close(Deadline deadline) override EXCLUDES(mutex_);
+  [[nodiscard]] std::int64_t nudges_sent() const override { return nudges_sent_; }
 
  private:
   struct Peer {
@@ -70,6 +71,7 @@ class ShmChannel final : public Channel {
   int sleepers_ GUARDED_BY(mutex_) = 0;  // threads in beside_->wait()
   bool closing_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> woken_{false};
+  std::atomic<std::int64_t> nudges_sent_{0};
 };
 
 }  // namespace roundelay::channel

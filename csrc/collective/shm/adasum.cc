@@ -46,7 +46,7 @@ Program adasum(Rounds& net, Call call) {
       const Range range = chunks[chunk];
       if (level.gives) {
         co_await net.writable(round);
-        std::memcpy(net.slot(round), mine + range.offset, range.bytes);
+        net.put(round, 0, mine + range.offset, range.bytes);
         net.stage(round);
       }
       if (level.takes_from >= 0) {

@@ -43,9 +43,9 @@ class Chunk {
   Chunk(const ScatterList& list, Range chunk) : list_(list), chunk_(chunk) {}
 
   // `range` of the chunk.
-  void copy_in(std::byte* slot, Range range) const {
+  void copy_in(Rounds& net, std::uint64_t round, Range range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
-      std::memcpy(slot + range.offset + at, run.input, run.bytes);
+      net.put(round, range.offset + at, run.input, run.bytes);
     });
   }
   void copy_out(const std::byte* slot, Range range) const {
@@ -54,11 +54,11 @@ class Chunk {
     });
   }
   // To the outputs, and to the slot for the others.
-  void reduce(Parts& parts, std::uint64_t round, std::byte* slot, Range range) const {
+  void reduce(Rounds& net, std::uint64_t round, Parts& parts, Range range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
       const Range in_slot{range.offset + at, run.bytes};
       parts.reduce(round, in_slot, run.input, run.output);
-      std::memcpy(slot + in_slot.offset, run.output, run.bytes);
+      net.put(round, in_slot.offset, run.output, run.bytes);
     });
   }
 
@@ -70,15 +70,15 @@ class Chunk {
 // What the others reduce of this member's part of a round.
 void stage(Rounds& net, std::uint64_t round, const Chunk& chunk, Range mine, std::size_t bytes) {
   const std::size_t end = mine.offset + mine.bytes;
-  chunk.copy_in(net.slot(round), {0, mine.offset});
-  chunk.copy_in(net.slot(round), {end, bytes - end});
+  chunk.copy_in(net, round, {0, mine.offset});
+  chunk.copy_in(net, round, {end, bytes - end});
   net.stage(round);
 }
 
 void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, const Chunk& chunk, Range mine) {
   const Cuts blocks{mine.bytes, kBlock};
   for (std::uint64_t i = 0; i < blocks.count(); ++i) {
-    chunk.reduce(parts, round, net.slot(round), {mine.offset + blocks[i].offset, blocks[i].bytes});
+    chunk.reduce(net, round, parts, {mine.offset + blocks[i].offset, blocks[i].bytes});
   }
   net.reduce(round);
 }
@@ -94,7 +94,7 @@ Program allreduce_together(Rounds& net, Call call) {
   const ScatterList& list = call.scattered != nullptr ? *call.scattered : whole;
   Parts parts(net, call);
   co_await net.writable(0);
-  Chunk(list, {0, list.bytes()}).copy_in(net.slot(0), {0, list.bytes()});
+  Chunk(list, {0, list.bytes()}).copy_in(net, 0, {0, list.bytes()});
   net.stage(0);
   co_await net.staged(0);
   list.for_each(0, list.bytes(), [&](std::size_t at, const Run& run) {
@@ -151,8 +151,7 @@ Program reduce_scatter(Rounds& net, Call call) {
       for (std::size_t member = 0; member < members; ++member) {
         const Range range = Cuts{call.send_bytes[member], piece}[staged];
         if (member == self || range.bytes == 0) continue;
-        std::memcpy(net.slot(staged) + member * piece, call.input + offsets[member] + range.offset,
-                    range.bytes);
+        net.put(staged, member * piece, call.input + offsets[member] + range.offset, range.bytes);
       }
       net.stage(staged);
     }

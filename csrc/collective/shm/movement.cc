@@ -21,7 +21,7 @@ Program broadcast(Rounds& net, Call call) {
     std::byte* const here = call.buffer.data() + chunks[round].offset;
     if (net.index() == call.root) {
       co_await net.writable(round);
-      put(net.slot(round), here, chunks[round].bytes);
+      net.put(round, 0, here, chunks[round].bytes);
       net.stage(round);
     } else {
       co_await net.staged(call.root, round);
@@ -49,7 +49,7 @@ Program all_gather(Rounds& net, Call call) {
   for (std::uint64_t round = 0; round < rounds; ++round) {
     for (; staged < own.count() && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
-      put(net.slot(staged), call.input + own[staged].offset, own[staged].bytes);
+      net.put(staged, 0, call.input + own[staged].offset, own[staged].bytes);
       net.stage(staged);
     }
     for (int step = 1; step < net.size(); ++step) {
@@ -81,7 +81,7 @@ Program alltoall(Rounds& net, Call call) {
       for (std::size_t member = 0; member < members; ++member) {
         const Range range = Cuts{call.send_bytes[member], piece}[staged];
         if (member == self || range.bytes == 0) continue;
-        put(net.slot(staged) + member * piece, call.input + from_here[member] + range.offset, range.bytes);
+        net.put(staged, member * piece, call.input + from_here[member] + range.offset, range.bytes);
       }
       net.stage(staged);
     }

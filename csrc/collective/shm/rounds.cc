@@ -34,7 +34,9 @@ void Rounds::publish(Counter counter, Word word) {
   (segment.progress(history_.index).*counter).store(word, std::memory_order_seq_cst);
   for (const int member : members_) {
     Bell& bell = segment.bell(member);
-    if (bell.asleep.load(std::memory_order_seq_cst) != 0 && bell.asleep.exchange(0) != 0) bell.ring();
+    if (bell.asleep.load(std::memory_order_seq_cst) == 0 || bell.asleep.exchange(0) == 0) continue;
+    bell.ring();
+    FabricWork::add(history_.work->wakes);
   }
 }
 
@@ -54,7 +56,9 @@ Nap Rounds::nap(Duration most) {
   Bell& bell = history_.segment.bell(history_.index);
   const std::uint32_t seen = bell.rings.load(std::memory_order_acquire);
   bell.asleep.store(1, std::memory_order_seq_cst);
-  return settled() ? Nap() : Nap(bell.rings, seen, most);
+  if (settled()) return {};
+  FabricWork::add(history_.work->sleeps);
+  return {bell.rings, seen, most};
 }
 
 // Readers of the slot's last use may be members that take no part in this call.

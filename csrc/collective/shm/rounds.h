@@ -5,10 +5,13 @@
 
 #include <coroutine>
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "collective/backoff.h"
+#include "collective/fabric.h"
 #include "collective/scratch.h"
 #include "collective/shm/segment.h"
 
@@ -23,6 +26,7 @@ struct History {
   const int index;
   std::vector<Word> last_present;       // by member: the end of the last call that it takes part in
   Word last_use[Segment::kSlots] = {};  // of this member's own slots
+  const std::shared_ptr<FabricWork> work = std::make_shared<FabricWork>();
 };
 
 class Rounds {
@@ -44,6 +48,12 @@ class Rounds {
   [[nodiscard]] std::byte* slot(std::uint64_t round) const { return slot_of(index_, round); }
   [[nodiscard]] std::byte* slot_of(int member, std::uint64_t round) const {
     return history_.segment.slot(in_group(member), call_ + round);
+  }
+  // Bytes into it.
+  void put(std::uint64_t round, std::size_t offset, const std::byte* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    std::memcpy(slot(round) + offset, from, bytes);
+    FabricWork::add(history_.work->bytes_staged, bytes);
   }
   void stage(std::uint64_t round) { publish(&Progress::staged, word_of(call_, round + 1)); }
   void reduce(std::uint64_t round) { publish(&Progress::reduced, word_of(call_, round + 1)); }

@@ -136,6 +136,7 @@ class ShmFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
   [[nodiscard]] bool takes_scattered() const override { return true; }
   [[nodiscard]] RegionMaker region_maker() const override { return state_->options.make_region; }
+  [[nodiscard]] std::shared_ptr<const FabricWork> work() const override { return state_->history.work; }
   void rouse() override { state_->history.segment.bell(state_->group.index).ring(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {

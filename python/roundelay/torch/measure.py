@@ -31,6 +31,9 @@ def stats() -> dict[str, int]:
     """Counters of this process: the core's since init (tensors, operations ...), and its optimizers'.
 
     ``backward_ns``: from a backward's first gradient to its end; ``exposed_ns``: waiting for communication
-    that backward did not hide. Both in nanoseconds since the process began.
+    that backward did not hide. Both in nanoseconds since the process began. Of this rank's work,
+    ``bytes_staged`` were copied into shared memory for its node's ranks, ``sleeps`` and ``wakes`` are what
+    its collectives slept and whom they woke there; ``messages_sent`` are the control plane's messages, and
+    ``nudges_sent`` those without content that only wake a peer's thread.
     """
     return {**_core.stats(), **_nanoseconds}
