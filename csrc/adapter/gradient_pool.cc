@@ -52,6 +52,11 @@ Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& para
   return entries_.size() - 1;
 }
 
+void GradientPool::clear() {
+  for (const Entry& entry : entries_) vacate(entry);
+  entries_.clear();
+}
+
 at::Tensor GradientPool::tensor_at(std::size_t offset, std::size_t bytes,
                                    const std::vector<std::int64_t>& sizes,
                                    const std::vector<std::int64_t>& strides, at::ScalarType type) const {

@@ -26,6 +26,8 @@ class GradientPool {
   // A place for the gradient of `parameter` at a byte offset, in this type on the wire. The entry's index.
   // Errors: kInvalidArgument (it is not within the region).
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
+  // Takes all entries out. Who still holds one keeps its values: they move out of the region.
+  void clear();
   // The entry, holding `gradient` (cast; copied unless it is the entry already), zeros where it is undefined.
   // Who still holds what the entry was before keeps those values: they move out of the region.
   at::Tensor fill(std::size_t index, const at::Tensor& gradient);

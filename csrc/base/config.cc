@@ -59,6 +59,16 @@ Refusal read(const IntegerKnob& knob, std::string_view text, Config& config) {
 }
 std::string show(const IntegerKnob& knob, const Config& config) { return std::to_string(config.*knob.field); }
 
+Refusal read(const AutoIntegerKnob& knob, std::string_view text, Config& config) {
+  config.*knob.automatic = lower(text) == "auto";
+  if (config.*knob.automatic) return std::nullopt;
+  const Refusal allowed = read(IntegerKnob{knob.field}, text, config);
+  return allowed ? Refusal("auto or " + *allowed) : allowed;
+}
+std::string show(const AutoIntegerKnob& knob, const Config& config) {
+  return config.*knob.automatic ? "auto" : std::to_string(config.*knob.field);
+}
+
 Refusal read(const DurationKnob& knob, std::string_view text, Config& config) {
   const auto unit = static_cast<double>(knob.unit.count());
   const double most = static_cast<double>(kLongest.count()) / unit;

@@ -17,7 +17,11 @@ struct Config {
   // Fusion and negotiation
   std::int64_t fusion_threshold = 128 << 20;  // bytes a fused operation may have at most; 0: no fusion
   std::int64_t theta = 16 << 20;              // bytes of ready tensors that make an order at once
+  bool theta_auto = true;                     // a pool's buckets are cut by measurement, not at theta
   bool gradient_pool = true;                  // DistributedOptimizer's gradients lie in buckets
+  bool autotune = false;                      // try cuts of the pool in the first steps
+  std::string autotune_log;                   // "": none; a file for what was tried
+  std::int64_t autotune_steps_per_sample = 10;
   Duration cycle_time = std::chrono::milliseconds(1);  // the longest linger
   std::int64_t cache_capacity = 1024;                  // names in the response cache; 0: off
   bool deterministic = false;                          // pin the fusion plan: sums do not depend on arrival

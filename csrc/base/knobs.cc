@@ -17,10 +17,17 @@ constexpr bool kOwn = false;
 const auto kKnobs = std::to_array<Knob>({
     {"FUSION_THRESHOLD", "FUSION_THRESHOLD", IntegerKnob{&Config::fusion_threshold}, kShared,
      "bytes a fused operation may have at most; 0: no fusion"},
-    {"THETA", kOurs, IntegerKnob{&Config::theta}, kShared,
-     "bytes of ready tensors that start an operation at once, and of a bucket of gradients"},
+    {"THETA", kOurs, AutoIntegerKnob{&Config::theta, &Config::theta_auto}, kShared,
+     "bytes of a bucket of gradients, and of ready tensors that start an operation at once; auto: buckets by "
+     "measurement, 16 MiB for others"},
     {"GRADIENT_POOL", kOurs, SwitchKnob{&Config::gradient_pool}, kShared,
      "keep an optimizer's gradients in buckets that are reduced where they lie"},
+    {"AUTOTUNE", "AUTOTUNE", SwitchKnob{&Config::autotune}, kShared,
+     "try sizes of buckets in the first steps and keep the fastest"},
+    {"AUTOTUNE_LOG", "AUTOTUNE_LOG", TextKnob{&Config::autotune_log}, kOwn,
+     "file that rank 0 appends a JSON line to for each size that was tried; empty: none"},
+    {"AUTOTUNE_STEPS_PER_SAMPLE", "AUTOTUNE_STEPS_PER_SAMPLE",
+     IntegerKnob{&Config::autotune_steps_per_sample, 1}, kShared, "steps that each size is tried for"},
     {"CYCLE_TIME", "CYCLE_TIME", DurationKnob{&Config::cycle_time, milliseconds(1), true}, kShared,
      "milliseconds that ready tensors wait for others at most"},
     {"CACHE_CAPACITY", "CACHE_CAPACITY", IntegerKnob{&Config::cache_capacity, 0, 65536}, kShared,
@@ -59,8 +66,8 @@ const auto kKnobs = std::to_array<Knob>({
      "messages without the time of day"},
 });
 
-constexpr std::string_view kNoAutotune =
-    "this version tunes nothing by trial, a later one will: set ROUNDELAY_THETA and ROUNDELAY_CYCLE_TIME";
+constexpr std::string_view kFewCandidates =
+    "ROUNDELAY_AUTOTUNE tries the few sizes that a cost model prefers, each for as many steps";
 constexpr std::string_view kOneLevel =
     "operations run over all ranks at one level; a later version has more, chosen by topology";
 constexpr std::string_view kNoGpu = "this version reduces on the CPU; GPUs come with a later one";
@@ -74,12 +81,9 @@ constexpr std::string_view kNoSpark = "Spark is not supported";
 constexpr std::string_view kHorovodsTests = "it steers Horovod's own tests";
 
 constexpr auto kWithoutEffect = std::to_array<NoEffect>({
-    {"AUTOTUNE", kNoAutotune},
-    {"AUTOTUNE_LOG", kNoAutotune},
-    {"AUTOTUNE_WARMUP_SAMPLES", kNoAutotune},
-    {"AUTOTUNE_STEPS_PER_SAMPLE", kNoAutotune},
-    {"AUTOTUNE_BAYES_OPT_MAX_SAMPLES", kNoAutotune},
-    {"AUTOTUNE_GAUSSIAN_PROCESS_NOISE", kNoAutotune},
+    {"AUTOTUNE_WARMUP_SAMPLES", kFewCandidates},
+    {"AUTOTUNE_BAYES_OPT_MAX_SAMPLES", kFewCandidates},
+    {"AUTOTUNE_GAUSSIAN_PROCESS_NOISE", kFewCandidates},
     {"HIERARCHICAL_ALLREDUCE", kOneLevel},
     {"HIERARCHICAL_ALLGATHER", kOneLevel},
     {"TORUS_ALLREDUCE", kOneLevel},

@@ -18,6 +18,11 @@ struct IntegerKnob {
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
 };
+// A number, or "auto", which leaves the number as it is.
+struct AutoIntegerKnob {
+  std::int64_t Config::*field;
+  bool Config::*automatic;
+};
 struct DurationKnob {
   Duration Config::*field;
   Duration unit;              // of the text
@@ -44,7 +49,7 @@ struct Knob {
   std::string_view name;  // ROUNDELAY_<name>
   std::string_view
       horovod;  // HOROVOD_<horovod>, honoured when ROUNDELAY_<name> is unset; empty: Horovod has none
-  std::variant<IntegerKnob, DurationKnob, SwitchKnob, ChoiceKnob, TextKnob, LogLevelKnob> kind;
+  std::variant<IntegerKnob, AutoIntegerKnob, DurationKnob, SwitchKnob, ChoiceKnob, TextKnob, LogLevelKnob> kind;
   bool shared;  // must be equal on all ranks
   std::string_view meaning;
 };

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/log.h"
 #include "bindings/errors.h"
 #include "bindings/life.h"
 #include "bindings/topics.h"
@@ -62,7 +63,11 @@ void bind_config(py::module_& module) {
   py::class_<LoadedConfig>(module, "Config", "What one init() read from the environment; read-only.")
       .def_property_readonly("fusion_threshold", field(&Config::fusion_threshold))
       .def_property_readonly("theta", field(&Config::theta))
+      .def_property_readonly("theta_auto", field(&Config::theta_auto))
       .def_property_readonly("gradient_pool", field(&Config::gradient_pool))
+      .def_property_readonly("autotune", field(&Config::autotune))
+      .def_property_readonly("autotune_log", field(&Config::autotune_log))
+      .def_property_readonly("autotune_steps_per_sample", field(&Config::autotune_steps_per_sample))
       .def_property_readonly(
           "cycle_time_ms", [](const LoadedConfig& loaded) { return seconds(loaded.config.cycle_time) * 1e3; })
       .def_property_readonly("cache_capacity", field(&Config::cache_capacity))
@@ -84,6 +89,7 @@ void bind_config(py::module_& module) {
       .def_property_readonly("no_effect", [](const LoadedConfig& loaded) { return loaded.no_effect; });
   module.def("load_config", load_config_from_environment);
   module.def("config", [] { return *life_config(); });
+  module.def("log_info", [](const std::string& message) { log(LogLevel::kInfo, message); });
 }
 
 }  // namespace roundelay::bindings

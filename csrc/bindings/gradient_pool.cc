@@ -55,6 +55,7 @@ void bind_gradient_pool(py::module_& module) {
             return value_of(self.pool.add(offset, parameter, type));
           },
           py::arg("offset"), py::arg("parameter"), py::arg("dtype"))
+      .def("clear", [](BoundPool& self) { self.pool.clear(); })
       .def(
           "fill",
           [](BoundPool& self, std::size_t entry, const std::optional<at::Tensor>& gradient) {

@@ -1,24 +1,26 @@
 """An optimizer's gradients in one piece of memory for each dtype, in the order in which backward brings them.
 
-The pool is cut into buckets of about ROUNDELAY_THETA bytes. A bucket is submitted when its last gradient
-is there, and reduced where it lies: nothing is packed, and within a node the ranks read each other's
-buckets in shared memory. ``.grad`` is an entry of the pool: when autograd has made a new tensor (after
-zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place.
+The pool is cut into buckets (bucket_tuning.py), anew where another size is better. A bucket is submitted when
+its last gradient is there, and reduced where it lies: nothing is packed, and within a node the ranks read
+each other's buckets in shared memory. ``.grad`` is an entry of the pool: when autograd has made a new tensor
+(after zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place.
 
 Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from roundelay import _core
+from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradient import Contribution, Gradient, Reduction
 from roundelay.torch.gradient_groups import GradientGroup
+from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
 
 _ALIGNMENT = 64  # bytes
@@ -28,11 +30,11 @@ _KEYS = 2**22 - 2 * len(_DTYPES)
 
 @dataclass(slots=True)
 class _Place:
-    """Where a gradient lies."""
+    """Where a gradient lies, in bytes."""
 
-    offset: int
-    bytes: int
-    entry: int = -1  # its number in the pool
+    begin: int
+    end: int
+    entry: int  # its number in the pool
 
 
 def wire_dtype(gradient: Gradient) -> torch.dtype | None:
@@ -54,19 +56,16 @@ class Bucket(GradientGroup):
     reduced where autograd has put them, as the pool holds the first result.
     """
 
-    def __init__(self, name: str, pool: _core.GradientPool, dtype: torch.dtype) -> None:
+    def __init__(
+        self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], fired: list[Bucket]
+    ) -> None:
         super().__init__(name, alone=False)
-        self._pool = pool
-        self._dtype = dtype
-        self._places: dict[Gradient, _Place] = {}
-
-    def place(self, gradient: Gradient, place: _Place) -> None:
-        """Takes the next gradient in."""
-        parameter = gradient.parameter
-        assert parameter is not None
-        place.entry = self._pool.add(place.offset, parameter, self._dtype)
-        self._places[gradient] = place
-        self.members.append(gradient)
+        self.pool = pool
+        self.members = list(places)
+        self._memory = pool.memory
+        self._dtype = pool.dtype
+        self._places = places
+        self._fired = fired
 
     def arrived(self, gradient: Gradient) -> None:
         """Takes the gradient in at once, while it is in the cache."""
@@ -77,7 +76,7 @@ class Bucket(GradientGroup):
 
     def _take_in(self, gradient: Gradient, local: torch.Tensor | None) -> torch.Tensor:
         """The entry, holding this rank's contribution; ``.grad`` where it can be."""
-        entry = self._pool.fill(self._places[gradient].entry, local)
+        entry = self._memory.fill(self._places[gradient].entry, local)
         parameter = gradient.parameter
         assert parameter is not None
         if entry.dtype == parameter.dtype and (local is None or not local.requires_grad):
@@ -94,13 +93,14 @@ class Bucket(GradientGroup):
             if member.wanted:
                 given.append((member, self._contribution(member)))
             else:  # frozen here: what others have for it is of no use
-                self._pool.fill(self._places[member].entry, None)
+                self._memory.fill(self._places[member].entry, None)
         self._waiting.clear()
+        self._fired.append(self)
         first, last = (self._places[self.members[i]] for i in (0, -1))
         rule = self.members[0].rule
-        handle = self._pool.allreduce_async(
-            first.offset,
-            (last.offset + last.bytes - first.offset) // self._dtype.itemsize,
+        handle = self._memory.allreduce_async(
+            first.begin,
+            (last.end - first.begin) // self._dtype.itemsize,
             self._dtype,
             self._next_name(self.name),
             rule.op,
@@ -122,50 +122,124 @@ class Bucket(GradientGroup):
         return Contribution(result, entry, context)
 
 
-def _cut(places: Iterable[_Place], theta: int, most: int) -> list[list[_Place]]:
-    """Neighbours, until a bucket has theta bytes; of more than ``most`` only what is alone."""
-    buckets: list[list[_Place]] = []
-    full = True
-    for place in places:
-        if not full:
-            begin = buckets[-1][0].offset
-            full = place.offset - begin >= theta or place.offset + place.bytes - begin > most
-        if full:
-            buckets.append([])
-        buckets[-1].append(place)
-        full = False
-    return buckets
+class _Pool:
+    """The gradients of one dtype, and their memory."""
+
+    def __init__(self, key: int, dtype: torch.dtype, gradients: Sequence[Gradient], number: int) -> None:
+        self.dtype = dtype
+        self.places: dict[Gradient, _Place] = {}
+        self._elements = {gradient: _elements(gradient) for gradient in gradients}
+        self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
+        self.memory = _core.GradientPool(key, self.bytes, number)
+        self.arrange(gradients)
+
+    def arrange(self, gradients: Sequence[Gradient]) -> None:
+        """Lays them out in this order; what somebody has of the order before moves out with its values."""
+        self.memory.clear()
+        self.places.clear()
+        begin = 0
+        for gradient in gradients:
+            elements = self._elements[gradient]
+            like = gradient.parameter
+            if like is None or like.numel() != elements:  # gone, or another by now: its place stays
+                like = torch.empty(elements, device="cpu")
+            end = begin + elements * self.dtype.itemsize
+            self.places[gradient] = _Place(begin, end, self.memory.add(begin, like, self.dtype))
+            begin = _rounded(end)
 
 
-def make_buckets(gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> list[Bucket]:
-    """Puts gradients, in the order of their arrival, into pools of their wire dtypes.
+class Pools:
+    """All gradients of an optimizer that can lie in pools, one for each wire dtype.
 
-    number: the optimizer's, among those of its process set. Every rank does so with equal gradients.
-    RuntimeError where there is no memory, ValueError where a gradient cannot be in a pool on this rank.
+    gradients: in the order of their arrival. number: the optimizer's, among those of its process set. Every
+    rank makes them of equal gradients. RuntimeError where there is no memory, ValueError where a gradient
+    cannot be in a pool on this rank.
     """
-    by_dtype: dict[torch.dtype, list[Gradient]] = {}
-    for gradient in gradients:
-        dtype = wire_dtype(gradient)
-        if dtype is None:
-            raise ValueError(f"{gradient.name} is of another kind than on other ranks")
-        by_dtype.setdefault(dtype, []).append(gradient)
-    config = _core.config()
-    buckets: list[Bucket] = []
-    for dtype, members in by_dtype.items():
-        places, end = [], 0
-        for gradient in members:
-            parameter = gradient.parameter
-            assert parameter is not None
-            places.append(_Place(end, parameter.numel() * dtype.itemsize))
-            end = -(-(end + places[-1].bytes) // _ALIGNMENT) * _ALIGNMENT
-        key = 1 + number * len(_DTYPES) % _KEYS + _DTYPES.index(dtype)
-        pool = _core.GradientPool(key, end, set_id(rule.process_set))
-        given = iter(members)
-        for cut in _cut(places, config.theta, config.fusion_threshold):
-            inside = [next(given) for _ in cut]
-            ends = [gradient.name.removeprefix(f"{prefix}.") for gradient in (inside[0], inside[-1])]
-            name = f"{prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
-            buckets.append(Bucket(name, pool, dtype))
-            for gradient, place in zip(inside, cut, strict=True):
-                buckets[-1].place(gradient, place)
-    return buckets
+
+    def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> None:
+        self._prefix = prefix
+        self._set = set_id(rule.process_set)
+        by_dtype: dict[torch.dtype, list[Gradient]] = {}
+        for gradient in gradients:
+            dtype = wire_dtype(gradient)
+            if dtype is None:
+                raise ValueError(f"{gradient.name} is of another kind than on other ranks")
+            by_dtype.setdefault(dtype, []).append(gradient)
+        self._pools = []
+        for dtype, members in by_dtype.items():
+            key = 1 + number * len(_DTYPES) % _KEYS + _DTYPES.index(dtype)
+            self._pools.append(_Pool(key, dtype, members, self._set))
+        self._fired: list[Bucket] = []  # in this step, in this order
+
+    def gradients(self) -> list[Gradient]:
+        """In the order of the pools."""
+        return [gradient for pool in self._pools for gradient in pool.places]
+
+    def largest(self) -> int:
+        """Bytes of the largest pool."""
+        return max(pool.bytes for pool in self._pools)
+
+    def extents(self, ready: Mapping[Gradient, float]) -> list[list[Extent]]:
+        """Each pool's, with the moments at which gradients come; one that did not comes with the last."""
+        last = max(ready.values(), default=0.0)
+        return [
+            [Extent(place.begin, place.end, ready.get(g, last)) for g, place in pool.places.items()]
+            for pool in self._pools
+        ]
+
+    def arrange(self, gradients: Sequence[Gradient]) -> None:
+        """Lays out the same gradients in another order; buckets that were cut before are of no use then."""
+        for pool in self._pools:
+            pool.arrange([gradient for gradient in gradients if gradient in pool.places])
+
+    def in_order(self, gradients: Sequence[Gradient]) -> list[Gradient]:
+        """What gradients() would be then."""
+        return [gradient for pool in self._pools for gradient in gradients if gradient in pool.places]
+
+    def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
+        """Buckets, named by their number and their ends."""
+        buckets: list[Bucket] = []
+        for pool in self._pools:
+            gradients = list(pool.places)
+            for indices in cut([Extent(p.begin, p.end) for p in pool.places.values()], cuts, most):
+                places = {gradients[index]: pool.places[gradients[index]] for index in indices}
+                ends = [gradients[i].name.removeprefix(f"{self._prefix}.") for i in (indices[0], indices[-1])]
+                name = f"{self._prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
+                buckets.append(Bucket(name, pool, places, self._fired))
+        return buckets
+
+    def step_over(self, buckets: Sequence[Bucket]) -> bool | None:
+        """Whether some of these were submitted out of place in this step; None where none was."""
+        fired, numbers = self._fired, {bucket: number for number, bucket in enumerate(buckets)}
+        if not fired:
+            return None
+        late = any(
+            out_of_place([numbers[b] - own[0] for b in fired if b.pool is pool and b in numbers], len(own))
+            for pool in self._pools
+            if (own := [numbers[b] for b in buckets if b.pool is pool])
+        )
+        fired.clear()
+        return late
+
+    def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
+        """For calibration.py, before the pools are used: what starts an operation in the largest pool."""
+        pool = max(self._pools, key=lambda pool: pool.bytes)
+        place = next(iter(pool.places.values()))
+        word = pool.memory.fill(place.entry, None)
+
+        def start(size: int) -> int:
+            elements = size // pool.dtype.itemsize
+            name = f"{self._prefix}.calibration{size}"
+            return pool.memory.allreduce_async(0, elements, pool.dtype, name, Sum, 1.0, 1.0)
+
+        return start, word.as_strided((1,), (1,))
+
+
+def _elements(gradient: Gradient) -> int:
+    parameter = gradient.parameter
+    assert parameter is not None
+    return parameter.numel()
+
+
+def _rounded(bytes_: int) -> int:
+    return -(-bytes_ // _ALIGNMENT) * _ALIGNMENT

@@ -26,9 +26,10 @@ from torch.utils.hooks import unserializable_hook
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.backward_end import backward_end
+from roundelay.torch.bucket_tuning import Cuts
 from roundelay.torch.gradient import Gradient, Holds, Reduction, owners
 from roundelay.torch.gradient_groups import GradientGroup
-from roundelay.torch.gradient_pool import Bucket, make_buckets
+from roundelay.torch.gradient_pool import Bucket, Pools
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
@@ -58,7 +59,7 @@ class GradientSync:
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
-        self._plan = PoolPlan(rule.process_set)
+        self._plan = PoolPlan(rule.process_set, self._prefix)
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
@@ -126,20 +127,24 @@ class GradientSync:
 
     # -- gradient pools
 
-    def _make_buckets(self, gradients: Sequence[Gradient]) -> list[Bucket]:
-        return make_buckets(gradients, self._rule, self._prefix, -self.order[1])
+    def _make_pools(self, gradients: Sequence[Gradient]) -> Pools:
+        return Pools(gradients, self._rule, self._prefix, -self.order[1])
 
     def _use(self, buckets: list[Bucket]) -> None:
-        """From now on these gradients, which were alone, are in buckets."""
+        """From now on these gradients, which were alone or in other buckets, are in these."""
         for bucket in buckets:
             for gradient in bucket.members:
-                del self._groups[gradient.name]
+                self._groups.pop(self._group[gradient].name, None)
                 self._group[gradient] = bucket
-            self._groups[bucket.name] = bucket
+        self._groups.update((bucket.name, bucket) for bucket in buckets)
 
     def buckets(self) -> int:
         """How many there are."""
         return sum(isinstance(group, Bucket) for group in self._groups.values())
+
+    def cuts(self) -> Cuts | None:
+        """How they were cut; None while there are none."""
+        return self._plan.cuts
 
     def restart(self) -> None:
         """A new job has begun: the pool was the last one's, and groups count from their beginning."""
@@ -147,7 +152,7 @@ class GradientSync:
         self._group.clear()
         for number, gradient in self._gradients.items():
             self._join_group(gradient, self._grouping.get(number))
-        self._plan = PoolPlan(self._rule.process_set)
+        self._plan = PoolPlan(self._rule.process_set, self._prefix)
 
     # -- one step
 
@@ -156,7 +161,7 @@ class GradientSync:
         if gradient.accumulated >= self.passes_per_step and not self.holding_back:
             backward_end.note(self)
             group = self._group[gradient]
-            if self._plan.recording and group.alone:
+            if self._plan.recording and (group.alone or isinstance(group, Bucket)):
                 self._plan.arrived(gradient)
             group.arrived(gradient)
 
@@ -212,7 +217,7 @@ class GradientSync:
         submitted = [min(group.submitted, 255) for group in groups]
         waiting = [group.waiting(gradient) for group in groups for gradient in group.members]
         wanted = [gradient.wanted for gradient in members]
-        plan = self._plan.notes(members)
+        plan = self._plan.notes(members, alone)
         notes = torch.tensor([0 if final else 1, *submitted, *waiting, *wanted, *plan], dtype=torch.uint8)
         for group in groups:
             group.submitted = 0
@@ -247,7 +252,7 @@ class GradientSync:
             with torch.no_grad():
                 self._contribute(most, own.submitted, waiting)
                 self._finish()
-            self._use(self._plan.heard(self._members(), plan, self._make_buckets))
+            self._use(self._plan.heard(self._members(), plan, self._make_pools))
         finally:
             span.end()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from roundelay import _backend, _core
 from roundelay.errors import NotInThisVersionError
+from roundelay.torch import calibration
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
@@ -65,6 +66,7 @@ def shutdown() -> None:
     _core.shutdown()
     forget_handles()
     forget_process_sets()
+    calibration.forget()
 
 
 class _LastWords:

@@ -6,7 +6,7 @@ import time
 
 from roundelay import _core
 
-_nanoseconds = {"backward_ns": 0, "exposed_ns": 0}
+_counters = {"backward_ns": 0, "exposed_ns": 0, "pool_cuts": 0, "pool_orders": 0}
 
 
 class Span:
@@ -22,9 +22,14 @@ class Span:
         """Ends the span now."""
         end = time.monotonic_ns()
         if self.counter is not None:
-            _nanoseconds[self.counter] += end - self.begin
+            count(self.counter, end - self.begin)
         if _core.timeline_enabled():
             _core.timeline_mark(self.name, self.begin, end)
+
+
+def count(counter: str, number: int = 1) -> None:
+    """Adds to a counter of this process."""
+    _counters[counter] += number
 
 
 def stats() -> dict[str, int]:
@@ -34,6 +39,7 @@ def stats() -> dict[str, int]:
     that backward did not hide. Both in nanoseconds since the process began. Of this rank's work,
     ``bytes_staged`` were copied into shared memory for its node's ranks, ``sleeps`` and ``wakes`` are what
     its collectives slept and whom they woke there; ``messages_sent`` are the control plane's messages, and
-    ``nudges_sent`` those without content that only wake a peer's thread.
+    ``nudges_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how
+    often a gradient pool was cut into other buckets, and laid out in another order, since the process began.
     """
-    return {**_core.stats(), **_nanoseconds}
+    return {**_core.stats(), **_counters}

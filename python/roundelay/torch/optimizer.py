@@ -18,6 +18,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.adasum import DeltaSync
+from roundelay.torch.bucket_tuning import Cuts
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.grad_scaler import watch
 from roundelay.torch.gradient import Reduction
@@ -152,6 +153,10 @@ class Wrapping:
     def buckets(self) -> int:
         """Into how many buckets its gradients are cut; 0: each is reduced on its own."""
         return 0 if self._sync is None else self._sync.buckets()
+
+    def cuts(self) -> Cuts | None:
+        """The sizes of these buckets."""
+        return None if self._sync is None else self._sync.cuts()
 
     def undo(self, optimizer: torch.optim.Optimizer) -> None:
         """Makes the optimizer a plain one again."""

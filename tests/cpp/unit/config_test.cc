@@ -58,6 +58,9 @@ TEST_CASE("nothing set: the defaults, each said to be one", "[config]") {
 TEST_CASE("every knob is read", "[config]") {
   const Config config = config_of({{"ROUNDELAY_FUSION_THRESHOLD", "0"},
                                    {"ROUNDELAY_THETA", "1048576"},
+                                   {"ROUNDELAY_AUTOTUNE", "1"},
+                                   {"ROUNDELAY_AUTOTUNE_LOG", "a.jsonl"},
+                                   {"ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE", "4"},
                                    {"ROUNDELAY_CYCLE_TIME", "2.5"},
                                    {"ROUNDELAY_CACHE_CAPACITY", "7"},
                                    {"ROUNDELAY_DETERMINISTIC", "yes"},
@@ -76,6 +79,10 @@ TEST_CASE("every knob is read", "[config]") {
                                    {"ROUNDELAY_LOG_HIDE_TIME", "1"}});
   CHECK(config.fusion_threshold == 0);
   CHECK(config.theta == 1048576);
+  CHECK_FALSE(config.theta_auto);
+  CHECK(config.autotune);
+  CHECK(config.autotune_log == "a.jsonl");
+  CHECK(config.autotune_steps_per_sample == 4);
   CHECK(config.cycle_time == std::chrono::microseconds(2500));
   CHECK(config.cache_capacity == 7);
   CHECK(config.deterministic);
@@ -116,7 +123,7 @@ TEST_CASE("ROUNDELAY_X wins over HOROVOD_X", "[config]") {
 
 TEST_CASE("a bad value is an error that names variable, value and what is allowed", "[config]") {
   CHECK(error_of("ROUNDELAY_THETA", "-1") ==
-        "ROUNDELAY_THETA=\"-1\" is not valid: it must be a whole number from 0 to 9223372036854775807");
+        "ROUNDELAY_THETA=\"-1\" is not valid: it must be auto or a whole number from 0 to 9223372036854775807");
   CHECK(error_of("HOROVOD_CYCLE_TIME", "(None,)") ==
         "HOROVOD_CYCLE_TIME=\"(None,)\" is not valid: it must be milliseconds from 0 to 31536000000");
   CHECK(error_of("ROUNDELAY_BOOTSTRAP", "gloo") ==
@@ -143,17 +150,27 @@ TEST_CASE("switches take words and Horovod's numbers", "[config]") {
     CHECK_FALSE(config_of({{"HOROVOD_STALL_CHECK_DISABLE", off}}).stall_check_disable);
 }
 
+TEST_CASE("theta is a size, or auto, which is another value than the size that auto means", "[config]") {
+  CHECK(config_of({}).theta_auto);
+  CHECK(config_of({{"ROUNDELAY_THETA", "Auto"}}).theta == Config{}.theta);
+  CHECK(config_of({{"ROUNDELAY_THETA", "AUTO"}}).hash() == Config{}.hash());
+  const Config fixed = config_of({{"ROUNDELAY_THETA", std::to_string(Config{}.theta)}});
+  CHECK_FALSE(fixed.theta_auto);
+  CHECK(fixed.hash() != Config{}.hash());
+  for (const char* bad : {"", "auto ", "automatic", "-1"}) error_of("ROUNDELAY_THETA", bad);
+}
+
 TEST_CASE("the cache holds no more ids than a report can carry", "[config]") {
   CHECK(config_of({{"ROUNDELAY_CACHE_CAPACITY", std::to_string(wire::kMaxIds)}}).cache_capacity ==
         static_cast<std::int64_t>(wire::kMaxIds));
 }
 
 TEST_CASE("variables of Horovod without counterpart are listed with the reason", "[config]") {
-  const Result<LoadedConfig> loaded = load({{"HOROVOD_AUTOTUNE", "1"}, {"HOROVOD_NUM_NCCL_STREAMS", "bad"}});
+  const Result<LoadedConfig> loaded = load({{"HOROVOD_CONTROLLER", "mpi"}, {"HOROVOD_NUM_NCCL_STREAMS", "bad"}});
   REQUIRE(loaded.ok());
   REQUIRE(loaded->no_effect.size() == 2);
-  CHECK(loaded->no_effect[0].rfind("HOROVOD_AUTOTUNE has no effect, because ", 0) == 0);
-  CHECK(loaded->no_effect[1].rfind("HOROVOD_NUM_NCCL_STREAMS has no effect, because ", 0) == 0);
+  CHECK(loaded->no_effect[0].rfind("HOROVOD_NUM_NCCL_STREAMS has no effect, because ", 0) == 0);
+  CHECK(loaded->no_effect[1].rfind("HOROVOD_CONTROLLER has no effect, because ", 0) == 0);
   for (const NoEffect& entry : without_effect())
     for (const Knob& knob : knobs()) CHECK(entry.name != knob.horovod);
 }

@@ -333,12 +333,16 @@ def test_configuration(core: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROUNDELAY_THETA", "5")
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "2.5")
     monkeypatch.setenv("HOROVOD_AUTOTUNE", "1")
+    monkeypatch.setenv("HOROVOD_CONTROLLER", "mpi")
     loaded = _core.load_config()
     assert loaded.theta == 5
+    assert not loaded.theta_auto
+    assert loaded.autotune
     assert loaded.cycle_time_ms == 2.5
-    assert loaded.no_effect[0].startswith("HOROVOD_AUTOTUNE has no effect, because ")
+    assert loaded.no_effect[0].startswith("HOROVOD_CONTROLLER has no effect, because ")
     assert ("ROUNDELAY_CYCLE_TIME", "2.5", "HOROVOD_CYCLE_TIME") in [line[:3] for line in loaded.lines]
     assert _core.config().theta == 16 << 20  # read once, at init
+    assert _core.config().theta_auto
     monkeypatch.setenv("ROUNDELAY_TETHA", "5")
     with pytest.raises(ValueError, match="the nearest is ROUNDELAY_THETA"):
         _core.load_config()

@@ -141,7 +141,7 @@ def test_env_shows_every_knob_its_value_and_where_it_came_from(
 def test_env_lists_what_has_no_effect_with_the_reason(
     bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bare.setenv("HOROVOD_AUTOTUNE", "1")
+    bare.setenv("HOROVOD_CONTROLLER", "mpi")
     bare.setenv("HOROVOD_DYNAMIC_PROCESS_SETS", "1")
     status, shown, _ = environment(capsys)
     assert status == 0

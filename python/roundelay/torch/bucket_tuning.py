@@ -1,0 +1,139 @@
+"""Where to cut a gradient pool into buckets: a cost model, and the choice by it. Pure.
+
+The model is the overlap recursion of wait-free backpropagation: a bucket starts when its last gradient is
+there and the bucket before it is done, and takes alpha + beta * bytes. What it adds is what communication
+takes away from backward: each bucket costs the training thread the time of a submit and, where ranks keep
+all cores busy, a share of the time that it is under way (``Link.share``, which calibration.py measures): then
+an operation hides nothing, and fewer are better. Times are seconds since the first gradient of a backward.
+
+Sources: lazy allreduce, GradientFlow (arXiv 1902.06855), section 4, has theta; the recursion is the one that
+PyDTNN's performance model states. The smaller last bucket is the mirror image of the small first bucket of
+PyTorch's DistributedDataParallel: what nothing can hide is made short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+_MIB = 1 << 20
+_THETAS = tuple(1 << power for power in range(18, 28))  # 256 KiB to 128 MiB
+_LAST_PARTS = (4, 16)  # of theta
+_WORTH = 0.1  # of what communication adds to a step by the default: less is within the model's error
+
+
+class Cuts(NamedTuple):
+    """How a pool is cut."""
+
+    theta: int  # bytes that close a bucket
+    last: int = 0  # the last one has at most so many where it has several gradients; 0: no such limit
+
+
+DEFAULT = Cuts(16 * _MIB)
+
+
+class Link(NamedTuple):
+    """What operations on a process set cost."""
+
+    alpha: float  # seconds of an operation, however small
+    beta: float  # seconds a byte
+    submit: float = 0.0  # seconds of the training thread for each operation
+    share: float = 0.0  # seconds that backward loses in a second of communication; 0: it has cores of its own
+
+
+class Extent(NamedTuple):
+    """A gradient's place in its pool, in bytes, and when it is there."""
+
+    begin: int
+    end: int
+    ready: float = 0.0
+
+
+class Candidate(NamedTuple):
+    """A way to cut, how many buckets that makes, and when the model sees the end of communication."""
+
+    cuts: Cuts
+    buckets: int
+    predicted: float | None  # None: nothing was measured
+
+
+def cut(extents: Sequence[Extent], cuts: Cuts, most: int) -> list[range]:
+    """The buckets, as ranges of neighbours: each takes gradients until it has theta bytes.
+
+    most: of more bytes than this only what is alone; 0: each gradient is a bucket of its own.
+    """
+    last = _last_begin(extents, min(cuts.last, cuts.theta, most)) if cuts.last else -1
+    begins: list[int] = []
+    for index, extent in enumerate(extents):
+        begin = extents[begins[-1]].begin if begins else 0
+        full = extent.begin - begin >= cuts.theta or extent.end - begin > most
+        if not begins or full or index == last:
+            begins.append(index)
+    return [range(*pair) for pair in zip(begins, [*begins[1:], len(extents)], strict=True)]
+
+
+def _last_begin(extents: Sequence[Extent], bytes_: int) -> int:
+    """The first of the last gradients that have at most so many bytes; at least one is among them."""
+    first = len(extents) - 1
+    while first > 0 and extents[-1].end - extents[first - 1].begin <= bytes_:
+        first -= 1
+    return first
+
+
+def predicted_end(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int, link: Link) -> float:
+    """When communication ends, or backward where that is later."""
+    buckets = sorted(
+        (max(pool[index].ready for index in bucket), pool[bucket[-1]].end - pool[bucket[0]].begin)
+        for pool in pools
+        for bucket in cut(pool, cuts, most)
+    )
+    lost = done = 0.0  # by backward to communication; the link is free again
+    for ready, bytes_ in buckets:
+        lost += link.submit
+        duration = link.alpha + link.beta * bytes_
+        done = max(ready + lost, done) + duration
+        lost += link.share * duration
+    return max(done, buckets[-1][0] + lost)
+
+
+def candidates(pools: Sequence[Sequence[Extent]], most: int, link: Link | None) -> list[Candidate]:
+    """All ways to cut that differ, the best first; without a link the default, then by theta."""
+    found: dict[tuple[tuple[range, ...], ...], Candidate] = {}
+    for cuts in _ways(max(pool[-1].end for pool in pools), most):
+        shape = tuple(tuple(cut(pool, cuts, most)) for pool in pools)
+        if shape not in found:
+            end = predicted_end(pools, cuts, most, link) if link else None
+            found[shape] = Candidate(cuts, sum(map(len, shape)), end)
+    every = list(found.values())
+    return every if link is None else sorted(every, key=lambda one: one.predicted or 0.0)
+
+
+def _ways(total: int, most: int) -> Iterator[Cuts]:
+    """The default first: others that make the same buckets are not tried."""
+    yield DEFAULT
+    for theta in _THETAS:
+        yield Cuts(theta)
+        for part in _LAST_PARTS:
+            yield Cuts(theta, theta // part)
+        if theta >= min(total, most):
+            return
+
+
+def choose(pools: Sequence[Sequence[Extent]], most: int, link: Link) -> Candidate:
+    """The cuts with the earliest predicted end; the default unless that is worth a change."""
+    every = candidates(pools, most, link)
+    best = every[0]
+    default = next(one for one in every if one.cuts == DEFAULT)
+    assert best.predicted is not None
+    assert default.predicted is not None
+    backward = max(extent.ready for pool in pools for extent in pool)
+    added = default.predicted - backward
+    return best if default.predicted - best.predicted > _WORTH * added else default
+
+
+def out_of_place(fired: Sequence[int], number: int) -> bool:
+    """Whether a bucket of a pool with so many came after one that lies behind it, or not while that did."""
+    missing = set(range(number)).difference(fired)
+    inverted = any(later < earlier for earlier, later in pairwise(fired))
+    return inverted or bool(missing and fired and min(missing) < max(fired))

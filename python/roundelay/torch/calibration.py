@@ -1,0 +1,124 @@
+"""What operations on a process set cost, measured where a pool's buckets will be reduced.
+
+It happens once in a job for each process set, when its first pool that is large enough comes into use: all
+ranks take part in the comparison of notes that says so and wait for nothing else, so they can afford to meet
+for some milliseconds. Who trains nothing pays nothing. The numbers are rank 0's; the cuts that follow from
+them are told to all.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.bucket_tuning import Link
+from roundelay.torch.process_sets import ProcessSet
+
+SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations cost
+_SIZES = (4 << 10, SMALLEST, 4 << 20)
+_REPEATS = 4  # of each size, and once before, which touches the memory
+_BUDGET_S = 0.04
+
+_links: dict[tuple[int, ...], Link] = {}
+
+
+def known(process_set: ProcessSet) -> Link | None:
+    """What was measured in this job."""
+    return _links.get(tuple(process_set.ranks))
+
+
+def forget() -> None:
+    """The job is over: the next one may run elsewhere."""
+    _links.clear()
+
+
+def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, process_set: ProcessSet) -> None:
+    """Measures; collective, and blocking: every rank calls it at the same place.
+
+    start: begins an allreduce (Sum) of so many bytes at the beginning of a pool of ``bytes_``, from 256 KiB
+    on, and returns its handle. word: the first element of that memory, free to be written. Errors: as of the
+    operations.
+    """
+    meter = _Meter(start, word)
+    samples = {}
+    for size in (size for size in _SIZES if size <= bytes_):
+        times = meter.repeat(size)
+        if not times:
+            break
+        samples[size] = statistics.median(times[1:] or times)
+    alpha, beta = fit(list(samples.items()))
+    largest = max(samples)
+    share = meter.share(largest, samples[largest])
+    _links[tuple(process_set.ranks)] = Link(alpha, beta, statistics.median(meter.submits), share)
+
+
+def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Seconds of an operation and of a byte: the line through (bytes, seconds) pairs of Theil and Sen.
+
+    Neither is negative. Where there is one sample it is all latency.
+    """
+    slopes = [(t1 - t0) / (b1 - b0) for (b0, t0), (b1, t1) in combinations(samples, 2) if b0 != b1]
+    beta = max(0.0, statistics.median(slopes)) if slopes else 0.0
+    return max(0.0, statistics.median(seconds - beta * size for size, seconds in samples)), beta
+
+
+class _Meter:
+    """Times operations until one of the ranks has spent its budget, which the operations' result tells."""
+
+    def __init__(self, start: Callable[[int], int], word: torch.Tensor) -> None:
+        self._start = start
+        self._word = word
+        self._end = time.perf_counter() + _BUDGET_S
+        self._spent = False
+        self.submits: list[float] = []
+
+    def repeat(self, size: int) -> list[float]:
+        """Seconds of operations of this size; fewer where the budget ends."""
+        times: list[float] = []
+        while not self._spent and len(times) <= _REPEATS:
+            times.append(self._once(size))
+        return times
+
+    def _once(self, size: int, meanwhile: Callable[[], object] = lambda: None) -> float:
+        begin = time.perf_counter()
+        self._word.fill_(float(begin > self._end))
+        handle = self._start(size)
+        self.submits.append(time.perf_counter() - begin)
+        meanwhile()
+        _core.synchronize(handle)
+        self._spent = bool(self._word.item() > 0)
+        return time.perf_counter() - begin
+
+    def share(self, size: int, duration: float) -> float:
+        """How much longer a computation takes beside an operation of so many bytes, which has ``duration``.
+
+        0 to 1 of the operation's time; 0 where there is no budget left for it: such a link is slow, and who
+        waits for a slow link leaves the cores to others.
+        """
+        matrix = torch.ones(128, 128)
+        matrix @ matrix
+        shares: list[float] = []
+        while not self._spent and len(shares) < _REPEATS:
+            begin = time.perf_counter()
+            count = 0
+            while time.perf_counter() - begin < duration:
+                matrix @ matrix
+                count += 1
+            alone = time.perf_counter() - begin
+            beside = 0.0
+
+            def compute(count: int = count) -> None:
+                nonlocal beside
+                begin = time.perf_counter()
+                for _ in range(count):
+                    matrix @ matrix
+                beside = time.perf_counter() - begin
+
+            self._once(size, compute)
+            shares.append(min(1.0, max(0.0, (beside - alone) / duration)))
+        return statistics.median(shares) if shares else 0.0

@@ -1,0 +1,231 @@
+"""How a pool is cut, by hand-computed cases and properties; what watches it over the steps."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roundelay.torch.autotune import Autotune, worth_trying
+from roundelay.torch.bucket_tuning import (
+    DEFAULT,
+    Candidate,
+    Cuts,
+    Extent,
+    Link,
+    candidates,
+    choose,
+    cut,
+    out_of_place,
+    predicted_end,
+)
+from roundelay.torch.calibration import fit
+from roundelay.torch.pool_steering import PATIENCE, OrderWatch
+
+MIB = 1 << 20
+NO_LIMIT = 1 << 40
+
+
+def pool(*sizes: int, every: float = 0.0) -> list[Extent]:
+    """Gradients of these bytes, side by side, that come at intervals."""
+    ends = [sum(sizes[: index + 1]) for index in range(len(sizes))]
+    return [Extent(end - size, end, i * every) for i, (size, end) in enumerate(zip(sizes, ends, strict=True))]
+
+
+SIZES = st.lists(st.integers(1, 100), min_size=1, max_size=30)
+POOLS = SIZES.flatmap(
+    lambda sizes: st.lists(st.floats(0, 10), min_size=len(sizes), max_size=len(sizes)).map(
+        lambda ready: [Extent(e.begin, e.end, r) for e, r in zip(pool(*sizes), ready, strict=True)]
+    )
+)
+CUTS = st.builds(Cuts, st.integers(0, 500), st.integers(0, 500))
+LINKS = st.builds(Link, st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1), st.floats(0, 1))
+
+
+def test_cuts_by_hand() -> None:
+    sizes = (4, 4, 4, 4, 4)
+    assert cut(pool(*sizes), Cuts(8), NO_LIMIT) == [range(2), range(2, 4), range(4, 5)]
+    assert cut(pool(*sizes), Cuts(9), NO_LIMIT) == [range(3), range(3, 5)]
+    assert cut(pool(*sizes), Cuts(0), NO_LIMIT) == [range(i, i + 1) for i in range(5)]
+    assert cut(pool(*sizes), Cuts(100), 0) == [range(i, i + 1) for i in range(5)]
+    assert cut(pool(*sizes), Cuts(100), 9) == [range(2), range(2, 4), range(4, 5)]
+    assert cut(pool(*sizes), Cuts(100, 5), NO_LIMIT) == [range(4), range(4, 5)]
+    assert cut(pool(*sizes), Cuts(100, 8), NO_LIMIT) == [range(3), range(3, 5)]
+    assert cut(pool(*sizes), Cuts(100, 1), NO_LIMIT) == [range(4), range(4, 5)]  # one is among them
+
+
+@given(SIZES, CUTS, st.integers(0, 500))
+def test_buckets_are_neighbours_never_empty_and_keep_their_limits(
+    sizes: list[int], cuts: Cuts, most: int
+) -> None:
+    extents = pool(*sizes)
+    buckets = cut(extents, cuts, most)
+    assert [index for bucket in buckets for index in bucket] == list(range(len(sizes)))
+    for bucket in buckets:
+        bytes_ = sum(sizes[index] for index in bucket)
+        assert len(bucket) > 0
+        assert len(bucket) == 1 or bytes_ <= most
+        assert len(bucket) == 1 or bytes_ - sizes[bucket[-1]] < cuts.theta
+    if cuts.last and len(buckets[-1]) > 1:
+        assert sum(sizes[index] for index in buckets[-1]) <= cuts.last
+
+
+def test_predictions_by_hand() -> None:
+    extents = pool(10, 10, every=5.0)  # there at 0 and 5
+    link = Link(alpha=1.0, beta=0.1)  # two seconds for each, three for both
+    assert predicted_end([extents], Cuts(10), NO_LIMIT, link) == pytest.approx(7.0)
+    assert predicted_end([extents], Cuts(100), NO_LIMIT, link) == pytest.approx(8.0)
+    slow = Link(alpha=1.0, beta=0.9)  # ten for each: the second waits for the first
+    assert predicted_end([extents], Cuts(10), NO_LIMIT, slow) == pytest.approx(20.0)
+    # All cores busy: backward loses the first one's two seconds, and half a second for each submit.
+    busy = Link(alpha=1.0, beta=0.1, submit=0.5, share=1.0)
+    assert predicted_end([extents], Cuts(10), NO_LIMIT, busy) == pytest.approx(5 + 0.5 + 2 + 0.5 + 2)
+    assert predicted_end([extents], Cuts(100), NO_LIMIT, busy) == pytest.approx(5 + 0.5 + 3)
+    # Of two pools: in the order in which buckets are full.
+    assert predicted_end([extents, pool(10)], Cuts(10), NO_LIMIT, link) == pytest.approx(7.0)
+    assert predicted_end([extents, pool(10)], Cuts(10), NO_LIMIT, slow) == pytest.approx(30.0)
+
+
+@given(st.lists(POOLS, min_size=1, max_size=3), CUTS, LINKS)
+def test_predictions_are_within_reason(pools: list[list[Extent]], cuts: Cuts, link: Link) -> None:
+    end = predicted_end(pools, cuts, NO_LIMIT, link)
+    number = sum(len(cut(one, cuts, NO_LIMIT)) for one in pools)
+    work = number * link.alpha + link.beta * sum(one[-1].end for one in pools)
+    backward = max(extent.ready for one in pools for extent in one)
+    assert end >= backward
+    assert end >= work
+    assert end <= backward + number * link.submit + (1 + link.share) * work + 1e-9
+    free = link._replace(submit=0.0, share=0.0)
+    assert predicted_end(pools, cuts, NO_LIMIT, free) <= end + 1e-9
+
+
+@given(POOLS, st.integers(0, 2000))
+def test_candidates_differ_and_the_best_is_first(extents: list[Extent], most: int) -> None:
+    scaled = [Extent(e.begin * MIB // 8, e.end * MIB // 8, e.ready) for e in extents]
+    link = Link(0.01, 1e-9)
+    every = candidates([scaled], most * MIB, link)
+    shapes = [tuple(cut(scaled, one.cuts, most * MIB)) for one in every]
+    assert len(set(shapes)) == len(shapes)
+    assert [one.buckets for one in every] == [len(shape) for shape in shapes]
+    ends = [one.predicted for one in every]
+    assert all(end is not None for end in ends)
+    assert ends == sorted(ends, key=lambda end: end or 0.0)
+    chosen = choose([scaled], most * MIB, link)
+    assert chosen.cuts == DEFAULT or chosen == every[0]
+
+
+def test_choices() -> None:
+    fast = Link(alpha=20e-6, beta=1 / 10e9)
+    resnet = pool(*[MIB] * 100, every=0.005)  # 100 MiB in half a second
+    # Everything comes at once: what remains is latency, so one bucket (of no more than is allowed).
+    at_once = pool(*[MIB] * 100)
+    latency = Link(alpha=0.1, beta=1 / 10e9)
+    assert choose([at_once], NO_LIMIT, latency).buckets == 1
+    assert choose([at_once], 32 * MIB, latency).buckets == 4
+    # Far apart: the end of the last bucket is all that counts, so small ones, and a small last one.
+    assert choose([resnet], NO_LIMIT, fast).buckets >= 20
+    slow_start = Link(alpha=1e-3, beta=1 / 1e9)
+    chosen = choose([resnet], NO_LIMIT, slow_start)
+    assert len(cut(resnet, chosen.cuts, NO_LIMIT)[-1]) == 1
+    # No core is free for it: nothing is hidden, and small buckets gain nothing over the default.
+    crowded = fast._replace(submit=50e-6, share=1.0)
+    assert choose([resnet], NO_LIMIT, crowded).cuts == DEFAULT
+    crowded = Link(alpha=5e-3, beta=1 / 10e9, submit=50e-6, share=1.0)
+    assert choose([resnet], NO_LIMIT, crowded).buckets == 1
+
+
+def test_out_of_place() -> None:
+    assert not out_of_place([0, 1, 2], 3)
+    assert out_of_place([0, 2, 1], 3)
+    assert not out_of_place([0, 1], 3)  # the last waits for the end anyway
+    assert out_of_place([0, 2], 3)
+    assert not out_of_place([], 3)
+
+
+@given(st.permutations(range(6)), st.integers(0, 6))
+def test_only_the_pools_order_is_in_place(order: list[int], number: int) -> None:
+    fired = order[:number]
+    assert out_of_place(fired, 6) == (fired != list(range(number)))
+
+
+@given(st.floats(0, 1), st.floats(0, 1e-6), st.lists(st.integers(1, 10**7), min_size=2, unique=True))
+def test_a_line_is_fitted(alpha: float, beta: float, sizes: list[int]) -> None:
+    fitted = fit([(size, alpha + beta * size) for size in sizes])
+    assert fitted == (pytest.approx(alpha, abs=1e-6), pytest.approx(beta, abs=1e-9))
+
+
+def test_a_line_through_noise() -> None:
+    assert fit([(4096, 3.0)]) == (3.0, 0.0)
+    assert fit([(1, 2.0), (1000, 1.0)]) == (1.5, 0.0)
+    alpha, beta = fit([(0, 1.0), (10, 2.0), (20, 3.0), (30, 400.0)])  # one of them was disturbed
+    assert beta < 40
+    assert alpha >= 0
+
+
+def test_an_order_that_changed_for_long_is_noticed() -> None:
+    watch: OrderWatch[str] = OrderWatch()
+    for _ in range(PATIENCE - 1):
+        assert watch.step_over(True, ()) is None
+    assert watch.step_over(False, ()) is None  # once in place: it begins anew
+    for _ in range(PATIENCE):
+        assert not watch.recording
+        assert watch.step_over(True, ()) is None
+    assert watch.recording
+    assert watch.step_over(True, ("b", "a")) is None
+    assert watch.step_over(True, ("b", "a")) == ("b", "a")
+    assert not watch.recording
+
+
+def test_an_order_that_never_comes_twice_is_none() -> None:
+    watch: OrderWatch[int] = OrderWatch()
+    recorded = 0
+    for step in range(500):
+        recorded += watch.recording
+        assert watch.step_over(True, tuple([step, -step] if watch.recording else [])) is None
+    assert recorded <= 2 * 500 // PATIENCE
+
+
+def _tune(tuner: Autotune, speed: dict[Cuts, float], delay: int = 1) -> int:
+    """Steps until it is over; what it wants is in use ``delay`` steps later."""
+    now, steps, noise = 0.0, 0, random.Random(1)
+    wanted = [tuner.cuts] * (delay + 1)
+    while True:
+        used = wanted[-1 - delay]
+        now += speed[used] * noise.uniform(0.99, 1.01)
+        steps += 1
+        if tuner.step_over(wanted[-delay] if delay else tuner.cuts, now):
+            return steps
+        wanted.append(tuner.cuts)
+
+
+@pytest.mark.parametrize("delay", [1, 3])
+def test_autotune_keeps_the_fastest(delay: int) -> None:
+    speed = {Cuts(1): 3.0, Cuts(2, 1): 1.0, Cuts(3): 2.0}
+    tuner = Autotune([Candidate(cuts, 7, 0.5) for cuts in speed], steps=10)
+    steps = _tune(tuner, speed, delay)
+    assert tuner.cuts == Cuts(2, 1)
+    assert steps <= 6 * (5 + 3 + delay)
+    lines = [json.loads(line) for line in tuner.report("gradient").splitlines()]
+    assert [(line["theta"], line["last"], line["kept"]) for line in lines] == [
+        (1, 0, False),
+        (2, 1, True),
+        (3, 0, False),
+    ]
+    assert lines[1]["fastest_ms"] <= lines[1]["step_ms"] <= lines[1]["slowest_ms"]
+    assert lines[1]["step_ms"] == pytest.approx(1000, rel=0.02)
+    assert lines[1]["predicted_ms"] == 500
+
+
+def test_what_is_tried() -> None:
+    extents = pool(*[MIB] * 100, every=0.005)
+    for link in (Link(20e-6, 1e-10), Link(0.1, 1e-10), None):
+        every = candidates([extents], NO_LIMIT, link)
+        tried = worth_trying(every)
+        assert 2 <= len(tried) <= 5
+        assert len({one.cuts.theta for one in tried}) >= len(tried) - 1
+        assert DEFAULT in [one.cuts for one in tried]
+        if link is not None:
+            assert tried[0] == every[0]
