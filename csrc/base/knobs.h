@@ -49,7 +49,8 @@ struct Knob {
   std::string_view name;  // ROUNDELAY_<name>
   std::string_view
       horovod;  // HOROVOD_<horovod>, honoured when ROUNDELAY_<name> is unset; empty: Horovod has none
-  std::variant<IntegerKnob, AutoIntegerKnob, DurationKnob, SwitchKnob, ChoiceKnob, TextKnob, LogLevelKnob> kind;
+  std::variant<IntegerKnob, AutoIntegerKnob, DurationKnob, SwitchKnob, ChoiceKnob, TextKnob, LogLevelKnob>
+      kind;
   bool shared;  // must be equal on all ranks
   std::string_view meaning;
 };

@@ -106,6 +106,17 @@ def _add_knobs(parser: Parser) -> None:
     tuning.add_argument(
         "--cache-capacity", type=number(int, 0, "a number"), metavar="N", help="names in the response cache"
     )
+    tuning.add_argument(
+        "--autotune", action="store_true", default=None, help="try sizes of buckets in the first steps"
+    )
+    tuning.add_argument("--no-autotune", action="store_false", dest="autotune", help="do not (default)")
+    tuning.add_argument("--autotune-log-file", metavar="FILE", help="append what was tried, as JSON lines")
+    tuning.add_argument(
+        "--autotune-steps-per-sample",
+        type=number(int, 1, "a number of steps"),
+        metavar="N",
+        help="steps that each size is tried for (default 10)",
+    )
     timeline = parser.add_argument_group("timeline")
     timeline.add_argument(
         "--timeline-filename", metavar="FILE", help="record the job's timeline (see roundelay timeline)"
@@ -150,6 +161,9 @@ KNOBS = {
     "fusion_threshold_mb": "ROUNDELAY_FUSION_THRESHOLD",
     "cycle_time_ms": "ROUNDELAY_CYCLE_TIME",
     "cache_capacity": "ROUNDELAY_CACHE_CAPACITY",
+    "autotune": "ROUNDELAY_AUTOTUNE",
+    "autotune_log_file": "ROUNDELAY_AUTOTUNE_LOG",
+    "autotune_steps_per_sample": "ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE",
     "timeline_filename": "ROUNDELAY_TIMELINE",
     "timeline_mark_cycles": "ROUNDELAY_TIMELINE_MARK_CYCLES",
     "no_stall_check": "ROUNDELAY_STALL_CHECK_DISABLE",

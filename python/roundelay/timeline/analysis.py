@@ -151,6 +151,17 @@ def stragglers(trace: Trace) -> list[Straggler]:
     return sorted(found, key=lambda s: (-s.times, s.rank))
 
 
+def pools(trace: Trace) -> list[str]:
+    """Tell what became of each gradient pool: the last two things that were said of it."""
+    said: dict[str, list[str]] = defaultdict(list)
+    for rank in trace.ranks:
+        for event in trace.spans(rank, TRAINING):
+            pool, colon, _ = event.name.partition(": ")
+            if colon and pool.startswith("pool of "):
+                said[pool].append(event.name)
+    return [text for texts in said.values() for text in texts[-2:]]
+
+
 def median(steps_: Sequence[Step], field: str) -> float:
     """Take the median of one of Step's fields; 0 of no steps."""
     return float(statistics.median(getattr(s, field) for s in steps_)) if steps_ else 0.0

@@ -125,5 +125,7 @@ def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
             f"{trace.dropped} events are missing: buffers were full", style="yellow", highlight=False
         )
     console.print(fusion_line(trace, steps), highlight=False)
+    for text in analysis.pools(trace):
+        console.print(text, highlight=False, markup=False)
     console.print(_rank_table(trace, steps))
     console.print(_step_table(steps))

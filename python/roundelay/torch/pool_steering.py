@@ -1,4 +1,4 @@
-"""What rank 0 of a process set wants of a pool: sizes of buckets, and another order where the old one is gone.
+"""What rank 0 of a process set wants of a pool: sizes of buckets, and another order where that is due.
 
 It looks on at the end of each step. The others do what it proposes (pool_plan.py).
 """
@@ -114,7 +114,7 @@ class Steering:
         """The pool is in use, cut like this."""
         self.propose(self.cuts or cuts, cuts)
         last = f", the last of at most {_size(cuts.last)}" if cuts.last else ""
-        self._tell(f"{buckets} buckets of theta {_size(cuts.theta)}{last}")
+        self._tell(f"cut into {buckets}, theta {_size(cuts.theta)}{last}")
 
     def _make_tuner(self) -> Autotune | None:
         if not self._config.autotune:

@@ -122,8 +122,9 @@ TEST_CASE("ROUNDELAY_X wins over HOROVOD_X", "[config]") {
 }
 
 TEST_CASE("a bad value is an error that names variable, value and what is allowed", "[config]") {
-  CHECK(error_of("ROUNDELAY_THETA", "-1") ==
-        "ROUNDELAY_THETA=\"-1\" is not valid: it must be auto or a whole number from 0 to 9223372036854775807");
+  CHECK(
+      error_of("ROUNDELAY_THETA", "-1") ==
+      "ROUNDELAY_THETA=\"-1\" is not valid: it must be auto or a whole number from 0 to 9223372036854775807");
   CHECK(error_of("HOROVOD_CYCLE_TIME", "(None,)") ==
         "HOROVOD_CYCLE_TIME=\"(None,)\" is not valid: it must be milliseconds from 0 to 31536000000");
   CHECK(error_of("ROUNDELAY_BOOTSTRAP", "gloo") ==
@@ -166,7 +167,8 @@ TEST_CASE("the cache holds no more ids than a report can carry", "[config]") {
 }
 
 TEST_CASE("variables of Horovod without counterpart are listed with the reason", "[config]") {
-  const Result<LoadedConfig> loaded = load({{"HOROVOD_CONTROLLER", "mpi"}, {"HOROVOD_NUM_NCCL_STREAMS", "bad"}});
+  const Result<LoadedConfig> loaded =
+      load({{"HOROVOD_CONTROLLER", "mpi"}, {"HOROVOD_NUM_NCCL_STREAMS", "bad"}});
   REQUIRE(loaded.ok());
   REQUIRE(loaded->no_effect.size() == 2);
   CHECK(loaded->no_effect[0].rfind("HOROVOD_NUM_NCCL_STREAMS has no effect, because ", 0) == 0);
@@ -237,6 +239,9 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
   const Variables others = {{"FUSION_THRESHOLD", "1"},
                             {"THETA", "1"},
                             {"GRADIENT_POOL", "0"},
+                            {"AUTOTUNE", "1"},
+                            {"AUTOTUNE_LOG", "x"},
+                            {"AUTOTUNE_STEPS_PER_SAMPLE", "7"},
                             {"CYCLE_TIME", "7"},
                             {"CACHE_CAPACITY", "1"},
                             {"DETERMINISTIC", "1"},
@@ -261,8 +266,8 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
     const bool differs = config_of({{"ROUNDELAY_" + name, others.at(name)}}).hash() != usual;
     CHECK(differs == knob.shared);
   }
-  const std::set<std::string_view> own = {"NODE_ID",   "INTERFACE",    "TIMELINE", "TIMELINE_MARK_CYCLES",
-                                          "LOG_LEVEL", "LOG_HIDE_TIME"};
+  const std::set<std::string_view> own = {"AUTOTUNE_LOG",         "NODE_ID",   "INTERFACE",    "TIMELINE",
+                                          "TIMELINE_MARK_CYCLES", "LOG_LEVEL", "LOG_HIDE_TIME"};
   for (const Knob& knob : knobs()) CHECK(knob.shared == (own.count(knob.name) == 0));
 }
 

@@ -138,6 +138,7 @@ def test_dry_run_shows_the_line_and_what_the_flags_set(capsys: pytest.CaptureFix
     flags = "--fusion-threshold-mb 3 --cycle-time-ms 2.5 --cache-capacity 0 --timeline-filename t.json"
     flags += " --no-stall-check --stall-check-shutdown-time-seconds 90 --log-level debug --start-timeout 7"
     flags += " --timeline-mark-cycles --log-with-timestamp"
+    flags += " --autotune --autotune-log-file tuned.jsonl --autotune-steps-per-sample 4"
     assert (
         cli.main(["-np", "2", *flags.split(), "--dry-run", "python", "train.py", "--verbose", "-np", "9"])
         == 0
@@ -148,6 +149,9 @@ def test_dry_run_shows_the_line_and_what_the_flags_set(capsys: pytest.CaptureFix
         "ROUNDELAY_FUSION_THRESHOLD=3145728",
         "ROUNDELAY_CYCLE_TIME=2.5",
         "ROUNDELAY_CACHE_CAPACITY=0",
+        "ROUNDELAY_AUTOTUNE=1",
+        "ROUNDELAY_AUTOTUNE_LOG=tuned.jsonl",
+        "ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE=4",
         "ROUNDELAY_TIMELINE=t.json",
         "ROUNDELAY_STALL_CHECK_DISABLE=1",
         "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS=90",

@@ -59,6 +59,19 @@ def test_summary_and_picture(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_what_became_of_pools(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = ["pool of g: cut into 9", "pool of g: autotune keeps theta [16] MiB", "pool of g: cut into 7"]
+    where = {"ph": "X", "pid": 0, "tid": 1, "dur": 1}
+    every = [*said, "pool of h: cut into 2"]
+    marks = [{**where, "name": text, "ts": 100 + at} for at, text in enumerate(every)]
+    file.write_text(json.dumps([*job(2, 5), *marks]))
+    assert main([str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "\n".join([*every[1:], ""]) in out
+    assert said[0] not in out
+    assert "2 ranks, step 20 ms" in out
+
+
 def test_chosen_steps_and_svg(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "p.svg"
     assert main([str(file), "--steps", "3:", "--output", str(picture)]) == 0
