@@ -75,6 +75,7 @@ class Gradient:
         "hooks",
         "name",
         "parked",
+        "replaced",
         "rule",
     )
 
@@ -87,6 +88,7 @@ class Gradient:
         self.parked: torch.Tensor | None = None
         self.holds = Holds.LOCAL
         self.accumulated = 0  # backward passes in .grad that were not submitted yet
+        self.replaced = False  # the parameter is another optimizer's by now
 
     @property
     def parameter(self) -> torch.Tensor | None:
@@ -97,7 +99,7 @@ class Gradient:
     def wanted(self) -> bool:
         """Whether this optimizer is to reduce it: it is not frozen, nor another optimizer's by now."""
         parameter = self._parameter()
-        return parameter is not None and parameter.requires_grad and owners.get(id(parameter)) is self
+        return parameter is not None and parameter.requires_grad and not self.replaced
 
     def local(self) -> torch.Tensor | None:
         """This rank's contribution where ``.grad`` is one."""
@@ -210,6 +212,14 @@ class Gradient:
         self.parked = None
         self.holds = Holds.LOCAL
         self.accumulated = 0
+
+    def own(self, number: int) -> None:
+        """Is the gradient of the parameter with this id from now on; another optimizer's is no more."""
+        previous = owners.get(number)
+        if previous is not None and previous is not self:
+            previous.replaced = True
+            previous.release()
+        owners[number] = self
 
     def release(self) -> None:
         """Takes the hooks off the parameter."""

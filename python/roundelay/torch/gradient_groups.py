@@ -35,9 +35,12 @@ class GradientGroup:
 
     def arrived(self, gradient: Gradient) -> None:
         """This gradient is complete on this rank: submits the group if it was the last one."""
+        self._note(gradient, DENSE + gradient.sparse_dimensions())
+
+    def _note(self, gradient: Gradient, kind: int) -> None:
         if not self._waiting:
             self._expected = sum(member.wanted for member in self.members)
-        self._waiting[gradient] = DENSE + gradient.sparse_dimensions()
+        self._waiting[gradient] = kind
         if len(self._waiting) >= self._expected and max(self._waiting.values()) == DENSE:
             self.submitted += 1
             self.catch_up()

@@ -18,8 +18,8 @@ import torch
 from roundelay import _core
 from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
-from roundelay.torch.gradient import Contribution, Gradient, Reduction
-from roundelay.torch.gradient_groups import GradientGroup
+from roundelay.torch.gradient import Contribution, Gradient, Holds, Reduction
+from roundelay.torch.gradient_groups import DENSE, GradientGroup
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
 
@@ -69,17 +69,22 @@ class Bucket(GradientGroup):
 
     def arrived(self, gradient: Gradient) -> None:
         """Takes the gradient in at once, while it is in the cache."""
-        local = gradient.local()
-        if self._passes == 0 and local is not None and gradient.sparse_dimensions() == 0:
-            self._take_in(gradient, local)
-        super().arrived(gradient)
-
-    def _take_in(self, gradient: Gradient, local: torch.Tensor | None) -> torch.Tensor:
-        """The entry, holding this rank's contribution; ``.grad`` where it can be."""
-        entry = self._memory.fill(self._places[gradient].entry, local)
+        kind = DENSE + gradient.sparse_dimensions()
         parameter = gradient.parameter
-        assert parameter is not None
-        if entry.dtype == parameter.dtype and (local is None or not local.requires_grad):
+        if self._passes == 0 and kind == DENSE and parameter is not None and gradient.holds is Holds.LOCAL:
+            local = parameter.grad
+            if local is not None:
+                self._take_in(self._places[gradient], parameter, local)
+        self._note(gradient, kind)
+
+    def _take_in(self, place: _Place, parameter: torch.Tensor, local: torch.Tensor | None) -> torch.Tensor:
+        """The entry, holding this rank's contribution; ``.grad`` where it can be."""
+        entry = self._memory.fill(place.entry, local)
+        if (
+            entry is not local
+            and entry.dtype == parameter.dtype
+            and not (local is not None and local.requires_grad)
+        ):
             parameter.grad = entry
         return entry
 
@@ -89,11 +94,11 @@ class Bucket(GradientGroup):
             super().catch_up()
             return
         given = []
-        for member in self.members:
+        for member, place in self._places.items():
             if member.wanted:
-                given.append((member, self._contribution(member)))
+                given.append((member, self._contribution(member, place)))
             else:  # frozen here: what others have for it is of no use
-                self._memory.fill(self._places[member].entry, None)
+                self._memory.fill(place.entry, None)
         self._waiting.clear()
         self._fired.append(self)
         first, last = (self._places[self.members[i]] for i in (0, -1))
@@ -111,13 +116,14 @@ class Bucket(GradientGroup):
             contribution.handle = handle
             gradient.flights.append(contribution)
 
-    def _contribution(self, gradient: Gradient) -> Contribution:
-        entry = self._take_in(gradient, gradient.take())
+    def _contribution(self, gradient: Gradient, place: _Place) -> Contribution:
         parameter = gradient.parameter
         assert parameter is not None
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter, requires_grad=False)
-        result = gradient.depart(parameter.grad)
+        entry = self._take_in(place, parameter, gradient.take())
+        result = parameter.grad
+        if result is None:
+            result = parameter.grad = torch.zeros_like(parameter, requires_grad=False)
+        gradient.holds = Holds.FLIGHT
         context = None if entry.dtype == result.dtype else result.dtype
         return Contribution(result, entry, context)
 
@@ -208,18 +214,20 @@ class Pools:
                 buckets.append(Bucket(name, pool, places, self._fired))
         return buckets
 
-    def step_over(self, buckets: Sequence[Bucket]) -> bool | None:
-        """Whether some of these were submitted out of place in this step; None where none was."""
-        fired, numbers = self._fired, {bucket: number for number, bucket in enumerate(buckets)}
-        if not fired:
-            return None
-        late = any(
+    def step_over(self) -> list[Bucket]:
+        """The buckets that were submitted in the step that ends, in this order."""
+        fired = self._fired.copy()
+        self._fired.clear()
+        return fired
+
+    def out_of_place(self, fired: Sequence[Bucket], buckets: Sequence[Bucket]) -> bool:
+        """Whether some of these buckets were submitted late, or not while one behind them in its pool was."""
+        numbers = {bucket: number for number, bucket in enumerate(buckets)}
+        return any(
             out_of_place([numbers[b] - own[0] for b in fired if b.pool is pool and b in numbers], len(own))
             for pool in self._pools
             if (own := [numbers[b] for b in buckets if b.pool is pool])
         )
-        fired.clear()
-        return late
 
     def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
         """For calibration.py, before the pools are used: what starts an operation in the largest pool."""

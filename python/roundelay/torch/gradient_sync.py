@@ -27,7 +27,7 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.backward_end import backward_end
 from roundelay.torch.bucket_tuning import Cuts
-from roundelay.torch.gradient import Gradient, Holds, Reduction, owners
+from roundelay.torch.gradient import Gradient, Holds, Reduction
 from roundelay.torch.gradient_groups import GradientGroup
 from roundelay.torch.gradient_pool import Bucket, Pools
 from roundelay.torch.measure import Span
@@ -80,10 +80,8 @@ class GradientSync:
             gradient = self._gradients.get(id(parameter))
             if gradient is None or gradient.parameter is not parameter:
                 gradient = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
-                previous = owners.get(id(parameter))
-                if previous is not None:
-                    previous.release()
-                self._gradients[id(parameter)] = owners[id(parameter)] = gradient
+                gradient.own(id(parameter))
+                self._gradients[id(parameter)] = gradient
                 self._join_group(gradient, self._grouping.get(id(parameter)))
             if not gradient.hooks and gradient.wanted:
                 self._hook(parameter, gradient)

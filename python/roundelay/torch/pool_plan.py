@@ -63,13 +63,7 @@ class PoolPlan:
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
         self._steering: Steering | None = None  # on rank 0
-
-    @property
-    def recording(self) -> bool:
-        """Whether arrived() wants to hear of gradients."""
-        if self._steering is not None:
-            return self._steering.recording
-        return self._phase in (_Phase.RECORDING, _Phase.MAKING)
+        self.recording = self._config.gradient_pool  # arrived() wants to hear of gradients
 
     def arrived(self, gradient: Gradient) -> None:
         """A gradient came out of backward."""
@@ -82,9 +76,11 @@ class PoolPlan:
             first = next(iter(self._arrivals.values()))
             self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._arrivals.items()}
             self._first = self._first or tuple(self._arrivals)
-        late = self._pools.step_over(self._buckets) if self._pools is not None else None
-        if self._steering is not None and late is not None:
+        fired = self._pools.step_over() if self._pools is not None else ()
+        if self._steering is not None and self._pools is not None and fired:
+            late = self._pools.out_of_place(fired, self._buckets)
             self._steering.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
+            self.recording = self._steering.recording
         self._arrivals.clear()
 
     # -- notes
@@ -148,13 +144,13 @@ class PoolPlan:
         """Without a pool."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
-        self._phase, self._pools = _Phase.OVER, None
+        self._phase, self._pools, self.recording = _Phase.OVER, None, False
         return []
 
     def _begin(self, meet: bool, measure: bool) -> list[Bucket]:
         """Uses the pool. meet: all ranks are here and can wait for each other; measure: some should."""
         assert self._pools is not None
-        self._phase = _Phase.RUNNING
+        self._phase, self.recording = _Phase.RUNNING, False
         auto = self._config.theta_auto and self._pools.largest() >= calibration.SMALLEST
         with torch.no_grad():
             if auto and meet and measure:
