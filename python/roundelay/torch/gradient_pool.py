@@ -80,11 +80,8 @@ class Bucket(GradientGroup):
     def _take_in(self, place: _Place, parameter: torch.Tensor, local: torch.Tensor | None) -> torch.Tensor:
         """The entry, holding this rank's contribution; ``.grad`` where it can be."""
         entry = self._memory.fill(place.entry, local)
-        if (
-            entry is not local
-            and entry.dtype == parameter.dtype
-            and not (local is not None and local.requires_grad)
-        ):
+        graph = local is not None and local.requires_grad  # of a double backward: it stays
+        if entry is not local and not graph and entry.dtype == parameter.dtype:
             parameter.grad = entry
         return entry
 

@@ -184,6 +184,27 @@ def check_any_cuts_and_orders_at_any_time() -> None:
     assert work["pool_orders"] - before["pool_orders"] >= 5
 
 
+def _train(pool: bool) -> list[torch.Tensor]:
+    """Ten steps from equal weights, with inputs of each rank; rank 0 wants something else all the time."""
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(300, 400), nn.Tanh(), nn.Linear(400, 700), nn.Tanh(), nn.Linear(700, 5))
+    parameters = list(model.parameters())
+    groups = None if pool else [[parameter] for parameter in parameters]  # a group for each: never in a pool
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), groups=groups)
+    generator = torch.Generator().manual_seed(hvd.rank())
+    for step in range(10):
+        if pool and hvd.size() > 1 and step > 2:
+            _want_something(optimizer, step, random.Random(step))
+        model(torch.randn(4, 300, generator=generator)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=step % 3 == 0)
+    return [parameter.detach().clone() for parameter in parameters]
+
+
+def check_the_same_bits_as_without_a_pool() -> None:
+    assert all(map(torch.equal, _train(pool=True), _train(pool=False)))
+
+
 def check_a_drift_gives_a_new_order() -> None:
     """Each gradient is a bucket of its own here. Then backward brings them the other way round."""
     if not FIXED:
