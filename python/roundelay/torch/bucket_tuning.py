@@ -3,8 +3,8 @@
 The model is the overlap recursion of wait-free backpropagation: a bucket starts when its last gradient is
 there and the bucket before it is done, and takes alpha + beta * bytes. What it adds is what communication
 takes away from backward: each bucket costs the training thread the time of a submit and, where ranks keep
-all cores busy, a share of the time that it is under way (``Link.share``, which calibration.py measures): then
-an operation hides nothing, and fewer are better. Times are seconds since the first gradient of a backward.
+all cores busy, the time that a core works for it (``Link.share`` of its time, which calibration.py measures):
+then fewer are better. Times are seconds since a backward's first gradient.
 
 Sources: lazy allreduce, GradientFlow (arXiv 1902.06855), section 4, has theta; the recursion is the one that
 PyDTNN's performance model states. The smaller last bucket is the mirror image of the small first bucket of
@@ -39,7 +39,7 @@ class Link(NamedTuple):
     alpha: float  # seconds of an operation, however small
     beta: float  # seconds a byte
     submit: float = 0.0  # seconds of the training thread for each operation
-    share: float = 0.0  # seconds that backward loses in a second of communication; 0: it has cores of its own
+    share: float = 0.0  # seconds that backward loses in a second of communication; 0: other cores do it
 
 
 class Extent(NamedTuple):

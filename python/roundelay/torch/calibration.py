@@ -8,6 +8,7 @@ them are told to all.
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -46,15 +47,29 @@ def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, proc
     """
     meter = _Meter(start, word)
     samples = {}
+    busy = 0.0
     for size in (size for size in _SIZES if size <= bytes_):
+        began, computed = time.perf_counter(), time.process_time()
         times = meter.repeat(size)
         if not times:
             break
+        busy = (time.process_time() - computed) / (time.perf_counter() - began)
         samples[size] = statistics.median(times[1:] or times)
     alpha, beta = fit(list(samples.items()))
-    largest = max(samples)
-    share = meter.share(largest, samples[largest])
+    allowed = len(os.sched_getaffinity(0))
+    is_crowded = crowded(torch.get_num_threads(), _core.local_size(), allowed, os.cpu_count() or allowed)
+    share = min(1.0, busy) if is_crowded else 0.0
     _links[tuple(process_set.ranks)] = Link(alpha, beta, statistics.median(meter.submits), share)
+
+
+def crowded(threads: int, ranks: int, allowed: int, cores: int) -> bool:
+    """Whether training keeps all cores of a rank busy, so that communication takes from it what it computes.
+
+    threads: of a rank, to compute with. ranks, cores: of the node; allowed: cores that a rank may use, over
+    which the ranks are taken to be spread evenly.
+    """
+    sharing = max(1.0, ranks * allowed / cores)
+    return threads * sharing >= allowed
 
 
 def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
@@ -84,41 +99,11 @@ class _Meter:
             times.append(self._once(size))
         return times
 
-    def _once(self, size: int, meanwhile: Callable[[], object] = lambda: None) -> float:
+    def _once(self, size: int) -> float:
         begin = time.perf_counter()
         self._word.fill_(float(begin > self._end))
         handle = self._start(size)
         self.submits.append(time.perf_counter() - begin)
-        meanwhile()
         _core.synchronize(handle)
         self._spent = bool(self._word.item() > 0)
         return time.perf_counter() - begin
-
-    def share(self, size: int, duration: float) -> float:
-        """How much longer a computation takes beside an operation of so many bytes, which has ``duration``.
-
-        0 to 1 of the operation's time; 0 where there is no budget left for it: such a link is slow, and who
-        waits for a slow link leaves the cores to others.
-        """
-        matrix = torch.ones(128, 128)
-        matrix @ matrix
-        shares: list[float] = []
-        while not self._spent and len(shares) < _REPEATS:
-            begin = time.perf_counter()
-            count = 0
-            while time.perf_counter() - begin < duration:
-                matrix @ matrix
-                count += 1
-            alone = time.perf_counter() - begin
-            beside = 0.0
-
-            def compute(count: int = count) -> None:
-                nonlocal beside
-                begin = time.perf_counter()
-                for _ in range(count):
-                    matrix @ matrix
-                beside = time.perf_counter() - begin
-
-            self._once(size, compute)
-            shares.append(min(1.0, max(0.0, (beside - alone) / duration)))
-        return statistics.median(shares) if shares else 0.0

@@ -22,7 +22,7 @@ from roundelay.torch.bucket_tuning import (
     out_of_place,
     predicted_end,
 )
-from roundelay.torch.calibration import fit
+from roundelay.torch.calibration import crowded, fit
 from roundelay.torch.pool_steering import PATIENCE, OrderWatch
 
 MIB = 1 << 20
@@ -164,6 +164,24 @@ def test_a_line_through_noise() -> None:
     alpha, beta = fit([(0, 1.0), (10, 2.0), (20, 3.0), (30, 400.0)])  # one of them was disturbed
     assert beta < 40
     assert alpha >= 0
+
+
+@pytest.mark.parametrize(
+    ("threads", "ranks", "allowed", "cores", "full"),
+    [
+        (1, 2, 2, 2, True),
+        (1, 1, 2, 2, False),
+        (2, 1, 2, 2, True),
+        (1, 4, 16, 16, False),
+        (4, 4, 16, 16, True),
+        (1, 4, 1, 16, True),  # bound to a core each, where other cores idle
+        (1, 4, 2, 16, False),
+        (2, 8, 8, 16, True),  # four on each of two sockets
+        (1, 8, 8, 16, False),
+    ],
+)
+def test_crowded(threads: int, ranks: int, allowed: int, cores: int, full: bool) -> None:
+    assert crowded(threads, ranks, allowed, cores) is full
 
 
 def test_an_order_that_changed_for_long_is_noticed() -> None:
