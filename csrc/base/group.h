@@ -11,7 +11,7 @@ using ProcessSetId = std::uint32_t;
 
 struct Group {
   ProcessSetId id = 0;
-  std::vector<int> ranks;  // world ranks, ascending
+  std::vector<int> ranks;  // world ranks, ascending (of a level between nodes: in the order of nodes)
   int index = 0;           // this process's position in `ranks`
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }

@@ -26,6 +26,13 @@ class Nap {
     return nap;
   }
 
+  // The same, but no longer than that where it sleeps.
+  [[nodiscard]] Nap at_most(Duration longest) const {
+    Nap nap = *this;
+    nap.most_ = std::min(nap.most_, longest);
+    return nap;
+  }
+
   [[nodiscard]] Duration length() const { return most_; }
   [[nodiscard]] bool sleeps() const { return kind_ == Kind::kSleep || kind_ == Kind::kBell; }
 

@@ -54,7 +54,8 @@ struct Call {
   // Allreduce but Adasum, where Fabric::takes_scattered(): the bytes lie here, not in `buffer`, which has no
   // memory and as many bytes. Members may have cut theirs differently. Outlives the call.
   const ScatterList* scattered = nullptr;
-  // All-gather, alltoall, reduce-scatter: what this member gives, apart from `buffer`.
+  // All-gather, alltoall, reduce-scatter: what this member gives, apart from `buffer`, which for the last may
+  // be this member's shard of it.
   const std::byte* input = nullptr;
   // By member, 0 for absent ones. Alltoall: what each gets, reduce-scatter: each one's shard; in this order
   // in `input`.

@@ -7,6 +7,8 @@
 #include "collective/local.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
+#include "collective/two_level/two_level_fabric.h"
+#include "runtime/leak.h"
 #include "runtime/placement.h"
 
 namespace roundelay::runtime {
@@ -24,6 +26,23 @@ platform::Prepare prepare(const Group& group) {
     const Segment::Range own = Segment::slots_of(index, size);
     return memory.allocate(own.offset, own.bytes);
   };
+}
+
+// The least index of the members that are not `well`; the group's size: all are. Collective.
+Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
+  std::vector<std::int64_t> first = {well ? fabric.group().size() : fabric.group().index};
+  collective::Call call;
+  call.buffer = {reinterpret_cast<std::byte*>(first.data()), 0, sizeof(std::int64_t), nullptr};
+  call.dtype = DType::kInt64;
+  call.reduce_op = ReduceOp::kMin;
+  call.deadline = deadline;
+  const auto pending = fabric.start(call);
+  if (!pending.ok()) return pending.status();
+  if (Status error = pending.value()->wait(); !error.ok()) {
+    leak(std::move(first));  // MPI may still write there
+    return error;
+  }
+  return static_cast<int>(first.front());
 }
 
 }  // namespace
@@ -64,20 +83,30 @@ bool Fabrics::on_one_node(const Group& group) const {
 
 std::string Fabrics::why_not_shm(const Group& group) const {
   if (config_.fabric == "mpi") return "ROUNDELAY_FABRIC=mpi";
-  if (!on_one_node(group)) return "its ranks are on several nodes";
-  const auto closed = closed_.find(node_of(group.ranks.front()));
-  return closed == closed_.end() ? std::string() : closed->second;
+  for (const int rank : group.ranks) {
+    const auto closed = closed_.find(node_of(rank));
+    if (closed != closed_.end()) return closed->second;
+  }
+  return {};
 }
 
 Result<FabricPtr> Fabrics::make(const Group& group) {
   if (group.size() == 1) return FabricPtr(std::make_unique<collective::LocalFabric>(group));
+  if (config_.fabric == "mpi") return backend_->fabric(group, config_);
+  std::vector<std::string> nodes;
+  for (const Site& site : sites_) nodes.push_back(site.node);
+  const std::optional<Levels> levels = levels_of(group, nodes);
+  const bool one_node = on_one_node(group);
   std::string why_not = why_not_shm(group);
+  if (!one_node && !levels) why_not = "its nodes do not have equally many, at least 2, of its ranks";
+  if (why_not.empty() && levels) return make_two_level(group, *levels);
   if (why_not.empty()) {
     Result<FabricPtr> fabric = make_shm(group);
     if (fabric.ok() || fabric.status().code() != StatusCode::kUnavailable) return fabric;
     why_not = fabric.status().message();
   }
-  return make_other(group, why_not);
+  ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, (one_node || levels) && group.index == 0));
+  return backend_->fabric(group, config_);
 }
 
 std::optional<Group> Fabrics::node(int rank) const {
@@ -115,20 +144,40 @@ Result<FabricPtr> Fabrics::make_shm(const Group& group) {
   return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
 
-Result<FabricPtr> Fabrics::make_other(const Group& group, const std::string& why_not_shm) {
+// On all nodes or on none: a node's failure is told to the others over the fabric that needs no shared
+// memory.
+Result<FabricPtr> Fabrics::make_two_level(const Group& group, const Levels& levels) {
+  auto flat = backend_->fabric(group, config_);
+  if (!flat.ok()) return flat.status();
+  auto inner = make_shm(levels.inner);
+  const auto failed = first_failure(**flat, inner.ok(), Deadline::after(config_.start_timeout));
+  if (!failed.ok()) return failed.status();
+  if (*failed == group.size()) {
+    auto outer = backend_->fabric(levels.outer, config_);
+    if (!outer.ok()) return outer.status();
+    return collective::make_two_level_fabric(
+        {std::move(inner).value(), std::move(outer).value(), std::move(flat).value()});
+  }
+  if (!inner.ok() && inner.status().code() != StatusCode::kUnavailable) return inner;
+  const int rank = group.ranks[static_cast<std::size_t>(*failed)];
+  const std::string why = inner.ok() ? "rank " + std::to_string(rank) + " cannot" : inner.status().message();
+  ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why, group.index == *failed));
+  return flat;
+}
+
+Status Fabrics::give_up_shm(const Group& group, const std::string& why, bool warns) const {
   const std::string text =
-      "process set " + std::to_string(group.id) + " does not use shared memory (" + why_not_shm + ")";
+      "process set " + std::to_string(group.id) + " does not use shared memory (" + why + ")";
   if (config_.fabric == "shm")
     return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
-  const bool expected = config_.fabric == "mpi" || !on_one_node(group);
-  if (!expected && group.index == 0) {
+  if (warns) {
     log(LogLevel::kWarning,
         text +
             "; MPI moves the bytes instead, several times slower. Run all ranks of a node in one container, "
             "as one user, with room for " +
             std::to_string(Segment::bytes(group.size()) >> 20U) + " MiB of shared memory");
   }
-  return backend_->fabric(group, config_);
+  return {};
 }
 
 }  // namespace roundelay::runtime

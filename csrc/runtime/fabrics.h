@@ -1,5 +1,5 @@
 // Chooses and makes the fabrics of one init: shared memory where all members of a group are on one node and
-// can map it, MPI elsewhere.
+// can map it, both on two levels where they are on several nodes alike, MPI elsewhere.
 #pragma once
 
 #include <map>
@@ -15,6 +15,7 @@
 #include "collective/fabric.h"
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
+#include "runtime/placement.h"
 
 namespace roundelay::runtime {
 
@@ -48,9 +49,12 @@ class Fabrics {
     return sites_[static_cast<std::size_t>(rank)].node;
   }
   [[nodiscard]] bool on_one_node(const Group& group) const;
+  // Why a rank's node does not share memory, the first one's; "" if they all do.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
   Result<std::unique_ptr<collective::Fabric>> make_shm(const Group& group);
-  Result<std::unique_ptr<collective::Fabric>> make_other(const Group& group, const std::string& why_not_shm);
+  Result<std::unique_ptr<collective::Fabric>> make_two_level(const Group& group, const Levels& levels);
+  // Warns, or fails where nothing but shared memory is allowed.
+  [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
 
   const Config config_;
   Backend* const backend_;

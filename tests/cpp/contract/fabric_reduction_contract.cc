@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include "tests/cpp/contract/fabric_contract.h"
@@ -136,6 +137,32 @@ std::string reduce_scatters(Medium& medium, int size) {
   });
 }
 
+// The result may be this member's shard of the input.
+std::string scatters_in_place(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    const auto self = static_cast<std::size_t>(fabric.group().index);
+    for (const std::size_t each : {std::size_t{1}, std::size_t{33}, std::size_t{100000}}) {
+      const std::vector<std::size_t> counts = shard_counts(size, each, true);
+      const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      const auto own = counts.begin() + static_cast<std::ptrdiff_t>(self);
+      const std::size_t begin = std::accumulate(counts.begin(), own, std::size_t{0});
+      std::vector<std::byte> memory =
+          encode(inputs(fabric.group().index, total, DType::kFloat32, ReduceOp::kSum), DType::kFloat32);
+      Call call = call_over(Operation::kReducescatter, memory.data(), *own * sizeof(float));
+      call.buffer.offset = begin * sizeof(float);
+      call.input = memory.data();
+      for (const std::size_t count : counts) call.send_bytes.push_back(count * sizeof(float));
+      if (std::string error = run_call(fabric, call); !error.empty()) return error;
+      const auto want = [&](std::size_t i) {
+        return expected(first_members(size), begin + i, DType::kFloat32, ReduceOp::kSum);
+      };
+      const auto got = decode(call.buffer.data(), *own, DType::kFloat32);
+      if (std::string bad = compare(got, want, "in place"); !bad.empty()) return bad;
+    }
+    return std::string();
+  });
+}
+
 using Vector = std::vector<double>;
 
 Vector adasum(const Vector& a, const Vector& b) {
@@ -227,6 +254,7 @@ std::vector<Test> reduction_tests() {
   return {{"averages of equal values", averages},
           {"sums do not depend on the place", anywhere},
           {"reduce-scatter", reduce_scatters},
+          {"reduce-scatter in place", scatters_in_place},
           {"Adasum", adasums}};
 }
 

@@ -1,0 +1,148 @@
+#include "collective/two_level/passage.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace roundelay::collective::two_level {
+
+Passage::Passage(Fabric& inner, Fabric& outer, const Group& group, const Call& call)
+    : inner_(inner),
+      outer_(outer),
+      group_(group),
+      call_(call),
+      chunks_(call.buffer.bytes, size_of(call.dtype), inner.group().size()),
+      scales_(split(call, inner.group().size())),
+      order_(chunks_.count()) {}
+
+Result<bool> Passage::advance() {
+  bool again = true;
+  while (again) {
+    const bool before = std::exchange(moved_, false);
+    ROUNDELAY_RETURN_IF_ERROR(inside());
+    ROUNDELAY_RETURN_IF_ERROR(between());
+    again = moved_;
+    moved_ = moved_ || before;
+  }
+  return order_.over();
+}
+
+Status Passage::inside() {
+  while (true) {
+    if (!step_) ROUNDELAY_RETURN_IF_ERROR(start_step());
+    if (!step_) return {};
+    const Result<bool> done = step_->test();
+    if (!done.ok()) return done.status();
+    if (!*done) return {};
+    if (order_.scatters_next()) ++scattered_;
+    order_.take();
+    step_.reset();
+    moved_ = true;
+  }
+}
+
+Status Passage::start_step() {
+  if (order_.over()) return {};
+  const std::uint64_t chunk = order_.next();
+  if (!order_.scatters_next() && chunk >= crossed_) return {};
+  auto started = inner_.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
+  if (!started.ok()) return started.status();
+  step_ = std::move(started).value();
+  return {};
+}
+
+Status Passage::between() {
+  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < kMostAcross) {
+    ROUNDELAY_RETURN_IF_ERROR(start_crossing());
+  }
+  for (std::unique_ptr<Pending>& pending : crossing_) {
+    if (!pending) continue;
+    const Result<bool> done = pending->test();
+    if (!done.ok()) return done.status();
+    if (*done) pending.reset();
+  }
+  for (; !crossing_.empty() && !crossing_.front(); crossing_.pop_front()) {
+    ++crossed_;
+    moved_ = true;
+  }
+  return {};
+}
+
+Status Passage::start_crossing() {
+  auto started = outer_.start(cross(crossed_ + crossing_.size()));
+  if (!started.ok()) return started.status();
+  crossing_.push_back(std::move(started).value());
+  return {};
+}
+
+Range Passage::own_shard(std::uint64_t chunk) const {
+  const std::vector<std::size_t> shards = chunks_.shards(chunk);
+  const auto own = shards.begin() + inner_.group().index;
+  return {chunks_[chunk].offset + std::accumulate(shards.begin(), own, std::size_t{0}), *own};
+}
+
+Call Passage::part_of_call(Operation operation, std::uint64_t chunk) const {
+  const bool whole = operation == Operation::kAllgather;
+  const Range range = whole ? chunks_[chunk] : own_shard(chunk);
+  Call part;
+  part.operation = operation;
+  part.buffer = {call_.buffer.base, call_.buffer.offset + range.offset, range.bytes, nullptr};
+  part.dtype = call_.dtype;
+  part.reduce_op = call_.reduce_op;
+  part.stream = call_.stream;
+  part.deadline = call_.deadline;
+  part.abort = call_.abort;
+  return part;
+}
+
+Call Passage::scatter(std::uint64_t chunk) const {
+  Call part = part_of_call(Operation::kReducescatter, chunk);
+  part.input = call_.buffer.data() + chunks_[chunk].offset;
+  part.send_bytes = chunks_.shards(chunk);
+  part.prescale = call_.prescale;
+  part.scale = scales_.inside;
+  return part;
+}
+
+Call Passage::cross(std::uint64_t chunk) const {
+  Call part = part_of_call(Operation::kAllreduce, chunk);
+  part.scale = scales_.between;
+  return part;
+}
+
+Call Passage::gather(std::uint64_t chunk) const {
+  Call part = part_of_call(Operation::kAllgather, chunk);
+  part.input = call_.buffer.base + call_.buffer.offset + own_shard(chunk).offset;
+  part.receive_bytes = chunks_.shards(chunk);
+  return part;
+}
+
+int Passage::in_group(const Fabric& fabric, int member) const {
+  const int rank = fabric.group().ranks[static_cast<std::size_t>(member)];
+  return static_cast<int>(std::lower_bound(group_.ranks.begin(), group_.ranks.end(), rank) -
+                          group_.ranks.begin());
+}
+
+int Passage::waiting_for() const {
+  const int inside = step_ ? step_->waiting_for() : -1;
+  if (inside >= 0) return in_group(inner_, inside);
+  for (const std::unique_ptr<Pending>& pending : crossing_) {
+    const int between = pending ? pending->waiting_for() : -1;
+    if (between >= 0) return in_group(outer_, between);
+  }
+  return -1;
+}
+
+bool Passage::crowded() const {
+  if (step_ && step_->crowded()) return true;
+  return !crossing_.empty() && crossing_.front()->crowded();
+}
+
+// A peer on this node ends a sleep in the inner fabric, but nobody does who is behind the outer one.
+Nap Passage::idle(Backoff& backoff) {
+  if (!step_) return crossing_.empty() ? Nap() : crossing_.front()->idle(backoff);
+  const Nap nap = step_->idle(backoff);
+  return crossing_.empty() ? nap : nap.at_most(Backoff::kLongest);
+}
+
+}  // namespace roundelay::collective::two_level

@@ -1,0 +1,306 @@
+// The fabric contract over two levels with threads as members, and what only these can show: steps in any
+// order, faults on either level, where an allreduce goes.
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "collective/inproc/hub.h"
+#include "collective/shm/segment.h"
+#include "collective/shm/shm_fabric.h"
+#include "collective/two_level/schedule.h"
+#include "collective/two_level/two_level_fabric.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/fabric_contract.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::InprocHub;
+using collective::make_inproc_fabric;
+using collective::Pending;
+using collective::shm::Segment;
+using collective::two_level::Chunks;
+using collective::two_level::kShardBytes;
+using Hub = std::shared_ptr<InprocHub>;
+
+std::shared_ptr<std::byte> segment_memory(int members) {
+  constexpr std::align_val_t kPage{Segment::kPageBytes};
+  auto* const memory = static_cast<std::byte*>(::operator new(Segment::bytes(members), kPage));
+  std::memset(memory, 0, Segment::bytes(members));
+  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
+}
+
+struct Shape {
+  int nodes, members;  // of each node
+  bool shared;         // shared memory inside, else inproc
+  [[nodiscard]] int size() const { return nodes * members; }
+};
+
+// Ranks go round the nodes: the group's index is node + nodes * index in the node.
+struct World {
+  explicit World(Shape of) : shape(of), flat(std::make_shared<InprocHub>(of.size())) {
+    for (int node = 0; node < shape.nodes; ++node) {
+      inner.push_back(std::make_shared<InprocHub>(shape.members));
+      memory.push_back(segment_memory(shape.members));
+    }
+    for (int member = 0; member < shape.members; ++member) {
+      outer.push_back(std::make_shared<InprocHub>(shape.nodes));
+    }
+    for (int index = 0; index < shape.size(); ++index) fabrics.push_back(fabric(index));
+  }
+
+  [[nodiscard]] Group group(int first, int step, int count, int index) const {
+    Group made;
+    for (int i = 0; i < count; ++i) made.ranks.push_back(10 + first + i * step);
+    made.index = index;
+    return made;
+  }
+
+  [[nodiscard]] std::unique_ptr<Fabric> fabric(int index) const {
+    const int node = index % shape.nodes, member = index / shape.nodes;
+    const auto n = static_cast<std::size_t>(node), m = static_cast<std::size_t>(member);
+    const Group inside = group(node, shape.nodes, shape.members, member);
+    return collective::make_two_level_fabric(
+        {shape.shared ? collective::make_shm_fabric(memory[n], inside, {shape.members > 2})
+                      : make_inproc_fabric(inner[n], inside),
+         make_inproc_fabric(outer[m], group(member * shape.nodes, 1, shape.nodes, node)),
+         make_inproc_fabric(flat, group(0, 1, shape.size(), index))});
+  }
+
+  // A process that has stopped: nothing of it arrives anywhere.
+  void silence(int index) const {
+    inner[static_cast<std::size_t>(index % shape.nodes)]->silence(index / shape.nodes);
+    outer[static_cast<std::size_t>(index / shape.nodes)]->silence(index % shape.nodes);
+    flat->silence(index);
+  }
+
+  const Shape shape;
+  Hub flat;
+  std::vector<Hub> inner, outer;
+  std::vector<std::shared_ptr<std::byte>> memory;
+  std::vector<std::unique_ptr<Fabric>> fabrics;
+};
+
+class TwoLevelMedium final : public Medium {
+ public:
+  explicit TwoLevelMedium(Shape shape) : shape_(shape) {}
+  [[nodiscard]] int largest_group() const override { return shape_.size(); }
+  std::string run(int /*size*/, Select /*select*/, const Part& part) override {
+    const World world(shape_);
+    std::vector<std::string> complaints(world.fabrics.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < complaints.size(); ++i) {
+      threads.emplace_back([&, i] { complaints[i] = part(*world.fabrics[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < complaints.size(); ++i) {
+      if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
+    }
+    return {};
+  }
+
+ private:
+  const Shape shape_;
+};
+
+// What is selected concerns the fabrics inside: once is enough.
+bool repeats(const Test& test) {
+  return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
+}
+
+TEST_CASE("two levels keep the fabric contract", "[fabric]") {
+  for (const Test& test : fabric_contract()) {
+    if (repeats(test)) continue;
+    SECTION(test.name) {
+      for (const Shape shape :
+           {Shape{2, 2, true}, Shape{2, 3, true}, Shape{3, 2, true}, Shape{2, 2, false}}) {
+        TwoLevelMedium medium(shape);
+        INFO(test.name << ", " << shape.nodes << " nodes of " << shape.members);
+        CHECK(test.run(medium, shape.size()) == "");
+      }
+    }
+  }
+}
+
+// One member's allreduce of its index.
+struct Member {
+  std::vector<float> data;
+  std::unique_ptr<Pending> pending;
+  bool over = false;
+  Status error;
+};
+
+std::vector<Member> start_all(const World& world, std::size_t count, Deadline deadline = Deadline::never(),
+                              const AbortToken* abort = nullptr) {
+  std::vector<Member> members(world.fabrics.size());
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    members[i].data.assign(count, static_cast<float>(i));
+    auto* const memory = reinterpret_cast<std::byte*>(members[i].data.data());
+    Call call = call_over(Operation::kAllreduce, memory, count * sizeof(float));
+    call.deadline = deadline;
+    call.abort = abort;
+    auto started = world.fabrics[i]->start(call);
+    REQUIRE(started.ok());
+    members[i].pending = std::move(*started);
+  }
+  return members;
+}
+
+// Tests members in random turns from this one thread until each is done or failed; long runs of one, too.
+void step_to_end(std::vector<Member>& members, unsigned seed) {
+  std::mt19937 random(seed);
+  std::size_t open = members.size();
+  while (open > 0) {
+    Member& member = members[random() % members.size()];
+    for (unsigned turns = random() % 5 == 0 ? 20 : 1; turns > 0 && !member.over; --turns) {
+      const Result<bool> done = member.pending->test();
+      if (!done.ok()) member.error = done.status();
+      member.over = !done.ok() || *done;
+      open -= member.over ? 1 : 0;
+    }
+  }
+}
+
+TEST_CASE("two levels: one thread steps all members in any order", "[fabric]") {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    const Shape shape{2 + static_cast<int>(seed % 2), 2 + static_cast<int>(seed / 2 % 2), seed % 4 != 0};
+    const World world(shape);
+    const std::size_t chunk = kShardBytes / sizeof(float) * static_cast<std::size_t>(shape.members);
+    const std::size_t counts[] = {1, 3, 23, 5000, chunk - 1, chunk, chunk + 1, 5 * chunk + 7};
+    const std::size_t count = counts[seed % std::size(counts)];
+    INFO("seed " << seed);
+    auto members = start_all(world, count);
+    step_to_end(members, seed);
+    const auto sum = static_cast<float>(shape.size() * (shape.size() - 1) / 2);
+    for (const Member& member : members) {
+      REQUIRE(member.error.ok());
+      REQUIRE(std::count(member.data.begin(), member.data.end(), sum) == static_cast<std::ptrdiff_t>(count));
+    }
+  }
+}
+
+TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabric]") {
+  for (const std::size_t count : {std::size_t{8}, std::size_t{2000000}}) {
+    for (int silent = 0; silent < 4; ++silent) {
+      const World world({2, 2, false});
+      world.silence(silent);
+      auto members = start_all(world, count, Deadline::after(std::chrono::milliseconds(100)));
+      bool inside = false, between = false;
+      for (int round = 0; round < 2000; ++round) {
+        for (int i = 0; i < 4; ++i) {
+          Member& member = members[static_cast<std::size_t>(i)];
+          if (i == silent || member.over) continue;
+          member.over = !member.pending->test().ok();
+          if (member.over || member.pending->waiting_for() != silent) continue;
+          (i % 2 == silent % 2 ? inside : between) = true;  // this one's node is the silent one's
+        }
+      }
+      INFO(silent << " of " << count);
+      CHECK(inside);
+      CHECK(between);
+      step_to_end(members, 1);
+      const std::string name = "waiting for rank " + std::to_string(10 + silent);
+      bool named = false;
+      for (int i = 0; i < 4; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        CHECK(world.fabrics[at]->poisoned());
+        if (i == silent) continue;
+        const Status error = members[at].pending->test().status();
+        CHECK(error.code() == StatusCode::kAborted);
+        named = named || error.message().find(name) != std::string::npos;
+        // The first cause is what later calls get, whatever they are.
+        CHECK(world.fabrics[at]->start(call_over(Operation::kBarrier, nullptr, 0)).status() == error);
+      }
+      CHECK(named);
+    }
+  }
+}
+
+TEST_CASE("two levels: the abort word ends a call, and the one behind it", "[fabric]") {
+  for (const bool shared : {false, true}) {
+    const World world({2, 2, shared});
+    AbortToken abort;
+    auto members = start_all(world, 1000, Deadline::never(), &abort);
+    auto behind = world.fabrics[0]->start(call_over(Operation::kBarrier, nullptr, 0));
+    auto queued = world.fabrics[0]->start(
+        call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[1].data.data()), 64));
+    REQUIRE((behind.ok() && queued.ok()));
+    CHECK_FALSE(*members[0].pending->test());
+    abort.raise(Status::aborted("rank 11 was killed"));
+    CHECK(members[0].pending->test().status().message() == "rank 11 was killed");
+    CHECK((*behind)->test().status().message() == "rank 11 was killed");
+    CHECK((*queued)->test().status().message() == "rank 11 was killed");
+    CHECK(world.fabrics[0]->poisoned());
+  }
+}
+
+TEST_CASE("two levels: a fault of the flat fabric ends the allreduce in progress", "[fabric]") {
+  const World world({2, 2, true});
+  auto members = start_all(world, 1000);
+  AbortToken abort;
+  Call barrier = call_over(Operation::kBarrier, nullptr, 0);
+  barrier.abort = &abort;
+  auto pending = world.fabrics[0]->start(barrier);
+  REQUIRE(pending.ok());
+  abort.raise(Status::aborted("cause"));
+  CHECK((*pending)->test().status().message() == "cause");
+  CHECK(members[0].pending->test().status().message() == "cause");
+}
+
+TEST_CASE("two levels: dropping a call poisons the fabric, and those behind it fail", "[fabric]") {
+  const World world({2, 2, true});
+  auto members = start_all(world, 1000);
+  auto second = world.fabrics[0]->start(
+      call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[1].data.data()), 64));
+  REQUIRE(second.ok());
+  members[0].pending.reset();
+  CHECK(world.fabrics[0]->poisoned());
+  CHECK((*second)->test().status().message() == "allreduce was dropped before its end");
+}
+
+// Each member's average of halves whose sum overflows them, also where all levels add them up.
+TEST_CASE("two levels: an average does not overflow", "[fabric]") {
+  TwoLevelMedium medium({2, 3, true});
+  CHECK(medium.run(6, collective::select_algorithm, [](Fabric& fabric) {
+    std::vector<std::byte> data = encode(std::vector<double>(100, 40000.0), DType::kFloat16);
+    for (const Scale scale : {Scale{1.0, 6}, Scale{1.0 / 8, 1}}) {
+      std::vector<std::byte> result = data;
+      Call call = call_over(Operation::kAllreduce, result.data(), result.size());
+      call.dtype = DType::kFloat16;
+      call.scale = scale;
+      if (std::string error = run_call(fabric, call); !error.empty()) return error;
+      const double want = scale.divisor == 6 ? 40000.0 : 30000.0;
+      for (const double value : decode(result.data(), 100, DType::kFloat16)) {
+        if (std::abs(value - want) > 32) return "an average of " + std::to_string(value);
+      }
+    }
+    return std::string();
+  }) == "");
+}
+
+TEST_CASE("two levels: chunks and shards are all of the bytes", "[fabric]") {
+  for (const int members : {2, 3, 8}) {
+    const std::size_t chunk = kShardBytes * static_cast<std::size_t>(members);
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, chunk - 8, chunk, chunk + 8, 3 * chunk}) {
+      const Chunks chunks(bytes, 8, members);
+      std::size_t end = 0;
+      for (std::uint64_t i = 0; i < chunks.count(); ++i) {
+        CHECK(chunks[i].offset == end);
+        std::size_t shards = 0;
+        for (const std::size_t shard : chunks.shards(i)) {
+          CHECK(shard % 8 == 0);
+          CHECK(shard <= kShardBytes);
+          shards += shard;
+        }
+        CHECK(shards == chunks[i].bytes);
+        end += chunks[i].bytes;
+      }
+      CHECK(end == bytes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace roundelay::contract

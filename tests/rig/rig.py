@@ -1,0 +1,202 @@
+"""Makes the hosts, and runs programs on them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+_TOOLS = ("unshare", "nsenter", "ip", "tc", "mount")
+_NAMESPACES = ["--net", "--uts", "--mount"]  # of a node
+# A link holds so much while it is busy, and lets so much pass at once: more than the largest packet, which the
+# kernel cuts only behind it.
+_QUEUE = "20ms"
+_BURST = "128k"
+_SETUP_S = 20.0
+
+
+class RigError(RuntimeError):
+    """The machine does not allow it; the text says what."""
+
+
+def why_not() -> str:
+    """Tell why this machine can have no rig; "" if it can."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        return f"no {', '.join(missing)} here"
+    try:
+        with Rig(nodes=1):
+            return ""
+    except RigError as error:
+        return str(error)
+
+
+class Rig:
+    """Hosts `node0`, `node1` ... for the length of a with block. One thread at a time.
+
+    Args:
+        nodes: how many, up to 250.
+        mbit: what a node can send, and receive, in a second; None: as fast as the machine is.
+
+    """
+
+    def __init__(self, nodes: int = 2, mbit: int | None = 1000) -> None:
+        self.nodes = nodes
+        self.mbit = mbit
+        self._folder = tempfile.TemporaryDirectory(prefix="roundelay-rig-")
+        self._holders: list[subprocess.Popen[bytes]] = []
+        self._machine: list[str] = []  # a command's first words: run it in the rig, on no node
+        self._pids: list[int] = []  # of the nodes' holders, as the rig numbers them
+
+    def __enter__(self) -> Rig:
+        try:
+            self._build()
+        except BaseException:
+            self._tear_down()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._tear_down()
+
+    @staticmethod
+    def host(node: int) -> str:
+        """Name a node."""
+        return f"node{node}"
+
+    @staticmethod
+    def address(node: int) -> str:
+        """Tell a node's address; only the rig's nodes have one in this network."""
+        return f"10.77.0.{node + 1}"
+
+    def on(self, node: int) -> list[str]:
+        """Tell the first words of a command that runs on a node, in the folder where it was called."""
+        return [*self._machine, *self._enter(self._pids[node]), "env", f"--chdir={Path.cwd()}"]
+
+    def sent_bytes(self, node: int) -> int:
+        """Count what a node's interface has sent since it was made."""
+        return int(self._text([*self.on(node), "cat", "/sys/class/net/eth0/statistics/tx_bytes"]))
+
+    def mpirun(self, launcher: str, ranks: int, program: Sequence[str]) -> list[str]:
+        """Make the command that runs `program` on `ranks` ranks, equally many a node, from node 0 (Open MPI)."""
+        hosts = ",".join(f"{self.host(node)}:{ranks // self.nodes}" for node in range(self.nodes))
+        settings = {
+            "plm_ssh_agent": str(Path(self._folder.name) / "agent"),
+            "mpi_yield_when_idle": "1",  # the nodes share the machine's cores, which no node knows
+            "pml": "ob1",
+            "btl": "self,sm,tcp",
+        }
+        flags = [word for name, value in settings.items() for word in ("--mca", name, value)]
+        flags += ["--allow-run-as-root", "--bind-to", "none", "--map-by", "slot", "--host", hosts]
+        return [*self.on(0), launcher, *flags, "-np", str(ranks), *program]
+
+    # --- how it is made -------------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        # Process 1 of process numbers of their own: with it the kernel ends all the others. It ends when its
+        # input does, so with its maker.
+        holder = self._hold(["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        own = f"/proc/{holder}/ns"
+        self._machine = ["nsenter", f"--net={own}/net", f"--mount={own}/mnt", f"--pid={own}/pid_for_children"]
+        self._text([*self._machine, "ip", "link", "add", "switch", "type", "bridge"])
+        self._text([*self._machine, "ip", "link", "set", "switch", "up"])
+        self._write_files()
+        for node in range(self.nodes):
+            self._add_node(node)
+        self._write_agent()
+
+    def _add_node(self, node: int) -> None:
+        self._hold([*self._machine, "unshare", *_NAMESPACES, "--propagation", "private"])
+        pid = self._pids[node]
+        port = f"port{node}"
+        cable = ["ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(pid)]
+        self._text([*self._machine, *cable])
+        self._text([*self._machine, "ip", "link", "set", port, "master", "switch", "up"])
+        self._shape([*self._machine], port)
+        hosts = Path(self._folder.name) / "hosts"
+        for command in (
+            ["hostname", self.host(node)],
+            ["mount", "--bind", str(hosts), "/etc/hosts"],
+            ["mount", "-t", "sysfs", "sysfs", "/sys"],
+            ["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"],
+            ["ip", "link", "set", "lo", "up"],
+            ["ip", "address", "add", f"{self.address(node)}/24", "dev", "eth0"],
+            ["ip", "link", "set", "eth0", "up"],
+        ):
+            self._text([*self.on(node), *command])
+        self._shape(self.on(node), "eth0")
+
+    def _shape(self, where: list[str], interface: str) -> None:
+        if self.mbit is None:
+            return
+        speed = ["rate", f"{self.mbit}mbit", "burst", _BURST, "latency", _QUEUE]
+        self._text([*where, "tc", "qdisc", "add", "dev", interface, "root", "tbf", *speed])
+
+    def _write_files(self) -> None:
+        lines = ["127.0.0.1 localhost"]
+        lines += [f"{self.address(node)} {self.host(node)}" for node in range(self.nodes)]
+        (Path(self._folder.name) / "hosts").write_text("\n".join(lines) + "\n")
+
+    def _write_agent(self) -> None:
+        """Write what mpirun calls, inside the rig, in the place of ssh."""
+        cases = [f"{self.host(node)}) pid={pid} ;;" for node, pid in enumerate(self._pids)]
+        lines = ["#!/bin/sh", 'case "$1" in', *cases, "*) exit 255 ;;", "esac", "shift"]
+        lines.append(f'exec {" ".join(self._enter("$pid"))} sh -c "$*"')
+        agent = Path(self._folder.name) / "agent"
+        agent.write_text("\n".join(lines) + "\n")
+        agent.chmod(0o755)
+
+    @staticmethod
+    def _enter(pid: int | str) -> list[str]:
+        return ["nsenter", f"--target={pid}", *_NAMESPACES]
+
+    def _hold(self, command: list[str]) -> int:
+        """Start a process that lives until its input ends; returns its starter's pid, as seen from here."""
+        program = ["sh", "-c", "echo $$; exec cat >/dev/null"]
+        holder = subprocess.Popen(
+            [*command, *program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self._holders.append(holder)
+        assert holder.stdout is not None
+        line = holder.stdout.readline()  # it is inside its namespaces when it says this
+        if not line:
+            raise RigError(f"{' '.join(command)}: {holder.communicate()[1].decode().strip()}")
+        if len(self._holders) > 1:
+            self._pids.append(int(line))
+        return holder.pid
+
+    @staticmethod
+    def _text(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
+        done = subprocess.run(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_SETUP_S,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RigError(f"{' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def _tear_down(self) -> None:
+        for holder in self._holders[:1]:
+            holder.send_signal(signal.SIGKILL)  # and with it, by --kill-child, all that runs in the rig
+        for holder in self._holders:
+            holder.communicate()
+        self._holders.clear()
+        self._pids.clear()
+        self._folder.cleanup()
