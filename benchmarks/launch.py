@@ -18,6 +18,7 @@ import torch
 
 from roundelay.run.errors import UsageError
 from roundelay.run.mpi import Job, Mpirun, command_line, exported, find_mpirun
+from tests.rig import Rig
 
 _ROOT = Path(__file__).resolve().parent.parent
 GATE = "gate"  # in the folder of a job: a counter a rank, each in a cache line of its own
@@ -61,7 +62,7 @@ def own_rank() -> int:
 
 
 def run_ranks(
-    mpirun: Mpirun, module: str, ranks: int, spec: dict[str, Any], timeout: float
+    mpirun: Mpirun, module: str, ranks: int, spec: dict[str, Any], timeout: float, rig: Rig | None = None
 ) -> list[dict[str, Any]]:
     """Run `python -m module` on this machine's ranks with one thread each.
 
@@ -71,6 +72,7 @@ def run_ranks(
         ranks: how many.
         spec: what to measure, as JSON can hold it.
         timeout: seconds after which all of them are ended.
+        rig: the hosts that they run on (Open MPI only); None: this one.
 
     Returns:
         What each rank's `main` returned.
@@ -83,12 +85,14 @@ def run_ranks(
         path = Path(folder) / "spec.json"
         path.write_text(json.dumps({**spec, "ranks": ranks, "folder": folder}))
         (Path(folder) / GATE).write_bytes(bytes(GATE_STRIDE * ranks))
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        interface = "eth0" if rig else "lo"
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface}
         program = [sys.executable, "-m", module, str(path)]
         job = Job(ranks, [], True, exported(environment, one_machine=True), [], program)
+        command = rig.mpirun(str(mpirun.path), ranks, program) if rig else command_line(mpirun, job)
         # A group of its own, so that nothing is left behind when it has to be ended.
         process = subprocess.Popen(
-            command_line(mpirun, job),
+            command,
             cwd=_ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,

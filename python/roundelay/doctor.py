@@ -218,8 +218,18 @@ def check_launch(status: int, stderr: str, found: list[dict[str, Any]]) -> Itera
     for name in found[0]["works"]:
         reason = next((rank["works"][name] for rank in found if rank["works"][name]), "")
         yield Check(name, State.OFF if reason else State.OK, reason or _MEANINGS[name])
+    yield check_two_levels(found)
     yield Check("fabric inproc", State.OFF, "for ranks that are threads of one process: the tests' fabric")
     yield Check("fabric nccl", State.OFF, "GPUs: not in this version")
+
+
+def check_two_levels(found: list[dict[str, Any]]) -> Check:
+    """What jobs on several nodes will use: it takes both of its fabrics, and two ranks cannot try it."""
+    for name in ("fabric shm", "fabric mpi"):
+        if reason := next((rank["works"][name] for rank in found if rank["works"][name]), ""):
+            return Check("fabric shm+mpi", State.OFF, f"{name}: {reason}")
+    text = "for several nodes with equally many ranks, 2 or more: shm inside them, mpi between"
+    return Check("fabric shm+mpi", State.OK, text)
 
 
 def check_build() -> str:

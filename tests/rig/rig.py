@@ -107,7 +107,9 @@ class Rig:
     def _build(self) -> None:
         # Process 1 of process numbers of their own: with it the kernel ends all the others. It ends when its
         # input does, so with its maker.
-        holder = self._hold(["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        holder = self._hold(
+            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        )
         own = f"/proc/{holder}/ns"
         self._machine = ["nsenter", f"--net={own}/net", f"--mount={own}/mnt", f"--pid={own}/pid_for_children"]
         self._text([*self._machine, "ip", "link", "add", "switch", "type", "bridge"])

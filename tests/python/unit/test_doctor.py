@@ -34,6 +34,7 @@ def test_a_launch_that_went_well() -> None:
     assert states(rows)["channel tcp"] is State.OK
     assert states(rows)["fabric mpi"] is State.OK
     assert "they use channel one, fabric one" in rows[0].found
+    assert states(rows)["fabric shm+mpi"] is State.OK
     assert states(rows)["fabric nccl"] is State.OFF
     assert "Open MPI v5" in {row.found for row in rows}
 
@@ -43,6 +44,12 @@ def test_a_channel_that_does_not_work_says_why_and_is_no_fault_while_another_doe
     assert states(rows)["channel tcp"] is State.OFF
     assert "sockets are not allowed" in {row.found for row in rows}
     assert State.BROKEN not in states(rows).values()
+
+
+def test_two_levels_take_both_of_their_fabrics() -> None:
+    rows = list(doctor.check_launch(0, "", found(fabric_shm="no memory")))
+    (row,) = [row for row in rows if row.name == "fabric shm+mpi"]
+    assert (row.state, row.found) == (State.OFF, "fabric shm: no memory")
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:

@@ -1,0 +1,72 @@
+"""Allreduce between two nodes of two ranks beside a plain TCP stream over the same wire, turn by turn.
+
+The nodes are network namespaces of this machine (tests/rig), for which it takes root.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import launch, show
+from tests.rig import Rig, why_not
+
+NODES = 2
+RANKS = 4
+_SIZES = ("25M", "100M")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.two_nodes", description=__doc__)
+    parser.add_argument(
+        "--sizes", type=show.parse_size, nargs="+", help=f"bytes (default: {' '.join(_SIZES)})"
+    )
+    parser.add_argument("--mbit", type=int, default=1000, help="the wire's speed, Mbit/s (default: 1000)")
+    parser.add_argument("--repetitions", type=int, default=9, help="measurements of each (default: 9)")
+    parser.add_argument("--quick", action="store_true", help="25 MiB, twice")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
+    return parser
+
+
+def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
+    """Make the table's rows: what a node sent and how long it took, then both over the stream's."""
+    return [
+        [
+            show.size_text(cell["bytes"]),
+            show.size_text(cell["sent"]["roundelay"]),
+            f"{cell['sent_ratio']:.3f}x",
+            show.seconds_text(cell["seconds"]["roundelay"]["median"]),
+            f"{cell['seconds_ratio']:.3f}x",
+        ]
+        for cell in cells
+    ]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    if reason := why_not():
+        raise launch.JobError(f"no two nodes on this machine: {reason}")
+    mpirun = launch.find_launcher()
+    spec = {
+        "sizes": arguments.sizes
+        or [show.parse_size(size) for size in _SIZES[: 1 if arguments.quick else None]],
+        "repetitions": 2 if arguments.quick else arguments.repetitions,
+    }
+    with Rig(NODES, arguments.mbit) as rig:
+        spec["address"] = rig.address(0)
+        found = launch.run_ranks(mpirun, "benchmarks.workers.two_nodes", RANKS, spec, 600, rig)[0]
+    console = show.console()
+    title = f"Allreduce, 2 nodes of 2 ranks, {arguments.mbit} Mbit/s, fabric {found['fabric']}"
+    console.print(f"{title}: what a node sends, and the time, beside a plain TCP stream's", highlight=False)
+    columns = ["size", "sent", "to stream", "time", "to stream"]
+    console.print(show.table(columns, rows(found["cells"])))
+    found = {"machine": launch.machine(mpirun), "mbit": arguments.mbit, **found}
+    show.save(arguments.output / "two_nodes.json", found)
+
+
+if __name__ == "__main__":
+    with launch.ending_in_one_line():
+        main()

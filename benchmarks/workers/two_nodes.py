@@ -1,0 +1,102 @@
+"""A sum over the ranks of two nodes, and a plain TCP stream between them: time, and bytes on the wire."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import roundelay.torch as hvd
+from benchmarks import measure
+from benchmarks.contenders import Roundelay
+from benchmarks.exact import Sum
+from roundelay import _core
+from tests.rig.stream import Stream
+
+_SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
+_PORT = 7077
+
+
+class _Turn:
+    """One measurement after the other of one thing, and what this rank's node sent in each."""
+
+    def __init__(self, run: Callable[[], object], ranks: measure.Ranks) -> None:
+        self._run, self._ranks = run, ranks
+        self.sent: list[float] = []
+
+    def __call__(self) -> list[float]:
+        self._ranks.meet()
+        before = int(_SENT.read_text())
+        self._ranks.meet()
+        seconds = measure.timed(self._run)
+        self._ranks.meet()
+        self.sent.append(int(_SENT.read_text()) - before)
+        return [seconds]
+
+    def sent_bytes(self, repetitions: int) -> int:
+        """Take the median of what the node that sent more did."""
+        most = torch.tensor(self.sent[-repetitions:], dtype=torch.float64)
+        dist.all_reduce(most, op=dist.ReduceOp.MAX)
+        return int(statistics.median(most.tolist()))
+
+
+class _Allreduce(_Turn):
+    """Of a tensor whose sum is known."""
+
+    def __init__(self, contender: Roundelay, size: int, ranks: measure.Ranks) -> None:
+        self._data = Sum(size // 4, torch.float32, ranks.rank, ranks.size)
+        self._tensor = torch.empty(size // 4)
+        self._name = contender.name
+        super().__init__(contender.prepare(self._tensor), ranks)
+
+    def __call__(self) -> list[float]:
+        self._data.fill(self._tensor)
+        seconds = super().__call__()
+        self._data.check(self._tensor, self._name)
+        return seconds
+
+
+def _stream(address: str) -> Stream | None:
+    """Connect the first rank of each node with the other's."""
+    if hvd.local_rank() != 0:
+        return None
+    return Stream.listen(address, _PORT) if hvd.cross_rank() == 0 else Stream.connect(address, _PORT)
+
+
+def _measure(
+    size: int, contender: Roundelay, stream: Stream | None, ranks: measure.Ranks, repetitions: int
+) -> dict[str, Any]:
+    nodes = hvd.cross_size()
+    least = 2 * (nodes - 1) * size // nodes  # what each node has to send
+    turns = {
+        "roundelay": _Allreduce(contender, size, ranks),
+        "stream": _Turn(lambda: stream and stream.exchange(least), ranks),
+    }
+    times = measure.take_turns(turns, repetitions)
+    seconds = {name: measure.summary(own) for name, own in times.items()}
+    sent = {name: turn.sent_bytes(repetitions) for name, turn in turns.items()}
+    return {
+        "bytes": size,
+        "seconds": seconds,
+        "sent": sent,
+        "sent_ratio": sent["roundelay"] / sent["stream"],
+        "seconds_ratio": seconds["roundelay"]["median"] / seconds["stream"]["median"],
+    }
+
+
+def main(spec: dict[str, Any]) -> dict[str, Any]:
+    """Measure all sizes of the spec."""
+    ranks = measure.Ranks(spec)
+    contender = Roundelay()
+    stream = _stream(spec["address"])
+    cells = [_measure(size, contender, stream, ranks, spec["repetitions"]) for size in spec["sizes"]]
+    ranks.leave()
+    return {"fabric": _core.transports()["fabric"], "cells": cells}
+
+
+if __name__ == "__main__":
+    measure.worker(main)

@@ -1,0 +1,123 @@
+"""Four ranks that take themselves for two nodes: the fabric on two levels, through the whole library."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import launch, mpirun
+from roundelay import _core
+
+DTYPES = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
+SIZES = (1, 7, 1000, 140_001)
+
+
+def own(count: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
+    """Small whole numbers, whose sums and products are exact in every type."""
+    return ((torch.arange(count) * 3 + rank) % 3).to(dtype)
+
+
+def check_the_fabric_has_two_levels() -> None:
+    assert (hvd.local_size(), hvd.cross_size()) == (2, 2)
+    assert _core.transports()["fabric"] == "shm+mpi"
+    assert _core.transports()["channel"] == "shm+tcp"
+
+
+def check_every_type_and_operation() -> None:
+    for dtype in DTYPES:
+        for count in SIZES:
+            parts = torch.stack([own(count, dtype, rank) for rank in range(hvd.size())])
+            wide = parts.to(torch.float64)
+            expected = {
+                hvd.Sum: wide.sum(0).to(dtype),
+                hvd.Min: wide.amin(0).to(dtype),
+                hvd.Max: wide.amax(0).to(dtype),
+                hvd.Product: wide.prod(0).to(dtype),
+            }
+            if dtype.is_floating_point:
+                expected[hvd.Average] = (wide.sum(0) / hvd.size()).to(dtype)
+            for op, want in expected.items():
+                got = hvd.allreduce(parts[hvd.rank()], op=op, name=f"{dtype}.{count}.{op}")
+                assert torch.equal(got, want), (dtype, count, op)
+
+
+def check_scales() -> None:
+    for dtype in (torch.float32, torch.float16, torch.int32):
+        ones = torch.full((5000,), 6).to(dtype)
+        got = hvd.allreduce(ones, op=hvd.Sum, prescale_factor=0.5, postscale_factor=0.25, name=f"s.{dtype}")
+        assert torch.equal(got, torch.full((5000,), 3).to(dtype)), dtype
+    large = torch.full((100,), 60000.0, dtype=torch.float16)
+    assert torch.equal(hvd.allreduce(large, op=hvd.Average, name="large"), large)
+
+
+def check_what_goes_flat() -> None:
+    rank, size = hvd.rank(), hvd.size()
+    assert torch.equal(hvd.broadcast(torch.full((9,), rank), 3, name="b"), torch.full((9,), 3))
+    rows = hvd.allgather(torch.full((rank + 1, 2), rank), name="g")
+    assert rows[:, 0].tolist() == [r for r in range(size) for _ in range(r + 1)]
+    assert hvd.reducescatter(torch.arange(8), op=hvd.Sum, name="r").tolist() == [8 * rank, 8 * rank + 4]
+    equal = torch.ones(10)
+    assert torch.allclose(hvd.allreduce(equal, op=hvd.Adasum, name="a"), equal)
+    assert hvd.allreduce(torch.tensor([100], dtype=torch.int8), op=hvd.Average, name="i").item() == 100
+
+
+def check_process_sets() -> None:
+    # Of one node, of one rank a node, of nodes with different numbers of ranks.
+    for ranks in ([0, 1], [1, 2], [0, 2, 3]):
+        process_set = hvd.add_process_set(ranks)
+        if hvd.rank() in ranks:
+            sums = hvd.allreduce(
+                torch.full((70000,), float(hvd.rank())), op=hvd.Sum, process_set=process_set, name="set"
+            )
+            assert torch.equal(sums, torch.full((70000,), float(sum(ranks))))
+        hvd.barrier()
+        hvd.remove_process_set(process_set)
+
+
+def check_a_pooled_optimizer_trains_as_one_process() -> None:
+    """Gradients of the whole batch's mean, by four ranks and by one."""
+    inputs, targets = torch.randn(32, 20), torch.randn(32, 3)
+
+    def trained(share: slice, wrap: bool) -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        model = torch.nn.Sequential(torch.nn.Linear(20, 50), torch.nn.Tanh(), torch.nn.Linear(50, 3))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        if wrap:
+            optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+        for _ in range(6):
+            optimizer.zero_grad()
+            torch.nn.functional.mse_loss(model(inputs[share]), targets[share]).backward()
+            optimizer.step()
+        return [parameter.detach() for parameter in model.parameters()]
+
+    each = 32 // hvd.size()
+    mine = trained(slice(hvd.rank() * each, (hvd.rank() + 1) * each), wrap=True)
+    for got, want in zip(mine, trained(slice(None), wrap=False), strict=True):
+        assert torch.allclose(got, want, rtol=1e-5, atol=1e-6)
+        assert torch.equal(got, hvd.broadcast(got, 0, name="first"))
+
+
+def check_a_rank_that_has_joined() -> None:
+    if hvd.rank() == 3:
+        hvd.join()
+        return
+    assert torch.equal(hvd.allreduce(torch.ones(1000), op=hvd.Sum, name="j"), torch.full((1000,), 3.0))
+    hvd.join()
+
+
+@pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+def test_two_nodes() -> None:
+    node = "ROUNDELAY_NODE_ID=$((OMPI_COMM_WORLD_RANK / 2))"
+    command = [sys.executable, str(Path(__file__).parents[1] / "ranks.py"), __file__]
+    env = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
+    run = launch(["sh", "-c", f"{node} exec {shlex.join(command)}"], 4, env=env)
+    assert run.returncode == 0, run.output
+    assert run.output.count("all checks passed on rank ") == 4, run.output
