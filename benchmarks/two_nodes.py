@@ -50,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if reason := why_not():
         raise launch.JobError(f"no two nodes on this machine: {reason}")
     mpirun = launch.find_launcher()
+    default = _SIZES[:1] if arguments.quick else _SIZES
     spec = {
-        "sizes": arguments.sizes
-        or [show.parse_size(size) for size in _SIZES[: 1 if arguments.quick else None]],
+        "sizes": arguments.sizes or [show.parse_size(size) for size in default],
         "repetitions": 2 if arguments.quick else arguments.repetitions,
     }
     with Rig(NODES, arguments.mbit) as rig:

@@ -3,9 +3,9 @@
     with Rig(nodes=2, mbit=1000) as rig:
         rig.mpirun(ranks=4, program=["python", "train.py"])
 
-Each node has an address, a hostname and shared memory of its own. The files are everyone's. Nothing here has a
-name outside: when the process that made the rig ends, however, the kernel ends all that runs in it and takes the
-namespaces back.
+Each node has an address, a hostname and shared memory of its own; the files are everyone's. Nothing here
+has a name outside: however the process that made the rig ends, the kernel ends all that runs in it and takes
+the namespaces back.
 """
 
 from tests.rig.rig import Rig, RigError, why_not

@@ -13,8 +13,8 @@ from types import TracebackType
 
 _TOOLS = ("unshare", "nsenter", "ip", "tc", "mount")
 _NAMESPACES = ["--net", "--uts", "--mount"]  # of a node
-# A link holds so much while it is busy, and lets so much pass at once: more than the largest packet, which the
-# kernel cuts only behind it.
+# A link holds so much while it is busy, and lets so much pass at once: more than the largest packet that the
+# kernel has not cut yet.
 _QUEUE = "20ms"
 _BURST = "128k"
 _SETUP_S = 20.0
@@ -90,7 +90,7 @@ class Rig:
         return int(self._text([*self.on(node), "cat", "/sys/class/net/eth0/statistics/tx_bytes"]))
 
     def mpirun(self, launcher: str, ranks: int, program: Sequence[str]) -> list[str]:
-        """Make the command that runs `program` on `ranks` ranks, equally many a node, from node 0 (Open MPI)."""
+        """Make the command for `ranks` ranks, equally many a node, started from node 0 (Open MPI)."""
         hosts = ",".join(f"{self.host(node)}:{ranks // self.nodes}" for node in range(self.nodes))
         settings = {
             "plm_ssh_agent": str(Path(self._folder.name) / "agent"),

@@ -12,10 +12,10 @@
 
 namespace roundelay::collective::two_level {
 
-// A member's part of a chunk, and how many of them may be on the wire at once. Over TCP the handshake of an MPI
-// message waits behind the bytes that are queued already, so there must be much in flight, yet little of it in
-// the last chunk: at 1 Gbit/s 8 of 256 KiB took 1.08 of a plain stream's time, 3 of 512 KiB 1.14 (2 nodes x 2
-// ranks, 25 MiB, python -m benchmarks.two_nodes).
+// A member's part of a chunk, and how many of them may be on the wire at once. Over TCP the handshake of an
+// MPI message waits behind the bytes that are queued already, so there must be much in flight, yet little of
+// it in the last chunk: at 1 Gbit/s 8 of 256 KiB took 1.08 of a plain stream's time, 3 of 512 KiB 1.14 (2
+// nodes x 2 ranks, 25 MiB, python -m benchmarks.two_nodes).
 inline constexpr std::size_t kShardBytes = 256 << 10;
 inline constexpr std::uint64_t kMostAcross = 8;
 

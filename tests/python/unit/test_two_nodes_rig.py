@@ -25,7 +25,8 @@ import subprocess, sys, time
 from tests.rig import Rig
 with Rig(nodes=2) as rig:
     subprocess.Popen([*rig.on(1), "sleep", sys.argv[1]])
-    while subprocess.run([*rig.on(1), "pgrep", "-f", sys.argv[1]], capture_output=True).returncode:
+    look = [*rig.on(1), "pgrep", "-f", "^sleep " + sys.argv[1]]
+    while subprocess.run(look, capture_output=True).returncode:
         time.sleep(0.02)
     print("ready", flush=True)
     time.sleep(60)
