@@ -24,6 +24,7 @@ struct Config {
   std::int64_t autotune_steps_per_sample = 10;
   Duration cycle_time = std::chrono::milliseconds(1);  // the longest linger
   std::int64_t cache_capacity = 1024;                  // names in the response cache; 0: off
+  bool schedule_lock = true;                           // steps that repeat need no negotiation
   bool deterministic = false;                          // pin the fusion plan: sums do not depend on arrival
   // The two clocks
   bool stall_check_disable = false;

@@ -33,6 +33,8 @@ const auto kKnobs = std::to_array<Knob>({
      "milliseconds that ready tensors wait for others at most"},
     {"CACHE_CAPACITY", "CACHE_CAPACITY", IntegerKnob{&Config::cache_capacity, 0, 65536}, kShared,
      "names in the response cache; 0: off"},
+    {"SCHEDULE_LOCK", kOurs, SwitchKnob{&Config::schedule_lock}, kShared,
+     "start what comes in the same sequence in every step as soon as all ranks have it, without negotiating"},
     {"DETERMINISTIC", kOurs, SwitchKnob{&Config::deterministic}, kShared,
      "pin the fusion plan, so that sums do not depend on the order of arrival"},
     {"STALL_CHECK_DISABLE", "STALL_CHECK_DISABLE", SwitchKnob{&Config::stall_check_disable}, kShared,

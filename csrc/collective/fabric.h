@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/abort.h"
+#include "base/announcements.h"
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/group.h"
@@ -109,6 +110,8 @@ class Fabric {
   [[nodiscard]] virtual bool takes_scattered() const { return false; }
   // Ends a sleep in one of this member's calls. From any thread.
   virtual void rouse() {}
+  // Where members see at once what the others announce; null: nowhere. May outlive the fabric.
+  [[nodiscard]] virtual std::shared_ptr<Announcements> announcements() const { return nullptr; }
   // For buffers that the group's calls work on. From any thread; the maker may outlive the fabric.
   [[nodiscard]] virtual RegionMaker region_maker() const { return make_private_region; }
   // Of this member; null where nobody counts. May outlive the fabric.

@@ -72,7 +72,9 @@ inline constexpr std::size_t kLeastRequest = 31;
 void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);
   io.integer("report.last_order", m.last_order);
-  io.flags("report.flags", m.flush, m.leaving, m.removing);
+  bool frozen = m.frozen.has_value();
+  io.flags("report.flags", m.flush, m.leaving, m.removing, frozen);
+  io.present(frozen, m.frozen, [&](auto& count) { io.integer("report.frozen", count); });
   io.list("report.requests", m.requests, kLeastRequest, [&](auto& request) { layout(io, request); });
   io.runs("report.cached", m.cached);
 }
@@ -106,6 +108,15 @@ void layout(auto& io, Is<Joined> auto& m) {
   counts(io, "joined.counters", m.counters);
 }
 
+void layout(auto& io, Is<Lock> auto& m) {
+  io.integer("lock.number", m.number);
+  io.list("lock.operations", m.operations, 2, [&](auto& ids) {
+    io.list("lock.ids", ids, 1, [&](auto& id) { io.integer("lock.id", id); });
+    io.require(!ids.empty(), "lock.ids", "has no member");
+  });
+  io.require(!m.operations.empty(), "lock.operations", "is empty");
+}
+
 void layout(auto& io, Is<Order> auto& m) {
   layout(io, m.lane);
   io.integer("order.sequence", m.sequence);
@@ -114,7 +125,10 @@ void layout(auto& io, Is<Order> auto& m) {
   io.list("order.evicted", m.evicted, 1, [&](auto& id) { io.integer("order.evicted", id); });
   io.optional("order.joined", m.joined, [&](auto& joined) { layout(io, joined); });
   io.integer("order.shut_down_by", m.shut_down_by);
-  io.boolean("order.removed", m.removed);
+  bool locks = m.lock.has_value(), unlocks = m.unlock.has_value();
+  io.flags("order.flags", m.removed, m.freeze, locks, unlocks);
+  io.present(locks, m.lock, [&](auto& lock) { layout(io, lock); });
+  io.present(unlocks, m.unlock, [&](auto& from) { io.integer("order.unlock", from); });
 }
 
 void layout(auto& io, Is<Abort> auto& m) {

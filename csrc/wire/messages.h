@@ -64,10 +64,12 @@ struct Request {
 
 struct Report {
   LaneId lane;
-  std::uint64_t last_order = 0;   // the newest order this rank had applied when it wrote this
-  bool flush = false;             // this rank waits, or its step's last gradient is in: do not linger
-  bool leaving = false;           // this rank called shutdown(): order nothing more that needs it
-  bool removing = false;          // this rank removes the process set: its last report for this lane
+  std::uint64_t last_order = 0;  // the newest order this rank had applied when it wrote this
+  bool flush = false;            // this rank waits, or its step's last gradient is in: do not linger
+  bool leaving = false;          // this rank called shutdown(): order nothing more that needs it
+  bool removing = false;         // this rank removes the process set: its last report for this lane
+  // In a locked schedule: this rank announces no more, after so many positions.
+  std::optional<std::uint64_t> frozen;
   std::vector<Request> requests;  // in full, first time or after a change
   std::vector<CacheId> cached;    // ascending: requests the response cache knows
   friend bool operator==(const Report&, const Report&) = default;
@@ -104,13 +106,26 @@ struct Joined {
   friend bool operator==(const Joined&, const Joined&) = default;
 };
 
+// From here on fused operations come in this sequence, again and again, and none is ordered: a position is
+// entered when all members have announced it. Uses that are reported and not ordered go back to their ranks.
+struct Lock {
+  std::uint64_t number = 0;                      // of the lane's locks, from 1
+  std::vector<std::vector<CacheId>> operations;  // one period: their members, in buffer order
+  friend bool operator==(const Lock&, const Lock&) = default;
+};
+
 struct Order {
   LaneId lane;
   std::uint64_t sequence = 0;  // 1, 2, 3 ... for each lane
   std::vector<FusedOperation> operations;
   std::vector<Failure> failures;
-  std::vector<CacheId> evicted;    // applied before anything else in this order
-  std::optional<Joined> joined;    // after the operations of this order
+  std::vector<CacheId> evicted;  // applied before anything else in this order
+  std::optional<Joined> joined;  // after the operations of this order
+  std::optional<Lock> lock;      // after everything else in this order
+  bool freeze = false;           // announce no more, and say how far you are
+  // The lock is over: positions before this one are carried out, before all that this order has; what was
+  // submitted for later ones is negotiated.
+  std::optional<std::uint64_t> unlock{};
   std::int32_t shut_down_by = -1;  // not -1: that rank left; this is the lane's last order
   bool removed = false;            // all ranks removed the process set; this is the lane's last order
   friend bool operator==(const Order&, const Order&) = default;

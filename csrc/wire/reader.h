@@ -108,6 +108,12 @@ class Reader {
     if (there) item(value.emplace());
   }
 
+  // One whose presence a flag has told.
+  template <typename T, typename Item>
+  void present(bool there, std::optional<T>& value, Item item) {
+    if (there) item(value.emplace());
+  }
+
   // Ascending by construction; kMaxIds bounds what a few bytes can make grow.
   void runs(const char* field, std::vector<CacheId>& ids);
 

@@ -87,6 +87,12 @@ class Writer {
     if (value) item(*value);
   }
 
+  // One whose presence a flag has told.
+  template <typename T, typename Item>
+  void present(bool there, const std::optional<T>& value, Item item) {
+    if (there) item(*value);
+  }
+
   // Ascending ids as runs: how many ids are skipped, and how many follow one another (less one).
   void runs(const char*, const std::vector<CacheId>& ids) {
     std::vector<std::uint64_t> numbers;

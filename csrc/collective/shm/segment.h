@@ -1,6 +1,6 @@
-// What the members of a group on one node share: for each a line of counters, a bell to be woken by, and two
-// slots through which its bytes go. Every word and slot is written by its owner alone, but for the bells and
-// the claims.
+// What the members of a group on one node share: for each a line of counters, a bell to be woken by, what it
+// has announced of a schedule, and two slots through which its bytes go. Every word and slot is written by
+// its owner alone, but for the bells and the claims.
 //
 // All words are 64-bit and only grow: (call << kRoundBits) + rounds of that call that are over. So nothing is
 // ever reset, and a member that took no part in some calls catches up by writing a larger number.
@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/announcements.h"
 #include "base/futex.h"
 #include "base/shared_word.h"
 
@@ -37,6 +38,13 @@ struct alignas(128) Bell {
     rings.fetch_add(1, std::memory_order_release);
     futex_wake(rings);
   }
+};
+
+// How far a member is in a locked schedule, and the bells of who waits for all to be further. Apart from what
+// collectives touch: it is announced while they run.
+struct alignas(128) Announced {
+  SharedWord<Word> word{0};  // as base/announcements.h
+  Bell bells[Announcements::kSleepers];
 };
 
 // Of a call whose members take pieces of one work, whoever has time: (call << kRoundBits) + pieces taken.
@@ -67,8 +75,8 @@ class Segment {
     return {control_bytes(members) + static_cast<std::size_t>(member) * each, each};
   }
   static constexpr std::size_t control_bytes(int members) {
-    return whole_pages_up(sizeof(Claims) +
-                          static_cast<std::size_t>(members) * (sizeof(Progress) + sizeof(Bell)));
+    return whole_pages_up(sizeof(Claims) + static_cast<std::size_t>(members) *
+                                               (sizeof(Progress) + sizeof(Bell) + sizeof(Announced)));
   }
 
   // Over memory of bytes(members, slot_bytes), page-aligned, which was all zeros before the first member
@@ -83,6 +91,9 @@ class Segment {
     return reinterpret_cast<Progress*>(memory_ + sizeof(Claims))[member];
   }
   [[nodiscard]] Bell& bell(int member) const { return reinterpret_cast<Bell*>(&progress(members_))[member]; }
+  [[nodiscard]] Announced& announced(int member) const {
+    return reinterpret_cast<Announced*>(&bell(members_))[member];
+  }
   [[nodiscard]] std::byte* slot(int member, std::uint64_t number) const {
     return memory_ + slots_of(member, members_, slot_bytes_).offset + (number % kSlots) * slot_bytes_;
   }

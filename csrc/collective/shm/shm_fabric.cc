@@ -10,6 +10,7 @@
 #include "collective/call_watch.h"
 #include "collective/check.h"
 #include "collective/present.h"
+#include "collective/shm/announcements.h"
 #include "collective/shm/programs.h"
 #include "collective/shm/rounds.h"
 
@@ -137,6 +138,9 @@ class ShmFabric final : public Fabric {
   [[nodiscard]] bool takes_scattered() const override { return true; }
   [[nodiscard]] RegionMaker region_maker() const override { return state_->options.make_region; }
   [[nodiscard]] std::shared_ptr<const FabricWork> work() const override { return state_->history.work; }
+  [[nodiscard]] std::shared_ptr<Announcements> announcements() const override {
+    return shm::make_announcements(state_->memory, state_->group.index, state_->group.size());
+  }
   void rouse() override { state_->history.segment.bell(state_->group.index).ring(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {

@@ -103,9 +103,11 @@ Report random_report(Source& source) {
                 .flush = source.coin(),
                 .leaving = source.coin(),
                 .removing = source.coin(),
+                .frozen = {},
                 .requests = {},
                 .cached = {}};
   for (auto n = source.below(4); n > 0; --n) report.requests.push_back(random_request(source));
+  if (source.below(4) == 0) report.frozen = source.number<std::uint64_t>();
   std::uint64_t next = 1;
   for (auto runs = source.below(6); runs > 0; --runs) {
     next += source.number<std::uint32_t>() >> 4;
@@ -121,6 +123,8 @@ Order random_order(Source& source) {
               .failures = {},
               .evicted = {},
               .joined = {},
+              .lock = {},
+              .freeze = source.coin(),
               .shut_down_by = source.number<std::int32_t>(),
               .removed = source.coin()};
   for (auto n = source.below(4); n > 0; --n) {
@@ -146,6 +150,15 @@ Order random_order(Source& source) {
     last_rank = source.number<std::int32_t>();
     for (auto n = source.below(9); n > 0; --n) counters.push_back(source.number<std::uint64_t>());
   }
+  if (source.below(4) == 0) {
+    auto& [number, operations] = order.lock.emplace();
+    number = source.number<std::uint64_t>();
+    for (auto n = 1 + source.below(20); n > 0; --n) {
+      auto& ids = operations.emplace_back();
+      for (auto m = 1 + source.below(9); m > 0; --m) ids.push_back(source.number<CacheId>());
+    }
+  }
+  if (source.below(4) == 0) order.unlock = source.number<std::uint64_t>();
   return order;
 }
 
@@ -239,7 +252,7 @@ TEST_CASE("random bytes are refused or understood, within memory", "[codec][fuzz
   for (std::uint64_t seed = 0; seed < 150'000; ++seed) {
     INFO("seed " << seed);
     Source source(seed);
-    Bytes bytes = {std::byte{2}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
+    Bytes bytes = {std::byte{3}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
     for (auto n = source.below(64); n > 0; --n)
       bytes.push_back(static_cast<std::byte>(source.coin() ? source.below(4) : source.bits()));
     survives(bytes);

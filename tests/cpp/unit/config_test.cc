@@ -63,6 +63,7 @@ TEST_CASE("every knob is read", "[config]") {
                                    {"ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE", "4"},
                                    {"ROUNDELAY_CYCLE_TIME", "2.5"},
                                    {"ROUNDELAY_CACHE_CAPACITY", "7"},
+                                   {"ROUNDELAY_SCHEDULE_LOCK", "off"},
                                    {"ROUNDELAY_DETERMINISTIC", "yes"},
                                    {"ROUNDELAY_STALL_CHECK_DISABLE", "on"},
                                    {"ROUNDELAY_STALL_CHECK_TIME_SECONDS", "0.2"},
@@ -85,6 +86,7 @@ TEST_CASE("every knob is read", "[config]") {
   CHECK(config.autotune_steps_per_sample == 4);
   CHECK(config.cycle_time == std::chrono::microseconds(2500));
   CHECK(config.cache_capacity == 7);
+  CHECK_FALSE(config.schedule_lock);
   CHECK(config.deterministic);
   CHECK(config.stall_check_disable);
   CHECK(config.stall_check_time == milliseconds(200));
@@ -244,6 +246,7 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
                             {"AUTOTUNE_STEPS_PER_SAMPLE", "7"},
                             {"CYCLE_TIME", "7"},
                             {"CACHE_CAPACITY", "1"},
+                            {"SCHEDULE_LOCK", "0"},
                             {"DETERMINISTIC", "1"},
                             {"STALL_CHECK_DISABLE", "1"},
                             {"STALL_CHECK_TIME_SECONDS", "7"},

@@ -1,0 +1,70 @@
+#include "collective/shm/announcements.h"
+
+#include <utility>
+
+namespace roundelay::collective::shm {
+namespace {
+
+class SegmentAnnouncements final : public Announcements {
+ public:
+  SegmentAnnouncements(std::shared_ptr<std::byte> memory, int member, int members)
+      : memory_(std::move(memory)), segment_(memory_.get(), members), member_(member) {}
+
+  [[nodiscard]] int members() const override { return segment_.members(); }
+
+  [[nodiscard]] std::uint64_t word(int member) const override {
+    return segment_.announced(member).word.load(std::memory_order_seq_cst);
+  }
+
+  // Sequentially consistent, as arm() is: either a sleeper sees the word, or it is seen asleep; and of two
+  // members that are last together at least one sees both words.
+  void announce(std::uint64_t word) override {
+    std::atomic<Word>& own = segment_.announced(member_).word;
+    const Word before = own.load(std::memory_order_relaxed);
+    own.store(word, std::memory_order_seq_cst);
+    for (int member = 0; member < members(); ++member) {
+      if (member != member_ && this->word(member) <= before) return;  // not the last one
+    }
+    for (int member = 0; member < members(); ++member) {
+      for (Bell& bell : segment_.announced(member).bells) {
+        if (bell.asleep.load(std::memory_order_seq_cst) != 0 && bell.asleep.exchange(0) != 0) bell.ring();
+      }
+    }
+  }
+
+  std::uint32_t arm(Sleeper who) override {
+    Bell& own = own_bell(who);
+    const std::uint32_t seen = own.rings.load(std::memory_order_acquire);
+    own.asleep.store(1, std::memory_order_seq_cst);
+    return seen;
+  }
+
+  [[nodiscard]] const FutexWord& bell(Sleeper who) const override { return own_bell(who).rings; }
+
+  // To say that it sleeps where it does not costs one ring.
+  void spare_background(bool spare) override {
+    own_bell(Sleeper::kBackground).asleep.store(spare ? 0 : 1, std::memory_order_seq_cst);
+  }
+
+  void rouse() override {
+    for (Bell& bell : segment_.announced(member_).bells) bell.ring();
+  }
+
+ private:
+  [[nodiscard]] Bell& own_bell(Sleeper who) const {
+    return segment_.announced(member_).bells[static_cast<std::size_t>(who)];
+  }
+
+  const std::shared_ptr<std::byte> memory_;
+  const Segment segment_;
+  const int member_;
+};
+
+}  // namespace
+
+std::shared_ptr<Announcements> make_announcements(std::shared_ptr<std::byte> memory, int member,
+                                                  int members) {
+  return std::make_shared<SegmentAnnouncements>(std::move(memory), member, members);
+}
+
+}  // namespace roundelay::collective::shm
