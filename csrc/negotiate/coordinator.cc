@@ -44,6 +44,12 @@ Status Coordinator::on_report(int member, const wire::Report& report, TimePoint 
   if (closed_) return {};
   const auto m = static_cast<std::size_t>(member);
   applied_[m] = report.last_order;
+  // Written before the lock, which gives all that it says back to its writer.
+  if (report.last_order < locked_by_) return {};
+  if (keeper_.locked()) return on_report_under_lock(member, report, now);
+  if (report.frozen) {
+    return Status::internal("rank " + std::to_string(rank_of(member)) + " has frozen, but there is no lock");
+  }
   for (const wire::CacheId id : report.cached) {
     if (const wire::Request* request = cache_.find(id)) {
       cache_.touch(id);
@@ -229,6 +235,7 @@ wire::Member Coordinator::member_for(const Ready& ready, wire::Order& order, Wri
 
 std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   if (closed_) return std::nullopt;
+  if (keeper_.locked()) return take_order_under_lock();
   abort_stalled(now);
   const bool left = left_by_ >= 0;
   const bool removed = !left && all_remove();
@@ -249,6 +256,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   order.shut_down_by = left_by_;
   order.removed = removed;
   closed_ = left || removed;
+  if (options_.schedule_lock) lock_if_periodic(order);
   return order;
 }
 
@@ -296,6 +304,7 @@ Deadline Coordinator::next_due() const {
   Deadline due = Deadline::never();
   if (!ready_.empty()) due = Deadline::at(oldest_ready_ + options_.fire.linger);
   if (!table_.empty()) due = due.sooner(Deadline::at(stall_due_));
+  if (!keeper_.silent().empty()) due = due.sooner(silence_due());
   return due;
 }
 

@@ -4,6 +4,9 @@
 // with others until fuse's firing rule (theta, a flush, the linger) lets them go together as one order. A
 // disagreement or a member's own error needs no waiting: it fails the use at once, with one text for all.
 //
+// Orders that repeat exactly become a schedule, which needs no orders any more until a member freezes
+// (lock.cc).
+//
 // A member that has joined is not waited for (join.cc). Its join is a request like any other, in a slot of
 // its own: who has reported that slot has joined.
 #pragma once
@@ -23,6 +26,8 @@
 #include "base/group.h"
 #include "fuse/plan.h"
 #include "negotiate/response_cache.h"
+#include "negotiate/schedule_finder.h"
+#include "negotiate/schedule_keeper.h"
 #include "wire/messages.h"
 
 namespace roundelay::negotiate {
@@ -33,6 +38,7 @@ struct CoordinatorOptions {
   std::size_t cache_capacity = 1024;
   Duration stall_warning = std::chrono::seconds(60);  // zero: no warnings
   Duration stall_abort{0};                            // zero: never
+  bool schedule_lock = false;                         // members can announce what they submit
 };
 
 // Who was last to report a tensor, and how long the first had waited by then.
@@ -56,6 +62,8 @@ class Coordinator {
   // time.
   std::vector<std::string> take_stall_warnings(TimePoint now);
   std::vector<ReadyNote> take_ready_notes();
+  // Who has not answered a freeze for the time after which a missing rank is an error.
+  std::optional<wire::Abort> take_verdict(TimePoint now) const;
 
   // Tensors that some rank waits for, and all state that must be empty when nothing is in flight (tests).
   [[nodiscard]] std::size_t waiting() const { return table_.size() + early_joins_.size(); }
@@ -109,6 +117,15 @@ class Coordinator {
   void on_joined(Slots::iterator found, int member, TimePoint now);
   Status take_early_join(int member, TimePoint now);
 
+  // lock.cc
+  Status on_report_under_lock(int member, const wire::Report& report, TimePoint now);
+  std::optional<wire::Order> take_order_under_lock();
+  void lock_if_periodic(wire::Order& order);
+  [[nodiscard]] bool may_lock() const;
+  [[nodiscard]] std::string silent_ranks() const;
+  [[nodiscard]] Deadline silence_due() const;
+  void warn_of_silence(TimePoint now, std::vector<std::string>& lines);
+
   // stall.cc
   [[nodiscard]] TimePoint stall_due(const Slot& slot) const;
   void restart_join_clock(TimePoint now);
@@ -120,6 +137,11 @@ class Coordinator {
   CoordinatorOptions options_;
   ResponseCache cache_;
   std::uint64_t sequence_ = 0;
+  ScheduleFinder finder_;
+  ScheduleKeeper keeper_;
+  std::size_t period_ = 0;       // of the lock
+  std::uint64_t locked_by_ = 0;  // the sequence of the order that began the last lock
+  TimePoint silence_warned_{};
   bool flush_ = false;
   int left_by_ = -1;
   bool closed_ = false;

@@ -62,6 +62,7 @@ std::vector<std::string> Participant::take_reportable() {
 }
 
 std::optional<wire::Report> Participant::take_report() {
+  if (locked_) return take_report_of_freeze();
   const std::vector<std::string> names = take_reportable();
   // A flush covers what was reported so far: without anything new behind it, it is no news.
   const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !names.empty());
@@ -202,6 +203,8 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   Applied applied;
   applied.shut_down_by = order.shut_down_by;
   applied.removed = order.removed;
+  applied.freeze = order.freeze;
+  if (order.unlock) ROUNDELAY_RETURN_IF_ERROR(apply_unlock(*order.unlock, applied));
   for (const wire::CacheId id : order.evicted) evict(id);
   for (const wire::FusedOperation& operation : order.operations) {
     ROUNDELAY_RETURN_IF_ERROR(apply_operation(operation, applied));
@@ -212,6 +215,7 @@ Result<Applied> Participant::apply(const wire::Order& order) {
     for (const std::string& name : execution.names) settle(name);
   }
   if (order.joined) ROUNDELAY_RETURN_IF_ERROR(apply_joined(*order.joined, applied));
+  if (order.lock) ROUNDELAY_RETURN_IF_ERROR(apply_lock(*order.lock, applied));
   return applied;
 }
 

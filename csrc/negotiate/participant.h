@@ -34,13 +34,25 @@ struct Execution {
   friend bool operator==(const Execution&, const Execution&) = default;
 };
 
+// A schedule that is locked, and what was submitted here and neither ordered nor failed: such uses are the
+// schedule's, or wait for its end.
+struct Schedule {
+  std::uint64_t number = 0;
+  std::vector<std::vector<wire::Request>> operations;  // one period: their members, in buffer order
+  std::vector<wire::Request> returned;                 // in order by name
+};
+
 // What an order means for this rank, in the order in which it has to be done.
 struct Applied {
   std::vector<Execution> operations;
   std::vector<Settled> failed;
   std::optional<wire::Joined> joined;  // the join in flight is over
-  int shut_down_by = -1;               // world rank; not -1: nothing will ever be ordered again
-  bool removed = false;                // nor if the process set was removed
+  // The schedule lock (wire/messages.h): one ends before all the above, one begins behind it.
+  std::optional<std::uint64_t> unlock{};
+  bool freeze = false;
+  std::optional<Schedule> schedule{};
+  int shut_down_by = -1;  // world rank; not -1: nothing will ever be ordered again
+  bool removed = false;   // nor if the process set was removed
 };
 
 class Participant {
@@ -55,6 +67,12 @@ class Participant {
   void leave() { leaving_ = true; }
   // The process set is being removed: nothing will be submitted any more.
   void remove() { removing_ = true; }
+
+  // Under a lock: this rank announces no more, after so many positions. Nothing else is reported then, and
+  // nothing may be submitted, until the lock is over.
+  void freeze(std::uint64_t announced);
+  [[nodiscard]] bool frozen() const { return frozen_.has_value(); }
+  [[nodiscard]] bool ends() const { return leaving_ || removing_; }
 
   // What the coordinator does not know yet; nothing if there is no news.
   std::optional<wire::Report> take_report();
@@ -85,6 +103,10 @@ class Participant {
   Status apply_operation(const wire::FusedOperation& operation, Applied& applied);
   void apply_failure(const wire::Failure& failure, Applied& applied);
   Status apply_joined(const wire::Joined& joined, Applied& applied);
+  Status apply_lock(const wire::Lock& lock, Applied& applied);
+  Status apply_unlock(std::uint64_t from, Applied& applied);
+  std::vector<wire::Request> take_all_back();
+  std::optional<wire::Report> take_report_of_freeze();
   [[nodiscard]] bool uses_deferred() const;
   std::vector<std::string> take_reportable();
 
@@ -97,7 +119,10 @@ class Participant {
   bool left_ = false;
   bool removing_ = false;
   bool removal_said_ = false;
-  std::string join_;          // the name of the join in flight; empty: none
+  std::string join_;  // the name of the join in flight; empty: none
+  bool locked_ = false;
+  std::optional<std::uint64_t> frozen_;
+  bool frozen_said_ = false;
   bool say_applied_ = false;  // the coordinator waits to hear that an eviction was applied
 
   std::unordered_map<std::string, Pending> pending_;

@@ -49,6 +49,7 @@ void Coordinator::restart_join_clock(TimePoint now) {
 
 std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
   std::vector<std::string> lines;
+  warn_of_silence(now, lines);
   if (table_.empty() || now < stall_due_) return lines;
   std::map<std::string, std::vector<std::string>> names_by_missing;  // ordered: the same text from run to run
   std::map<std::string, Duration> longest;

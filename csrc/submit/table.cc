@@ -48,15 +48,15 @@ Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
     failed.error = std::string(name_of(failed.operation)) + " of '" + failed.name +
                    "': an operation with this name is still in flight on this rank; "
                    "synchronize it first, or give each tensor a name of its own";
-    queue_.push_back(failed);
+    take_in(failed);
     return Status::invalid(failed.error);
   }
   if (request.operation == Operation::kJoin) joined_ = true;
   entry.handle = handles.allocate();
   const Handle handle = entry.handle;
-  queue_.push_back(request);
-  std::string name = request.name;
-  entries_.emplace(std::move(name), std::make_shared<Entry>(std::move(entry)));
+  const auto filed = std::make_shared<Entry>(std::move(entry));
+  entries_.emplace(filed->request.name, filed);
+  take_in(filed->request);
   return handle;
 }
 
@@ -64,7 +64,7 @@ void TensorTable::add_error(wire::Request request) {
   MutexLock lock(mutex_);
   if (!closed_.ok() || !refusal_of(request).empty()) return;
   name_if_unnamed(request);
-  queue_.push_back(std::move(request));
+  take_in(request);
 }
 
 void TensorTable::joined(const std::vector<std::uint64_t>& counters) {
@@ -113,6 +113,8 @@ std::vector<std::shared_ptr<Entry>> TensorTable::close(Status why) {
     if (entry) all.push_back(std::move(entry));
   }
   queue_.clear();
+  schedule_.end();
+  announce();
   return all;
 }
 

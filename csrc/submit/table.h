@@ -2,17 +2,22 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/annotations.h"
+#include "base/announcements.h"
 #include "base/region.h"
 #include "base/status.h"
 #include "submit/handles.h"
+#include "submit/schedule_lock.h"
 #include "wire/messages.h"
 
 namespace roundelay::submit {
@@ -68,8 +73,15 @@ inline constexpr const char* kJoinName = "<join>";  // of every join, and of not
 // Thread-safe: framework threads add under one short lock, the negotiation token's holder drains, whoever
 // completes an entry extracts it. An entry leaves the table exactly once: that is what makes completion
 // unique.
+//
+// Under a schedule lock what belongs to the schedule is not queued but announced to the peers, by whoever
+// submits it.
 class TensorTable {
  public:
+  // `announcements`: of the lane's group; without them nothing is ever announced.
+  explicit TensorTable(std::shared_ptr<Announcements> announcements = nullptr)
+      : announcements_(std::move(announcements)) {}
+
   // Names an unnamed request first (before any check, so that an error cannot put the counters of ranks out
   // of step), then refuses a name that is in flight. On error the request goes to the peers as a failed use.
   // Fills in what only the table knows: a join's name, an unnamed use's number, what must not be cached.
@@ -96,7 +108,39 @@ class TensorTable {
   std::vector<std::shared_ptr<Entry>> close(Status why) EXCLUDES(mutex_);
   [[nodiscard]] std::size_t in_flight() const EXCLUDES(mutex_);
 
+  // The schedule lock (table_schedule.cc), of the negotiation token's holder.
+  [[nodiscard]] bool can_lock() const { return announcements_ != nullptr; }
+  // `returned`: uses that were drained and have neither been ordered nor failed, in order by name.
+  void begin_schedule(std::uint64_t number, const ScheduleLock::Operations& operations,
+                      std::vector<wire::Request> returned) EXCLUDES(mutex_);
+  // Announce no more; whatever comes is queued.
+  void freeze() EXCLUDES(mutex_);
+  // Once frozen: how many positions were announced.
+  [[nodiscard]] std::optional<std::uint64_t> frozen_after() const EXCLUDES(mutex_);
+  // What was not entered is queued, before what came later.
+  void end_schedule() EXCLUDES(mutex_);
+
+  // From any thread. Under a lock; and under one that is not frozen.
+  [[nodiscard]] bool scheduled() const { return scheduled_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool schedule_open() const { return schedule_open_.load(std::memory_order_acquire); }
+  // Somebody waits for this: freezes if it cannot come before something that is not submitted here. True: it
+  // did.
+  bool waited_for(Handle handle) EXCLUDES(mutex_);
+  // The members of the next operation that all ranks have announced, if there is one.
+  [[nodiscard]] bool may_enter() const EXCLUDES(mutex_);
+  std::optional<ScheduleLock::Names> enter() EXCLUDES(mutex_);
+  // ... or, of the first `until` positions, whether or not they are seen to have announced it.
+  std::optional<ScheduleLock::Names> enter_before(std::uint64_t until) EXCLUDES(mutex_);
+  // Freezes what waits for too long; says when to look again. Never: whoever submits next is to see to it
+  // (take_unwatched).
+  Deadline look(TimePoint now) EXCLUDES(mutex_);
+  [[nodiscard]] bool take_unwatched() {
+    return unwatched_submission_.load(std::memory_order_relaxed) && unwatched_submission_.exchange(false);
+  }
+
  private:
+  void take_in(const wire::Request& request) REQUIRES(mutex_);
+  void announce() REQUIRES(mutex_);
   void name_if_unnamed(wire::Request& request) REQUIRES(mutex_);
   [[nodiscard]] std::string refusal_of(const wire::Request& request) const REQUIRES(mutex_);
 
@@ -106,6 +150,14 @@ class TensorTable {
   bool joined_ GUARDED_BY(mutex_) = false;
   std::unordered_map<std::string, std::shared_ptr<Entry>> entries_ GUARDED_BY(mutex_);  // null: extracted
   std::vector<wire::Request> queue_ GUARDED_BY(mutex_);
+
+  const std::shared_ptr<Announcements> announcements_;
+  ScheduleLock schedule_ GUARDED_BY(mutex_);
+  std::uint64_t announced_ GUARDED_BY(mutex_) = 0;  // what the peers know of it
+  bool watched_ GUARDED_BY(mutex_) = true;
+  std::atomic<bool> scheduled_{false};
+  std::atomic<bool> schedule_open_{false};
+  std::atomic<bool> unwatched_submission_{false};
 };
 
 }  // namespace roundelay::submit

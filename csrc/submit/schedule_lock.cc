@@ -1,0 +1,103 @@
+#include "submit/schedule_lock.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roundelay::submit {
+
+void ScheduleLock::begin(std::uint64_t number, const Operations& operations) {
+  *this = ScheduleLock();
+  number_ = number;
+  for (const auto& members : operations) {
+    Names& names = operations_.emplace_back();
+    for (const wire::Request& request : members) {
+      Name& name = names_.try_emplace(request.name, Name{request, {}}).first->second;
+      name.places.push_back(operations_.size() - 1);
+      names.push_back(request.name);
+    }
+  }
+}
+
+std::uint64_t ScheduleLock::position_of(const Name& name, std::uint64_t use) const {
+  return use / name.places.size() * operations_.size() + name.places[use % name.places.size()];
+}
+
+const ScheduleLock::Names& ScheduleLock::at(std::uint64_t position) const {
+  return operations_[position % operations_.size()];
+}
+
+bool ScheduleLock::file(const wire::Request& request) {
+  if (!open()) return false;
+  const auto found = names_.find(request.name);
+  if (found == names_.end() || found->second.request != request) {
+    freeze();
+    return false;
+  }
+  const std::uint64_t position = position_of(found->second, found->second.uses++);
+  const auto place = static_cast<std::size_t>(position - announced_);
+  if (place >= ahead_.size()) ahead_.resize(place + 1, 0);
+  ++ahead_[place];
+  ++blocked_;
+  while (!ahead_.empty() && ahead_.front() == at(announced_).size()) {
+    blocked_ -= ahead_.front();
+    ahead_.pop_front();
+    ++announced_;
+  }
+  return true;
+}
+
+std::optional<std::uint64_t> ScheduleLock::waits_at(const Name& name) const {
+  if (name.uses == 0) return std::nullopt;
+  const std::uint64_t position = position_of(name, name.uses - 1);
+  return position < entered_ ? std::nullopt : std::optional(position);
+}
+
+bool ScheduleLock::filed(const std::string& name) const {
+  const auto found = names_.find(name);
+  return found != names_.end() && waits_at(found->second).has_value();
+}
+
+bool ScheduleLock::blocked(const std::string& name) const {
+  const auto found = names_.find(name);
+  if (found == names_.end()) return false;
+  const auto position = waits_at(found->second);
+  return position && *position >= announced_;
+}
+
+bool ScheduleLock::may_enter(std::uint64_t least) const {
+  return active() && entered_ < std::min(least, announced_);
+}
+
+std::optional<ScheduleLock::Names> ScheduleLock::enter(std::uint64_t least) {
+  if (!may_enter(least)) return std::nullopt;
+  return at(entered_++);
+}
+
+Deadline ScheduleLock::look(TimePoint now) {
+  if (!open()) return Deadline::never();
+  const bool moved = std::exchange(entered_at_look_, entered_) != entered_;
+  if (entered_ == announced_ && blocked_ == 0) {
+    waits_since_.reset();
+    return moved ? Deadline::at(now + kPatience) : Deadline::never();
+  }
+  if (moved || !waits_since_) waits_since_ = now;
+  if (now < *waits_since_ + kPatience) return Deadline::at(*waits_since_ + kPatience);
+  freeze();
+  return Deadline::never();
+}
+
+std::vector<wire::Request> ScheduleLock::end() {
+  std::vector<std::pair<std::uint64_t, const wire::Request*>> waiting;
+  for (const auto& [key, name] : names_) {
+    if (const auto position = waits_at(name)) waiting.emplace_back(*position, &name.request);
+  }
+  std::sort(waiting.begin(), waiting.end(), [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second->name < b.second->name;
+  });
+  std::vector<wire::Request> requests;
+  for (const auto& [position, request] : waiting) requests.push_back(*request);
+  *this = ScheduleLock();
+  return requests;
+}
+
+}  // namespace roundelay::submit

@@ -1,0 +1,97 @@
+// The table under a schedule lock: uses that belong to the schedule are announced where others are queued.
+#include "submit/table.h"
+
+namespace roundelay::submit {
+
+// By whoever submits: an entry is in the table before any rank can be told to enter it.
+void TensorTable::take_in(const wire::Request& request) {
+  if (!schedule_.file(request)) {
+    queue_.push_back(request);
+  } else if (!watched_) {
+    watched_ = true;
+    unwatched_submission_.store(true, std::memory_order_relaxed);
+  }
+  announce();
+}
+
+// What has changed, to those who look without the lock.
+void TensorTable::announce() {
+  scheduled_.store(schedule_.active(), std::memory_order_release);
+  schedule_open_.store(schedule_.open(), std::memory_order_release);
+  if (schedule_.announced() == announced_ || !schedule_.active()) return;
+  announced_ = schedule_.announced();
+  announcements_->announce(announcement(schedule_.number(), announced_));
+}
+
+void TensorTable::begin_schedule(std::uint64_t number, const ScheduleLock::Operations& operations,
+                                 std::vector<wire::Request> returned) {
+  MutexLock lock(mutex_);
+  if (!closed_.ok()) return;
+  schedule_.begin(number, operations);
+  announced_ = 0;
+  watched_ = true;
+  if (!can_lock()) schedule_.freeze();
+  returned.insert(returned.end(), queue_.begin(), queue_.end());
+  queue_.clear();
+  for (const wire::Request& request : returned) take_in(request);
+  announce();
+}
+
+void TensorTable::freeze() {
+  MutexLock lock(mutex_);
+  schedule_.freeze();
+  announce();
+}
+
+std::optional<std::uint64_t> TensorTable::frozen_after() const {
+  MutexLock lock(mutex_);
+  if (!schedule_.active() || schedule_.open()) return std::nullopt;
+  return schedule_.announced();
+}
+
+void TensorTable::end_schedule() {
+  MutexLock lock(mutex_);
+  const std::vector<wire::Request> waiting = schedule_.end();
+  queue_.insert(queue_.begin(), waiting.begin(), waiting.end());
+  announce();
+}
+
+bool TensorTable::waited_for(Handle handle) {
+  MutexLock lock(mutex_);
+  if (!schedule_.open() || !schedule_.any_blocked()) return false;
+  for (const auto& [name, entry] : entries_) {
+    if (entry == nullptr || entry->handle != handle || !schedule_.blocked(name)) continue;
+    schedule_.freeze();
+    announce();
+    return true;
+  }
+  return false;
+}
+
+bool TensorTable::may_enter() const {
+  if (!scheduled()) return false;
+  MutexLock lock(mutex_);
+  return schedule_.active() && can_lock() && schedule_.may_enter(announcements_->least(schedule_.number()));
+}
+
+std::optional<ScheduleLock::Names> TensorTable::enter() {
+  if (!scheduled()) return std::nullopt;
+  MutexLock lock(mutex_);
+  if (!schedule_.active() || !can_lock()) return std::nullopt;
+  return schedule_.enter(announcements_->least(schedule_.number()));
+}
+
+std::optional<ScheduleLock::Names> TensorTable::enter_before(std::uint64_t until) {
+  MutexLock lock(mutex_);
+  return schedule_.enter(until);
+}
+
+Deadline TensorTable::look(TimePoint now) {
+  MutexLock lock(mutex_);
+  const Deadline next = schedule_.look(now);
+  watched_ = next != Deadline::never();
+  announce();
+  return next;
+}
+
+}  // namespace roundelay::submit
