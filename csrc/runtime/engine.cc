@@ -9,6 +9,22 @@ namespace roundelay::runtime {
 
 namespace {
 
+// A caller that waits for a lane's operation: if that goes by schedule it sees by itself when it may begin.
+class Minding {
+ public:
+  explicit Minding(Lane* lane) : lane_(lane) {
+    if (lane_ != nullptr) lane_->spare_thread();
+  }
+  ~Minding() {
+    if (lane_ != nullptr) lane_->mind_schedule();
+  }
+  Minding(const Minding&) = delete;
+  Minding& operator=(const Minding&) = delete;
+
+ private:
+  Lane* const lane_;
+};
+
 class Attending {
  public:
   explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.attend(true); }
@@ -158,7 +174,7 @@ void Engine::run_lane(Seat& seat) {
   // Never hot: backward runs on these cores. A caller that waits drives the lane itself, and may spin.
   collective::Backoff backoff(true);
   while (!stopping_.load(std::memory_order_acquire) && !seat.leaving.load(std::memory_order_acquire)) {
-    if (!lane.has_work()) {
+    if (!lane.has_work() && !lane.may_enter()) {
       backoff.reset();
       lane.wait_for_work(Deadline::never());
       continue;
@@ -177,10 +193,11 @@ void Engine::run_lane(Seat& seat) {
 }
 
 bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
-  if (done(handle)) return true;
   const auto all = seats();
   const auto seat =
       std::find_if(all->begin(), all->end(), [id](const auto& s) { return s->lane->id() == id; });
+  const Minding minding(seat == all->end() ? nullptr : (*seat)->lane.get());
+  if (done(handle)) return true;
   bool driving = !one_thread_ && seat != all->end();
   while (driving && !done(handle) && !deadline.passed()) {
     Lane& lane = *(*seat)->lane;
@@ -196,13 +213,13 @@ bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
 
 // The handle's own: the others' threads run beside this one.
 bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
-  if (!lane.has_work()) return false;
+  if (!lane.has_work() && !lane.goes_by_schedule()) return false;
   DriverHold hold(lane.token());
   if (!hold) return false;
   // This may take long: the background is to report what was submitted since, and see the flush.
   if (lane.take_news()) wake();
   collective::Backoff backoff(options_.crowded);
-  while (lane.has_work() && !done(handle) && !deadline.passed()) {
+  while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
     if (lane.step()) {
       backoff.reset();
     } else {
@@ -213,17 +230,20 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
 }
 
 bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline) {
-  if (lane.has_work())
-    return false;  // another caller runs it; to negotiate meanwhile is the background's part
+  // Another caller runs it; to negotiate meanwhile is the background's part.
+  if (lane.has_work() || lane.goes_by_schedule()) return false;
   DriverHold hold(negotiation_);
   if (!hold) return false;
   const Attending attending(channel_);
   // Work first: another caller's ends behind the handles that it completes.
-  while (!lane.has_work() && !done(handle) && !deadline.passed()) {
+  const auto negotiates = [&] {
+    return !lane.has_work() && !lane.goes_by_schedule() && !done(handle) && !deadline.passed();
+  };
+  while (negotiates()) {
     static_cast<void>(lane.take_news());  // before the step, which sees it
     if (negotiator_.step(steady_now())) {
-      rouse_lanes(&lane);  // with what was ordered for them
-    } else {
+      rouse_lanes(&lane);       // with what was ordered for them
+    } else if (negotiates()) {  // the step may have taken a wake-up for what a lane's thread has entered
       channel_.wait_attending(deadline.sooner(negotiator_.next_due()),
                               options_.crowded ? Duration{0} : collective::Backoff::kSpin);
     }

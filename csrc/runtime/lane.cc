@@ -10,6 +10,7 @@
 namespace roundelay::runtime {
 namespace {
 
+constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
 constexpr std::size_t kDepth = 2;                 // batches with a fusion buffer of their own
 constexpr double kSlowLinkBytesPerSecond = 10e6;  // allowed beyond progress_timeout: this rate, at worst
 
@@ -40,7 +41,9 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
       timeline_(timeline),
       abort_(abort),
       options_(options),
-      faults_(std::move(faults)) {
+      faults_(std::move(faults)),
+      announcements_(options_.schedule_lock ? fabric_->announcements() : nullptr),
+      table_(announcements_) {
   for (std::size_t i = 0; i < kDepth; ++i) buffers_.emplace_back(options_.fusion_threshold);
 }
 
@@ -133,14 +136,20 @@ void Lane::enqueue(std::uint64_t sequence, const negotiate::Execution& execution
 bool Lane::step() {
   if (abort_.raised()) return fail_everything();
   if (faulted_) return false;
-  bool moved = start_prepared();
+  bool moved = enter();
+  moved = start_prepared() || moved;
   moved = prepare_next() || moved;
   return test_running() || moved;
 }
 
 collective::Nap Lane::idle(collective::Backoff& backoff) {
   const bool waits_for_peers = running_ && !faulted_ && !abort_.raised();
-  return waits_for_peers ? running_->pending->idle(backoff) : backoff.next();
+  if (waits_for_peers) return running_->pending->idle(backoff);
+  const collective::Nap nap = backoff.next();
+  if (!nap.sleeps() || !goes_by_schedule()) return nap;
+  const std::uint32_t seen = announcements_->arm(Announcements::Sleeper::kDriver);
+  if (may_enter() || !goes_by_schedule() || !look_after_schedule()) return {};
+  return {announcements_->bell(Announcements::Sleeper::kDriver), seen, kLongestSleep};
 }
 
 bool Lane::prepare_next() {
@@ -322,6 +331,7 @@ void Lane::forget_work(std::size_t batches) {
 }
 
 void Lane::wait_for_work(Deadline deadline) {
+  if (table_.scheduled()) return wait_for_announcements(deadline);
   MutexLock lock(mutex_);
   while (!has_work() && !roused_ && !deadline.passed()) work_came_.wait_until(mutex_, deadline);
   roused_ = false;
@@ -331,6 +341,7 @@ void Lane::rouse() {
   MutexLock lock(mutex_);
   roused_ = true;
   work_came_.notify_all();
+  if (announcements_) announcements_->rouse();
   if (fabric_) fabric_->rouse();
 }
 

@@ -33,10 +33,11 @@ struct LaneOptions {
   Duration progress_timeout = std::chrono::seconds(30);
   // A batch of several tensors has at most so many bytes, padding included; larger buffers are given back.
   std::size_t fusion_threshold = 0;
+  bool schedule_lock = false;  // where the fabric lets members announce what they submit
 };
 
 struct LaneCounters {
-  std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0};
+  std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
   std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // sums alone: fabrics count these
 
   void add(const LaneCounters& other) {
@@ -47,6 +48,7 @@ struct LaneCounters {
     bytes_staged += other.bytes_staged;
     sleeps += other.sleeps;
     wakes += other.wakes;
+    locked_operations += other.locked_operations;
   }
 };
 
@@ -57,6 +59,7 @@ class Lane {
     std::function<void(wire::Stuck)>
         stuck;  // a missed progress deadline: who is to blame is for the watchdog
     std::function<void(wire::Abort)> fault;  // anything else that ends communication
+    std::function<void()> news{};            // of the schedule lock: it is to end, or left work
   };
 
   Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
@@ -86,9 +89,25 @@ class Lane {
   // After a step in which nothing moved, by the same holder: how to pass the time until the next, or rouse().
   collective::Nap idle(collective::Backoff& backoff);
 
+  // The schedule lock: operations come here by announcements too, and whoever holds the lane's token takes
+  // them. By the holder of the negotiation token:
+  void begin_schedule(std::uint64_t sequence) EXCLUDES(entering_);
+  void end_schedule(std::uint64_t from) EXCLUDES(entering_);
+  // From any thread: this lane's next operation needs nobody's order.
+  [[nodiscard]] bool goes_by_schedule() const { return table_.schedule_open(); }
+  // All have announced the next one.
+  [[nodiscard]] bool may_enter() const { return table_.may_enter(); }
+  // From a caller that will look itself for what all have announced: peers need not wake the lane's thread.
+  void spare_thread() {
+    if (announcements_ && goes_by_schedule()) announcements_->spare_background(true);
+  }
+  // ... until it looks no more.
+  void mind_schedule();
+
   // Ordered and not complete. After an abort: until all of it has been failed.
   [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
-  // Sleeps until rouse(), or the deadline; not at all while there is work.
+  // Sleeps until rouse(), the deadline or, by schedule, until all have announced the next operation; not at
+  // all while there is work. The lane's thread only.
   void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
   void rouse() EXCLUDES(mutex_);
 
@@ -105,6 +124,10 @@ class Lane {
   using Batches = std::deque<std::unique_ptr<Batch>>;
   using Entries = std::vector<std::shared_ptr<submit::Entry>>;
 
+  bool enter() EXCLUDES(entering_);
+  void run_scheduled(std::vector<std::string> names) REQUIRES(entering_);
+  void wait_for_announcements(Deadline deadline) EXCLUDES(mutex_);
+  std::optional<Deadline> look_after_schedule();
   Entries extract(const std::vector<std::string>& names);
   Batches cut(const Entries& entries, const negotiate::Execution& execution) const;
   bool test_running();
@@ -133,6 +156,7 @@ class Lane {
   const AbortToken& abort_;
   const LaneOptions options_;
   const Faults faults_;
+  const std::shared_ptr<Announcements> announcements_;  // null: no schedule lock
   submit::TensorTable table_;
   ProgressToken token_;
   LaneCounters counters_;
@@ -143,6 +167,9 @@ class Lane {
   bool faulted_ = false;  // reported; waiting for the abort word
   std::vector<fuse::FusionBuffer> buffers_;
   std::size_t next_buffer_ = 0;
+
+  Mutex entering_;  // from taking a position to queueing it; before mutex_ and the table's lock
+  std::uint64_t schedule_ GUARDED_BY(entering_) = 0;  // the order that began it
 
   std::atomic<int> work_{0};
   std::atomic<bool> news_{false};

@@ -26,7 +26,9 @@ void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& ta
             nullptr,
             CoordinatorWatch(options_.stall_warning, options_.stall_abort),
             Watchdog(group)};
-  if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options_);
+  negotiate::CoordinatorOptions options = options_;
+  options.schedule_lock = options.schedule_lock && table.can_lock();
+  if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options);
   lanes_.emplace(id, std::move(lane));
 }
 
@@ -145,16 +147,40 @@ void Negotiator::on_order(const wire::Order& order) {
     abort({rank_, "rank " + std::to_string(rank_) + ": " + applied.status().message()}, rank_);
     return;
   }
+  if (applied->freeze) lane.table->freeze();
+  if (applied->unlock) {
+    ++counters_.unlocks;
+    sink_.unlock(order.lane, *applied->unlock);
+    lane.flush = true;  // who waits for what was announced has asked for no flush
+  }
   for (auto& execution : applied->operations) {
     sink_.execute(order.lane, order.sequence, std::move(execution));
   }
   settle_all(order.lane, std::move(applied->failed));
   if (applied->joined) sink_.joined(order.lane, *applied->joined);
   settle_all(order.lane, lane.participant.take_settled());
+  if (applied->schedule) begin_schedule(lane, order.lane, order.sequence, std::move(*applied->schedule));
   lane.closed = applied->shut_down_by >= 0 || applied->removed;
   if (lane.closed) lane.watchdog.on_closed();
   if (applied->shut_down_by >= 0) sink_.shut_down(order.lane, applied->shut_down_by);
   if (applied->removed) sink_.removed(order.lane);
+}
+
+void Negotiator::begin_schedule(Lane& lane, LaneId id, std::uint64_t sequence, negotiate::Schedule schedule) {
+  ++counters_.locks;
+  lane.table->begin_schedule(schedule.number, schedule.operations, std::move(schedule.returned));
+  sink_.locked(id, sequence);
+}
+
+// Under a lock the table keeps what is submitted, and only that it is frozen is news.
+void Negotiator::take_uses(Lane& lane) {
+  if (!lane.table->scheduled()) {
+    lane.table->drain(drained_);
+    for (const wire::Request& request : drained_) lane.participant.submit(request);
+    return;
+  }
+  if (lane.participant.ends()) lane.table->freeze();
+  if (const auto announced = lane.table->frozen_after()) lane.participant.freeze(*announced);
 }
 
 void Negotiator::settle_all(LaneId id, std::vector<negotiate::Settled> settled) {
@@ -167,10 +193,9 @@ bool Negotiator::report_news(TimePoint now) {
   bool moved = false;
   for (auto& [id, lane] : lanes_) {
     if (lane.closed) continue;
-    lane.table->drain(drained_);
-    for (const wire::Request& request : drained_) lane.participant.submit(request);
-    if (std::exchange(lane.flush, false) || flush) lane.participant.flush();
     if (leave) lane.participant.leave();
+    take_uses(lane);
+    if (std::exchange(lane.flush, false) || flush) lane.participant.flush();
     auto settled = lane.participant.take_settled();
     moved = moved || !settled.empty();  // who waits for one of them must look again before it sleeps
     settle_all(id, std::move(settled));
@@ -205,6 +230,8 @@ bool Negotiator::give_orders(TimePoint now) {
     }
     for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
     for (const auto& line : lane.coordinator->take_stall_warnings(now)) log(LogLevel::kWarning, line);
+    if (const auto verdict = lane.coordinator->take_verdict(now)) abort(*verdict, rank_);
+    if (aborted_) return true;
   }
   return moved;
 }
@@ -213,7 +240,8 @@ void Negotiator::watch_coordinators(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
     if (lane.coordinator || lane.closed) continue;
     const int coordinator = lane.group.ranks.front();
-    const auto action = lane.watch.check(lane.participant.outstanding() > 0, now);
+    const auto action =
+        lane.watch.check(lane.participant.outstanding() > 0 || lane.participant.frozen(), now);
     if (action == CoordinatorWatch::Action::kNothing) continue;
     if (action == CoordinatorWatch::Action::kPing) {
       send(coordinator, wire::Ping{0, nanoseconds(now)});

@@ -32,6 +32,10 @@ class NegotiationSink {
   // The next fused operation of the lane, in order.
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
   virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
+  // The lane's table has a schedule lock from here on (the order's sequence), behind all that was ordered.
+  virtual void locked(LaneId lane, std::uint64_t sequence) = 0;
+  // The lock is over: execute what is left of the positions before `from`, then end the table's schedule.
+  virtual void unlock(LaneId lane, std::uint64_t from) = 0;
   // The join in flight is over: behind all that was ordered before it.
   virtual void joined(LaneId lane, const wire::Joined& joined) = 0;
   // Nothing will be ordered any more: all ranks removed the process set, or a rank left.
@@ -47,7 +51,7 @@ class NegotiationSink {
 
 struct ControlCounters {
   std::atomic<std::int64_t> reports{0}, orders{0}, messages_sent{0}, message_bytes{0}, cached_requests{0},
-      full_requests{0};
+      full_requests{0}, locks{0}, unlocks{0};
 };
 
 class Negotiator {
@@ -105,6 +109,8 @@ class Negotiator {
   void dispatch(int from, wire::Message message, TimePoint now);
   void on_report(int from, const wire::Report& report, TimePoint now);
   void on_order(const wire::Order& order);
+  void begin_schedule(Lane& lane, LaneId id, std::uint64_t sequence, negotiate::Schedule schedule);
+  void take_uses(Lane& lane);
   void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
   void on_pong(int from, const wire::Pong& pong);
   void on_lost(int from, const Status& why);

@@ -22,6 +22,7 @@ negotiate::CoordinatorOptions coordinator_options(const Config& config, int rank
   options.cache_capacity = static_cast<std::size_t>(config.cache_capacity);
   options.stall_warning = config.stall_check_disable ? Duration{0} : config.stall_check_time;
   options.stall_abort = config.stall_shutdown_time;
+  options.schedule_lock = config.schedule_lock;
   return options;
 }
 
@@ -82,8 +83,13 @@ Result<submit::Handle> Session::submit(Submission submission) {
 
 Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry, bool blocking) {
   engine_.start();
+  // The caller is about to watch: its peers, who may be waiting for this very call, need not wake the lane.
+  if (blocking) lane.spare_thread();
   Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
+  if (blocking && !handle.ok()) lane.mind_schedule();
   if (handle.ok() && lane.id() != world_->id()) sets_.remember(*handle, lane.id());
+  if (lane.table().take_unwatched()) lane.rouse();
+  if (lane.goes_by_schedule()) return handle;  // announced
   lane.note_news();
   // Who waits at once negotiates itself, or Engine::wait() wakes somebody. Nobody waits for a call that was
   // refused, but the peers are to be told.
@@ -120,15 +126,28 @@ std::optional<Status> Session::wait(submit::Handle handle, Deadline deadline) {
   if (!known)
     return Status::invalid("handle " + std::to_string(handle) + " was not created or has been cleared");
   if (!*known) {
-    const LaneId lane = sets_.lane_of_handle(handle);
-    negotiator_.request_flush(lane);
-    if (!engine_.wait(handle, lane, deadline)) return std::nullopt;
+    const LaneId id = sets_.lane_of_handle(handle);
+    const auto lane = sets_.lane_of(id);
+    if (!lane || !lane->table().scheduled()) {
+      negotiator_.request_flush(id);
+    } else if (lane->table().waited_for(handle)) {
+      lane->note_news();
+    }
+    if (!engine_.wait(handle, id, deadline)) return std::nullopt;
   }
   sets_.forget(handle);
   return handles_.take(handle);
 }
 
+bool Session::anything_to_flush() const {
+  const auto lanes = sets_.lanes();
+  return std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) {
+    return !lane->goes_by_schedule() && lane->table().in_flight() > 0;
+  });
+}
+
 void Session::flush() {
+  if (!anything_to_flush()) return;
   negotiator_.request_flush();
   engine_.wake();
 }
@@ -144,6 +163,9 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"bytes_staged", lane.bytes_staged},
           {"sleeps", lane.sleeps},
           {"wakes", lane.wakes},
+          {"locked_operations", lane.locked_operations},
+          {"schedule_locks", control.locks},
+          {"schedule_unlocks", control.unlocks},
           {"reports_sent", control.reports},
           {"orders_given", control.orders},
           {"messages_sent", control.messages_sent},

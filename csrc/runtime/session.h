@@ -75,6 +75,8 @@ class Session final : public Context, private NegotiationSink {
   // NegotiationSink
   void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
   void settle(LaneId lane, negotiate::Settled settled) override;
+  void locked(LaneId lane, std::uint64_t sequence) override;
+  void unlock(LaneId lane, std::uint64_t from) override;
   void joined(LaneId lane, const wire::Joined& joined) override;
   void removed(LaneId lane) override;
   void shut_down(LaneId lane, int by_rank) override;
@@ -92,6 +94,7 @@ class Session final : public Context, private NegotiationSink {
   void collect_last_chunks() EXCLUDES(mutex_);
   void close(LaneId lane) EXCLUDES(mutex_);
   [[nodiscard]] bool any_work() const;
+  [[nodiscard]] bool anything_to_flush() const;
   void fail_all(const Status& why);
   static void fail_what_is_left(Lane& lane);
   void report_fault(const std::string& why);

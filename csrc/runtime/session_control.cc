@@ -18,6 +18,14 @@ void Session::settle(LaneId id, negotiate::Settled settled) {
   completer_.complete(lane->table(), settled.name, settled.status);
 }
 
+void Session::locked(LaneId id, std::uint64_t sequence) {
+  if (const auto lane = sets_.lane_of(id)) lane->begin_schedule(sequence);
+}
+
+void Session::unlock(LaneId id, std::uint64_t from) {
+  if (const auto lane = sets_.lane_of(id)) lane->end_schedule(from);
+}
+
 void Session::joined(LaneId id, const wire::Joined& joined) {
   const auto lane = sets_.lane_of(id);
   if (!lane) return;

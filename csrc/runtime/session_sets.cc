@@ -20,9 +20,11 @@ std::string describe(const std::vector<int>& ranks) { return "the process set wi
 
 std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::Fabric> fabric) {
   const auto wake = [this] { parts_.channel->wake(); };
-  const std::size_t threshold = fusion_threshold(parts_.config, parts_.placement.size);
-  return std::make_shared<Lane>(id, std::move(fabric), completer_, timeline_, abort_,
-                                LaneOptions{parts_.config.progress_timeout, threshold},
+  LaneOptions options{parts_.config.progress_timeout, fusion_threshold(parts_.config, parts_.placement.size)};
+  // Where one thread does it all it sleeps in the channel, and not where announcements wake it.
+  const bool threads = id == LaneId{} ? parts_.channel->any_thread() : !engine_.one_thread();
+  options.schedule_lock = parts_.config.schedule_lock && threads && fabric->any_thread();
+  return std::make_shared<Lane>(id, std::move(fabric), completer_, timeline_, abort_, options,
                                 Lane::Faults{[this, wake](wire::Stuck stuck) {
                                                negotiator_.report_stuck(std::move(stuck));
                                                wake();
@@ -30,7 +32,8 @@ std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::
                                              [this, wake](wire::Abort fault) {
                                                negotiator_.report_fault(std::move(fault));
                                                wake();
-                                             }});
+                                             },
+                                             wake});
 }
 
 Result<submit::Handle> Session::announce(wire::Request request, const std::string& wrong) {

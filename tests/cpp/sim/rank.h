@@ -16,6 +16,7 @@
 #include "complete/completer.h"
 #include "runtime/negotiator.h"
 #include "submit/table.h"
+#include "tests/cpp/announced_words.h"
 
 namespace roundelay::sim {
 
@@ -38,8 +39,10 @@ struct Outcome {
 
 class Rank final : public runtime::NegotiationSink {
  public:
-  Rank(int rank, int size, std::unique_ptr<channel::Channel> channel, negotiate::CoordinatorOptions options)
-      : rank_(rank),
+  Rank(int rank, int size, std::unique_ptr<channel::Channel> channel, negotiate::CoordinatorOptions options,
+       std::shared_ptr<AnnouncedWords::Words> words)
+      : table(std::make_shared<AnnouncedWords>(std::move(words), rank)),
+        rank_(rank),
         size_(size),
         channel_(std::move(channel)),
         completer_(handles_, [](const submit::Entry&) {}),
@@ -54,7 +57,10 @@ class Rank final : public runtime::NegotiationSink {
     if (in_flight_.contains(submit::kJoinName)) return false;
     const std::string name = name_of_next(use);
     const bool busy = in_flight_.contains(name);
-    if (busy && !(use.may_duplicate && duplicate)) return false;
+    if (busy && !(use.may_duplicate && duplicate)) {
+      table.waited_for(in_flight_[name].handle);
+      return false;
+    }
     if (use.name.empty() && use.operation != Operation::kJoin) ++unnamed_[index_of(use)];
     submit::Entry entry;
     entry.request.name = use.name;
@@ -81,6 +87,16 @@ class Rank final : public runtime::NegotiationSink {
     }
     return true;
   }
+
+  // The lane's part: the next operation that needs no order.
+  bool enter() {
+    auto names = table.enter();
+    if (!names) return false;
+    enter(std::move(*names));
+    return true;
+  }
+  // The lane's thread looks after a schedule: when next?
+  Deadline look(TimePoint now) { return table.look(now); }
 
   // The lane's part: the oldest ordered operation completes.
   bool run_lane() {
@@ -115,6 +131,9 @@ class Rank final : public runtime::NegotiationSink {
   int completed_twice = 0;
   int refused_after_end = 0;
   int wrong_extents = 0;
+  int locks = 0;
+  int unlocks = 0;
+  int entered = 0;  // operations that nobody ordered
   bool was_removed = false;
   int shut_down_by = -1;
   Status aborted;
@@ -219,6 +238,18 @@ class Rank final : public runtime::NegotiationSink {
       unnamed_[i] = std::max(unnamed_[i], settled.counters[i]);
     table.join_failed(settled.counters);
     finish(settled.name, std::move(settled.status));
+  }
+  void enter(submit::ScheduleLock::Names names) {
+    ++entered;
+    negotiate::Execution execution;
+    execution.names = std::move(names);
+    execute(LaneId{}, 0, std::move(execution));
+  }
+  void locked(LaneId, std::uint64_t) override { ++locks; }
+  void unlock(LaneId, std::uint64_t from) override {
+    while (auto names = table.enter_before(from)) enter(std::move(*names));
+    table.end_schedule();
+    ++unlocks;
   }
   void joined(LaneId, const wire::Joined& joined) override { queue_.push_back({{}, {}, joined}); }
   void removed(LaneId) override { was_removed = true; }

@@ -26,7 +26,9 @@ class World {
  public:
   World(std::uint64_t seed, int size, negotiate::CoordinatorOptions options)
       : hub_(size, channel::Delivery::kByHand), random_(seed) {
-    for (int r = 0; r < size; ++r) ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options));
+    const auto words = std::make_shared<AnnouncedWords::Words>(size);
+    for (int r = 0; r < size; ++r)
+      ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options, words));
     position_.assign(ranks.size(), 0);
     dead_.assign(ranks.size(), false);
     removing_.assign(ranks.size(), false);
@@ -97,7 +99,7 @@ class World {
   bool random_turn(const std::vector<Script>& scripts) {
     if (inject) inject(*this, turn_++);
     const std::size_t r = pick(ranks.size());
-    switch (pick(5)) {
+    switch (pick(6)) {
       case 0:
       case 1:
         return submit_next(r, scripts);
@@ -105,6 +107,8 @@ class World {
         return deliver_one();
       case 3:
         return !dead_[r] && ranks[r]->run_lane();
+      case 4:
+        return !dead_[r] && ranks[r]->enter();
       default:
         return !dead_[r] && ranks[r]->negotiator.step(now_);  // also wake-ups for nothing
     }
@@ -116,6 +120,7 @@ class World {
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       if (dead_[r]) continue;
       moved = ranks[r]->negotiator.step(now_) || moved;
+      moved = ranks[r]->enter() || moved;
       moved = ranks[r]->run_lane() || moved;
       moved = submit_next(r, scripts) || moved;
     }
@@ -125,7 +130,7 @@ class World {
   bool advance_clock() {
     Deadline due = Deadline::never();
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (!dead_[r]) due = due.sooner(ranks[r]->negotiator.next_due());
+      if (!dead_[r]) due = due.sooner(ranks[r]->negotiator.next_due()).sooner(ranks[r]->look(now_));
     }
     if (due == Deadline::never()) return false;
     now_ = std::max(now_ + std::chrono::microseconds(1), due.when());

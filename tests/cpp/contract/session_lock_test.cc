@@ -1,0 +1,197 @@
+// Sessions over shared memory, with threads as ranks, whose steps repeat: everything of the schedule lock at
+// once, for TSan too.
+#include <cstring>
+#include <new>
+#include <random>
+
+#include "collective/shm/segment.h"
+#include "collective/shm/shm_fabric.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/session_world.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::shm::Segment;
+using runtime::Session;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::shared_ptr<std::byte> segment_memory(int members) {
+  constexpr std::align_val_t kPage{Segment::kPageBytes};
+  auto* const memory = static_cast<std::byte*>(::operator new(Segment::bytes(members), kPage));
+  std::memset(memory, 0, Segment::bytes(members));
+  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
+}
+
+class LockingWorld : public SessionWorld {
+ public:
+  explicit LockingWorld(int size, Config config = {})
+      : SessionWorld(size, std::move(config), [memory = segment_memory(size)](runtime::SessionParts& parts) {
+          const Group group = parts.fabric->group();
+          parts.fabric = collective::make_shm_fabric(memory, group, {.crowded = true});
+        }) {}
+
+  std::int64_t count(int rank, const std::string& name) const {
+    return sessions[static_cast<std::size_t>(rank)]->stats().at(name);
+  }
+};
+
+// As an optimizer does: some tensors one after the other, a flush, and then a wait for each.
+std::string step(Session& session, int rank, int size, int tensors) {
+  std::vector<Flight> flights(static_cast<std::size_t>(tensors));
+  for (int i = 0; i < tensors; ++i) {
+    Flight& flight = flights[static_cast<std::size_t>(i)];
+    flight.data.assign(64, static_cast<float>((rank + 1) * (i + 1)));
+    if (const Status s = take_off(session, "t" + std::to_string(i), flight); !s.ok()) return s.message();
+  }
+  session.flush();
+  for (int i = 0; i < tensors; ++i) {
+    std::string wrong = land(session, flights[static_cast<std::size_t>(i)],
+                             static_cast<float>(size * (size + 1) / 2 * (i + 1)));
+    if (!wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+Config one_by_one() {
+  Config config;
+  config.fusion_threshold = 0;  // what is fused would depend on who comes when
+  config.theta = 1;
+  config.log_level = LogLevel::kError;
+  return config;
+}
+
+TEST_CASE("steps that repeat need no message at all", "[session][lock]") {
+  const int size = GENERATE(2, 3);
+  LockingWorld world(size, one_by_one());
+  const auto steps = [&](int number) {
+    world.run([&](Session& session, int rank) -> std::string {
+      for (int i = 0; i < number; ++i) {
+        if (std::string wrong = step(session, rank, size, 3); !wrong.empty()) return wrong;
+      }
+      return {};
+    });
+  };
+  steps(30);
+  const std::int64_t locked = world.count(0, "locked_operations");
+  const std::int64_t messages = world.count(0, "messages_sent");
+  const bool holds = world.count(0, "schedule_locks") > world.count(0, "schedule_unlocks");
+  steps(20);
+  if (holds && world.count(0, "schedule_locks") == 1 && world.count(0, "schedule_unlocks") == 0) {
+    CHECK(world.count(0, "locked_operations") == locked + 60);
+    CHECK(world.count(0, "messages_sent") == messages);
+  }
+  CHECK(world.count(0, "schedule_locks") > 0);
+  CHECK(world.count(0, "locked_operations") > 0);
+  world.shutdown();
+}
+
+TEST_CASE("surprises of all kinds in a locked schedule", "[session][lock]") {
+  constexpr int kSize = 3;
+  LockingWorld world(kSize, one_by_one());
+  world.run([&](Session& session, int rank) -> std::string {
+    for (int i = 0; i < 120; ++i) {
+      if (std::string wrong = step(session, rank, kSize, 2); !wrong.empty()) return wrong;
+      if (i == 30 || i == 31) {
+        if (std::string wrong = sum_once(session, rank, "metric", kSize); !wrong.empty()) return wrong;
+      }
+      if (i == 60) {
+        Flight flight{std::vector<float>(rank == 1 ? 5 : 64, 1.0F)};
+        if (const Status s = take_off(session, "t0", flight); !s.ok()) return s.message();
+        const auto status = session.wait(flight.handle, Deadline::never());
+        if (!status || status->code() != StatusCode::kMismatch) return "shapes that differ went through";
+      }
+    }
+    return {};
+  });
+  CHECK(world.count(0, "schedule_unlocks") > 0);
+  for (int rank = 1; rank < kSize; ++rank)
+    CHECK(world.count(rank, "locked_operations") == world.count(0, "locked_operations"));
+  world.shutdown();
+}
+
+TEST_CASE("several threads of each rank use a locked schedule at once", "[session][lock]") {
+  constexpr int kSize = 2;
+  LockingWorld world(kSize, one_by_one());
+  world.run([&](Session& session, int rank) {
+    return in_threads(
+        3, 60, [&](std::size_t t) { return sum_once(session, rank, "thread " + std::to_string(t), kSize); });
+  });
+  world.shutdown();
+}
+
+TEST_CASE("blocking calls of one name, and who only polls, go by schedule", "[session][lock]") {
+  LockingWorld world(2, one_by_one());
+  world.run([](Session& session, int) -> std::string {
+    for (int round = 0; round < 60; ++round) {
+      Flight flight{std::vector<float>(8, 2.0F)};
+      flight.blocking = round % 2 == 0;
+      if (const Status s = take_off(session, "p", flight); !s.ok()) return s.message();
+      const Deadline limit = Deadline::after(seconds(60));
+      while (!flight.blocking && !*session.poll(flight.handle)) {
+        if (limit.passed()) return "polled for a minute";
+        std::this_thread::yield();
+      }
+      if (std::string wrong = land(session, flight, 4.0F); !wrong.empty()) return wrong;
+    }
+    return {};
+  });
+  CHECK(world.count(1, "locked_operations") > 20);
+  world.shutdown();
+}
+
+TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock]") {
+  LockingWorld world(2, one_by_one());
+  world.run([](Session& session, int rank) -> std::string {
+    for (int round = 0; round < 12; ++round) {
+      if (round == 10 && rank == 1) std::this_thread::sleep_for(milliseconds(1500));
+      if (std::string wrong = sum_once(session, rank, "late", 2); !wrong.empty()) return wrong;
+    }
+    return {};
+  });
+  CHECK(world.count(0, "schedule_unlocks") == 1);
+  CHECK(world.count(1, "schedule_unlocks") == 1);
+  world.shutdown();
+}
+
+TEST_CASE("a rank that leaves a locked schedule ends it for all", "[session][lock]") {
+  LockingWorld world(3, one_by_one());
+  world.run([](Session& session, int rank) -> std::string {
+    for (int round = 0; round < 20; ++round) {
+      if (std::string wrong = sum_once(session, rank, "x", 3); !wrong.empty()) return wrong;
+    }
+    if (rank == 2) {
+      session.shutdown();
+      return {};
+    }
+    const std::string wrong = sum_once(session, rank, "x", 3);
+    return wrong.find("rank 2 has called shutdown()") != std::string::npos ? "" : "it ended with: " + wrong;
+  });
+  world.shutdown();
+}
+
+TEST_CASE("a coordinator that stops under a lock is named", "[session][lock]") {
+  Config config = one_by_one();
+  config.stall_check_time = milliseconds(200);
+  config.stall_shutdown_time = milliseconds(400);
+  const int stopped = GENERATE(0, 1);
+  LockingWorld world(2, config);
+  world.run([&](Session& session, int rank) -> std::string {
+    for (int round = 0; round < 20; ++round) {
+      if (std::string wrong = sum_once(session, rank, "x", 2); !wrong.empty()) return wrong;
+    }
+    if (rank == stopped) {
+      world.stop(rank);
+      return {};
+    }
+    const std::string wrong = sum_once(session, rank, "x", 2);
+    const std::string name = "rank " + std::to_string(stopped);
+    return wrong.find(name) != std::string::npos ? "" : "it ended with: " + wrong;
+  });
+  for (auto& one : world.stopped) one = false;
+  world.shutdown();
+}
+
+}  // namespace
+}  // namespace roundelay::contract
