@@ -1,0 +1,229 @@
+"""Steps that repeat go by a locked schedule; what does not fit in ends the lock and loses nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import run_checks
+from roundelay import _core
+from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
+
+LOCKS = os.environ.get("ROUNDELAY_SCHEDULE_LOCK") != "0"
+
+
+@pytest.mark.parametrize("np", [2, 4])
+def test_schedule_lock(np: int) -> None:
+    run_checks(__file__, np)
+
+
+def test_without() -> None:
+    run_checks(__file__, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
+
+
+def _applies() -> bool:
+    return LOCKS and hvd.size() > 1 and _core.transports()["fabric"] == "shm"
+
+
+def _counts() -> dict[str, int]:
+    names = ("locked_operations", "schedule_locks", "schedule_unlocks", "messages_sent")
+    stats = hvd.stats()
+    return {name: stats[name] for name in names}
+
+
+@contextlib.contextmanager
+def _counted() -> Iterator[dict[str, int]]:
+    """What was counted in the block, when it is over."""
+    before, work = _counts(), {}
+    yield work
+    work.update({name: value - before[name] for name, value in _counts().items()})
+
+
+def _start_again() -> None:
+    """So that no earlier check asks for more evidence."""
+    hvd.shutdown()
+    hvd.init()
+
+
+class _Training:
+    def __init__(self, number: int = 6) -> None:
+        _start_again()
+        self.parameters = make_parameters(number)
+        self.optimizer = wrapped_sgd(self.parameters)
+        use_pool(self.optimizer)
+
+    def step(self, used: int | None = None) -> None:
+        self.optimizer.zero_grad()
+        factors = [(p, (hvd.rank() + 1.0) * (i + 1)) for i, p in enumerate(self.parameters[:used])]
+        add_gradients(*factors)
+        self.optimizer.step()
+        for index, (parameter, _) in enumerate(factors):
+            assert gradient_of(parameter) == [sum_of_ranks() * (index + 1)] * 3
+
+
+def check_training_is_locked() -> None:
+    training = _Training()
+    for _ in range(8):  # until it is
+        training.step()
+    with _counted() as work:
+        for _ in range(20):
+            training.step()
+    training.step()  # nobody is in what comes next before all have counted
+    if _applies():
+        assert work["locked_operations"] >= 40, work
+        assert work["schedule_unlocks"] == 0, work
+        assert work["messages_sent"] == 0, work
+    else:
+        assert work["locked_operations"] == work["schedule_locks"] == 0
+
+
+def check_the_same_bits_as_by_order() -> None:
+    """Both runs sum numbers that round; the second one ends the lock in each step."""
+    results = []
+    for surprising in (False, True):
+        torch.manual_seed(hvd.rank())
+        parameters = make_parameters(4, 1000)
+        optimizer = wrapped_sgd(parameters)
+        for step in range(12):
+            optimizer.zero_grad()
+            torch.stack([(p * torch.randn(1000)).sum() for p in parameters]).sum().backward()
+            if surprising:
+                hvd.allreduce(torch.ones(1), name=f"surprise.{step}")
+            optimizer.step()
+        results.append([p.detach().clone() for p in parameters])
+    assert all(map(torch.equal, *results))
+
+
+def check_a_metric_in_every_third_step() -> None:
+    training = _Training()
+    with _counted() as work:
+        for step in range(45):
+            training.step()
+            if step % 3 == 2:
+                total = hvd.allreduce(torch.ones(2), name="metric", op=hvd.Sum)
+                assert total.tolist() == [hvd.size()] * 2
+    if _applies():
+        assert work["locked_operations"] > 0, work
+
+
+def check_a_metric_now_and_then_within_a_step() -> None:
+    training = _Training()
+    with _counted() as work:
+        for step in range(40):
+            training.optimizer.zero_grad()
+            add_gradients(*((p, hvd.rank() + 1.0) for p in training.parameters))
+            if step in (12, 13, 29):
+                total = hvd.allreduce(torch.ones(2), op=hvd.Sum)  # unnamed, between backward() and step()
+                assert total.tolist() == [hvd.size()] * 2
+            training.optimizer.step()
+            assert gradient_of(training.parameters[0]) == [sum_of_ranks()] * 3
+    if _applies():
+        assert work["schedule_unlocks"] >= 1, work
+        assert work["schedule_locks"] >= 2, work
+
+
+def check_a_layer_that_is_unused_now_and_then() -> None:
+    training = _Training()
+    for step in range(30):
+        training.step(used=3 if step % 10 == 9 else None)
+
+
+def check_only_one_rank_works_for_a_while() -> None:
+    """The others wait for longer than a lock's patience, and go on when it comes."""
+    training = _Training()
+    for _ in range(10):
+        training.step()
+    with _counted() as work:
+        if hvd.rank() == 0:
+            time.sleep(1.5)
+        training.step()
+    if _applies():
+        assert work["schedule_unlocks"] == 1, work
+    for _ in range(3):
+        training.step()
+
+
+def check_blocking_operations_of_a_name() -> None:
+    _start_again()
+    with _counted() as work:
+        for step in range(50):
+            total = hvd.allreduce(torch.full((3,), float(step)), name="again", op=hvd.Sum)
+            assert total.tolist() == [step * hvd.size()] * 3
+    if _applies():
+        assert work["locked_operations"] > 30, work
+
+
+def check_an_error_of_one_rank() -> None:
+    for _ in range(10):
+        hvd.allreduce(torch.ones(3), name="error")
+    shape = 4 if hvd.rank() == 0 else 3
+    with pytest.raises(hvd.HorovodInternalError, match="error"):
+        hvd.allreduce(torch.ones(shape), name="error")
+    for _ in range(10):
+        assert hvd.allreduce(torch.ones(3), name="error").tolist() == [1.0] * 3
+
+
+def check_a_locked_process_set() -> None:
+    evens = hvd.add_process_set(list(range(0, hvd.size(), 2)))
+    for _ in range(20):
+        hvd.allreduce(torch.ones(2), name="world")
+        if evens.included():
+            total = hvd.allreduce(torch.ones(2), name="set", op=hvd.Sum, process_set=evens)
+            assert total.tolist() == [evens.size()] * 2
+    assert hvd.remove_process_set(evens)
+
+
+def check_signals_while_a_peer_is_late() -> None:
+    for _ in range(10):
+        hvd.allreduce(torch.ones(2), name="late")
+    if hvd.rank() == 0:
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        previous = signal.signal(signal.SIGUSR1, interrupt)
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        begin = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            hvd.allreduce(torch.ones(2), name="late")
+        assert time.monotonic() - begin < 20.0
+        signal.signal(signal.SIGUSR1, previous)
+    else:
+        time.sleep(0.6)
+        hvd.allreduce(torch.ones(2), name="late")
+    for _ in range(5):
+        assert hvd.allreduce(torch.ones(2), name="after.late").tolist() == [1.0] * 2
+
+
+def check_a_locked_rank_that_does_nothing_sleeps() -> None:
+    _start_again()
+    for _ in range(10):
+        hvd.allreduce(torch.ones(2), name="idle")
+    time.sleep(2.5)  # the lane's thread has looked once more
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    time.sleep(2.0)
+    now = resource.getrusage(resource.RUSAGE_SELF)
+    assert now.ru_nvcsw - use.ru_nvcsw <= 5
+    with _counted() as work:
+        for _ in range(5):
+            hvd.allreduce(torch.ones(2), name="idle")
+    if _applies():
+        assert work["locked_operations"] == 5, work
+
+
+def check_join_out_of_a_lock() -> None:
+    training = _Training()
+    for _ in range(10 + 2 * hvd.rank()):
+        training.optimizer.zero_grad()
+        add_gradients(*((p, 1.0) for p in training.parameters))
+        training.optimizer.step()
+    assert hvd.join() == hvd.size() - 1
