@@ -43,7 +43,8 @@ def _counts() -> dict[str, int]:
 @contextlib.contextmanager
 def _counted() -> Iterator[dict[str, int]]:
     """What was counted in the block, when it is over."""
-    before, work = _counts(), {}
+    before = _counts()
+    work: dict[str, int] = {}
     yield work
     work.update({name: value - before[name] for name, value in _counts().items()})
 
