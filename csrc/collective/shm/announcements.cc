@@ -19,7 +19,7 @@ class SegmentAnnouncements final : public Announcements {
   // Sequentially consistent, as arm() is: either a sleeper sees the word, or it is seen asleep; and of two
   // members that are last together at least one sees both words.
   void announce(std::uint64_t word) override {
-    std::atomic<Word>& own = segment_.announced(member_).word;
+    SharedWord<Word>& own = segment_.announced(member_).word;
     const Word before = own.load(std::memory_order_relaxed);
     own.store(word, std::memory_order_seq_cst);
     for (int member = 0; member < members(); ++member) {

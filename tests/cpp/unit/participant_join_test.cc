@@ -32,12 +32,9 @@ struct Side {
   Applied apply() {
     ++order.sequence;
     auto applied = participant.apply(order);
-    order = {.lane = {},
-             .sequence = order.sequence,
-             .operations = {},
-             .failures = {},
-             .evicted = {},
-             .joined = {}};
+    const std::uint64_t sequence = order.sequence;
+    order = {};
+    order.sequence = sequence;
     INFO(applied.status().message());
     REQUIRE(applied.ok());
     return std::move(applied).value();
