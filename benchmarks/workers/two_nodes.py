@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,11 @@ def _stream(address: str) -> Stream | None:
     return Stream.listen(address, _PORT) if hvd.cross_rank() == 0 else Stream.connect(address, _PORT)
 
 
+def _exchange(stream: Stream | None, size: int) -> None:
+    if stream is not None:
+        stream.exchange(size)
+
+
 def _measure(
     size: int, contender: Roundelay, stream: Stream | None, ranks: measure.Ranks, repetitions: int
 ) -> dict[str, Any]:
@@ -74,7 +80,7 @@ def _measure(
     least = 2 * (nodes - 1) * size // nodes  # what each node has to send
     turns = {
         "roundelay": _Allreduce(contender, size, ranks),
-        "stream": _Turn(lambda: stream and stream.exchange(least), ranks),
+        "stream": _Turn(partial(_exchange, stream, least), ranks),
     }
     times = measure.take_turns(turns, repetitions)
     seconds = {name: measure.summary(own) for name, own in times.items()}
