@@ -95,6 +95,7 @@ std::vector<wire::Request> ScheduleLock::end() {
     return a.first != b.first ? a.first < b.first : a.second->name < b.second->name;
   });
   std::vector<wire::Request> requests;
+  requests.reserve(waiting.size());
   for (const auto& [position, request] : waiting) requests.push_back(*request);
   *this = ScheduleLock();
   return requests;

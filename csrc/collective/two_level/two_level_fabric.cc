@@ -97,7 +97,7 @@ class TwoLevelPending final : public Pending {
     if (!passage_) {
       passage_.emplace(*state_->levels.inner, *state_->levels.outer, state_->group, call_);
     }
-    const Result<bool> over = passage_->advance();
+    Result<bool> over = passage_->advance();
     done_ = over.ok() && *over;
     if (done_) passage_.reset();
     return over;
