@@ -72,6 +72,26 @@ def test_too_little_memory_for_one_rank_is_mpi_for_all(core_job: CoreJob) -> Non
     assert "room for" in warnings[0]
 
 
+def test_one_node_without_memory_is_mpi_for_all_nodes(core_job: CoreJob) -> None:
+    settings = LITTLE + 'os.environ["ROUNDELAY_NODE_ID"] = str(own // 2)\n'
+    end = core_job.ended(core_job.begin(4, CORE + REDUCED, prelude=PRELUDE + settings + INIT))
+    assert end.status == 0, end.err
+    assert end.out.count("fabric mpi") == 4
+    (warning,) = [line for line in end.err.splitlines() if "does not use shared memory" in line]
+    assert "file too large" in warning
+
+
+def test_a_rank_of_one_node_killed_while_two_reduce(core_job: CoreJob) -> None:
+    settings = 'os.environ["ROUNDELAY_NODE_ID"] = str(int(os.environ["OMPI_COMM_WORLD_RANK"]) // 2)\n'
+    body = CORE + STREAM.replace('"shm"', '"shm+mpi"').format(victim=3, after=0.4)
+    end = core_job.ended(core_job.begin(4, body, prelude=PRELUDE + settings + INIT))
+    assert end.status == KILLED, end.err
+    end.expect_in_time()
+    assert set(end.seen) == {0, 1, 2}, end.err
+    for seen in end.seen.values():
+        assert "rank 3 is gone" in seen.text
+
+
 def test_shared_memory_or_nothing(core_job: CoreJob) -> None:
     settings = LITTLE + 'os.environ["ROUNDELAY_FABRIC"] = "shm"\n'
     body = "with watched(): hvd.init()\n"
