@@ -226,7 +226,8 @@ Case usual(std::size_t members) {
   return {std::vector(members, script), {{negotiate::request_of("a")}, {negotiate::request_of("b")}}};
 }
 
-TEST_CASE("steps without a surprise all run under the lock, in every interleaving", "[schedule][interleavings]") {
+TEST_CASE("steps without a surprise all run under the lock, in every interleaving",
+          "[schedule][interleavings]") {
   const std::size_t members = GENERATE(std::size_t{2}, std::size_t{3});
   const Case given = usual(members);
   Explorer explorer(given);
@@ -235,7 +236,8 @@ TEST_CASE("steps without a surprise all run under the lock, in every interleavin
   CHECK(explorer.ends_unlocked() == 0);
 }
 
-TEST_CASE("a surprise anywhere ends the lock at one place for all, in every interleaving", "[schedule][interleavings]") {
+TEST_CASE("a surprise anywhere ends the lock at one place for all, in every interleaving",
+          "[schedule][interleavings]") {
   const std::size_t members = GENERATE(std::size_t{2}, std::size_t{3});
   const std::size_t at = GENERATE(range(std::size_t{0}, std::size_t{7}));
   const bool everyone = GENERATE(true, false);
@@ -249,7 +251,8 @@ TEST_CASE("a surprise anywhere ends the lock at one place for all, in every inte
   CHECK(explorer.ends_unlocked() == explorer.ends());
 }
 
-TEST_CASE("whoever loses patience, whenever: what is announced by all still runs everywhere", "[schedule][interleavings]") {
+TEST_CASE("whoever loses patience, whenever: what is announced by all still runs everywhere",
+          "[schedule][interleavings]") {
   Case given = usual(2);
   given.impatient = true;
   SECTION("all come") {}
@@ -260,7 +263,8 @@ TEST_CASE("whoever loses patience, whenever: what is announced by all still runs
   CHECK(explorer.ends_unlocked() > 0);
 }
 
-TEST_CASE("several members and repeated names in an operation, in every interleaving", "[schedule][interleavings]") {
+TEST_CASE("several members and repeated names in an operation, in every interleaving",
+          "[schedule][interleavings]") {
   Case given;
   given.operations = {{negotiate::request_of("a"), negotiate::request_of("b")}, {negotiate::request_of("a")}};
   given.scripts = {{"a", "b", "a", "b", "a", "surprise"}, {"b", "a", "a", "a", "b", "surprise"}};
