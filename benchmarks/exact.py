@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
+
+from benchmarks import measure
 
 
 def pattern(count: int, dtype: torch.dtype, offset: int) -> torch.Tensor:
@@ -26,3 +30,28 @@ class Sum:
         """Raise RuntimeError unless these are the sums."""
         if not torch.equal(tensor, self._expected[: tensor.numel()].view(tensor.shape)):
             raise RuntimeError(f"{who}: wrong sum of {tensor.numel()} {tensor.dtype}")
+
+
+class CheckedTurn:
+    """Measures how long `run` takes to sum these tensors, all of them: filled before, compared afterwards."""
+
+    def __init__(
+        self,
+        name: str,
+        tensors: Sequence[torch.Tensor],
+        run: Callable[[], object],
+        data: Sum,
+        ranks: measure.Ranks,
+    ) -> None:
+        self._name, self._tensors, self._run = name, tensors, run
+        self._data, self._ranks = data, ranks
+
+    def __call__(self) -> list[float]:
+        """Make one measurement: the seconds of all tensors together."""
+        for tensor in self._tensors:
+            self._data.fill(tensor)
+        self._ranks.meet()
+        seconds = measure.timed(self._run)
+        for tensor in self._tensors:
+            self._data.check(tensor, self._name)
+        return [seconds]

@@ -10,7 +10,7 @@ import torch
 from benchmarks import measure
 from benchmarks.bare import Bare
 from benchmarks.contenders import Contender, enter
-from benchmarks.exact import Sum
+from benchmarks.exact import CheckedTurn, Sum
 
 _BUFFERS_BYTES = 8 << 20  # that one measurement goes over, if a single tensor is not larger already
 _MOST_CALLS = 20
@@ -21,25 +21,19 @@ def calls(size: int) -> int:
     return max(1, min(_MOST_CALLS, _BUFFERS_BYTES // size))
 
 
-class _Turn:
-    """One contender's measurements of one size and type."""
+class _Turn(CheckedTurn):
+    """One contender's measurements of one size and type: the seconds of a call."""
 
     def __init__(self, contender: Contender, size: int, dtype: torch.dtype, data: Sum, ranks: measure.Ranks):
-        self._name, self._data, self._ranks = contender.name, data, ranks
         count = max(1, size // dtype.itemsize)
-        self._tensors = [contender.make(count, dtype) for _ in range(calls(size))]
-        self._calls = [contender.prepare(tensor) for tensor in self._tensors]
+        tensors = [contender.make(count, dtype) for _ in range(calls(size))]
+        self._calls = [contender.prepare(tensor) for tensor in tensors]
+        super().__init__(contender.name, tensors, self._call_all, data, ranks)
 
     def __call__(self) -> list[float]:
-        for tensor in self._tensors:
-            self._data.fill(tensor)
-        self._ranks.meet()
-        seconds = measure.timed(self._run)
-        for tensor in self._tensors:
-            self._data.check(tensor, self._name)
-        return [seconds / len(self._calls)]
+        return [seconds / len(self._calls) for seconds in super().__call__()]
 
-    def _run(self) -> None:
+    def _call_all(self) -> None:
         for call in self._calls:
             call()
 

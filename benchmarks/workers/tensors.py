@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from benchmarks import measure
 from benchmarks.contenders import Mpi
-from benchmarks.exact import Sum
+from benchmarks.exact import CheckedTurn, Sum
 from benchmarks.shapes import resnet50
 
 _BUCKET_BYTES = 25 << 20  # DDP's
@@ -88,20 +88,9 @@ def _mpi(tensors: Sequence[torch.Tensor]) -> Way:
 _WAYS = {"roundelay": _roundelay, "gloo": _gloo, "gloo in buckets": _gloo_buckets, "mpi": _mpi}
 
 
-class _Turn:
-    def __init__(self, name: str, shapes: Sequence[tuple[int, ...]], data: Sum, ranks: measure.Ranks) -> None:
-        self._name, self._data, self._ranks = name, data, ranks
-        self._tensors = [torch.empty(shape) for shape in shapes]
-        self._run = _WAYS[name](self._tensors)
-
-    def __call__(self) -> list[float]:
-        for tensor in self._tensors:
-            self._data.fill(tensor)
-        self._ranks.meet()
-        seconds = measure.timed(self._run)
-        for tensor in self._tensors:
-            self._data.check(tensor, self._name)
-        return [seconds]
+def _turn(name: str, shapes: Sequence[tuple[int, ...]], data: Sum, ranks: measure.Ranks) -> CheckedTurn:
+    tensors = [torch.empty(shape) for shape in shapes]
+    return CheckedTurn(name, tensors, _WAYS[name](tensors), data, ranks)
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +103,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     missing = {}
     for name in _WAYS:
         try:
-            turns[name] = _Turn(name, shapes, data, ranks)
+            turns[name] = _turn(name, shapes, data, ranks)
         except ImportError as error:
             missing[name] = str(error)
     times = measure.take_turns(turns, spec["repetitions"])

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <random>
 
 #include "kernels/kernels.h"
 
@@ -281,6 +282,14 @@ std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
   std::vector<std::byte> bytes(values.size() * size_of(dtype));
   kernels::cast(bytes.data(), dtype, values.data(), DType::kFloat64, values.size());
   return bytes;
+}
+
+std::vector<std::byte> random_elements(std::size_t count, DType dtype, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_int_distribution<int> numbers(-2000, 2000);
+  std::vector<double> values(count);
+  for (double& value : values) value = is_floating(dtype) ? numbers(random) / 7.0 : numbers(random) % 2;
+  return encode(values, dtype);
 }
 
 std::vector<double> decode(const std::byte* data, std::size_t count, DType dtype) {

@@ -59,6 +59,8 @@ std::string compare(const std::vector<double>& got, const std::function<double(s
 // Elements of `dtype` from exact values, and back.
 std::vector<std::byte> encode(const std::vector<double>& values, DType dtype);
 std::vector<double> decode(const std::byte* data, std::size_t count, DType dtype);
+// Values whose sums have to be rounded; integers are 0 and 1, which no reduction makes overflow.
+std::vector<std::byte> random_elements(std::size_t count, DType dtype, unsigned seed);
 // A call over `memory` with a deadline that only a hanging test meets.
 Call call_over(Operation operation, std::byte* memory, std::size_t bytes);
 std::string run_call(Fabric& fabric, const Call& call);

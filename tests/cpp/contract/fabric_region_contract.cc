@@ -1,7 +1,6 @@
 // Allreduces of buffers in regions, where members may reach each other's memory.
 #include <algorithm>
 #include <cstring>
-#include <random>
 
 #include "tests/cpp/contract/fabric_contract.h"
 
@@ -18,14 +17,6 @@ Result<RegionPtr> next_region(Fabric& fabric, std::uint64_t key) {
   return error.empty() ? region : Result<RegionPtr>(Status::internal(error));
 }
 
-std::vector<std::byte> random_bytes(std::size_t count, DType dtype, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_int_distribution<int> numbers(-2000, 2000);
-  std::vector<double> values(count);
-  for (double& value : values) value = is_floating(dtype) ? numbers(random) / 7.0 : numbers(random) % 2;
-  return encode(values, dtype);
-}
-
 struct Case {
   DType dtype;
   ReduceOp op;
@@ -36,7 +27,7 @@ struct Case {
 std::string same_bits(Fabric& fabric, const Region& region, const Case& of, const std::vector<int>& absent) {
   const int self = fabric.group().index;
   const std::size_t bytes = of.count * size_of(of.dtype);
-  std::vector<std::byte> anywhere = random_bytes(of.count, of.dtype, static_cast<unsigned>(self + 1));
+  std::vector<std::byte> anywhere = random_elements(of.count, of.dtype, static_cast<unsigned>(self + 1));
   std::memset(region.own.data(), 0x5a, region.own.size());
   std::copy(anywhere.begin(), anywhere.end(), region.own.data() + of.offset);
   Call call = call_over(Operation::kAllreduce, anywhere.data(), bytes);

@@ -12,14 +12,6 @@ using collective::ScatterList;
 
 constexpr std::byte kGuard{0x5a};
 
-std::vector<std::byte> random_elements(std::size_t count, DType dtype, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_int_distribution<int> numbers(-2000, 2000);
-  std::vector<double> values(count);
-  for (double& value : values) value = is_floating(dtype) ? numbers(random) / 7.0 : numbers(random) % 2;
-  return encode(values, dtype);
-}
-
 // One member's elements cut into tensors of up to `most`, in place or not, at odd addresses between guards.
 class Tensors {
  public:
