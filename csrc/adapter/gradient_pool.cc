@@ -47,8 +47,7 @@ Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& para
   const at::Tensor like = parameter.is_non_overlapping_and_dense()
                               ? parameter
                               : at::empty(parameter.sizes(), parameter.options());
-  entries_.push_back({offset, bytes, like.sizes().vec(), like.strides().vec(), type,
-                      c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())});
+  entries_.push_back({offset, bytes, like.sizes().vec(), like.strides().vec(), type});
   return entries_.size() - 1;
 }
 
@@ -78,21 +77,29 @@ at::Tensor GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
   if (is(entry, gradient)) return gradient;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
-  vacate(entry);
-  at::Tensor tensor = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
+  renew(entry);
   if (!gradient.defined()) {
-    tensor.zero_();
+    entry.last.zero_();
   } else {
-    tensor.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+    entry.last.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
   }
-  entry.storage = c10::weak_intrusive_ptr<c10::StorageImpl>(
-      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
-  return tensor;
+  return entry.last;
 }
 
+// Who still has the last tensor, or looks at its memory, keeps the values.
 void GradientPool::vacate(const Entry& entry) const {
-  const auto held = entry.storage.lock();
-  if (held && held->data() == region_->own.data() + entry.offset) move_out(*held);
+  if (!entry.last.defined() || !entry.last.has_storage()) return;
+  const bool held = entry.last.use_count() > 1 || entry.last.storage().use_count() > 1;
+  if (held && entry.last.const_data_ptr() == region_->own.data() + entry.offset)
+    move_out(*entry.last.storage().unsafeGetStorageImpl());
+}
+
+// The same tensor in each step, if it can be: a new one, allocated between gradients that live shorter, would
+// leave holes in the heap that no later gradient fits in.
+void GradientPool::renew(Entry& entry) const {
+  vacate(entry);
+  if (entry.last.use_count() != 1 || !is(entry, entry.last))
+    entry.last = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
 }
 
 Result<OperandPtr> GradientPool::bucket(std::size_t offset, std::size_t count, at::ScalarType type) const {

@@ -39,7 +39,7 @@ class GradientPool {
     std::size_t offset, bytes;
     std::vector<std::int64_t> sizes, strides;
     at::ScalarType type;
-    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // of the last tensor that was made
+    at::Tensor last{};  // that was made: used again where nobody has it any more
   };
   [[nodiscard]] bool contains(std::size_t offset, std::size_t bytes) const {
     return offset <= region_->own.size() && bytes <= region_->own.size() - offset;
@@ -49,6 +49,7 @@ class GradientPool {
                                      const std::vector<std::int64_t>& strides, at::ScalarType type) const;
   [[nodiscard]] bool is(const Entry& entry, const at::Tensor& gradient) const;
   void vacate(const Entry& entry) const;
+  void renew(Entry& entry) const;
 
   const RegionPtr region_;
   std::vector<Entry> entries_;

@@ -35,6 +35,21 @@ class Holds(enum.Enum):
     REDUCED = 2  # what all ranks agreed on since the last step
 
 
+class Reducing:
+    """One operation on its way, which the gradients in it wait for in turn: only the first wait costs."""
+
+    __slots__ = ("_handle",)
+
+    def __init__(self, handle: int) -> None:
+        self._handle: int | None = handle
+
+    def wait(self) -> None:
+        """Sleeps until it is done. Raises its error each time."""
+        if self._handle is not None:
+            _core.synchronize(self._handle)
+            self._handle = None
+
+
 @dataclass(slots=True)
 class Contribution:
     """What this rank gives to one reduction. The result comes into ``gradient``."""
@@ -42,17 +57,22 @@ class Contribution:
     gradient: torch.Tensor
     wire: torch.Tensor
     context: torch.dtype | None
-    handle: int = -1  # that of the whole group
+    operation: Reducing | None = None  # that of the whole group, once it is submitted
 
     def wait(self, compression: type[Compressor]) -> torch.Tensor:
         """Sleeps until the reduction is done."""
-        _core.synchronize(self.handle)
+        self.done()
         if self.wire is self.gradient:
             return self.gradient
         plain = self.gradient.detach()
         if self.context is not None or self.wire.data_ptr() != plain.data_ptr():
             plain.copy_(compression.decompress(self.wire, self.context))
         return self.gradient
+
+    def done(self) -> None:
+        """Sleeps until the reduction is done; its result stays where it is."""
+        assert self.operation is not None
+        self.operation.wait()
 
 
 Flight = Contribution | Callable[[], torch.Tensor]  # a call: the result of a sparse reduction
@@ -200,7 +220,7 @@ class Gradient:
             flight = self.flights.pop()
             try:
                 if isinstance(flight, Contribution):
-                    _core.synchronize(flight.handle)
+                    flight.done()
                 else:
                     flight()
             except (RuntimeError, ValueError):

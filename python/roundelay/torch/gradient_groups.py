@@ -15,7 +15,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch import operations
-from roundelay.torch.gradient import Contribution, Gradient
+from roundelay.torch.gradient import Contribution, Gradient, Reducing
 from roundelay.torch.process_sets import set_id
 
 DENSE = 1  # of a waiting gradient; DENSE + n: sparse in n dimensions
@@ -102,8 +102,9 @@ class GradientGroup:
             handle = _core.allreduce_async(wires[0], wires[0], name, rule.op, *scale, number)
         else:
             handle = _core.grouped_allreduce_async(wires, wires, name, rule.op, *scale, number)
+        operation = Reducing(handle)
         for gradient, contribution in given:
-            contribution.handle = handle
+            contribution.operation = operation
             gradient.flights.append(contribution)
 
 

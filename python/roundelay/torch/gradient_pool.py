@@ -18,7 +18,7 @@ import torch
 from roundelay import _core
 from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
-from roundelay.torch.gradient import Contribution, Gradient, Holds, Reduction
+from roundelay.torch.gradient import Contribution, Gradient, Holds, Reducing, Reduction
 from roundelay.torch.gradient_groups import DENSE, GradientGroup
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
@@ -100,17 +100,19 @@ class Bucket(GradientGroup):
         self._fired.append(self)
         first, last = (self._places[self.members[i]] for i in (0, -1))
         rule = self.members[0].rule
-        handle = self._memory.allreduce_async(
-            first.begin,
-            (last.end - first.begin) // self._dtype.itemsize,
-            self._dtype,
-            self._next_name(self.name),
-            rule.op,
-            rule.prescale_factor,
-            rule.postscale_factor,
+        operation = Reducing(
+            self._memory.allreduce_async(
+                first.begin,
+                (last.end - first.begin) // self._dtype.itemsize,
+                self._dtype,
+                self._next_name(self.name),
+                rule.op,
+                rule.prescale_factor,
+                rule.postscale_factor,
+            )
         )
         for gradient, contribution in given:
-            contribution.handle = handle
+            contribution.operation = operation
             gradient.flights.append(contribution)
 
     def _contribution(self, gradient: Gradient, place: _Place) -> Contribution:
