@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.bare import FLAGS
-from benchmarks.table.document import markdown, write_page
+from benchmarks.table.document import PICTURE, markdown, write_page
 from benchmarks.table.line import COLUMNS, Line, missing
 from benchmarks.table.rows import ROWS
 from benchmarks.table.run import Run, with_mpirun
@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", choices=list(ROWS), nargs="+", default=list(ROWS), help="default: all")
     parser.add_argument("--quick", action="store_true", help="2 ranks, few repetitions: no numbers to keep")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
-    parser.add_argument("--docs", action="store_true", help="put the table into docs/benchmarks.md, too")
+    parser.add_argument("--docs", action="store_true", help="put table and plot into docs/benchmarks.md, too")
     return parser
 
 
@@ -74,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     _plot(lines, arguments.output / "table.png")
     if arguments.docs:
         write_page(table)
+        _plot(lines, PICTURE)
 
 
 if __name__ == "__main__":

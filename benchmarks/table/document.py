@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.table.line import COLUMNS, Line
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
+PICTURE = PAGE.parent / "images" / "table.png"
 BEGIN, END = "<!-- python -m benchmarks.table --docs writes from here -->", "<!-- to here -->"
 
 
