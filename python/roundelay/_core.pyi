@@ -112,6 +112,9 @@ class GradientPool:
         postscale_factor: float,
     ) -> int: ...
 
+# Gives the system back what the C library keeps of freed memory, once: it takes milliseconds.
+def trim_heap() -> None: ...
+
 # Operations: return a handle. `name` None: named by a counter of (operation, process set). `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,
 # `process_set` an id. Lists of tensors are grouped operations: one handle, all or nothing.
