@@ -60,7 +60,10 @@ Result<runtime::Backend*> load_backend(const std::string& path) {
   return backend;
 }
 
-Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path) {
+using bootstrap::Rendezvous;
+
+Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path,
+             const std::optional<Rendezvous>& rendezvous) {
   Life& the = life();
   MutexLock changing(the.change);
   {
@@ -74,7 +77,7 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
     backend = *result;
   }
   the.used = true;
-  auto context = runtime::Context::create(loaded.config, backend, ++the.generation);
+  auto context = runtime::Context::create(loaded.config, backend, {++the.generation, rendezvous});
   if (!context.ok()) return context.status();
   MutexLock lock(the.mutex);
   the.context = std::move(context).value();
@@ -82,13 +85,13 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   return {};
 }
 
-void init(const std::optional<std::string>& backend_path) {
+void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous) {
   refuse_in_child();
   LoadedConfig loaded = load_config_from_environment();
   Status status;
   {
     const py::gil_scoped_release no_gil;
-    status = start(std::move(loaded), backend_path);
+    status = start(std::move(loaded), backend_path, rendezvous);
   }
   check(status);
 }
@@ -162,7 +165,13 @@ adapter::Operands& life_operands() { return life().operands; }
 
 void bind_life(py::module_& module) {
   ::pthread_atfork(nullptr, nullptr, in_forked_child);
-  module.def("init", init, py::arg("backend_path"));
+  py::class_<Rendezvous>(module, "Rendezvous")
+      .def(py::init<int, int, std::string, std::uint16_t, bool, std::optional<int>, std::string,
+                    std::optional<int>, std::optional<int>>(),
+           py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("host"), py::arg("port"),
+           py::arg("serve"), py::arg("listener"), py::arg("job"), py::arg("local_rank"),
+           py::arg("local_size"));
+  module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt);
   module.def("shutdown", shut_down);
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);

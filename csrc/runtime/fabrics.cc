@@ -50,7 +50,7 @@ Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
 Fabrics::Fabrics(Config config, Backend* backend) : config_(std::move(config)), backend_(backend) {}
 
 std::string Fabrics::open_door() {
-  if (config_.fabric == "mpi") return {};
+  if (shuns_memory()) return {};
   auto door = platform::Door::open();
   if (!door.ok()) {
     no_door_ = door.status().message();
@@ -62,7 +62,7 @@ std::string Fabrics::open_door() {
 
 Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline) {
   sites_ = std::move(sites);
-  if (config_.fabric == "mpi") return {};
+  if (shuns_memory()) return {};
   const auto first = std::find_if(sites_.begin(), sites_.end(),
                                   [&](const Site& site) { return site.node == node_of(ranks.rank()); });
   std::string wrong = no_door_;
@@ -82,7 +82,7 @@ bool Fabrics::on_one_node(const Group& group) const {
 }
 
 std::string Fabrics::why_not_shm(const Group& group) const {
-  if (config_.fabric == "mpi") return "ROUNDELAY_FABRIC=mpi";
+  if (shuns_memory()) return "ROUNDELAY_FABRIC=" + config_.fabric;
   for (const int rank : group.ranks) {
     const auto closed = closed_.find(node_of(rank));
     if (closed != closed_.end()) return closed->second;
@@ -92,7 +92,13 @@ std::string Fabrics::why_not_shm(const Group& group) const {
 
 Result<FabricPtr> Fabrics::make(const Group& group) {
   if (group.size() == 1) return FabricPtr(std::make_unique<collective::LocalFabric>(group));
-  if (config_.fabric == "mpi") return backend_->fabric(group, config_);
+  if (shuns_memory()) {
+    const std::string other = backend_->fabric_name();
+    if (config_.fabric == other) return backend_->fabric(group, config_);
+    return Status::unavailable("ROUNDELAY_FABRIC=" + config_.fabric +
+                               " does not fit how this job was started: fabric " + other +
+                               " is what there is beside shared memory");
+  }
   std::vector<std::string> nodes;
   for (const Site& site : sites_) nodes.push_back(site.node);
   const std::optional<Levels> levels = levels_of(group, nodes);
@@ -172,8 +178,8 @@ Status Fabrics::give_up_shm(const Group& group, const std::string& why, bool war
     return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
   if (warns) {
     log(LogLevel::kWarning,
-        text +
-            "; MPI moves the bytes instead, several times slower. Run all ranks of a node in one container, "
+        text + "; fabric " + backend_->fabric_name() +
+            " moves the bytes instead, several times slower. Run all ranks of a node in one container, "
             "as one user, with room for " +
             std::to_string(Segment::bytes(group.size()) >> 20U) + " MiB of shared memory");
   }

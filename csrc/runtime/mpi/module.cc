@@ -22,8 +22,10 @@ std::optional<std::string> from_environment(const std::string& variable) {
 class MpiBackend final : public Backend {
  public:
   [[nodiscard]] std::string version() const override { return roundelay::version(); }
+  [[nodiscard]] std::string fabric_name() const override { return "mpi"; }
 
-  Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, Deadline deadline) override {
+  Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, const Start& /*start*/,
+                                                          Deadline deadline) override {
     start_timeout_ = config.start_timeout;
     Result<mpi::Session*> session = mpi::Session::open(from_environment, deadline);
     if (!session.ok()) return session.status();

@@ -1,6 +1,6 @@
 """The process beside each rank: starts the program, relays its output, and tells the launcher how it ended.
 
-mpirun starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`): it uses only the
+mpirun, or starter.py where there is none, starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`): it uses only the
 standard library. The program is the agent's child and inherits everything, so it is this rank's MPI process.
 The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
 to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
@@ -29,8 +29,8 @@ HELLO, STDOUT, STDERR, EXIT = b"H", b"o", b"e", b"X"
 SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
 
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
-RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
-LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "I_MPI_INFO_LOCAL_SIZE")
+RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
+LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "I_MPI_INFO_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
 
 ORPHAN_GRACE_S = 1.0  # what a dead program left behind, or a launcher's death, gets before SIGKILL
 _CHUNK = 1 << 16
@@ -139,7 +139,7 @@ class Agent:
     def _environment(self) -> tuple[dict[str, str], int | None]:
         """The program's environment, and the OMP_NUM_THREADS chosen here (None: the user's own stands)."""
         environment = dict(os.environ)
-        for variable in (ADDRESS, TOKEN):
+        for variable in (ADDRESS, TOKEN, RANK_VARIABLES[0]):
             environment.pop(variable, None)
         if "OMP_NUM_THREADS" in environment:
             return environment, None

@@ -12,7 +12,7 @@ from roundelay.run.errors import UsageError
 EPILOG = """examples:
   roundelayrun -np 4 python train.py
   roundelayrun -np 8 -H node1:4,node2:4 python train.py
-  roundelayrun -np 2 --dry-run python train.py        show the mpirun line and stop"""
+  roundelayrun -np 2 --dry-run python train.py        show the line that starts the ranks, and stop"""
 
 
 class Parser(argparse.ArgumentParser):
@@ -55,8 +55,8 @@ def make_parser(prog: str) -> Parser:
     parser.add_argument(
         "-np", "--num-proc", type=number(int, 1, "a number of ranks"), metavar="N", help="ranks to start"
     )
-    parser.add_argument("--verbose", action="store_true", help="show the mpirun line and each rank's place")
-    parser.add_argument("--dry-run", action="store_true", help="show the mpirun line and stop")
+    parser.add_argument("--verbose", action="store_true", help="show the line that starts the ranks, and each one's place")
+    parser.add_argument("--dry-run", action="store_true", help="show the line that starts the ranks, and stop")
     parser.add_argument(
         "--output-filename",
         metavar="DIR",
@@ -79,6 +79,11 @@ def make_parser(prog: str) -> Parser:
         default=[],
         metavar="ARGS",
         help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--mpi", action="store_true", help="start the ranks with mpirun (default where it is)")
+    how.add_argument(
+        "--gloo", action="store_true", help="start the ranks without MPI, on this machine (default without MPI)"
     )
     where = parser.add_argument_group("hosts (default: this machine)").add_mutually_exclusive_group()
     where.add_argument("-H", "--hosts", metavar="LIST", help="hosts and slots: h1:2,h2:4")

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from roundelay import __version__, stand_in
-from roundelay.run import agent, arguments, hosts, mpi
+from roundelay import __version__, _backend, stand_in
+from roundelay.run import agent, arguments, hosts, mpi, starter
 from roundelay.run.errors import UsageError
 from roundelay.run.launcher import Launcher, Settings
 from roundelay.run.link import Listener
@@ -56,7 +56,7 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None]) -> in
         check_program(program[0])
     if given.timeline_filename is not None:
         check_timeline(given.timeline_filename)
-    mpirun = mpi.find_mpirun(os.environ)
+    mpirun = mpi.find_mpirun(os.environ) if use_mpi(given, one_machine) else None
     # A line is shown when it is printed.
     added = {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1"), **arguments.knob_variables(given)}
     if given.as_horovod:
@@ -66,39 +66,39 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None]) -> in
     listener = None if given.dry_run else Listener(named, one_machine)
     if listener is not None:
         environment.update({agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()})
+    python = [sys.executable, "-I", "-S"]
     job = mpi.Job(
         num_proc=given.num_proc,
         hosts=named,
         one_machine=one_machine,
         exports=mpi.exported(environment, one_machine),
         mpi_args=given.mpi_args,
-        program=[sys.executable, "-I", "-S", agent.__file__, "--", *program],
+        program=[*python, agent.__file__, "--", *program],
     )
-    command = mpi.command_line(mpirun, job)
+    if mpirun is not None:
+        command = mpi.command_line(mpirun, job)
+    else:
+        command = [*python, starter.__file__, str(given.num_proc), "--", *job.program]
     if listener is None:
         print(shlex.join(["env", *(f"{name}={value}" for name, value in added.items()), *command]))
         return 0
     if given.verbose:
-        say(f"{mpirun.flavour.value} {mpirun.version} found {mpirun.found}")
+        found = f"{mpirun.flavour.value} {mpirun.version} found {mpirun.found}" if mpirun else "without MPI"
+        say(found)
         say(shlex.join(command))
-    return _launch(given, say, command, environment, listener)
-
-
-def _launch(
-    given: argparse.Namespace,
-    say: Callable[[str], None],
-    command: list[str],
-    environment: dict[str, str],
-    listener: Listener,
-) -> int:
-    output = Output(given.num_proc, sys.stdout.buffer, sys.stderr.buffer, given.output_filename)
     settings = Settings(
         num_proc=given.num_proc,
         start_timeout=float(given.start_timeout or DEFAULT_START_TIMEOUT_S),
         verbose=given.verbose,
+        started_by="starter" if mpirun is None else "mpirun",
         say=say,
     )
-    verdict = Launcher(command, environment, listener, output, settings).run()
+    output = Output(given.num_proc, sys.stdout.buffer, sys.stderr.buffer, given.output_filename)
+    return _launch(Launcher(command, environment, listener, output, settings), output, say)
+
+
+def _launch(launcher: Launcher, output: Output, say: Callable[[str], None]) -> int:
+    verdict = launcher.run()
     try:
         _last_word(verdict, output, say)
         sys.stdout.flush()
@@ -125,6 +125,21 @@ def _hosts(given: argparse.Namespace) -> tuple[list[hosts.Host], str]:
     if given.hostfile is not None:
         return hosts.read_hostfile(given.hostfile), f"--hostfile {given.hostfile}"
     return [], ""
+
+
+def use_mpi(given: argparse.Namespace, one_machine: bool) -> bool:
+    """Whether mpirun starts the ranks: as asked for, else where there is one that this build can use.
+
+    Raises UsageError where only MPI could do what is asked for.
+    """
+    if given.gloo and not one_machine:
+        raise UsageError("--gloo starts ranks on this machine only; on several use --mpi, or torchrun on each")
+    if given.gloo and given.mpi_args:
+        raise UsageError("--mpi-args are for mpirun, which --gloo does without")
+    if given.mpi or given.gloo:
+        return bool(given.mpi)
+    usable = _backend.mpi_module() is not None and bool(mpi.candidates(os.environ))
+    return usable or not one_machine or bool(given.mpi_args)
 
 
 def check_program(program: str) -> None:

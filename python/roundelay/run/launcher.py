@@ -1,4 +1,4 @@
-"""Runs mpirun and listens to the agents until every rank has ended; ends the others when one has failed."""
+"""Runs mpirun (or starter.py) and listens to the agents until every rank has ended; ends the others when one has failed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ class Settings:
     num_proc: int
     start_timeout: float  # seconds
     verbose: bool
+    started_by: str  # "mpirun" or "starter"
     say: Callable[[str], None]  # shows a line of the launcher's own
 
 
@@ -54,7 +55,7 @@ class Launcher:
         self._command, self._environment = command, environment
         self._listener, self._output, self._settings = listener, output, settings
         self._selector = selectors.DefaultSelector()
-        self._mpirun_output = Stream(b"[mpirun] ", sys.stderr.buffer, None)
+        self._mpirun_output = Stream(f"[{settings.started_by}] ".encode(), sys.stderr.buffer, None)
         self._held: list[bytes] = []  # what mpirun said after a failure: shown only if the failure is its own
         self._peers: dict[int, Peer] = {}
         self._places: dict[int, str] = {}
@@ -113,7 +114,7 @@ class Launcher:
         if self._problem is not None:
             problem = Problem(self._problem, 1)
         elif mpirun_returncode != 0:
-            text = f"mpirun itself ended the job: {how(mpirun_returncode)}"
+            text = f"{self._settings.started_by} itself ended the job: {how(mpirun_returncode)}"
             problem = Problem(text, exit_status(mpirun_returncode))
         verdict = judge(
             self._endings,
@@ -121,6 +122,7 @@ class Launcher:
             self._output.last_words,
             interrupted_by=self._interrupted_by,
             problem=problem,
+            started_by=self._settings.started_by,
         )
         if verdict.rank is None and verdict.status != 0 and self._interrupted_by is None:
             self._show(lambda: self._mpirun_output.write(b"".join(self._held), time.monotonic()))
@@ -188,8 +190,8 @@ class Launcher:
     def _on_hello(self, peer: Peer, hello: dict[str, int | str | None]) -> None:
         rank = int(hello["rank"] or 0)
         if rank >= self._settings.num_proc or rank in self._peers:
-            asked = self._settings.num_proc
-            self._fail(f"mpirun started rank {rank} where {asked} ranks were asked for (see --mpi-args)")
+            by, asked = self._settings.started_by, self._settings.num_proc
+            self._fail(f"{by} started rank {rank} where {asked} ranks were asked for (see --mpi-args)")
             return
         peer.rank = rank
         self._peers[rank] = peer

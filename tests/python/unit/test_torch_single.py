@@ -72,7 +72,8 @@ def test_what_this_build_has() -> None:
     assert isinstance(hvd.mpi_built(), bool)
     assert not hvd.mpi_enabled()  # ROUNDELAY_BOOTSTRAP=single
     assert hvd.nccl_built() == 0
-    assert not any((hvd.gloo_built(), hvd.gloo_enabled(), hvd.ddl_built(), hvd.ccl_built(), hvd.cuda_built()))
+    assert hvd.gloo_built()
+    assert not any((hvd.gloo_enabled(), hvd.ddl_built(), hvd.ccl_built(), hvd.cuda_built()))
     assert [hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product] == list(range(6))
 
 
@@ -262,13 +263,14 @@ def test_the_configuration_can_be_printed() -> None:
 def test_a_launcher_without_the_mpi_module_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_backend, "mpi_module", lambda: None)
     with pytest.raises(RuntimeError, match=r"PMIX_RANK.*mpicxx"):
-        _backend.backend_path("auto", {"PMIX_RANK": "1"})
+        _backend.choose("auto", {"PMIX_RANK": "1"})
     with pytest.raises(RuntimeError, match="ROUNDELAY_BOOTSTRAP"):
-        _backend.backend_path("mpi", {})
-    assert _backend.backend_path("auto", {}) is None
-    assert _backend.backend_path("single", {"PMIX_RANK": "1"}) is None
+        _backend.choose("mpi", {})
+    assert _backend.choose("auto", {})[0] is None
+    assert _backend.choose("single", {"PMIX_RANK": "1"})[0] is None
+    assert _backend.choose("auto", {"OMPI_COMM_WORLD_SIZE": "1"})[0] is None
     monkeypatch.setattr(_backend, "mpi_module", lambda: "here.so")
-    assert _backend.backend_path("auto", {"PMI_RANK": "0"}) == "here.so"
+    assert _backend.choose("auto", {"PMI_RANK": "0"})[0] == "here.so"
 
 
 def test_the_command_line_tools_do_not_load_torch() -> None:

@@ -1,0 +1,38 @@
+// PyTorch's TCPStore, without its headers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bootstrap/key_value_store.h"
+
+namespace roundelay::bootstrap {
+
+class TcpStore final : public KeyValueStore {
+ public:
+  // `listener`: this process serves, over this socket, of which the store becomes the owner. `serve` without
+  // one: through a store that PyTorch serves on that port in this process already (kUnavailable if it does
+  // not). The server ends with the last TcpStore or torch.distributed store of the process on its port.
+  static Result<std::shared_ptr<TcpStore>> open(const std::string& host, std::uint16_t port, bool serve,
+                                                std::optional<int> listener, Deadline deadline);
+  ~TcpStore() override;
+
+  Status set(const std::string& key, ConstByteSpan value) override;
+  Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) override;
+  Result<bool> has(const std::string& key) override;
+  Result<std::vector<Bytes>> get(const std::vector<std::string>& keys) override;
+  Status erase(const std::string& key) override;
+
+ private:
+  struct Torch;
+  TcpStore(std::unique_ptr<Torch> torch, std::string where);
+  template <typename Action>
+  Status guarded(const Action& action);
+
+  const std::unique_ptr<Torch> torch_;
+  const std::string where_;  // host:port
+};
+
+}  // namespace roundelay::bootstrap

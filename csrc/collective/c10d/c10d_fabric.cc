@@ -1,0 +1,26 @@
+#include "collective/c10d/c10d_fabric.h"
+
+#include <utility>
+
+#include "collective/algorithm_fabric.h"
+#include "collective/c10d/c10d_transport.h"
+
+namespace roundelay::collective {
+
+std::unique_ptr<Fabric> make_c10d_fabric(std::unique_ptr<platform::ProcessGroup> process_group,
+                                         const Group& group, const C10dFabricOptions& options) {
+  auto transport =
+      std::make_unique<C10dTransport>(std::move(process_group), group, options.most_message_bytes);
+  auto state = std::make_shared<FabricState>();
+  state->group = group;
+  state->crowded = true;  // who waits leaves the core to the threads that move the bytes
+  // After the first failure nothing will be tested any more: its threads must not wait on.
+  state->on_poison = [medium = transport.get()](const Status&) { medium->give_up(); };
+  state->transport = std::move(transport);
+  AlgorithmFabric::Options fabric;
+  fabric.name = "c10d";
+  fabric.select = options.select;
+  return std::make_unique<AlgorithmFabric>(std::move(state), fabric);
+}
+
+}  // namespace roundelay::collective

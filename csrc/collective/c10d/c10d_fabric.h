@@ -1,0 +1,23 @@
+// The data plane over a torch.distributed process group: our algorithms over its send and receive. All types
+// and operations, whatever the group's own collectives can do.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "collective/fabric.h"
+#include "collective/select.h"
+#include "platform/c10d/process_group.h"
+
+namespace roundelay::collective {
+
+struct C10dFabricOptions {
+  std::size_t most_message_bytes = 1U << 30U;  // longer ones are cut; tests use less
+  Select select = select_algorithm;
+};
+
+// `process_group` has the group's members, with its indices.
+std::unique_ptr<Fabric> make_c10d_fabric(std::unique_ptr<platform::ProcessGroup> process_group,
+                                         const Group& group, const C10dFabricOptions& options);
+
+}  // namespace roundelay::collective

@@ -1,0 +1,122 @@
+#include "platform/c10d/process_group.h"
+
+#include <ATen/ops/from_blob.h>
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/version.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+namespace roundelay::platform {
+namespace {
+
+namespace py = pybind11;
+using std::chrono::milliseconds;
+using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+// Deadlines are the caller's: a wait that passes its own limit makes Gloo close all connections.
+constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
+
+// The first line: what follows is a backtrace.
+std::string cause_of(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+class Work final : public GroupWork {
+ public:
+  explicit Work(c10::intrusive_ptr<c10d::Work> work) : work_(std::move(work)) {}
+  Status wait() override {
+    try {
+      if (work_->wait(kNoLimit)) return {};
+      return Status::aborted("the transfer was given up");
+    } catch (const std::exception& error) {
+      return Status::aborted(cause_of(error));
+    }
+  }
+  void abort() override { work_->abort(); }
+
+ private:
+  const c10::intrusive_ptr<c10d::Work> work_;
+};
+
+class GlooGroup final : public ProcessGroup {
+ public:
+  explicit GlooGroup(BackendPtr backend) : backend_(std::move(backend)) {}
+
+  Result<std::shared_ptr<GroupWork>> send(int peer, ConstByteSpan data, int tag) override {
+    // Gloo only reads it.
+    return post(const_cast<std::byte*>(data.data()), data.size(),
+                [&](std::vector<at::Tensor>& tensors) { return backend_->send(tensors, peer, tag); });
+  }
+  Result<std::shared_ptr<GroupWork>> receive(int peer, ByteSpan data, int tag) override {
+    return post(data.data(), data.size(),
+                [&](std::vector<at::Tensor>& tensors) { return backend_->recv(tensors, peer, tag); });
+  }
+
+ private:
+  template <typename Post>
+  static Result<std::shared_ptr<GroupWork>> post(std::byte* data, std::size_t bytes, const Post& start) {
+    try {
+      std::vector<at::Tensor> tensors{at::from_blob(data, {static_cast<std::int64_t>(bytes)}, at::kByte)};
+      return std::shared_ptr<GroupWork>(std::make_shared<Work>(start(tensors)));
+    } catch (const std::exception& error) {
+      return Status::aborted(cause_of(error));
+    }
+  }
+
+  const BackendPtr backend_;
+};
+
+bool is_loopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+// In Python, because the headers of ProcessGroupGloo include Gloo's, which PyTorch does not ship.
+BackendPtr make_gloo(const GroupPlace& place, milliseconds limit) {
+  const py::module_ distributed = py::module_::import("torch.distributed");
+  const py::object gloo = distributed.attr("ProcessGroupGloo");
+  const py::object store = distributed.attr("TCPStore")(
+      place.store_host, place.store_port, py::arg("is_master") = false, py::arg("timeout") = limit);
+  const py::object prefixed = distributed.attr("PrefixStore")(place.prefix, store);
+  const py::object options = gloo.attr("_Options")();
+  options.attr("_timeout") = limit;
+  py::object device;
+  if (!place.interface.empty()) {
+    const std::string first = place.interface.substr(0, place.interface.find(','));
+    device = gloo.attr("create_device")(py::arg("interface") = first);
+  } else if (is_loopback(place.store_host)) {
+    device = gloo.attr("create_device")(py::arg("hostname") = place.store_host);
+  } else {
+    return py::cast<BackendPtr>(gloo(prefixed, place.index, place.size, limit));
+  }
+  py::list devices;
+  devices.append(device);
+  options.attr("_devices") = devices;
+  return py::cast<BackendPtr>(gloo(prefixed, place.index, place.size, options));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ProcessGroup>> ProcessGroup::create(const GroupPlace& place, Deadline deadline) {
+  const milliseconds limit(std::max(deadline.poll_milliseconds(steady_now()), 1));
+  try {
+    const py::gil_scoped_acquire gil;
+    try {
+      return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(make_gloo(place, limit)));
+    } catch (py::error_already_set& error) {
+      return Status::unavailable("no process group of PyTorch: " + cause_of(error));
+    }
+  } catch (const std::exception& error) {
+    return Status::unavailable("no process group of PyTorch: " + cause_of(error));
+  }
+}
+
+std::string torch_version() { return TORCH_VERSION; }
+
+}  // namespace roundelay::platform

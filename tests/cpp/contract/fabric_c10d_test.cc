@@ -1,0 +1,206 @@
+// The fabric contract over a process group that blocks as Gloo's does: who waits for a message does nothing
+// else, and messages of a pair match by tag. Faults: a member that dies, one that never answers.
+#include <deque>
+#include <map>
+#include <thread>
+#include <tuple>
+
+#include "base/annotations.h"
+#include "collective/c10d/c10d_fabric.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/fabric_contract.h"
+
+namespace roundelay::contract {
+namespace {
+
+using collective::C10dFabricOptions;
+using collective::make_c10d_fabric;
+using collective::Pending;
+using platform::GroupWork;
+using platform::ProcessGroup;
+
+// Where the members of one group post; a transfer is over when both sides have posted it.
+class Wires {
+ public:
+  struct Posted {
+    ByteSpan data;
+    int from, to;
+    bool done = false, given_up = false;
+  };
+  using PostedPtr = std::shared_ptr<Posted>;
+
+  PostedPtr post(int from, int to, int tag, ByteSpan data, bool is_send) EXCLUDES(mutex_) {
+    const auto mine = std::make_shared<Posted>(Posted{data, from, to});
+    MutexLock lock(mutex_);
+    Line& line = lines_[{from, to, tag}];
+    auto& theirs = is_send ? line.receives : line.sends;
+    if (theirs.empty()) {
+      (is_send ? line.sends : line.receives).push_back(mine);
+      return mine;
+    }
+    const PostedPtr other = theirs.front();
+    theirs.pop_front();
+    const ByteSpan source = is_send ? mine->data : other->data;
+    const ByteSpan target = is_send ? other->data : mine->data;
+    if (!other->given_up && source.size() == target.size()) {
+      std::copy(source.begin(), source.end(), target.begin());
+      mine->done = other->done = true;
+    }
+    changed_.notify_all();
+    return mine;
+  }
+  Status wait(const Posted& posted) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    while (!posted.done && !posted.given_up && dead_ != posted.from && dead_ != posted.to) {
+      changed_.wait_until(mutex_, Deadline::never());
+    }
+    if (posted.done) return {};
+    return Status::aborted(posted.given_up ? "given up" : "Connection closed by peer");
+  }
+  void give_up(Posted& posted) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    posted.given_up = true;
+    changed_.notify_all();
+  }
+  void kill(int member) EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    dead_ = member;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Line {
+    std::deque<PostedPtr> sends, receives;
+  };
+  Mutex mutex_;
+  CondVar changed_;
+  std::map<std::tuple<int, int, int>, Line> lines_ GUARDED_BY(mutex_);
+  int dead_ GUARDED_BY(mutex_) = -1;
+};
+
+class WireWork final : public GroupWork {
+ public:
+  WireWork(std::shared_ptr<Wires> wires, Wires::PostedPtr posted)
+      : wires_(std::move(wires)), posted_(std::move(posted)) {}
+  Status wait() override { return wires_->wait(*posted_); }
+  void abort() override { wires_->give_up(*posted_); }
+
+ private:
+  const std::shared_ptr<Wires> wires_;
+  const Wires::PostedPtr posted_;
+};
+
+class WireGroup final : public ProcessGroup {
+ public:
+  WireGroup(std::shared_ptr<Wires> wires, int index) : wires_(std::move(wires)), index_(index) {}
+  Result<std::shared_ptr<GroupWork>> send(int peer, ConstByteSpan data, int tag) override {
+    const ByteSpan bytes(const_cast<std::byte*>(data.data()), data.size());
+    return work(wires_->post(index_, peer, tag, bytes, true));
+  }
+  Result<std::shared_ptr<GroupWork>> receive(int peer, ByteSpan data, int tag) override {
+    return work(wires_->post(peer, index_, tag, data, false));
+  }
+
+ private:
+  [[nodiscard]] std::shared_ptr<GroupWork> work(Wires::PostedPtr posted) const {
+    return std::make_shared<WireWork>(wires_, std::move(posted));
+  }
+  const std::shared_ptr<Wires> wires_;
+  const int index_;
+};
+
+std::vector<std::unique_ptr<Fabric>> fabrics_of(const std::shared_ptr<Wires>& wires, int size,
+                                                const C10dFabricOptions& options = {}) {
+  std::vector<std::unique_ptr<Fabric>> fabrics;
+  for (int i = 0; i < size; ++i) {
+    Group group;
+    for (int rank = 0; rank < size; ++rank) group.ranks.push_back(10 + rank);
+    group.index = i;
+    fabrics.push_back(make_c10d_fabric(std::make_unique<WireGroup>(wires, i), group, options));
+  }
+  return fabrics;
+}
+
+class WireMedium final : public Medium {
+ public:
+  explicit WireMedium(std::size_t most_message_bytes) : most_message_bytes_(most_message_bytes) {}
+  [[nodiscard]] int largest_group() const override { return 4; }
+  std::string run(int size, Select select, const Part& part) override {
+    auto fabrics = fabrics_of(std::make_shared<Wires>(), size, {most_message_bytes_, std::move(select)});
+    std::vector<std::string> complaints(fabrics.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < fabrics.size(); ++i) {
+      threads.emplace_back([&, i] { complaints[i] = part(*fabrics[i]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (std::size_t i = 0; i < complaints.size(); ++i) {
+      if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
+    }
+    return {};
+  }
+
+ private:
+  const std::size_t most_message_bytes_;
+};
+
+TEST_CASE("c10d keeps the fabric contract", "[fabric]") {
+  for (const Test& test : fabric_contract()) {
+    SECTION(test.name) {
+      for (int size = 1; size <= 4; ++size) {
+        // Messages cut small, too, in the group where they are most.
+        for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}}) {
+          if (most == 1000 && size != 3) continue;
+          WireMedium medium(most);
+          INFO(test.name << ", " << size << " members, messages up to " << most);
+          CHECK(test.run(medium, size) == "");
+        }
+      }
+    }
+  }
+}
+
+// Member 0 alone of three starts a broadcast from member 2.
+std::unique_ptr<Pending> start_broadcast(Fabric& fabric, std::vector<std::byte>& data, Deadline deadline) {
+  Call call = call_over(Operation::kBroadcast, data.data(), data.size());
+  call.root = 2;
+  call.deadline = deadline;
+  auto started = fabric.start(call);
+  REQUIRE(started.ok());
+  return std::move(*started);
+}
+
+TEST_CASE("c10d: a dead member ends the call at once, by its rank", "[fabric]") {
+  const auto wires = std::make_shared<Wires>();
+  auto fabrics = fabrics_of(wires, 3);
+  std::vector<std::byte> data(64);
+  const auto pending = start_broadcast(*fabrics[0], data, Deadline::never());
+  wires->kill(2);
+  const Status ended = pending->wait();
+  CHECK(ended.message() == "the connection to rank 12 failed: Connection closed by peer");
+  CHECK(fabrics[0]->poisoned());
+}
+
+TEST_CASE("c10d: a silent member is named at the deadline, and no thread waits on for it", "[fabric]") {
+  const auto wires = std::make_shared<Wires>();
+  auto fabrics = fabrics_of(wires, 3);
+  std::vector<std::byte> data(64);
+  const auto deadline = Deadline::after(std::chrono::milliseconds(100));
+  auto pending = start_broadcast(*fabrics[0], data, deadline);
+  const Status ended = pending->wait();
+  CHECK(ended.message().find("made no progress until its deadline, waiting for rank 12") !=
+        std::string::npos);
+  CHECK(fabrics[0]->poisoned());
+  pending.reset();
+  fabrics.clear();  // joins the threads
+}
+
+TEST_CASE("c10d: a call that is dropped leaves no thread behind", "[fabric]") {
+  auto fabrics = fabrics_of(std::make_shared<Wires>(), 3);
+  std::vector<std::byte> data(64);
+  start_broadcast(*fabrics[0], data, Deadline::never()).reset();
+  CHECK(fabrics[0]->poisoned());
+  fabrics.clear();
+}
+
+}  // namespace
+}  // namespace roundelay::contract

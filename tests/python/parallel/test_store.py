@@ -1,0 +1,282 @@
+"""Ranks that meet without MPI: torchrun, variables set by hand, srun's variables, roundelayrun --gloo."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ranks import ROOT
+
+LIMIT_S = 90.0
+OUTER = ("OMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "TORCHELASTIC_", "ROUNDELAY_", "HOROVOD_")
+NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+PRELUDE = """
+import faulthandler, os, sys
+faulthandler.dump_traceback_later(80, exit=True)
+import torch
+import roundelay.torch as hvd
+from roundelay import _core
+torch.set_num_threads(1)
+"""
+TRAIN = """
+def train():
+    torch.manual_seed(1)
+    model = torch.nn.Linear(40, 3)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+    for step in range(4):
+        optimizer.zero_grad()
+        model(torch.full((2, 40), float(hvd.rank() + step))).sum().backward()
+        optimizer.step()
+    weights = hvd.allgather(model.weight.detach().reshape(1, -1))
+    assert all(torch.equal(weights[0], other) for other in weights)
+
+def sums():
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
+                  torch.int16, torch.int8, torch.uint8):
+        for count in (0, 1, 4097):
+            got = hvd.allreduce(torch.full((count,), hvd.rank() + 1).to(dtype), op=hvd.Sum)
+            assert got.tolist() == [sum(range(1, hvd.size() + 1))] * count, (dtype, count, got)
+    assert hvd.allreduce(torch.tensor([hvd.rank() == 1, True]), op=hvd.Min).tolist() == [False, True]
+"""
+WITHOUT_MPI = """
+assert "libmpi" not in open("/proc/self/maps").read()
+"""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Nothing of an outer launcher."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(OUTER) and name not in NUMBERS
+    }
+    path = os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
+    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **more}
+
+
+def run(command: list[str], **more: str) -> tuple[int, str]:
+    done = subprocess.run(
+        command,
+        env=environment(**more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def torchrun(np: int, script: Path, *flags: str, **more: str) -> tuple[int, str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(np)]
+    return run([*launcher, *flags, str(script), str(script.parent)], **more)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    return tmp_path / "program.py"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+class Ranks:
+    """Processes that find each other by variables set by hand."""
+
+    def __init__(self, script: Path, size: int, ranks: list[int], port: int, **more: str) -> None:
+        self.processes = {
+            rank: subprocess.Popen(
+                [sys.executable, str(script), str(script.parent)],
+                env=environment(**{**self.place(rank, size, port), **more}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in ranks
+        }
+
+    def place(self, rank: int, size: int, port: int) -> dict[str, str]:
+        numbers = {"RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
+        return {**{name: str(number) for name, number in numbers.items()}, "MASTER_ADDR": "127.0.0.1"}
+
+    def end(self) -> dict[int, tuple[int, str]]:
+        """Each rank's exit status and output."""
+        try:
+            output = {
+                rank: process.communicate(timeout=LIMIT_S)[0] for rank, process in self.processes.items()
+            }
+        finally:
+            for process in self.processes.values():
+                process.kill()
+        return {rank: (self.processes[rank].returncode, output[rank]) for rank in output}
+
+
+class Tasks(Ranks):
+    """As srun starts them without PMIx."""
+
+    def place(self, rank: int, size: int, port: int) -> dict[str, str]:
+        numbers = {"JOB_ID": port, "STEP_ID": 0, "PROCID": rank, "LOCALID": rank, "STEP_NUM_TASKS": size}
+        place = {f"SLURM_{name}": str(number) for name, number in numbers.items()}
+        return {**place, "SLURM_STEP_NODELIST": "localhost"}
+
+
+def test_torchrun_trains_without_mpi(script: Path) -> None:
+    body = """
+hvd.init()
+assert hvd.size() == 2 and hvd.local_rank() == int(os.environ["LOCAL_RANK"])
+assert hvd.gloo_enabled() and not hvd.mpi_enabled()
+assert _core.transports() == {"bootstrap": "store", "channel": "shm", "fabric": "shm"}
+sums()
+train()
+hvd.shutdown()
+for _ in range(3):  # at different speed
+    if int(os.environ["RANK"]) == 0:
+        torch.ones(300, 300) @ torch.ones(300, 300)
+    hvd.init()
+    hvd.barrier()
+    hvd.shutdown()
+# A default group of the user's own, on the same store.
+torch.distributed.init_process_group("gloo")
+hvd.init()
+ones = torch.ones(3)
+torch.distributed.all_reduce(ones)
+assert torch.equal(hvd.allreduce(torch.ones(3), op=hvd.Sum), ones)
+print("done", hvd.rank())
+"""
+    script.write_text(PRELUDE + TRAIN + body + WITHOUT_MPI)
+    status, output = torchrun(2, script)
+    assert status == 0, output
+    assert output.count("done ") == 2
+
+
+def test_torchrun_over_a_process_group(script: Path) -> None:
+    body = """
+hvd.init()
+assert _core.transports()["fabric"] == "c10d"
+sums()
+train()
+both = hvd.add_process_set([0, 2])
+if hvd.rank() != 1:
+    assert hvd.allreduce(torch.ones(5000), op=hvd.Sum, process_set=both).tolist() == [2.0] * 5000
+hvd.remove_process_set(both)
+gathered = hvd.allgather(torch.full((hvd.rank(), 2), hvd.rank()))
+assert gathered[:, 0].tolist() == [1, 2, 2]
+assert hvd.alltoall(torch.arange(3.0)).tolist() == [float(hvd.rank())] * 3
+handles = [hvd.allreduce_async(torch.ones(1 << 18), name=f"n{i}", op=hvd.Sum) for i in range(6)]
+assert all(bool((hvd.synchronize(handle) == 3).all()) for handle in handles)
+hvd.shutdown()
+hvd.init()
+sums()
+print("done", hvd.rank())
+"""
+    script.write_text(PRELUDE + TRAIN + body + WITHOUT_MPI)
+    status, output = torchrun(3, script, ROUNDELAY_FABRIC="c10d")
+    assert status == 0, output
+    assert output.count("done ") == 3
+
+
+def test_torchrun_starts_a_job_again(script: Path) -> None:
+    body = """
+hvd.init()
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+if attempt == 0 and hvd.rank() == 1:
+    os._exit(1)
+try:
+    assert hvd.allreduce(torch.ones(3), op=hvd.Sum).tolist() == [2.0] * 3
+except hvd.HorovodInternalError:
+    assert attempt == 0
+    raise
+print("attempt", attempt, "done", hvd.rank())
+"""
+    script.write_text(PRELUDE + body)
+    status, output = torchrun(2, script, "--max-restarts", "1")
+    assert status == 0, output
+    assert output.count("attempt 1 done ") == 2
+    assert "attempt 0" not in output
+
+
+def test_variables_by_hand_and_those_of_srun(script: Path) -> None:
+    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nprint('done', hvd.rank())\n")
+    jobs = [Ranks(script, 2, [0, 1], free_port()), Tasks(script, 2, [0, 1], os.getpid())]
+    for job in jobs:
+        for rank, (status, output) in job.end().items():
+            assert status == 0, output
+            assert f"done {rank}" in output
+
+
+def test_who_does_not_come_is_named(script: Path) -> None:
+    script.write_text(PRELUDE + "hvd.init()\n")
+    missing = Ranks(script, 4, [0, 2], free_port(), ROUNDELAY_START_TIMEOUT="6")
+    nobody = Ranks(script, 2, [1], free_port(), ROUNDELAY_START_TIMEOUT="2")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        used = Ranks(script, 2, [0], port, ROUNDELAY_START_TIMEOUT="4").end()[0]
+        # Somebody listens, but never answers.
+        mute = Ranks(script, 2, [1], port, ROUNDELAY_START_TIMEOUT="4").end()[1]
+    for status, output in missing.end().values():
+        assert status == 1, output
+        assert "ranks 1, 3 of 4 did not come to init() within the start timeout" in output
+    status, output = nobody.end()[1]
+    assert status == 1
+    assert "nobody listens on 127.0.0.1:" in output
+    assert "connection refused" in output
+    assert used[0] == 1
+    assert f"cannot listen on 127.0.0.1:{port}: address already in use; choose another MASTER_PORT" in used[1]
+    assert mute[0] == 1
+    assert f"no store of PyTorch answers on 127.0.0.1:{port}" in mute[1]
+
+
+def test_a_local_rank_that_we_count_differently(script: Path) -> None:
+    script.write_text(PRELUDE + "hvd.init()\n")
+    for status, output in Ranks(script, 2, [0, 1], free_port(), LOCAL_RANK="0").end().values():
+        assert status == 1
+        assert "init failed on rank 1: the launcher says LOCAL_RANK=0, but this is rank 1 of 2" in output
+        assert "ROUNDELAY_NODE_ID" in output
+
+
+def test_a_rank_that_dies_within_a_process_group(script: Path) -> None:
+    body = """
+import signal
+hvd.init()
+hvd.allreduce(torch.ones(8))
+if hvd.rank() == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    hvd.allreduce(torch.ones(1 << 20))
+except hvd.HorovodInternalError as error:
+    print("noticed:", error)
+"""
+    script.write_text(PRELUDE + body)
+    ended = Ranks(script, 3, [0, 1, 2], free_port(), ROUNDELAY_FABRIC="c10d").end()
+    assert ended[1][0] == -signal.SIGKILL
+    for rank in (0, 2):
+        status, output = ended[rank]
+        assert status == 0, output
+        assert "noticed:" in output
+        assert "rank 1" in output.partition("noticed:")[2]
+
+
+def test_roundelayrun_without_mpi(script: Path) -> None:
+    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nprint('done', hvd.rank())\n" + WITHOUT_MPI)
+    launcher = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", "--gloo"]
+    # Left by a launcher around this one.
+    stale = {"RANK": "7", "TORCHELASTIC_USE_AGENT_STORE": "True", "PMIX_RANK": "3", "MASTER_PORT": "1"}
+    status, output = run([*launcher, sys.executable, str(script)], **stale)
+    assert status == 0, output
+    assert "[rank 0] done 0" in output
+    assert "[rank 1] done 1" in output
+    script.write_text(PRELUDE + "hvd.init()\nsys.exit(3 if hvd.rank() == 1 else 0)\n")
+    status, output = run([*launcher, sys.executable, str(script)])
+    assert status == 3, output
+    assert "failed first: exit code 3" in output
