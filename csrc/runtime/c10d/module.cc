@@ -119,7 +119,7 @@ class C10dBackend final : public Backend {
 }  // namespace
 }  // namespace roundelay::runtime
 
-extern "C" roundelay::runtime::Backend* roundelay_backend() {
+extern "C" __attribute__((visibility("default"))) roundelay::runtime::Backend* roundelay_backend() {
   static auto* const backend = new roundelay::runtime::C10dBackend;  // lives as long as the process
   return backend;
 }
