@@ -6,10 +6,15 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "base/within.h"
+
 namespace roundelay::bootstrap {
 namespace {
 
 using std::chrono::milliseconds;
+
+// Beyond a wait's own limit: for the server to hear that it is over.
+constexpr Duration kGrace = std::chrono::seconds(1);
 
 // At least 1 ms, as PyTorch takes 0 for no limit.
 milliseconds time_left(Deadline deadline) {
@@ -24,13 +29,31 @@ std::string cause_of(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
+// TCPStore limits the time of a wait, but neither of its start nor of other questions to the server.
+template <typename T>
+Result<T> limited(Deadline deadline, std::function<T()> call) {
+  try {
+    auto answer = within<Result<T>>(deadline, [call = std::move(call)]() -> Result<T> {
+      try {
+        return call();
+      } catch (const std::exception& error) {
+        return Status::aborted(cause_of(error));
+      }
+    });
+    if (answer) return *std::move(answer);
+    return Status::aborted("no answer in time");
+  } catch (const std::system_error& error) {
+    return Status::aborted(std::string("no thread: ") + error.what());
+  }
+}
+
 }  // namespace
 
 struct TcpStore::Torch {
   c10::intrusive_ptr<c10d::TCPStore> store;
 };
 
-TcpStore::TcpStore(std::unique_ptr<Torch> torch, std::string where)
+TcpStore::TcpStore(std::shared_ptr<Torch> torch, std::string where)
     : torch_(std::move(torch)), where_(std::move(where)) {}
 
 TcpStore::~TcpStore() = default;
@@ -45,67 +68,71 @@ Result<std::shared_ptr<TcpStore>> TcpStore::open(const std::string& host, std::u
   options.timeout = time_left(deadline);
   options.multiTenant = true;  // torch.distributed.init_process_group may use the same port
   options.masterListenFd = listener;
-  try {
-    auto torch = std::make_unique<Torch>();
-    torch->store = c10::make_intrusive<c10d::TCPStore>(host, options);
-    return std::shared_ptr<TcpStore>(new TcpStore(std::move(torch), where));
-  } catch (const std::exception& error) {
-    const std::string what = serve ? "cannot serve a store on " : "no store of PyTorch answers on ";
-    return Status::unavailable(what + where + ": " + cause_of(error));
-  }
+  auto torch = limited<std::shared_ptr<Torch>>(deadline, [host, options] {
+    auto made = std::make_shared<Torch>();
+    made->store = c10::make_intrusive<c10d::TCPStore>(host, options);
+    return made;
+  });
+  if (torch.ok()) return std::shared_ptr<TcpStore>(new TcpStore(std::move(torch).value(), where));
+  const std::string what = serve ? "cannot serve a store on " : "no store of PyTorch answers on ";
+  return Status::unavailable(what + where + ": " + torch.status().message());
 }
 
-template <typename Action>
-Status TcpStore::guarded(const Action& action) {
-  try {
-    action(*torch_->store);
-    return {};
-  } catch (const std::exception& error) {
-    return Status::aborted("the store on " + where_ + ", where ranks meet, is gone (" + cause_of(error) +
-                           "): the process that served it has ended");
+template <typename T>
+Result<T> TcpStore::ask(Deadline deadline, const std::function<T(Torch&)>& question) {
+  if (!error_.ok()) return error_;
+  Result<T> answer = limited<T>(deadline, [torch = torch_, question] { return question(*torch); });
+  if (!answer.ok()) {
+    error_ = Status::aborted("the store on " + where_ + ", where ranks meet, is gone (" +
+                             answer.status().message() + "): the process that served it ended or stopped");
+    return error_;
   }
+  return answer;
 }
 
-Status TcpStore::set(const std::string& key, ConstByteSpan value) {
+Status TcpStore::set(const std::string& key, ConstByteSpan value, Deadline deadline) {
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(value.data());
-  return guarded([&](c10d::Store& store) { store.set(key, std::vector(begin, begin + value.size())); });
+  const std::function<bool(Torch&)> question =
+      [key, bytes = std::vector(begin, begin + value.size())](Torch& torch) {
+        torch.store->set(key, bytes);
+        return true;
+      };
+  return ask(deadline, question).status();
 }
 
 Result<bool> TcpStore::wait(const std::vector<std::string>& keys, Deadline deadline) {
-  bool there = false;
-  const Status status = guarded([&](c10d::Store& store) {
+  const milliseconds limit = time_left(deadline);
+  const std::function<bool(Torch&)> question = [keys, limit](Torch& torch) {
     try {
-      store.wait(keys, time_left(deadline));
-      there = true;
+      torch.store->wait(keys, limit);
+      return true;
     } catch (const c10::DistStoreError&) {
-      there = store.check(keys);  // the time is up, or the store is gone: then this throws, too
+      return torch.store->check(keys);  // the time is up, or the store is gone: then this throws, too
     }
-  });
-  if (!status.ok()) return status;
-  return there;
+  };
+  return ask(Deadline::after(limit + kGrace), question);
 }
 
-Result<bool> TcpStore::has(const std::string& key) {
-  bool there = false;
-  const Status status = guarded([&](c10d::Store& store) { there = store.check({key}); });
-  if (!status.ok()) return status;
-  return there;
+Result<bool> TcpStore::has(const std::string& key, Deadline deadline) {
+  const std::function<bool(Torch&)> question = [key](Torch& torch) { return torch.store->check({key}); };
+  return ask(deadline, question);
 }
 
-Result<std::vector<Bytes>> TcpStore::get(const std::vector<std::string>& keys) {
-  std::vector<Bytes> values;
-  const Status status = guarded([&](c10d::Store& store) {
-    for (const std::vector<std::uint8_t>& value : store.multiGet(keys)) {
+Result<std::vector<Bytes>> TcpStore::get(const std::vector<std::string>& keys, Deadline deadline) {
+  const std::function<std::vector<Bytes>(Torch&)> question = [keys](Torch& torch) {
+    std::vector<Bytes> values;
+    for (const std::vector<std::uint8_t>& value : torch.store->multiGet(keys)) {
       const auto* const begin = reinterpret_cast<const std::byte*>(value.data());
       values.emplace_back(begin, begin + value.size());
     }
-  });
-  if (!status.ok()) return status;
-  return values;
+    return values;
+  };
+  return ask(deadline, question);
 }
 
-Status TcpStore::erase(const std::string& key) {
-  return guarded([&](c10d::Store& store) { store.deleteKey(key); });
+Status TcpStore::erase(const std::string& key, Deadline deadline) {
+  const std::function<bool(Torch&)> question = [key](Torch& torch) { return torch.store->deleteKey(key); };
+  return ask(deadline, question).status();
 }
 
 }  // namespace roundelay::bootstrap

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,20 +20,23 @@ class TcpStore final : public KeyValueStore {
                                                 std::optional<int> listener, Deadline deadline);
   ~TcpStore() override;
 
-  Status set(const std::string& key, ConstByteSpan value) override;
+  Status set(const std::string& key, ConstByteSpan value, Deadline deadline) override;
   Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) override;
-  Result<bool> has(const std::string& key) override;
-  Result<std::vector<Bytes>> get(const std::vector<std::string>& keys) override;
-  Status erase(const std::string& key) override;
+  Result<bool> has(const std::string& key, Deadline deadline) override;
+  Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline deadline) override;
+  Status erase(const std::string& key, Deadline deadline) override;
+  // False after an error: all later calls fail, too.
+  [[nodiscard]] bool usable() const { return error_.ok(); }
 
  private:
   struct Torch;
-  TcpStore(std::unique_ptr<Torch> torch, std::string where);
-  template <typename Action>
-  Status guarded(const Action& action);
+  TcpStore(std::shared_ptr<Torch> torch, std::string where);
+  template <typename T>
+  Result<T> ask(Deadline deadline, const std::function<T(Torch&)>& question);
 
-  const std::unique_ptr<Torch> torch_;
-  const std::string where_;  // host:port
+  const std::shared_ptr<Torch> torch_;  // a question without an answer keeps it, too
+  const std::string where_;             // host:port
+  Status error_;                        // the first
 };
 
 }  // namespace roundelay::bootstrap

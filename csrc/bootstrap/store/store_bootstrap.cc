@@ -5,7 +5,8 @@
 namespace roundelay::bootstrap {
 namespace {
 
-constexpr Duration kStayAfterFailure = std::chrono::seconds(2);
+// After an exchange that failed, or at its deadline, for what remains to be said.
+constexpr Duration kLastWords = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -19,13 +20,13 @@ StoreBootstrap::StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rende
 
 StoreBootstrap::~StoreBootstrap() {
   const Keys left = keys_of("left");
-  if (!store_->set(left[static_cast<std::size_t>(rank_)], {}).ok() || rank_ != 0) return;
-  const Deadline until = broken_ ? Deadline::after(kStayAfterFailure) : deadline_;
+  const Deadline until = broken_ ? Deadline::after(kLastWords) : deadline_;
+  if (!store_->set(left[static_cast<std::size_t>(rank_)], {}, until).ok() || rank_ != 0) return;
   const Result<bool> all = store_->wait(stay_for_, until);
   if (broken_ || !all.ok() || !*all) return;
-  for (const std::string& key : left) static_cast<void>(store_->erase(key));
+  for (const std::string& key : left) static_cast<void>(store_->erase(key, until));
   for (const std::string& key : keys_of(std::to_string(exchanges_ - 1))) {
-    static_cast<void>(store_->erase(key));
+    static_cast<void>(store_->erase(key, until));
   }
 }
 
@@ -44,40 +45,41 @@ Result<std::vector<Bytes>> StoreBootstrap::all_gather(ConstByteSpan mine, Deadli
 }
 
 Result<std::vector<Bytes>> StoreBootstrap::exchange(ConstByteSpan mine, Deadline deadline) {
-  ROUNDELAY_RETURN_IF_ERROR(refuse_if_given_up());
+  ROUNDELAY_RETURN_IF_ERROR(refuse_if_given_up(deadline));
   const Keys keys = keys_of(std::to_string(exchanges_));
-  ROUNDELAY_RETURN_IF_ERROR(store_->set(keys[static_cast<std::size_t>(rank_)], mine));
+  ROUNDELAY_RETURN_IF_ERROR(store_->set(keys[static_cast<std::size_t>(rank_)], mine, deadline));
   const Result<bool> all_there = store_->wait(keys, deadline);
   if (!all_there.ok()) return all_there.status();
   if (!*all_there) return give_up(keys);
-  auto all = store_->get(keys);
+  auto all = store_->get(keys, deadline);
   if (!all.ok()) return all;
   // Everyone is here, so everyone has read what was before.
   if (exchanges_ > 0) {
     const std::string before = keys_of(std::to_string(exchanges_ - 1))[static_cast<std::size_t>(rank_)];
-    ROUNDELAY_RETURN_IF_ERROR(store_->erase(before));
+    ROUNDELAY_RETURN_IF_ERROR(store_->erase(before, deadline));
   }
   ++exchanges_;
   return all;
 }
 
 // A rank that comes when others have left off waiting for it hears so at once.
-Status StoreBootstrap::refuse_if_given_up() {
+Status StoreBootstrap::refuse_if_given_up(Deadline deadline) {
   const Keys given_up{root_ + "given_up"};
-  const Result<bool> over = store_->has(given_up.front());
+  const Result<bool> over = store_->has(given_up.front(), deadline);
   if (!over.ok()) return over.status();
   if (!*over) return {};
-  const auto why = store_->get(given_up);
+  const auto why = store_->get(given_up, deadline);
   return why.ok() ? Status::aborted(to_text(why->front())) : why.status();
 }
 
 Status StoreBootstrap::give_up(const Keys& keys) {
+  const Deadline deadline = Deadline::after(kLastWords);
   std::string missing;
   int count = 0;
   Keys left_by_present;
   const Keys left = keys_of("left");
   for (int rank = 0; rank < size_; ++rank) {
-    const Result<bool> there = store_->has(keys[static_cast<std::size_t>(rank)]);
+    const Result<bool> there = store_->has(keys[static_cast<std::size_t>(rank)], deadline);
     if (!there.ok()) return there.status();
     if (*there) {
       left_by_present.push_back(left[static_cast<std::size_t>(rank)]);
@@ -92,7 +94,7 @@ Status StoreBootstrap::give_up(const Keys& keys) {
                            (exchanges_ == 0 ? " did not come to init()" : " came to init() but got stuck") +
                            " within the start timeout (ROUNDELAY_START_TIMEOUT), says rank " +
                            std::to_string(rank_);
-  ROUNDELAY_RETURN_IF_ERROR(store_->set(root_ + "given_up", to_bytes(text)));
+  ROUNDELAY_RETURN_IF_ERROR(store_->set(root_ + "given_up", to_bytes(text), deadline));
   return Status::aborted(text);
 }
 

@@ -36,7 +36,7 @@ class StoreBootstrap final : public Bootstrap {
   using Keys = std::vector<std::string>;
   [[nodiscard]] Keys keys_of(const std::string& what) const;  // one for each rank
   Result<std::vector<Bytes>> exchange(ConstByteSpan mine, Deadline deadline);
-  Status refuse_if_given_up();
+  Status refuse_if_given_up(Deadline deadline);
   Status give_up(const Keys& keys);
 
   const std::shared_ptr<KeyValueStore> store_;

@@ -12,6 +12,8 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "base/within.h"
+
 namespace roundelay::platform {
 namespace {
 
@@ -19,6 +21,8 @@ namespace py = pybind11;
 using std::chrono::milliseconds;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
+// Beyond the limit that Gloo keeps to by itself.
+constexpr milliseconds kGrace = std::chrono::seconds(1);
 // Deadlines are the caller's: a wait that passes its own limit makes Gloo close all connections.
 constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
 
@@ -101,19 +105,28 @@ BackendPtr make_gloo(const GroupPlace& place, milliseconds limit) {
   return py::cast<BackendPtr>(gloo(prefixed, place.index, place.size, options));
 }
 
+Result<std::unique_ptr<ProcessGroup>> create_gloo(const GroupPlace& place, milliseconds limit) {
+  const py::gil_scoped_acquire gil;
+  try {
+    return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(make_gloo(place, limit)));
+  } catch (const std::exception& error) {  // Python's, too, which are destroyed while the lock is held
+    return Status::unavailable("no process group of PyTorch: " + cause_of(error));
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ProcessGroup>> ProcessGroup::create(const GroupPlace& place, Deadline deadline) {
   const milliseconds limit(std::max(deadline.poll_milliseconds(steady_now()), 1));
+  using Made = Result<std::unique_ptr<ProcessGroup>>;
   try {
-    const py::gil_scoped_acquire gil;
-    try {
-      return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(make_gloo(place, limit)));
-    } catch (py::error_already_set& error) {
-      return Status::unavailable("no process group of PyTorch: " + cause_of(error));
-    }
-  } catch (const std::exception& error) {
-    return Status::unavailable("no process group of PyTorch: " + cause_of(error));
+    // Gloo keeps to the limit, but the store that it goes through may stop to answer.
+    auto made =
+        within<Made>(Deadline::after(limit + kGrace), [place, limit] { return create_gloo(place, limit); });
+    if (made) return *std::move(made);
+    return Status::unavailable("no process group of PyTorch: its store did not answer in time");
+  } catch (const std::system_error& error) {
+    return Status::unavailable(std::string("no thread to make a process group: ") + error.what());
   }
 }
 

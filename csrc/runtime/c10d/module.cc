@@ -69,7 +69,7 @@ class C10dBackend final : public Backend {
     if (!start.rendezvous) return Status::internal("no rendezvous was given");
     const Rendezvous& where = *start.rendezvous;
     // Kept for the life of the process: a later init meets there again, and PyTorch may share the port.
-    if (!store_ || where.host != where_.host || where.port != where_.port) {
+    if (!store_ || !store_->usable() || where.host != where_.host || where.port != where_.port) {
       auto store = where.serve ? serve(where, deadline) : join(where, deadline);
       if (!store.ok()) return store.status();
       store_ = std::move(store).value();

@@ -17,7 +17,7 @@ using std::chrono::seconds;
 
 class MemoryStore final : public KeyValueStore {
  public:
-  Status set(const std::string& key, ConstByteSpan value) override {
+  Status set(const std::string& key, ConstByteSpan value, Deadline /*deadline*/) override {
     MutexLock lock(mutex_);
     if (gone_) return Status::aborted("the store is gone");
     values_[key] = Bytes(value.begin(), value.end());
@@ -30,8 +30,10 @@ class MemoryStore final : public KeyValueStore {
     if (gone_) return Status::aborted("the store is gone");
     return there(keys);
   }
-  Result<bool> has(const std::string& key) override { return wait({key}, Deadline::at(steady_now())); }
-  Result<std::vector<Bytes>> get(const std::vector<std::string>& keys) override {
+  Result<bool> has(const std::string& key, Deadline /*deadline*/) override {
+    return wait({key}, Deadline::at(steady_now()));
+  }
+  Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline /*deadline*/) override {
     MutexLock lock(mutex_);
     std::vector<Bytes> found;
     for (const std::string& key : keys) {
@@ -40,7 +42,7 @@ class MemoryStore final : public KeyValueStore {
     }
     return found;
   }
-  Status erase(const std::string& key) override {
+  Status erase(const std::string& key, Deadline /*deadline*/) override {
     MutexLock lock(mutex_);
     values_.erase(key);
     return {};
@@ -169,8 +171,9 @@ TEST_CASE("store: a rank that leaves in the middle is named", "[bootstrap]") {
 TEST_CASE("store: jobs and restarts in one store do not see each other", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
   // What a run left that died in the middle.
-  REQUIRE(store->set(store_root(place(0, 2, "a/0"), 1) + "0/1", to_bytes("stale")).ok());
-  REQUIRE(store->set(store_root(place(0, 2, "a/0"), 1) + "given_up", to_bytes("stale")).ok());
+  REQUIRE(store->set(store_root(place(0, 2, "a/0"), 1) + "0/1", to_bytes("stale"), Deadline::never()).ok());
+  REQUIRE(
+      store->set(store_root(place(0, 2, "a/0"), 1) + "given_up", to_bytes("stale"), Deadline::never()).ok());
   const auto seen = run(4, [&](int thread) {
     return take_part(store, place(thread % 2, 2, thread < 2 ? "a/1" : "b/1"), 1, seconds(20));
   });
