@@ -46,5 +46,7 @@ def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple
         asks = launch.why.partition(" ")[0].partition("=")[0]
         what = "MPI" if launch.bootstrap == "mpi" else "PyTorch's store"
         module = "MPI" if launch.bootstrap == "mpi" else "c10d"
-        raise RuntimeError(f"{asks} asks for {what}, but this build of Roundelay has no {module} module: {cure}")
+        raise RuntimeError(
+            f"{asks} asks for {what}, but this build of Roundelay has no {module} module: {cure}"
+        )
     return path, launch

@@ -128,8 +128,8 @@ def _torch(environment: Mapping[str, str]) -> Launch:
         return Launch("single", f"{by}, and it is the only one")
     if missing:
         raise RuntimeError(
-            f"RANK={rank} and WORLD_SIZE={size} are set, but {' and '.join(missing)} not: set them to the host "
-            "of rank 0 and a free port there, or start the program with torchrun"
+            f"RANK={rank} and WORLD_SIZE={size} are set, but {' and '.join(missing)} not: set them to the "
+            "host of rank 0 and a free port there, or start the program with torchrun"
         )
     run = environment.get("TORCHELASTIC_RUN_ID", "env")
     restart = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
@@ -160,8 +160,8 @@ def _slurm(environment: Mapping[str, str]) -> Launch:
     missing = [name for name in _SLURM_STEP if name not in environment]
     if missing:
         raise RuntimeError(
-            f"SLURM_STEP_NODELIST is set, but {' and '.join(missing)} not: start the program with srun, or set "
-            "ROUNDELAY_BOOTSTRAP=single"
+            f"SLURM_STEP_NODELIST is set, but {' and '.join(missing)} not: start the program with srun, or "
+            "set ROUNDELAY_BOOTSTRAP=single"
         )
     rank = _number(environment, "SLURM_PROCID")
     size = _number(environment, "SLURM_STEP_NUM_TASKS", least=1)

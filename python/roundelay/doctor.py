@@ -181,7 +181,8 @@ def launch(environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any
 def probe() -> dict[str, Any]:
     """What a rank of the launch check finds.
 
-    Who it is, what brought the ranks together, what the library chooses, and for each channel and fabric "" or why it fails.
+    Who it is, what brought the ranks together, what the library chooses, and for each channel and fabric ""
+    or why it fails.
     """
     import torch
 

@@ -1,7 +1,7 @@
 """The process beside each rank: starts the program, relays its output, and tells the launcher how it ended.
 
-mpirun, or starter.py where there is none, starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`): it uses only the
-standard library. The program is the agent's child and inherits everything, so it is this rank's MPI process.
+mpirun, or starter.py where there is none, starts one agent a rank, as a plain script (`python -I -S agent.py
+-- program ...`): it uses only the standard library. The program is the agent's child and inherits everything, so it is this rank's MPI process.
 The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
 to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
 gone, the connection ends, and the agent ends its program.
@@ -30,7 +30,12 @@ SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
 
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
 RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
-LOCAL_SIZE_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "I_MPI_INFO_LOCAL_SIZE", "LOCAL_WORLD_SIZE")
+LOCAL_SIZE_VARIABLES = (
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "I_MPI_INFO_LOCAL_SIZE",
+    "LOCAL_WORLD_SIZE",
+)
 
 ORPHAN_GRACE_S = 1.0  # what a dead program left behind, or a launcher's death, gets before SIGKILL
 _CHUNK = 1 << 16

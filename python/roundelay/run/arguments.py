@@ -55,8 +55,12 @@ def make_parser(prog: str) -> Parser:
     parser.add_argument(
         "-np", "--num-proc", type=number(int, 1, "a number of ranks"), metavar="N", help="ranks to start"
     )
-    parser.add_argument("--verbose", action="store_true", help="show the line that starts the ranks, and each one's place")
-    parser.add_argument("--dry-run", action="store_true", help="show the line that starts the ranks, and stop")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the line that starts the ranks, and each one's place"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show the line that starts the ranks, and stop"
+    )
     parser.add_argument(
         "--output-filename",
         metavar="DIR",
@@ -83,7 +87,9 @@ def make_parser(prog: str) -> Parser:
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--mpi", action="store_true", help="start the ranks with mpirun (default where it is)")
     how.add_argument(
-        "--gloo", action="store_true", help="start the ranks without MPI, on this machine (default without MPI)"
+        "--gloo",
+        action="store_true",
+        help="start the ranks without MPI, on this machine (default without MPI)",
     )
     where = parser.add_argument_group("hosts (default: this machine)").add_mutually_exclusive_group()
     where.add_argument("-H", "--hosts", metavar="LIST", help="hosts and slots: h1:2,h2:4")

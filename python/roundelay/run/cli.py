@@ -133,7 +133,7 @@ def use_mpi(given: argparse.Namespace, one_machine: bool) -> bool:
     Raises UsageError where only MPI could do what is asked for.
     """
     if given.gloo and not one_machine:
-        raise UsageError("--gloo starts ranks on this machine only; on several use --mpi, or torchrun on each")
+        raise UsageError("--gloo starts ranks on this machine only; use --mpi, or torchrun on each host")
     if given.gloo and given.mpi_args:
         raise UsageError("--mpi-args are for mpirun, which --gloo does without")
     if given.mpi or given.gloo:

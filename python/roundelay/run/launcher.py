@@ -1,4 +1,4 @@
-"""Runs mpirun (or starter.py) and listens to the agents until every rank has ended; ends the others when one has failed."""
+"""Runs mpirun (or starter.py), listens to the agents until every rank has ended, ends all when one fails."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ TEST_CASE("a bad value is an error that names variable, value and what is allowe
   CHECK(error_of("HOROVOD_CYCLE_TIME", "(None,)") ==
         "HOROVOD_CYCLE_TIME=\"(None,)\" is not valid: it must be milliseconds from 0 to 31536000000");
   CHECK(error_of("ROUNDELAY_BOOTSTRAP", "gloo") ==
-        "ROUNDELAY_BOOTSTRAP=\"gloo\" is not valid: it must be one of auto|mpi|single");
+        "ROUNDELAY_BOOTSTRAP=\"gloo\" is not valid: it must be one of auto|mpi|store|single");
   for (const char* bad :
        {"12abc", "", " 12", "12 ", "0x10", "1e3", "1.5", "+5", "9223372036854775808", "-0.0"})
     error_of("HOROVOD_FUSION_THRESHOLD", bad);

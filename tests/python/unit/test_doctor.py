@@ -53,7 +53,9 @@ def test_two_levels_take_both_of_their_fabrics() -> None:
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
-    ranks = found(channel_shm="0", channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d", fabric_c10d="e")
+    ranks = found(
+        channel_shm="0", channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d", fabric_c10d="e"
+    )
     assert states(list(doctor.check_launch(0, "", ranks)))["launch"] is State.BROKEN
 
 
@@ -84,15 +86,18 @@ def test_no_mpi_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_bootstrap_and_why() -> None:
     assert "single: no launcher" in doctor.check_bootstrap({}).found
     assert doctor.check_bootstrap({"ROUNDELAY_BOOTSTRAP": "single", "RANK": "0"}).state is State.OK
-    assert "srun started" in doctor.check_bootstrap(
-        {
-            "SLURM_JOB_ID": "1",
-            "SLURM_STEP_ID": "0",
-            "SLURM_PROCID": "0",
-            "SLURM_STEP_NUM_TASKS": "2",
-            "SLURM_STEP_NODELIST": "n1",
-        }
-    ).found
+    assert (
+        "srun started"
+        in doctor.check_bootstrap(
+            {
+                "SLURM_JOB_ID": "1",
+                "SLURM_STEP_ID": "0",
+                "SLURM_PROCID": "0",
+                "SLURM_STEP_NUM_TASKS": "2",
+                "SLURM_STEP_NODELIST": "n1",
+            }
+        ).found
+    )
     broken = doctor.check_bootstrap({"RANK": "0"})
     assert broken.state is State.BROKEN
     assert "WORLD_SIZE is not" in broken.found
