@@ -2,8 +2,8 @@
 
 mpirun, or starter.py where there is none, starts one agent a rank, as a plain script (`python -I -S agent.py
 -- program ...`): it uses only the standard library. The program is the agent's child and inherits everything,
--- program ...`): it uses only the standard library. The program is the agent's child and inherits everything,
 so it is this rank's MPI process.
+The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
 to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
 gone, the connection ends, and the agent ends its program.
 """
