@@ -24,6 +24,9 @@ import torch
 import roundelay.torch as hvd
 from roundelay import _core
 torch.set_num_threads(1)
+
+def say(text):  # in one write: ranks share the pipe
+    os.write(1, f"{text}\\n".encode())
 """
 TRAIN = """
 def train():
@@ -168,7 +171,7 @@ hvd.init()
 ones = torch.ones(3)
 torch.distributed.all_reduce(ones)
 assert torch.equal(hvd.allreduce(torch.ones(3), op=hvd.Sum), ones)
-print("done", hvd.rank())
+say(f"done {hvd.rank()}")
 """
     script.write_text(PRELUDE + TRAIN + body + WITHOUT_MPI)
     status, output = torchrun(2, script)
@@ -194,7 +197,7 @@ assert all(bool((hvd.synchronize(handle) == 3).all()) for handle in handles)
 hvd.shutdown()
 hvd.init()
 sums()
-print("done", hvd.rank())
+say(f"done {hvd.rank()}")
 """
     script.write_text(PRELUDE + TRAIN + body + WITHOUT_MPI)
     status, output = torchrun(3, script, ROUNDELAY_FABRIC="c10d")
@@ -213,7 +216,7 @@ try:
 except hvd.HorovodInternalError:
     assert attempt == 0
     raise
-print("attempt", attempt, "done", hvd.rank())
+say(f"attempt {attempt} done {hvd.rank()}")
 """
     script.write_text(PRELUDE + body)
     status, output = torchrun(2, script, "--max-restarts", "1")
@@ -223,7 +226,7 @@ print("attempt", attempt, "done", hvd.rank())
 
 
 def test_the_variables_of_srun(script: Path) -> None:
-    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nprint('done', hvd.rank())\n" + WITHOUT_MPI)
+    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nsay(f'done {hvd.rank()}')\n" + WITHOUT_MPI)
     for rank, (status, output) in Tasks(script, 2, [0, 1], os.getpid()).end().items():
         assert status == 0, output
         assert f"done {rank}" in output
@@ -292,7 +295,7 @@ except hvd.HorovodInternalError as error:
 
 
 def test_roundelayrun_without_mpi(script: Path) -> None:
-    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nprint('done', hvd.rank())\n" + WITHOUT_MPI)
+    script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nsay(f'done {hvd.rank()}')\n" + WITHOUT_MPI)
     launcher = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", "--gloo"]
     # Left by a launcher around this one.
     stale = {"RANK": "7", "TORCHELASTIC_USE_AGENT_STORE": "True", "PMIX_RANK": "3", "MASTER_PORT": "1"}
