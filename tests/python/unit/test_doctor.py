@@ -15,11 +15,12 @@ from roundelay.doctor import Check, State
 
 
 def found(size: int = 2, **reasons: str) -> list[dict[str, Any]]:
-    names = ("channel shm", "channel tcp", "channel mpi", "fabric shm", "fabric mpi", "fabric c10d")
+    """What two ranks without MPI say."""
+    names = ("channel shm", "channel tcp", "fabric shm", "fabric c10d")
     works = {name: reasons.get(name.replace(" ", "_"), "") for name in names}
     chosen = {kind: "one" for kind in ("channel", "fabric") if not all(map(works.get, names))}
     return [
-        {"rank": rank, "size": size, "backend": "Open MPI v5", "chosen": chosen, "works": works}
+        {"rank": rank, "size": size, "backend": "PyTorch: Gloo", "chosen": chosen, "works": works}
         for rank in range(2)
     ]
 
@@ -29,34 +30,33 @@ def states(rows: list[Check]) -> dict[str, State]:
 
 
 def test_a_launch_that_went_well() -> None:
-    rows = list(doctor.check_launch(0, "", found()))
-    assert State.BROKEN not in states(rows).values()
-    assert states(rows)["channel tcp"] is State.OK
-    assert states(rows)["fabric mpi"] is State.OK
-    assert "they use channel one, fabric one" in rows[0].found
-    assert states(rows)["fabric shm+mpi"] is State.OK
-    assert states(rows)["fabric nccl"] is State.OFF
-    assert "Open MPI v5" in {row.found for row in rows}
+    rows = doctor.check_launch("--gloo", 0, "", found())
+    assert set(states(rows).values()) == {State.OK}
+    assert list(states(rows)) == ["launch --gloo", "channel shm", "channel tcp", "fabric shm", "fabric c10d"]
+    assert rows[0].found == "2 ranks met by PyTorch: Gloo, and reduced; they use channel one, fabric one"
 
 
 def test_a_channel_that_does_not_work_says_why_and_is_no_fault_while_another_does() -> None:
-    rows = list(doctor.check_launch(0, "", found(channel_tcp="sockets are not allowed")))
+    rows = doctor.check_launch("--gloo", 0, "", found(channel_tcp="sockets are not allowed"))
     assert states(rows)["channel tcp"] is State.OFF
     assert "sockets are not allowed" in {row.found for row in rows}
     assert State.BROKEN not in states(rows).values()
 
 
 def test_two_levels_take_both_of_their_fabrics() -> None:
-    rows = list(doctor.check_launch(0, "", found(fabric_shm="no memory")))
-    (row,) = [row for row in rows if row.name == "fabric shm+mpi"]
-    assert (row.state, row.found) == (State.OFF, "fabric shm: no memory")
+    no_mpi = Check("fabric mpi", State.OFF, "none")
+    rows = doctor.check_launch("--gloo", 0, "", found())
+    assert states(list(doctor.check_two_levels([*rows, no_mpi]))) == {
+        "fabric shm+mpi": State.OFF,
+        "fabric shm+c10d": State.OK,
+    }
+    rows = doctor.check_launch("--gloo", 0, "", found(fabric_shm="no memory"))
+    assert {row.found for row in doctor.check_two_levels([*rows, no_mpi])} == {"fabric shm: no memory"}
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
-    ranks = found(
-        channel_shm="0", channel_tcp="a", channel_mpi="b", fabric_shm="c", fabric_mpi="d", fabric_c10d="e"
-    )
-    assert states(list(doctor.check_launch(0, "", ranks)))["launch"] is State.BROKEN
+    ranks = found(channel_shm="0", channel_tcp="a", fabric_shm="c", fabric_c10d="e")
+    assert states(doctor.check_launch("--gloo", 0, "", ranks))["launch --gloo"] is State.BROKEN
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:
     ],
 )
 def test_a_launch_that_failed(status: int, stderr: str, ranks: list[dict[str, Any]], text: str) -> None:
-    (row,) = doctor.check_launch(status, stderr, ranks)
+    (row,) = doctor.check_launch("--mpi", status, stderr, ranks)
     assert row.state is State.BROKEN
     assert text in row.found
     assert row.cure
