@@ -93,9 +93,10 @@ class CoreJob(Job):
     def begin(
         self, np: int, body: str, *, launcher: str = "roundelayrun", prelude: str = PRELUDE + INIT
     ) -> subprocess.Popen[bytes]:
-        """Starts it; under `roundelayrun`, or plain `mpirun`."""
-        if launcher == "roundelayrun":
-            return self.start(np, prelude + body)
+        """Starts it; under `roundelayrun`, with flags or without, or plain `mpirun`."""
+        name, *flags = launcher.split()
+        if name == "roundelayrun":
+            return self.start(np, prelude + body, *flags)
         script = self.folder / "program.py"
         script.write_text(PROGRAM + prelude + body)
         name, _, value = self.mark.partition("=")

@@ -21,7 +21,7 @@ PROMISED_S = 5.0  # from a failure to the job's end
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
-rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+rank = int(next(filter(None, map(os.environ.get, ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "RANK")))))
 def ready():
     Path(sys.argv[1], f"ready.{rank}").write_text(str(os.getpid()))
 def meet(count):
@@ -38,6 +38,7 @@ class Job:
     """A roundelayrun whose processes are all marked by a variable in their environment."""
 
     folder: Path
+    way: tuple[str, ...] = ()  # how roundelayrun starts the ranks: () or ("--mpi",)
     bin: Path | None = None  # with an mpirun of the test's own
     mark: str = field(default_factory=lambda: f"ROUNDELAY_RUN_TEST_MARK={uuid.uuid4().hex}")
 
@@ -55,7 +56,7 @@ class Job:
             "PYTHONPATH": str(ROOT / "python"),
             "PATH": os.pathsep.join([str(self.bin or Path(str(mpirun())).parent), os.environ["PATH"]]),
         }
-        command = [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), *flags]
+        command = [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), *self.way, *flags]
         return subprocess.Popen(
             [*command, sys.executable, str(script), str(self.folder)],
             env=environment,

@@ -43,7 +43,7 @@ def mpirun() -> str | None:
 def launch(
     command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
 ) -> Run:
-    """Runs `command` on `np` ranks under mpirun; after `limit_s` they dump their stacks and the job is killed.
+    """Runs `command` on `np` ranks of mpirun; after `limit_s` they dump their stacks and the job is killed.
 
     Open MPI's own start fails now and then on a busy machine, before there is a rank: then once more.
     """

@@ -49,6 +49,9 @@ def main() -> int:
                 environment[LISTENER] = str(listener.fileno())
             started.append(subprocess.Popen(command, env=environment, pass_fds=handed))
     statuses = [process.wait() for process in started]
+    for rank, status in enumerate(statuses):
+        if status < 0:
+            print(f"the agent of rank {rank} was killed by {signal.Signals(-status).name}", flush=True)
     return next((128 - status if status < 0 else status for status in statuses if status != 0), 0)
 
 

@@ -1,4 +1,4 @@
-"""Jobs that end badly, with the real mpirun: their status, the last word, how soon; nothing is left over."""
+"""Jobs that end badly, under mpirun and without MPI: status, last word, how soon; nothing is left over."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from launch_job import LIMIT_S, PROMISED_S, Job
 from ranks import mpirun
 
-pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+WITH_MPI = pytest.param(("--mpi",), marks=pytest.mark.skipif(mpirun() is None, reason="no mpirun"), id="mpi")
 
 
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    job = Job(tmp_path)
+@pytest.fixture(params=[pytest.param((), id="starter"), WITH_MPI])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
+    job = Job(tmp_path, way=request.param)
     yield job
     job.end()
 
@@ -46,7 +46,7 @@ def test_lines_of_several_ranks_are_never_mixed(job: Job) -> None:
 def test_verbose_says_what_runs_where(job: Job) -> None:
     status, _, err = job.run(2, "", "--verbose")
     assert status == 0
-    assert re.search(r"roundelayrun: .*mpirun .*-np 2", err)
+    assert re.search(r"roundelayrun: .*mpirun .*-np 2" if job.way else r"roundelayrun: .*/starter\.py 2", err)
     assert len(re.findall(r"roundelayrun: rank [01] is pid \d+ on \S+, OMP_NUM_THREADS=\d+", err)) == 2
 
 
@@ -165,7 +165,7 @@ def test_ranks_that_ignore_the_signal_get_five_seconds(job: Job) -> None:
 def test_nothing_outlives_a_killed_launcher(job: Job, body: str) -> None:
     with job.start(2, body) as process:
         job.wait_ready(2)
-        assert len(job.left()) >= 6  # the launcher, mpirun, two agents, two programs
+        assert len(job.left()) >= 6  # the launcher, mpirun or the starter, two agents, two programs
         process.kill()
         job.expect_nothing_left(within_s=PROMISED_S)
 
@@ -191,7 +191,8 @@ def test_nobody_reads_any_more(job: Job) -> None:
         job.expect_nothing_left(within_s=0.5)
 
 
-def test_a_rank_that_never_starts_is_named(job: Job) -> None:
+def test_a_rank_that_never_starts_is_named(tmp_path: Path) -> None:
+    job = Job(tmp_path, way=("--mpi",))
     folder = job.folder / "bin"
     folder.mkdir()
     fake = folder / "mpirun"

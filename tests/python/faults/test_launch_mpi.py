@@ -24,7 +24,7 @@ total = world.allreduce(rank + 1)
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:
-    job = Job(tmp_path)
+    job = Job(tmp_path, way=("--mpi",))
     yield job
     job.end()
 

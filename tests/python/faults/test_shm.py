@@ -1,4 +1,4 @@
-"""Shared memory: a rank killed in the middle of it, and ranks that cannot have it and agree on MPI.
+"""Shared memory: a rank killed in the middle of it, and ranks that cannot have it and agree on another.
 
 That nothing is left, each job checks: the memory has no name and ends with its processes.
 """
@@ -14,7 +14,12 @@ from ranks import mpirun
 
 __all__ = ["core_job"]
 
-pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+NO_MPI = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+# What there is beside shared memory, by launcher.
+BESIDE = pytest.mark.parametrize(
+    ("launcher", "beside"),
+    [("roundelayrun", "c10d"), pytest.param("roundelayrun --mpi", "mpi", marks=NO_MPI)],
+)
 
 KILLED = 128 + 9
 
@@ -42,8 +47,12 @@ print("fabric", hvd.core.transports()["fabric"])
 # On rank 0, which makes the shared memory, no file may be so long.
 LITTLE = """
 import resource
-own = int(os.environ["OMPI_COMM_WORLD_RANK"])
-if own == 0: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+if rank == 0: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+"""
+# So many ranks take themselves for a node.
+NODES = """
+os.environ["ROUNDELAY_NODE_ID"] = str(rank // {each})
+os.environ["LOCAL_RANK"] = str(rank % {each})
 """
 
 
@@ -60,42 +69,50 @@ def test_killed_at_any_moment(core_job: CoreJob, np: int, seed: int) -> None:
         assert f"rank {victim} is gone" in seen.text
 
 
-def test_too_little_memory_for_one_rank_is_mpi_for_all(core_job: CoreJob) -> None:
-    settings = LITTLE
-    end = core_job.ended(core_job.begin(3, CORE + REDUCED, prelude=PRELUDE + settings + INIT))
+@BESIDE
+def test_too_little_memory_for_one_rank_is_another_fabric_for_all(
+    core_job: CoreJob, launcher: str, beside: str
+) -> None:
+    prelude = PRELUDE + LITTLE + INIT
+    end = core_job.ended(core_job.begin(3, CORE + REDUCED, launcher=launcher, prelude=prelude))
     assert end.status == 0, end.err
-    assert end.out.count("fabric mpi") == 3
+    assert end.out.count(f"fabric {beside}") == 3
     warnings = [line for line in end.err.splitlines() if "does not use shared memory" in line]
     assert len(warnings) == 1, end.err
     assert "rank 0: " in warnings[0]
     assert "file too large" in warnings[0]
+    assert f"fabric {beside} moves the bytes" in warnings[0]
     assert "room for" in warnings[0]
 
 
-def test_one_node_without_memory_is_mpi_for_all_nodes(core_job: CoreJob) -> None:
-    settings = LITTLE + 'os.environ["ROUNDELAY_NODE_ID"] = str(own // 2)\n'
-    end = core_job.ended(core_job.begin(4, CORE + REDUCED, prelude=PRELUDE + settings + INIT))
+@BESIDE
+def test_one_node_without_memory_is_another_fabric_for_all_nodes(
+    core_job: CoreJob, launcher: str, beside: str
+) -> None:
+    prelude = PRELUDE + LITTLE + NODES.format(each=2) + INIT
+    end = core_job.ended(core_job.begin(4, CORE + REDUCED, launcher=launcher, prelude=prelude))
     assert end.status == 0, end.err
-    assert end.out.count("fabric mpi") == 4
+    assert end.out.count(f"fabric {beside}") == 4
     (warning,) = [line for line in end.err.splitlines() if "does not use shared memory" in line]
     assert "file too large" in warning
 
 
-def test_a_rank_of_one_node_killed_while_two_reduce(core_job: CoreJob) -> None:
-    settings = 'os.environ["ROUNDELAY_NODE_ID"] = str(int(os.environ["OMPI_COMM_WORLD_RANK"]) // 2)\n'
-    body = CORE + STREAM.replace('"shm"', '"shm+mpi"').format(victim=3, after=0.4)
-    end = core_job.ended(core_job.begin(4, body, prelude=PRELUDE + settings + INIT))
+@BESIDE
+def test_a_rank_of_one_node_killed_while_two_reduce(core_job: CoreJob, launcher: str, beside: str) -> None:
+    body = CORE + STREAM.replace('"shm"', f'"shm+{beside}"').format(victim=3, after=0.4)
+    prelude = PRELUDE + NODES.format(each=2) + INIT
+    end = core_job.ended(core_job.begin(4, body, launcher=launcher, prelude=prelude))
     assert end.status == KILLED, end.err
     end.expect_in_time()
     assert set(end.seen) == {0, 1, 2}, end.err
     for seen in end.seen.values():
-        assert "rank 3 is gone" in seen.text
+        assert "rank 3" in seen.text
 
 
 def test_shared_memory_or_nothing(core_job: CoreJob) -> None:
     settings = LITTLE + 'os.environ["ROUNDELAY_FABRIC"] = "shm"\n'
     body = "with watched(): hvd.init()\n"
-    end = core_job.ended(core_job.begin(2, body, prelude=PRELUDE + settings + "rank = own\n"))
+    end = core_job.ended(core_job.begin(2, body, prelude=PRELUDE + settings))
     assert end.status != 0
     assert set(end.seen) == {0, 1}, end.err
     for seen in end.seen.values():
@@ -103,9 +120,10 @@ def test_shared_memory_or_nothing(core_job: CoreJob) -> None:
         assert "ROUNDELAY_FABRIC=shm allows nothing else" in seen.text
 
 
-def test_a_node_each_is_no_matter_for_a_warning(core_job: CoreJob) -> None:
-    settings = 'os.environ["ROUNDELAY_NODE_ID"] = os.environ["OMPI_COMM_WORLD_RANK"]\n'
-    end = core_job.ended(core_job.begin(2, CORE + REDUCED, prelude=PRELUDE + settings + INIT))
+@BESIDE
+def test_a_node_each_is_no_matter_for_a_warning(core_job: CoreJob, launcher: str, beside: str) -> None:
+    prelude = PRELUDE + NODES.format(each=1) + INIT
+    end = core_job.ended(core_job.begin(2, CORE + REDUCED, launcher=launcher, prelude=prelude))
     assert end.status == 0, end.err
-    assert end.out.count("fabric mpi") == 2
+    assert end.out.count(f"fabric {beside}") == 2
     assert "shared memory" not in end.err
