@@ -1,6 +1,6 @@
 // Chooses and makes the fabrics of one init: shared memory where all members of a group are on one node and
-// can map it, both on two levels where they are on several nodes alike, the backend's (MPI, a process group of
-// PyTorch) elsewhere.
+// can map it, both on two levels where they are on several nodes alike, the backend's (MPI, a process group
+// of PyTorch) elsewhere.
 #pragma once
 
 #include <map>

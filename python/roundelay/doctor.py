@@ -26,7 +26,7 @@ from roundelay.run.errors import UsageError
 REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
 LAUNCH_TIMEOUT_S = 90.0
 # What the launch check tries, by bootstrap, in the order that the library prefers.
-_TRANSPORTS = {
+_TRANSPORTS: dict[str, dict[str, tuple[str, ...]]] = {
     "store": {"channel": ("shm", "tcp"), "fabric": ("shm", "c10d")},
     "mpi": {"channel": ("mpi",), "fabric": ("mpi",)},
 }
