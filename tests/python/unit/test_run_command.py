@@ -140,7 +140,9 @@ def test_dry_run_shows_the_line_and_what_the_flags_set(capsys: pytest.CaptureFix
     flags += " --timeline-mark-cycles --log-with-timestamp"
     flags += " --autotune --autotune-log-file tuned.jsonl --autotune-steps-per-sample 4"
     assert (
-        cli.main(["-np", "2", *flags.split(), "--dry-run", "python", "train.py", "--verbose", "-np", "9"])
+        cli.main(
+            ["-np", "2", "--mpi", *flags.split(), "--dry-run", "python", "train.py", "--verbose", "-np", "9"]
+        )
         == 0
     )
     words = shlex.split(capsys.readouterr().out)

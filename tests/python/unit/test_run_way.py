@@ -1,0 +1,75 @@
+"""With mpirun or without: what was asked for, what the variables tell, and what the machine has."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from roundelay.run import arguments, way
+from roundelay.run.errors import UsageError
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """One with an MPI that this build can use, and shared memory."""
+    monkeypatch.setattr("roundelay._backend.mpi_module", lambda: "_mpi.so")
+    monkeypatch.setattr("roundelay.run.mpi.candidates", lambda _environment: [("mpirun", "on PATH")])
+    return monkeypatch
+
+
+def uses_mpi(*flags: str, one_machine: bool = True, **environment: str) -> bool:
+    given = arguments.make_parser("roundelayrun").parse_args(["-np", "2", *flags, "true"])
+    return way.use_mpi(given, one_machine, environment)
+
+
+@pytest.mark.usefixtures("machine")
+def test_one_machine_needs_none() -> None:
+    assert not uses_mpi()
+    assert not uses_mpi("--gloo", ROUNDELAY_FABRIC="mpi")
+    assert not uses_mpi(ROUNDELAY_FABRIC="c10d")
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_takes_mpirun() -> None:
+    assert uses_mpi("--mpi")
+    assert uses_mpi("--mpi-args=--verbose")
+    assert uses_mpi(one_machine=False)
+    for name in ("ROUNDELAY_BOOTSTRAP", "ROUNDELAY_CHANNEL", "ROUNDELAY_FABRIC"):
+        assert uses_mpi(**{name: "mpi"})
+
+
+@pytest.mark.usefixtures("machine")
+def test_what_only_mpi_could_do() -> None:
+    with pytest.raises(UsageError, match="--gloo starts ranks on this machine only"):
+        uses_mpi("--gloo", one_machine=False)
+    with pytest.raises(UsageError, match="--mpi-args are for mpirun"):
+        uses_mpi("--gloo", "--mpi-args=--verbose")
+
+
+def test_without_shared_memory_an_mpi_is_taken_where_there_is_one(machine: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def full(_file: int, _offset: int, length: int) -> None:
+        asked.append(length)
+        raise OSError(errno.ENOSPC, "no space left")
+
+    open_before = len(os.listdir("/proc/self/fd"))
+    machine.setattr("os.posix_fallocate", full)
+    assert uses_mpi()
+    assert asked == [2 << 20]
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    machine.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
+    assert not uses_mpi()
+    machine.undo()
+    assert way.can_share_memory(2)
+
+
+def test_a_machine_that_forbids_shared_memory(machine: pytest.MonkeyPatch) -> None:
+    def forbidden(_name: str) -> int:
+        raise PermissionError
+
+    machine.setattr("os.memfd_create", forbidden)
+    assert not way.can_share_memory(1)
+    assert uses_mpi()
