@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
@@ -44,7 +45,8 @@ class SyncBatchNorm(_BatchNorm):
         if input.size(1) != self.num_features:
             raise ValueError(f"the input has {input.size(1)} channels, but num_features={self.num_features}")
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # the ranks meet in here
+    # The ranks meet in here. As torch.compiler.disable, which would load the compiler with this module.
+    @_disable_dynamo
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  as torch names it
         """The normalised input: same shape, dtype and layout."""
         if not self.training and self.running_mean is not None:

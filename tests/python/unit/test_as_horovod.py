@@ -225,7 +225,7 @@ def test_python_path_has_it_once_and_first() -> None:
 
 
 def test_the_launcher_hands_it_to_the_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["-np", "2", "--as-horovod", "--dry-run", "true"]) == 0
+    assert cli.main(["-np", "2", "--mpi", "--as-horovod", "--dry-run", "true"]) == 0
     line = capsys.readouterr().out
     assert f"PYTHONPATH={stand_in.SITE}" in line
     assert "-x PYTHONPATH" in line or "-genvlist" in line

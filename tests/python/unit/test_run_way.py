@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 
@@ -19,7 +21,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def uses_mpi(*flags: str, one_machine: bool = True, **environment: str) -> bool:
+def uses_mpi(
+    *flags: str, one_machine: bool = True, environment: Mapping[str, str] = MappingProxyType({})
+) -> bool:
     given = arguments.make_parser("roundelayrun").parse_args(["-np", "2", *flags, "true"])
     return way.use_mpi(given, one_machine, environment)
 
@@ -27,8 +31,8 @@ def uses_mpi(*flags: str, one_machine: bool = True, **environment: str) -> bool:
 @pytest.mark.usefixtures("machine")
 def test_one_machine_needs_none() -> None:
     assert not uses_mpi()
-    assert not uses_mpi("--gloo", ROUNDELAY_FABRIC="mpi")
-    assert not uses_mpi(ROUNDELAY_FABRIC="c10d")
+    assert not uses_mpi("--gloo", environment={"ROUNDELAY_FABRIC": "mpi"})
+    assert not uses_mpi(environment={"ROUNDELAY_FABRIC": "c10d"})
 
 
 @pytest.mark.usefixtures("machine")
@@ -37,7 +41,7 @@ def test_what_takes_mpirun() -> None:
     assert uses_mpi("--mpi-args=--verbose")
     assert uses_mpi(one_machine=False)
     for name in ("ROUNDELAY_BOOTSTRAP", "ROUNDELAY_CHANNEL", "ROUNDELAY_FABRIC"):
-        assert uses_mpi(**{name: "mpi"})
+        assert uses_mpi(environment={name: "mpi"})
 
 
 @pytest.mark.usefixtures("machine")
