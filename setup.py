@@ -16,4 +16,4 @@ except PackageNotFoundError:
 # The daily loop (Makefile) installs an editable package whose modules its own CMake run has built already.
 build: dict[str, Any] = {} if os.environ.get("ROUNDELAY_MODULES_BUILT") else {"cmake_source_dir": "."}
 
-setup(install_requires=[f"torch=={torch_minor}.*", "numpy", "cloudpickle", "rich>=13"], **build)
+setup(install_requires=[f"torch=={torch_minor}.*", "numpy", "cloudpickle", "pyyaml", "rich>=13"], **build)

@@ -98,7 +98,7 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"DISABLE_GROUP_FUSION",
      "a group is all or nothing whatever it is fused with; ROUNDELAY_FUSION_THRESHOLD=0 fuses nothing"},
     {"DYNAMIC_PROCESS_SETS", "process sets can always be added and removed"},
-    {"THREAD_AFFINITY", "bind ranks with mpirun; placing threads comes with a later version's launcher"},
+    {"THREAD_AFFINITY", "a rank's threads share the CPUs that its launcher gives it"},
     {"MPI_THREADS_DISABLE", "the thread level that MPI grants decides"},
     {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL choose what the controller chose"},
     {"CPU_OPERATIONS", "ROUNDELAY_FABRIC chooses what moves the data"},

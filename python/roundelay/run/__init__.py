@@ -1,5 +1,6 @@
-"""`roundelayrun`: starts N ranks through the MPI's mpirun, shows their output, and ends them together.
+"""`roundelayrun`: starts N ranks, with mpirun or without MPI, shows their output, and ends them together.
 
-The way of a job: `arguments` reads the command line, `mpi` finds mpirun and writes its command line,
-`launcher` runs it and listens to the `agent` beside each rank, `verdict` says what became of the job.
+The way of a job: `arguments` reads the command line, `job` decides what is started, `launcher` runs that and
+listens to the `agent` beside each rank, `verdict` says what became of it. What is started is `mpi`'s mpirun,
+`starter` on one machine, or `several` with a `host_starter` on each host.
 """

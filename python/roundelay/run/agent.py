@@ -1,8 +1,8 @@
 """The process beside each rank: starts the program, relays its output, and tells the launcher how it ended.
 
 mpirun, or starter.py where there is none, starts one agent a rank, as a plain script (`python -I -S agent.py
--- program ...`): it uses only the standard library. The program is the agent's child and inherits everything,
-so it is this rank's MPI process.
+-- program ...`): it uses only the standard library, and siblings that do. The program is the agent's child
+and inherits everything, so it is this rank's MPI process.
 The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
 to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
 gone, the connection ends, and the agent ends its program.
@@ -23,6 +23,11 @@ import sys
 import threading
 import time
 
+if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from roundelay.run import affinity
+
 # Agent to launcher: kind and length, then that many bytes.
 HEADER = struct.Struct(">cI")
 HELLO, STDOUT, STDERR, EXIT = b"H", b"o", b"e", b"X"
@@ -37,8 +42,12 @@ LOCAL_SIZE_VARIABLES = (
     "I_MPI_INFO_LOCAL_SIZE",
     "LOCAL_WORLD_SIZE",
 )
+LOCAL_RANK_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
+BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
+FAILED = 1  # an agent's own exit status when it cannot do its work; it has said why
 
 ORPHAN_GRACE_S = 1.0  # what a dead program left behind, or a launcher's death, gets before SIGKILL
+_FAILED_GRACE_S = 0.3  # the same where a program failed
 _CHUNK = 1 << 16
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -58,24 +67,31 @@ def first_number(variables: tuple[str, ...]) -> int | None:
 
 
 def dial(address: str) -> socket.socket:
-    """Connects to "unix:NAME" (abstract) or "tcp:host,...:port" (the first that answers). Raises OSError."""
+    """Connects to "unix:NAME" (abstract) or "tcp:host:port,..." (the first that answers). Raises OSError."""
     kind, _, where = address.partition(":")
     if kind == "unix":
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         connection.connect("\0" + where)
         return connection
-    hosts, _, port = where.rpartition(":")
     errors = []
-    for host in hosts.split(","):
+    for place in where.split(","):
+        host, _, port = place.rpartition(":")
         try:
             connection = socket.create_connection((host, int(port)), timeout=5)
             connection.settimeout(None)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            notice_death(connection)
             return connection
         except OSError as error:
-            errors.append(f"{host}: {error}")
+            errors.append(f"{place}: {error.strerror or error}")
     raise OSError("; ".join(errors))
+
+
+def notice_death(connection: socket.socket) -> None:
+    """Makes a TCP connection end within half a minute of the other host's death, or of the network's."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def children() -> list[int]:
@@ -96,6 +112,39 @@ def send_signal(pid: int, signum: int) -> None:
         os.kill(pid, signum)
 
 
+def end_orphans(grace: float = ORPHAN_GRACE_S) -> None:
+    """Ends every child process that is left, adopted ones included: SIGTERM, a grace, SIGKILL."""
+    deadline = time.monotonic() + grace
+    for pid in children():
+        send_signal(pid, signal.SIGTERM)
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            if time.monotonic() > deadline:
+                for orphan in children():
+                    send_signal(orphan, signal.SIGKILL)
+            time.sleep(0.01)
+
+
+def adopt_orphans() -> None:
+    """Makes this process the parent of what its descendants leave behind."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def bind() -> set[int] | None:
+    """Gives this process, and what it starts, this rank's share of the CPUs. None: it may use them all."""
+    rank, ranks = first_number(LOCAL_RANK_VARIABLES), first_number(LOCAL_SIZE_VARIABLES)
+    if BIND not in os.environ or rank is None or ranks is None or rank >= ranks:
+        return None
+    cpus = affinity.share(affinity.read_nodes(os.sched_getaffinity(0)), rank, ranks)
+    if cpus is not None:
+        os.sched_setaffinity(0, cpus)
+    return cpus
+
+
 class Agent:
     """One rank's program and its connection to the launcher."""
 
@@ -104,13 +153,14 @@ class Agent:
         self._rank = rank
         self._connection = connection
         self._program: subprocess.Popen[bytes] | None = None
-        self._told_to_stop = False
+        self._told_to_stop = self._killed = False
         self._leave = threading.Event()
 
     def run(self) -> None:
         """Starts the program, relays until it has ended, reports, and waits for leave."""
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        environment, threads = self._environment()
+        adopt_orphans()
+        cpus = bind()
+        environment, threads = self._environment(bound=cpus is not None)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, self._on_signal)
         hello = {
@@ -118,6 +168,7 @@ class Agent:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "threads": threads,
+            "cpus": affinity.shown(cpus) if cpus is not None else None,
         }
         try:
             self._program = subprocess.Popen(
@@ -142,14 +193,15 @@ class Agent:
             return
         self._obey()
 
-    def _environment(self) -> tuple[dict[str, str], int | None]:
+    def _environment(self, *, bound: bool) -> tuple[dict[str, str], int | None]:
         """The program's environment, and the OMP_NUM_THREADS chosen here (None: the user's own stands)."""
         environment = dict(os.environ)
-        for variable in (ADDRESS, TOKEN, RANK_VARIABLES[0]):
+        for variable in (ADDRESS, TOKEN, BIND, RANK_VARIABLES[0]):
             environment.pop(variable, None)
         if "OMP_NUM_THREADS" in environment:
             return environment, None
-        threads = max(1, len(os.sched_getaffinity(0)) // max(1, first_number(LOCAL_SIZE_VARIABLES) or 1))
+        sharers = 1 if bound else max(1, first_number(LOCAL_SIZE_VARIABLES) or 1)
+        threads = max(1, len(os.sched_getaffinity(0)) // sharers)
         environment["OMP_NUM_THREADS"] = str(threads)
         return environment, threads
 
@@ -180,8 +232,9 @@ class Agent:
                     else:
                         self._relay_chunk(selector, key)
             selector.unregister(ended)
-            program.wait()
-            self._end_orphans()
+            # Before the report, so that nothing is left when the launcher lets go; the others wait for it.
+            failed = program.wait() != 0
+            end_orphans(0.0 if self._killed else _FAILED_GRACE_S if failed else ORPHAN_GRACE_S)
             while selector.get_map() and (ready := selector.select(timeout=0)):
                 for key, _ in ready:
                     self._relay_chunk(selector, key)
@@ -193,22 +246,6 @@ class Agent:
             self._send(key.data, data)
         else:
             selector.unregister(key.fileobj)
-
-    def _end_orphans(self) -> None:
-        """Ends every process that the program started and left: SIGTERM, a grace, SIGKILL."""
-        deadline = time.monotonic() + ORPHAN_GRACE_S
-        for pid in children():
-            send_signal(pid, signal.SIGTERM)
-        while True:
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                if time.monotonic() > deadline:
-                    for orphan in children():
-                        send_signal(orphan, signal.SIGKILL)
-                time.sleep(0.01)
 
     def _on_signal(self, signum: int, _frame: object) -> None:
         """mpirun, or someone, signals the agent: that is meant for the program."""
@@ -232,7 +269,7 @@ class Agent:
                 if number:
                     self._on_signal(number[0], None)
             elif order == KILL:
-                self._told_to_stop = True
+                self._told_to_stop = self._killed = True
                 self._signal_program(signal.SIGKILL)
             elif order == LEAVE:
                 self._leave.set()
@@ -263,13 +300,13 @@ def main() -> int:
     rank = first_number(RANK_VARIABLES)
     if rank is None:
         print("roundelay agent: this MPI does not tell a process its rank", file=sys.stderr)
-        return 1
+        return FAILED
     try:
         connection = dial(os.environ[ADDRESS])
         connection.sendall(bytes.fromhex(os.environ[TOKEN]))
     except OSError as error:
         print(f"roundelay agent: rank {rank} cannot reach the launcher: {error}", file=sys.stderr)
-        return 1
+        return FAILED
     Agent(command, rank, connection).run()
     return 0
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from typing import NoReturn
 
+from roundelay.run import config_file, foreign, knobs
 from roundelay.run.errors import UsageError
+from roundelay.run.knobs import number
 
 EPILOG = """examples:
   roundelayrun -np 4 python train.py
@@ -23,19 +25,22 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see {self.prog} --help)")
 
 
-def number(kind: Callable[[str], float], least: float, unit: str) -> Callable[[str], Any]:
-    """An argument type: a number of at least `least`."""
-
-    def read(text: str) -> float:
-        try:
-            value = kind(text)
-        except ValueError:
-            value = least - 1
-        if not value >= least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {unit}, at least {least}")
-        return value
-
-    return read
+def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line, over what a --config-file says. Its attributes are the flags' long names."""
+    parser = make_parser(prog)
+    given = parser.parse_args(argv)
+    if given.config_file is None:
+        return given
+    words = config_file.words(given.config_file)
+    try:
+        said = parser.parse_args(words)
+    except UsageError as error:
+        raise UsageError(f"{given.config_file}: {error}") from error
+    # What the command line says comes after the file's, and wins.
+    merged = parser.parse_args(argv, said)
+    if given.mpi or given.gloo:
+        merged.mpi, merged.gloo = given.mpi, given.gloo
+    return merged
 
 
 def make_parser(prog: str) -> Parser:
@@ -56,17 +61,6 @@ def make_parser(prog: str) -> Parser:
         "-np", "--num-proc", type=number(int, 1, "a number of ranks"), metavar="N", help="ranks to start"
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="show the line that starts the ranks, and each one's place"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show the line that starts the ranks, and stop"
-    )
-    parser.add_argument(
-        "--output-filename",
-        metavar="DIR",
-        help="also write each rank's output to DIR/rank.N/stdout and DIR/rank.N/stderr",
-    )
-    parser.add_argument(
         "--as-horovod",
         action="store_true",
         help="in the ranks and their children 'import horovod' means Roundelay",
@@ -78,127 +72,90 @@ def make_parser(prog: str) -> Parser:
         help="seconds in which all ranks must have started (default 30)",
     )
     parser.add_argument(
-        "--mpi-args",
-        type=shlex.split,
-        default=[],
-        metavar="ARGS",
-        help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
+        "--config-file",
+        metavar="YAML",
+        help="settings, in horovodrun's layout; what the command line says wins",
     )
-    how = parser.add_mutually_exclusive_group()
+    _add_output(parser)
+    _add_way(parser)
+    _add_hosts(parser)
+    knobs.add(parser)
+    foreign.add(parser)
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="what every rank runs")
+    return parser
+
+
+def _add_output(parser: Parser) -> None:
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--verbose", action="store_true", help="show the line that starts the ranks, and each one's place"
+    )
+    output.add_argument(
+        "--dry-run", action="store_true", help="show the line that starts the ranks, and stop"
+    )
+    output.add_argument(
+        "--output-filename",
+        metavar="DIR",
+        help="also write each rank's output to DIR/rank.N/stdout and DIR/rank.N/stderr",
+    )
+    output.add_argument(
+        "-prefix-timestamp",
+        "--prefix-output-with-timestamp",
+        action="store_true",
+        help="begin each line of the ranks' output with the time of day",
+    )
+
+
+def _add_way(parser: Parser) -> None:
+    way = parser.add_argument_group("how the ranks start")
+    how = way.add_mutually_exclusive_group()
     how.add_argument(
         "--mpi", action="store_true", help="start the ranks with mpirun (default on several hosts)"
     )
     how.add_argument(
         "--gloo",
         action="store_true",
-        help="start the ranks without MPI (default on this machine)",
+        help="start the ranks without MPI: here, and over ssh elsewhere (default on this machine)",
     )
-    where = parser.add_argument_group("hosts (default: this machine)").add_mutually_exclusive_group()
+    way.add_argument(
+        "--mpi-args",
+        type=shlex.split,
+        default=[],
+        metavar="ARGS",
+        help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
+    )
+    way.add_argument(
+        "--binding-args",
+        type=shlex.split,
+        metavar="ARGS",
+        help='how mpirun binds ranks to CPUs, as one word: --binding-args="--bind-to socket"; "--bind-to '
+        'none" also without MPI (default: each rank gets its share of the CPUs, see --verbose)',
+    )
+    way.add_argument(
+        "--tcp", action="store_true", help="between hosts use TCP only, whatever other networks there are"
+    )
+
+
+def _add_hosts(parser: Parser) -> None:
+    group = parser.add_argument_group("hosts (default: this machine)")
+    where = group.add_mutually_exclusive_group()
     where.add_argument("-H", "--hosts", metavar="LIST", help="hosts and slots: h1:2,h2:4")
     where.add_argument("-hostfile", "--hostfile", metavar="FILE", help="a file of lines like 'h1 slots=2'")
-    _add_knobs(parser)
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="what every rank runs")
-    return parser
-
-
-def _add_knobs(parser: Parser) -> None:
-    """Flags that set a ROUNDELAY_ variable for the ranks."""
-    tuning = parser.add_argument_group("tuning")
-    tuning.add_argument(
-        "--fusion-threshold-mb",
-        type=number(int, 0, "a number of MiB"),
-        metavar="MB",
-        help="a fused operation has at most this many MiB; 0: no fusion",
+    group.add_argument(
+        "-p",
+        "--ssh-port",
+        type=number(int, 1, "a port"),
+        metavar="PORT",
+        help="where the hosts' ssh listens (default: as ssh's configuration says)",
     )
-    tuning.add_argument(
-        "--cycle-time-ms",
-        type=number(float, 0, "a number of ms"),
-        metavar="MS",
-        help="ready tensors wait for others at most this long",
+    group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="the private key for ssh")
+    group.add_argument(
+        "--network-interfaces",
+        "--network-interface",
+        dest="network_interfaces",
+        action="extend",
+        default=[],
+        type=lambda text: [name for name in text.split(",") if name],
+        metavar="NAMES",
+        help="what to use between hosts, comma separated (default: what faces the other hosts)",
     )
-    tuning.add_argument(
-        "--cache-capacity", type=number(int, 0, "a number"), metavar="N", help="names in the response cache"
-    )
-    tuning.add_argument(
-        "--autotune", action="store_true", default=None, help="try sizes of buckets in the first steps"
-    )
-    tuning.add_argument("--no-autotune", action="store_false", dest="autotune", help="do not (default)")
-    tuning.add_argument("--autotune-log-file", metavar="FILE", help="append what was tried, as JSON lines")
-    tuning.add_argument(
-        "--autotune-steps-per-sample",
-        type=number(int, 1, "a number of steps"),
-        metavar="N",
-        help="steps that each size is tried for (default 10)",
-    )
-    timeline = parser.add_argument_group("timeline")
-    timeline.add_argument(
-        "--timeline-filename", metavar="FILE", help="record the job's timeline (see roundelay timeline)"
-    )
-    timeline.add_argument(
-        "--timeline-mark-cycles", action="store_true", default=None, help="mark each order in it"
-    )
-    timeline.add_argument(
-        "--no-timeline-mark-cycles",
-        action="store_false",
-        dest="timeline_mark_cycles",
-        help="do not (default)",
-    )
-    stall = parser.add_argument_group("ranks that submit nothing")
-    stall.add_argument("--no-stall-check", action="store_true", default=None, help="do not warn of them")
-    stall.add_argument("--stall-check", action="store_false", dest="no_stall_check", help="warn (default)")
-    seconds = number(float, 0, "a number of seconds")
-    stall.add_argument(
-        "--stall-check-warning-time-seconds", type=seconds, metavar="S", help="when to warn (default 60)"
-    )
-    stall.add_argument(
-        "--stall-check-shutdown-time-seconds", type=seconds, metavar="S", help="when to fail (default: never)"
-    )
-    logging = parser.add_argument_group("log")
-    logging.add_argument(
-        "--log-level",
-        type=str.upper,
-        choices=["TRACE", "DEBUG", "INFO", "WARNING", "ERROR", "FATAL"],
-        help="least severe messages shown (default WARNING)",
-    )
-    logging.add_argument(
-        "--log-without-timestamp", action="store_true", default=None, help="without the time of day"
-    )
-    logging.add_argument(
-        "--log-with-timestamp", action="store_false", dest="log_without_timestamp", help="with it (default)"
-    )
-
-
-# Attribute of the parsed arguments, variable of the ranks.
-KNOBS = {
-    "start_timeout": "ROUNDELAY_START_TIMEOUT",
-    "fusion_threshold_mb": "ROUNDELAY_FUSION_THRESHOLD",
-    "cycle_time_ms": "ROUNDELAY_CYCLE_TIME",
-    "cache_capacity": "ROUNDELAY_CACHE_CAPACITY",
-    "autotune": "ROUNDELAY_AUTOTUNE",
-    "autotune_log_file": "ROUNDELAY_AUTOTUNE_LOG",
-    "autotune_steps_per_sample": "ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE",
-    "timeline_filename": "ROUNDELAY_TIMELINE",
-    "timeline_mark_cycles": "ROUNDELAY_TIMELINE_MARK_CYCLES",
-    "no_stall_check": "ROUNDELAY_STALL_CHECK_DISABLE",
-    "stall_check_warning_time_seconds": "ROUNDELAY_STALL_CHECK_TIME_SECONDS",
-    "stall_check_shutdown_time_seconds": "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS",
-    "log_level": "ROUNDELAY_LOG_LEVEL",
-    "log_without_timestamp": "ROUNDELAY_LOG_HIDE_TIME",
-}
-
-
-def knob_variables(arguments: argparse.Namespace) -> dict[str, str]:
-    """The variables that the given flags set."""
-    variables = {}
-    for attribute, variable in KNOBS.items():
-        value = getattr(arguments, attribute)
-        if value is None:
-            continue
-        if attribute == "fusion_threshold_mb":
-            value *= 1 << 20
-        elif attribute == "log_level":
-            value = value.lower()
-        elif isinstance(value, bool):
-            value = int(value)
-        variables[variable] = f"{value:g}" if isinstance(value, float) else str(value)
-    return variables

@@ -36,7 +36,9 @@ def parse_hosts(text: str) -> list[Host]:
                 f"bad host {part.strip()!r} in {text!r}: want NAME or NAME:SLOTS, comma separated"
             )
         hosts.append(Host(name, int(slots)))
-    return merge(hosts)
+        if name in [host.name for host in hosts[:-1]]:
+            raise UsageError(f"host {name!r} is listed twice in {text!r}: give it once, with all its slots")
+    return hosts
 
 
 def read_hostfile(path: str) -> list[Host]:
@@ -46,7 +48,8 @@ def read_hostfile(path: str) -> list[Host]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file"
         raise UsageError(f"cannot read the hostfile {path!r}: {reason}") from error
-    hosts = []
+    hosts: list[Host] = []
+    lines_of: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         words = line.split("#")[0].split()
         if not words:
@@ -62,18 +65,27 @@ def read_hostfile(path: str) -> list[Host]:
                 slots = value
         if not name or not slots.isdigit() or int(slots) < 1:
             raise UsageError(f"{path}:{number}: bad slots {slots!r}: want a number, at least 1")
+        if name in lines_of:
+            raise UsageError(
+                f"{path}:{number}: host {name!r} is listed twice (line {lines_of[name]}): "
+                "give it once, with all its slots"
+            )
+        lines_of[name] = number
         hosts.append(Host(name, int(slots)))
     if not hosts:
         raise UsageError(f"the hostfile {path!r} names no host")
-    return merge(hosts)
+    return hosts
 
 
-def merge(hosts: list[Host]) -> list[Host]:
-    """Adds up the slots of a host that is named twice; the order of first mention stays."""
-    slots: dict[str, int] = {}
+def used(hosts: list[Host], num_proc: int) -> list[Host]:
+    """Where `num_proc` ranks go: the slots are filled in order; hosts that get no rank are left out."""
+    filled = []
     for host in hosts:
-        slots[host.name] = slots.get(host.name, 0) + host.slots
-    return [Host(name, count) for name, count in slots.items()]
+        count = min(num_proc, host.slots)
+        if count > 0:
+            filled.append(Host(host.name, count))
+        num_proc -= count
+    return filled
 
 
 def is_local(name: str) -> bool:
@@ -124,6 +136,9 @@ def check(hosts: list[Host], num_proc: int, given_by: str, mpi_args: list[str]) 
         raise UsageError(f"-np {num_proc} wants more ranks than the {slots} slots that {given_by} gives")
     if any(variable.endswith(_START_COMMANDS) for variable in (*os.environ, *mpi_args)):
         return
+    here = [host.name for host in hosts if is_local(host.name)]
+    if len(here) > 1:
+        raise UsageError(f"{' and '.join(here)} (from {given_by}) are the same host, this one: give it once")
     for host in hosts:
         if not resolves(host.name):
             raise UsageError(f"unknown host {host.name!r} (from {given_by}): no address found for it")

@@ -6,6 +6,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ class Settings:
     start_timeout: float  # seconds
     verbose: bool
     started_by: str  # "mpirun" or "starter"
+    prefix: str  # of what that itself says
     say: Callable[[str], None]  # shows a line of the launcher's own
 
 
@@ -55,7 +57,7 @@ class Launcher:
         self._command, self._environment = command, environment
         self._listener, self._output, self._settings = listener, output, settings
         self._selector = selectors.DefaultSelector()
-        self._mpirun_output = Stream(f"[{settings.started_by}] ".encode(), sys.stderr.buffer, None)
+        self._mpirun_output = Stream(settings.prefix.encode(), sys.stderr.buffer, None)
         self._held: list[bytes] = []  # what mpirun said after a failure: shown only if the failure is its own
         self._peers: dict[int, Peer] = {}
         self._places: dict[int, str] = {}
@@ -88,7 +90,8 @@ class Launcher:
         )
         assert mpirun.stdout is not None
         os.set_blocking(mpirun.stdout.fileno(), False)
-        self._selector.register(self._listener.socket, selectors.EVENT_READ, self._on_caller)
+        for caller in self._listener.sockets:
+            self._selector.register(caller, selectors.EVENT_READ, self._on_caller)
         self._selector.register(mpirun.stdout, selectors.EVENT_READ, self._on_mpirun_output)
         ended = os.pidfd_open(mpirun.pid)
         self._selector.register(ended, selectors.EVENT_READ, lambda _: None)
@@ -115,6 +118,8 @@ class Launcher:
             problem = Problem(self._problem, 1)
         elif mpirun_returncode != 0:
             text = f"{self._settings.started_by} itself ended the job: {how(mpirun_returncode)}"
+            if self._settings.started_by == "starter" and self._mpirun_output.tail:
+                text = ""  # our own has said why
             problem = Problem(text, exit_status(mpirun_returncode))
         verdict = judge(
             self._endings,
@@ -147,8 +152,8 @@ class Launcher:
 
     # --- what comes in
 
-    def _on_caller(self, _: object) -> None:
-        peer = self._listener.accept()
+    def _on_caller(self, caller: socket.socket) -> None:
+        peer = self._listener.accept(caller)
         self._selector.register(peer.socket, selectors.EVENT_READ, lambda _: self._on_frames(peer))
 
     def _on_mpirun_output(self, pipe: IO[bytes]) -> None:
@@ -197,8 +202,9 @@ class Launcher:
         self._peers[rank] = peer
         self._places[rank] = f"pid {hello['pid']} on {hello['host']}"
         if self._settings.verbose:
+            cpus = f", on CPUs {hello['cpus']}" if hello["cpus"] is not None else ", on any CPU"
             threads = f", OMP_NUM_THREADS={hello['threads']}" if hello["threads"] is not None else ""
-            self._settings.say(f"rank {rank} is {self._places[rank]}{threads}")
+            self._settings.say(f"rank {rank} is {self._places[rank]}{threads}{cpus}")
         if self._killed:
             peer.order(agent.KILL)
 

@@ -8,70 +8,76 @@ import secrets
 import socket
 from collections.abc import Iterator
 
-from roundelay.run.agent import HEADER
+from roundelay.run import interfaces
+from roundelay.run.agent import HEADER, notice_death
+from roundelay.run.errors import UsageError
 from roundelay.run.hosts import Host, is_local
 
 _TOKEN_BYTES = 16
 
 
 class Listener:
-    """Where agents call in: an abstract Unix socket on one machine (nothing to clean up), TCP for several."""
+    """Where agents call in: an abstract Unix socket (nothing to clean up), TCP for several hosts."""
 
-    def __init__(self, hosts: list[Host], one_machine: bool) -> None:
+    def __init__(self, addresses: list[str]) -> None:
+        """addresses: where to listen for other hosts; empty: on this machine only."""
         self.token = secrets.token_bytes(_TOKEN_BYTES)
-        if one_machine:
-            name = f"roundelay-run-{secrets.token_hex(8)}"
-            self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.socket.bind("\0" + name)
-            self.socket.listen(128)
-            self.address = f"unix:{name}"
+        if addresses:
+            self.sockets = [listen(address) for address in addresses]
+            ports = [caller.getsockname()[1] for caller in self.sockets]
+            places = [f"{address}:{port}" for address, port in zip(addresses, ports, strict=True)]
+            self.address = f"tcp:{','.join(places)}"
         else:
-            if socket.has_dualstack_ipv6():
-                self.socket = socket.create_server(
-                    ("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=128
-                )
-            else:
-                self.socket = socket.create_server(("", 0), backlog=128)
-            port = self.socket.getsockname()[1]
-            self.address = f"tcp:{','.join(own_addresses(hosts))}:{port}"
+            name = f"roundelay-run-{secrets.token_hex(8)}"
+            local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            local.bind("\0" + name)
+            local.listen(128)
+            self.sockets = [local]
+            self.address = f"unix:{name}"
 
-    def accept(self) -> Peer:
-        """Takes the next caller."""
-        connection, _ = self.socket.accept()
+    def accept(self, caller: socket.socket) -> Peer:
+        """Takes the next caller of one of the sockets."""
+        connection, _ = caller.accept()
+        if connection.family != socket.AF_UNIX:
+            notice_death(connection)
         return Peer(connection, self.token)
 
     def close(self) -> None:
         """Takes no more callers."""
-        self.socket.close()
+        for caller in self.sockets:
+            caller.close()
 
 
-def own_addresses(hosts: list[Host]) -> list[str]:
-    """The addresses of this machine, those first that face the given hosts."""
-    addresses: dict[str, None] = {}
+def listen(address: str) -> socket.socket:
+    """Listens on a port that the system chooses. Raises UsageError."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, 0), family=family, backlog=128)
+    except OSError as error:
+        raise UsageError(f"cannot listen on {address} for the hosts: {error.strerror}") from error
+
+
+def own_addresses(hosts: list[Host], chosen: list[str]) -> list[str]:
+    """This machine's addresses for the given hosts: of the chosen interfaces, else those that face the hosts.
+
+    Raises UsageError where there are none.
+    """
+    try:
+        found = dict.fromkeys(interfaces.of(chosen))
+    except ValueError as error:
+        raise UsageError(f"--network-interfaces: {error}") from error
+    if found:
+        return list(found)
     for host in hosts:
         if not is_local(host.name):
-            addresses.update(dict.fromkeys(_facing(host.name)))
-    try:
-        found = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
-    except OSError:
-        found = []
-    addresses.update(dict.fromkeys(str(entry[4][0]) for entry in found))
-    return list(addresses) or [socket.gethostname()]
-
-
-def _facing(host: str) -> Iterator[str]:
-    """The addresses that this machine would send from to `host`; nothing is sent."""
-    try:
-        found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
-    except OSError:
-        return
-    for family, kind, protocol, _, address in found:
-        with socket.socket(family, kind, protocol) as probe:
-            try:
-                probe.connect(address)
-            except OSError:
-                continue
-            yield str(probe.getsockname()[0])
+            found.update(dict.fromkeys(interfaces.facing(host.name)))
+    if not found:  # names that only ssh or a scheduler knows
+        found = dict.fromkeys(
+            address for name, own in interfaces.addresses().items() if name != "lo" for address in own[:1]
+        )
+    if not found:
+        raise UsageError("no network interface here has an address for other hosts to call")
+    return list(found)
 
 
 class Peer:

@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from roundelay.run.errors import UsageError
-from roundelay.run.hosts import Host
+from roundelay.run.hosts import Host, used
 
 # Of no use, or harmful, on another machine or in another job.
 _OWN_TO_A_PROCESS = re.compile(
@@ -22,6 +22,7 @@ _OWN_TO_A_PROCESS = re.compile(
 )
 # On one machine the ranks inherit everything anyway; these are named in case mpirun has a filter of its own.
 _OURS = re.compile(r"(ROUNDELAY_|HOROVOD_|PYTHON|OMP_|MKL_|NCCL_|CUDA_|TORCH_)|(LD_LIBRARY_)?PATH$")
+NO_BINDING = ["--bind-to", "none"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 
@@ -59,6 +60,10 @@ class Job:
     exports: list[str]
     mpi_args: list[str]
     program: list[str]
+    interfaces: list[str] = field(default_factory=list)  # empty: the MPI's choice
+    ssh: list[str] = field(default_factory=list)  # more words for ssh
+    binding: list[str] = field(default_factory=lambda: NO_BINDING)
+    tcp: bool = False  # between hosts nothing but TCP
 
 
 def candidates(environment: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -116,25 +121,51 @@ def exported(environment: Mapping[str, str], one_machine: bool) -> list[str]:
 
 
 def command_line(mpirun: Mpirun, job: Job) -> list[str]:
-    """The mpirun command line that starts the job."""
+    """The mpirun command line that starts the job. Raises UsageError for what this MPI has no words for."""
     if mpirun.flavour is Flavour.OPEN_MPI:
         return [mpirun.path, *_open_mpi(mpirun, job), *job.mpi_args, *job.program]
+    if job.ssh:
+        raise UsageError(
+            f"-p and -i: {mpirun.flavour.value} has no words for them; put them into ~/.ssh/config"
+        )
     genvlist = ["-genvlist", ",".join(job.exports)] if job.exports else []
     if mpirun.flavour is Flavour.INTEL:
-        return [mpirun.path, *genvlist, *job.mpi_args, *_intel(job)]
+        interfaces = ["-iface", *job.interfaces[:1]] if job.interfaces else []
+        return [mpirun.path, *interfaces, *genvlist, *_other_binding(job), *job.mpi_args, *_intel(job)]
     hosts = ["-hosts", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)] if job.hosts else []
-    return [mpirun.path, "-np", str(job.num_proc), *hosts, *genvlist, *job.mpi_args, *job.program]
+    hosts += ["-iface", job.interfaces[0]] if job.interfaces else []
+    words = [*hosts, *genvlist, *_other_binding(job), *job.mpi_args]
+    return [mpirun.path, "-np", str(job.num_proc), *words, *job.program]
+
+
+def _other_binding(job: Job) -> list[str]:
+    """For an MPI that binds nothing unless it is told to."""
+    return [] if job.binding == NO_BINDING else job.binding
 
 
 def _open_mpi(mpirun: Mpirun, job: Job) -> list[str]:
     words = ["--allow-run-as-root"] if os.geteuid() == 0 else []
-    words += ["-np", str(job.num_proc), "--bind-to", "none"]
+    words += ["-np", str(job.num_proc), *job.binding]
     if job.hosts:
         words += ["-H", ",".join(f"{host.name}:{host.slots}" for host in job.hosts)]
     elif job.one_machine:
         words += ["--oversubscribe"]
     if mpirun.major >= 5:
         words += ["--continuous"]  # survivors of a killed rank say what they lost
+    if job.interfaces:
+        words += ["--mca", "btl_tcp_if_include", ",".join(job.interfaces)]
+        words += ["--mca", "oob_tcp_if_include", ",".join(job.interfaces)]
+    if job.tcp:
+        words += [
+            "--mca",
+            "pml",
+            "ob1",
+            "--mca",
+            "btl",
+            "self,sm,tcp" if mpirun.major >= 5 else "self,vader,tcp",
+        ]
+    if job.ssh:
+        words += ["--mca", "plm_rsh_args", " ".join(job.ssh)]
     for name in job.exports:
         words += ["-x", name]
     return words
@@ -145,12 +176,7 @@ def _intel(job: Job) -> list[str]:
     if not job.hosts:
         return ["-n", str(job.num_proc), *job.program]
     words: list[str] = []
-    left = job.num_proc
-    for host in job.hosts:
-        count = min(left, host.slots)
-        if count == 0:
-            break
+    for host in used(job.hosts, job.num_proc):
         words += [":"] if words else []
-        words += ["-n", str(count), "-host", host.name, *job.program]
-        left -= count
+        words += ["-n", str(host.slots), "-host", host.name, *job.program]
     return words

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,6 +14,7 @@ from roundelay.run.errors import UsageError
 PROGRESS_INTERVAL_S = 1.0  # how often a progress bar that redraws its line is shown
 TAIL_LINES = 20  # what is kept of a rank's stderr for the last word
 _LONGEST_LINE = 1 << 20
+_COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # of the ranks, in turn: what terminals show readably
 
 
 class LineSplitter:
@@ -73,8 +76,16 @@ class LineSplitter:
 class Stream:
     """One of a rank's two streams: to the launcher's own, and to a file."""
 
-    def __init__(self, prefix: bytes, sink: BinaryIO, file: BinaryIO | None) -> None:
+    def __init__(
+        self,
+        prefix: bytes,
+        sink: BinaryIO,
+        file: BinaryIO | None,
+        clock: Callable[[], bytes] = bytes,
+    ) -> None:
+        """clock: what stands before the prefix of lines that are shown now."""
         self._prefix = prefix
+        self._clock = clock
         self._sink = sink
         self._file = file
         self._splitter = LineSplitter()
@@ -102,19 +113,30 @@ class Stream:
         if not lines:
             return
         self.tail.extend(lines)
-        self._sink.write(b"".join(self._prefix + line + b"\n" for line in lines))
+        prefix = self._clock() + self._prefix
+        self._sink.write(b"".join(prefix + line + b"\n" for line in lines))
         self._sink.flush()
 
 
 class Output:
     """All ranks' streams."""
 
-    def __init__(self, num_proc: int, stdout: BinaryIO, stderr: BinaryIO, directory: str | None) -> None:
+    def __init__(
+        self,
+        num_proc: int,
+        stdout: BinaryIO,
+        stderr: BinaryIO,
+        directory: str | None,
+        *,
+        timestamps: bool = False,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
         self.streams: dict[tuple[int, str], Stream] = {}
         for rank in range(num_proc):
             for name, sink in (("stdout", stdout), ("stderr", stderr)):
                 file = open_file(directory, rank, name) if directory is not None else None
-                self.streams[rank, name] = Stream(b"[rank %d] " % rank, sink, file)
+                prefix = prefix_of(rank, has_colours(sink, environment))
+                self.streams[rank, name] = Stream(prefix, sink, file, time_of_day if timestamps else bytes)
 
     def tick(self, now: float) -> None:
         """Shows the progress bars that are due."""
@@ -129,6 +151,22 @@ class Output:
     def last_words(self, rank: int) -> list[bytes]:
         """The last lines on a rank's stderr."""
         return list(self.streams[rank, "stderr"].tail)
+
+
+def has_colours(sink: BinaryIO, environment: Mapping[str, str]) -> bool:
+    """Whether a person sees colours there: on a terminal that has them (see no-color.org)."""
+    return sink.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
+
+
+def prefix_of(rank: int, coloured: bool) -> bytes:
+    """What a rank's lines begin with; the line itself is in the rank's own colours."""
+    name = b"[rank %d]" % rank
+    return b"\x1b[%sm%s\x1b[0m " % (_COLOURS[rank % len(_COLOURS)], name) if coloured else name + b" "
+
+
+def time_of_day() -> bytes:
+    """The time as a line begins with it, to the millisecond."""
+    return datetime.now().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3].encode() + b" "
 
 
 def open_file(directory: str, rank: int, name: str) -> BinaryIO:

@@ -9,28 +9,37 @@ from collections.abc import Mapping
 from roundelay import _backend
 from roundelay.run import mpi
 from roundelay.run.errors import UsageError
+from roundelay.run.hosts import Host
 
 # What says "mpi" in one of these cannot do without.
 _TELLING = ("ROUNDELAY_BOOTSTRAP", "ROUNDELAY_CHANNEL", "ROUNDELAY_FABRIC")
 _SHARED_BYTES_A_RANK = 1 << 20
 
 
-def use_mpi(given: argparse.Namespace, one_machine: bool, environment: Mapping[str, str]) -> bool:
+def use_mpi(
+    given: argparse.Namespace, one_machine: bool, named: list[Host], environment: Mapping[str, str]
+) -> bool:
     """Whether mpirun starts the ranks.
 
-    As asked for; else on several machines, and on one where its ranks cannot share memory and there is an MPI
-    that this build can use. Raises UsageError where only MPI could do what is asked for.
+    As asked for; else where there is an MPI that this build can use, on several machines, and on one where
+    its ranks cannot share memory. Raises UsageError where only MPI could do what is asked for.
     """
-    if given.gloo and not one_machine:
-        raise UsageError("--gloo starts ranks on this machine only; use --mpi, or torchrun on each host")
-    if given.gloo and given.mpi_args:
-        raise UsageError("--mpi-args are for mpirun, which --gloo does without")
-    if given.mpi or given.gloo:
-        return bool(given.mpi)
-    if not one_machine or given.mpi_args or any(environment.get(name) == "mpi" for name in _TELLING):
+    binding = given.binding_args not in (None, mpi.NO_BINDING)
+    if given.gloo:
+        for_mpirun = "--mpi-args" if given.mpi_args else "--binding-args" if binding else None
+        if for_mpirun is not None:
+            raise UsageError(f"{for_mpirun} are for mpirun, which --gloo does without")
+        if not one_machine and not named:
+            raise UsageError(
+                "--gloo does not know the hosts of a scheduler's allocation: give -H or --hostfile"
+            )
+        return False
+    if given.mpi or given.mpi_args or binding:
+        return True
+    if any(environment.get(name) == "mpi" for name in _TELLING) or not (one_machine or named):
         return True
     usable = _backend.mpi_module() is not None and bool(mpi.candidates(environment))
-    return usable and not can_share_memory(given.num_proc)
+    return usable and not (one_machine and can_share_memory(given.num_proc))
 
 
 def can_share_memory(ranks: int) -> bool:

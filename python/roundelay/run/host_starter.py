@@ -1,0 +1,113 @@
+"""Starts one host's ranks of a job on several: `python -I -S host_starter.py`, over ssh or beside several.py.
+
+Everything it needs comes on standard input, as lines of JSON, so that no environment shows in a list of
+processes: first the plan, then, when all hosts have answered it, where the ranks meet. The answer is one line
+on standard output. When the input ends, the launcher is gone, and the ranks are ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import sys
+import threading
+from dataclasses import asdict, dataclass
+
+if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from roundelay.run import interfaces
+from roundelay.run.local_ranks import LocalRanks, Place, on_signals
+
+ANSWER = b"roundelay: "  # a login shell may print other lines
+_INTERFACE = "ROUNDELAY_INTERFACE"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a host is told first."""
+
+    environment: dict[str, str]
+    folder: str
+    command: list[str]  # the agent's, which ends with the program's
+    program: str
+    interfaces: list[str]  # to use; empty: the one that faces the first of `facing` that has an address
+    facing: list[str]
+    serves: bool  # whether rank 0 is here
+
+    def to_line(self) -> bytes:
+        """The plan as a line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+class PlanError(Exception):
+    """This host cannot do what the plan says. The text is one line."""
+
+
+def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
+    """The address to be reached at, and the ranks' environment. Raises PlanError."""
+    environment = {**os.environ, **plan.environment}
+    try:
+        os.chdir(plan.folder)
+    except OSError as error:
+        raise PlanError(f"cannot enter the folder {plan.folder!r}: {error.strerror}") from error
+    if shutil.which(plan.program, path=environment.get("PATH")) is None:
+        raise PlanError(f"the program {plan.program!r} is missing or not executable")
+    try:
+        own = interfaces.of(plan.interfaces)
+    except ValueError as error:
+        raise PlanError(str(error)) from error
+    own += [address for host in plan.facing for address in interfaces.facing(host)]
+    if not own:
+        raise PlanError("no network interface faces the other hosts; name one with --network-interfaces")
+    name = interfaces.name_of(own[0])
+    if name is not None and "HOROVOD_GLOO_IFACE" not in environment:
+        environment.setdefault(_INTERFACE, name)
+    return own[0], environment
+
+
+def main() -> int:
+    """Follows the plan; returns the ranks' first exit status that is not 0."""
+    plan = Plan(**json.loads(sys.stdin.buffer.readline()))
+    with contextlib.ExitStack() as stack:
+        answer: dict[str, object] = {}
+        listener = None
+        try:
+            address, environment = prepare(plan)
+            if plan.serves:
+                family = socket.AF_INET6 if ":" in address else socket.AF_INET
+                server = socket.create_server((address, 0), family=family, backlog=socket.SOMAXCONN)
+                listener = stack.enter_context(server).fileno()
+                answer["master"] = server.getsockname()[:2]
+        except (PlanError, OSError) as error:
+            answer["error"] = str(error)
+        sys.stdout.buffer.write(ANSWER + json.dumps(answer).encode() + b"\n")
+        sys.stdout.buffer.flush()
+        line = sys.stdin.buffer.readline()
+        if not line or "error" in answer:
+            return 1
+        ranks = LocalRanks()
+        on_signals(ranks.signal)
+        os.dup2(2, 1)  # the answer was given: what an agent might say goes where errors go
+        null = stack.enter_context(open(os.devnull, "rb"))
+        orders = os.dup(0)
+        os.set_inheritable(orders, False)
+        os.dup2(null.fileno(), 0)  # the ranks read nothing
+        place = json.loads(line)
+        ranks.start(plan.command, Place(**{**place, "master": tuple(place["master"])}), environment, listener)
+    threading.Thread(target=_end_with_input, args=(orders, ranks), daemon=True).start()
+    return ranks.wait()
+
+
+def _end_with_input(orders: int, ranks: LocalRanks) -> None:
+    with contextlib.suppress(OSError):
+        while os.read(orders, 1024):
+            pass
+    ranks.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""From the flags to what is started: the command in mpirun's place, and its environment."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from roundelay import stand_in
+from roundelay.run import agent, checks, hosts, knobs, local_ranks, mpi, several, starter
+from roundelay.run.errors import UsageError
+from roundelay.run.hosts import Host
+from roundelay.run.link import Listener, own_addresses
+from roundelay.run.way import use_mpi
+
+DEFAULT_START_TIMEOUT_S = 30.0
+_START_TIMEOUTS = ("ROUNDELAY_START_TIMEOUT", "HOROVOD_START_TIMEOUT")
+_PYTHON = [sys.executable, "-I", "-S"]
+# Other hosts fail in this part of the time for all ranks' start, so that the line about them is the last.
+_PART_FOR_HOSTS = 0.8
+_KEEP_ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A job that is ready to start."""
+
+    command: list[str]
+    environment: dict[str, str]
+    added: dict[str, str]  # what of the environment is not this process's own
+    listener: Listener | None  # None: a dry run
+    num_proc: int
+    timeout: float  # seconds
+    mpirun: mpi.Mpirun | None
+
+
+def prepare(given: argparse.Namespace, program: list[str], surroundings: Mapping[str, str]) -> Start:
+    """Looks at everything that the flags ask for. Raises UsageError."""
+    named, given_by = named_hosts(given)
+    one_machine = hosts.one_machine(named, surroundings)
+    if named:
+        hosts.check(named, given.num_proc, given_by, given.mpi_args)
+    if one_machine or any(hosts.is_local(host.name) for host in named):
+        checks.check_program(program[0])
+    if given.timeline_filename is not None:
+        checks.check_timeline(given.timeline_filename)
+    if given.ssh_identity_file is not None:
+        checks.check_identity(given.ssh_identity_file)
+    with_mpi = use_mpi(given, one_machine, named, surroundings)
+    mpirun = mpi.find_mpirun(surroundings) if with_mpi else None
+    added = variables(given, surroundings)
+    environment = {**local_ranks.without_outer_job(surroundings), **added}
+    addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
+    listener = None if given.dry_run else Listener(addresses)
+    if listener is not None:
+        environment.update({agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()})
+        if given.binding_args is None and not _binds_itself(mpirun):
+            environment[agent.BIND] = "1"
+    job = mpi.Job(
+        num_proc=given.num_proc,
+        hosts=named,
+        one_machine=one_machine,
+        exports=mpi.exported(environment, one_machine),
+        mpi_args=given.mpi_args,
+        program=[*_PYTHON, agent.__file__, "--", *program],
+        interfaces=given.network_interfaces,
+        ssh=ssh_words(given),
+        binding=given.binding_args or mpi.NO_BINDING,
+        tcp=given.tcp,
+    )
+    timeout = start_timeout(given, surroundings)
+    command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, timeout)
+    return Start(command, environment, added, listener, given.num_proc, timeout, mpirun)
+
+
+def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
+    """The hosts and the flag they came from."""
+    if given.hosts is not None:
+        return hosts.parse_hosts(given.hosts), f"-H {given.hosts}"
+    if given.hostfile is not None:
+        return hosts.read_hostfile(given.hostfile), f"--hostfile {given.hostfile}"
+    return [], ""
+
+
+def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are added for the ranks."""
+    # A line is shown when it is printed.
+    added = {"PYTHONUNBUFFERED": surroundings.get("PYTHONUNBUFFERED", "1"), **knobs.variables(given)}
+    if given.as_horovod:
+        checks.check_stand_in()
+        added["PYTHONPATH"] = stand_in.python_path(surroundings)
+    if given.network_interfaces:
+        names = ",".join(given.network_interfaces)
+        added |= dict.fromkeys(("ROUNDELAY_INTERFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), names)
+    if given.tcp:
+        added |= {"NCCL_IB_DISABLE": "1", "FI_PROVIDER": "tcp"}
+    return added
+
+
+def ssh_words(given: argparse.Namespace) -> list[str]:
+    """What -p and -i are to ssh."""
+    port = ["-p", str(given.ssh_port)] if given.ssh_port is not None else []
+    key = ["-i", os.path.abspath(given.ssh_identity_file)] if given.ssh_identity_file is not None else []
+    return [*port, *key]
+
+
+def start_timeout(given: argparse.Namespace, surroundings: Mapping[str, str]) -> float:
+    """Seconds in which all ranks must have started. Raises UsageError for a variable that is no number."""
+    if given.start_timeout is not None:
+        return float(given.start_timeout)
+    name = next((name for name in _START_TIMEOUTS if name in surroundings), None)
+    if name is None:
+        return DEFAULT_START_TIMEOUT_S
+    try:
+        seconds = float(surroundings[name])
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise UsageError(f"{name}={surroundings[name]!r} is not a number of seconds above 0")
+    return seconds
+
+
+def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
+    """Whether ranks come bound to CPUs unless the user says otherwise."""
+    return mpirun is not None and mpirun.flavour is mpi.Flavour.INTEL
+
+
+def _own_command(job: mpi.Job, timeout: float) -> list[str]:
+    """Without MPI."""
+    if job.one_machine:
+        return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *job.program]
+    ssh = shutil.which("ssh")
+    used = hosts.used(job.hosts, job.num_proc)
+    local = [host.name for host in used if hosts.is_local(host.name)]
+    if ssh is None and len(local) < len(used):
+        raise UsageError("there is no ssh on PATH, and it starts the ranks on other hosts")
+    limit = max(1, int(timeout * _PART_FOR_HOSTS))
+    options = ["BatchMode=yes", f"ConnectTimeout={limit}", *_KEEP_ALIVE]
+    plan = several.Job(
+        hosts=[(host.name, host.slots) for host in used],
+        local=local,
+        ssh=[ssh or "ssh", "-x", "-T", *(word for option in options for word in ("-o", option)), *job.ssh],
+        exports=job.exports,
+        interfaces=job.interfaces,
+        timeout=timeout * _PART_FOR_HOSTS,
+    )
+    return [*_PYTHON, several.__file__, plan.to_word(), "--", *job.program]
