@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -303,3 +304,39 @@ def test_roundelayrun_without_mpi(script: Path) -> None:
     assert status == 0, output
     assert "[rank 0] done 0" in output
     assert "[rank 1] done 1" in output
+
+
+def test_two_jobs_that_share_a_port(script: Path) -> None:
+    """The second is told so, rank by rank; the first goes on."""
+    body = """
+import sys, time
+from pathlib import Path
+over = Path(sys.argv[1], "over")
+print(attempt(), flush=True)
+if "FIRST" in os.environ:
+    Path(sys.argv[1], "up." + os.environ["RANK"]).touch()
+    while not over.exists():
+        time.sleep(0.05)
+    _core.shutdown()
+    print(attempt())
+"""
+    script.write_text(CORE + body)
+    port = free_port()
+    first = Ranks(script, 2, [0, 1], port, FIRST="1")
+    try:
+        give_up = time.monotonic() + LIMIT_S
+        while len(list(script.parent.glob("up.*"))) < 2:
+            assert time.monotonic() < give_up
+            time.sleep(0.05)
+        second = Ranks(script, 2, [0, 1], port, ROUNDELAY_START_TIMEOUT="4").end()
+    finally:
+        (script.parent / "over").touch()
+        ended = first.end()
+    for status, output in ended.values():
+        assert status == 0, output
+        assert output.count("init went well") == 2, output
+    assert (
+        f"cannot listen on 127.0.0.1:{port}: address already in use; choose another MASTER_PORT"
+        in second[0][1]
+    )
+    assert "rank 0 of 2 did not come to init() within the start timeout" in second[1][1]

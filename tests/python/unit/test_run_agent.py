@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from roundelay.run import agent
-from roundelay.run.hosts import Host
+from roundelay.run import affinity, agent
 from roundelay.run.link import Listener, Peer
 
 LIMIT_S = 10.0
@@ -23,7 +22,7 @@ LIMIT_S = 10.0
 
 @pytest.fixture(params=["unix", "tcp"])
 def listener(request: pytest.FixtureRequest) -> Iterator[Listener]:
-    made = Listener([Host("localhost", 2)], one_machine=request.param == "unix")
+    made = Listener(["127.0.0.1"] if request.param == "tcp" else [])
     assert made.address.startswith(request.param)
     yield made
     made.close()
@@ -74,7 +73,7 @@ def report(came: dict[bytes, bytes]) -> dict[str, Any]:
 def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
     script = "echo out; echo err >&2; echo $OMP_NUM_THREADS; env | grep ROUNDELAY_RUN_; exit 5"
     with start(listener, "sh", "-c", script) as process:
-        peer = listener.accept()
+        peer = listener.accept(listener.sockets[0])
         came = until_exit(peer)
         hello = json.loads(came[agent.HELLO])
         assert (hello["rank"], hello["host"], hello["threads"]) == (7, socket.gethostname(), 1)
@@ -88,7 +87,7 @@ def test_relays_reports_and_leaves_when_told(listener: Listener) -> None:
 
 def test_the_users_number_of_threads_stands(listener: Listener) -> None:
     with start(listener, "sh", "-c", "echo $OMP_NUM_THREADS", OMP_NUM_THREADS="3") as process:
-        peer = listener.accept()
+        peer = listener.accept(listener.sockets[0])
         came = until_exit(peer)
         assert came[agent.STDOUT] == b"3\n"
         assert json.loads(came[agent.HELLO])["threads"] is None
@@ -98,7 +97,7 @@ def test_the_users_number_of_threads_stands(listener: Listener) -> None:
 
 def test_passes_signals_on(listener: Listener) -> None:
     with start(listener, "sh", "-c", "echo ready; exec sleep 60") as process:
-        peer = listener.accept()
+        peer = listener.accept(listener.sockets[0])
         for kind, _ in frames(peer):
             if kind == agent.STDOUT:
                 peer.order(agent.SIGNAL + bytes([15]))
@@ -110,7 +109,7 @@ def test_passes_signals_on(listener: Listener) -> None:
 
 def test_a_program_that_cannot_start(listener: Listener) -> None:
     with start(listener, "/no/such/program") as process:
-        peer = listener.accept()
+        peer = listener.accept(listener.sockets[0])
         came = until_exit(peer)
         assert came[agent.STDERR] == b"cannot start '/no/such/program': No such file or directory\n"
         assert report(came)["returncode"] == 127
@@ -121,7 +120,7 @@ def test_a_program_that_cannot_start(listener: Listener) -> None:
 def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
     script = "trap '' TERM; echo $$; while :; do sleep 0.1; done"
     with start(listener, "sh", "-c", script) as process:
-        peer = listener.accept()
+        peer = listener.accept(listener.sockets[0])
         pid = next(int(payload) for kind, payload in frames(peer) if kind == agent.STDOUT)
         started = time.monotonic()
         peer.socket.close()
@@ -134,7 +133,7 @@ def test_ends_its_program_when_the_launcher_is_gone(listener: Listener) -> None:
 def test_a_caller_without_the_token_is_refused(listener: Listener) -> None:
     with agent.dial(listener.address) as stranger:
         stranger.sendall(b"\0" * 16 + agent.HEADER.pack(agent.EXIT, 0))
-        assert list(frames(listener.accept())) == []
+        assert list(frames(listener.accept(listener.sockets[0]))) == []
 
 
 def test_says_that_it_cannot_reach_the_launcher(listener: Listener) -> None:
@@ -149,3 +148,26 @@ def test_without_a_launcher_it_becomes_the_program() -> None:
     bare = {key: value for key, value in os.environ.items() if key != agent.ADDRESS}
     words = [sys.executable, "-I", "-S", agent.__file__, "--", "sh", "-c", "exit 9"]
     assert subprocess.run(words, env=bare, check=False, timeout=LIMIT_S).returncode == 9
+
+
+@pytest.mark.parametrize(
+    ("said", "cpus"),
+    [
+        ({"LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, {2, 3}),
+        ({"OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, {0, 1}),
+        ({"MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "5"}, None),
+        ({"MPI_LOCALRANKID": "0"}, None),
+    ],
+    ids=["starter", "Open MPI", "more ranks than cores", "not told"],
+)
+def test_binds_to_its_share(
+    said: dict[str, str], cpus: set[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound: list[set[int]] = []
+    monkeypatch.setattr(os, "environ", {agent.BIND: "1", **said})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, chosen: bound.append(chosen))
+    monkeypatch.setattr(affinity, "read_nodes", lambda _: [[frozenset({cpu}) for cpu in range(4)]])
+    assert agent.bind() == cpus
+    assert bound == ([cpus] if cpus is not None else [])
+    monkeypatch.setattr(os, "environ", said)
+    assert agent.bind() is None

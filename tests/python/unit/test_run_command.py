@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import stat
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -96,6 +97,35 @@ def test_open_mpi_as_root_on_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
         "mpirun --allow-run-as-root -np 4 --bind-to none -H a:1,b:3 -x PATH -x ROUNDELAY_THETA "
         "--more args python train.py"
     )
+
+
+def test_open_mpi_is_told_of_ssh_interfaces_binding_and_tcp(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    job = replace(
+        make_job([Host("a", 4)]),
+        interfaces=["eth0", "eth1"],
+        ssh=["-p", "2222"],
+        binding=["--bind-to", "socket"],
+        tcp=True,
+    )
+    said = line(mpi.Flavour.OPEN_MPI, "5.0.11", job)
+    assert "-np 4 --bind-to socket -H a:4" in said
+    assert "--mca btl_tcp_if_include eth0,eth1 --mca oob_tcp_if_include eth0,eth1" in said
+    assert "--mca pml ob1 --mca btl self,sm,tcp --mca plm_rsh_args '-p 2222'" in said
+    assert "btl self,vader,tcp" in line(mpi.Flavour.OPEN_MPI, "4.1.4", job)
+
+
+def test_what_other_mpis_can_and_cannot_be_told() -> None:
+    job = replace(make_job([Host("a", 4)]), interfaces=["eth0"], binding=["-bind-to", "core"])
+    assert "-hosts a:4 -iface eth0 -genvlist PATH,ROUNDELAY_THETA -bind-to core" in line(
+        mpi.Flavour.HYDRA, "4.2.1", job
+    )
+    assert "-iface eth0 -genvlist PATH,ROUNDELAY_THETA -bind-to core" in line(
+        mpi.Flavour.INTEL, "2021.11", job
+    )
+    for flavour in (mpi.Flavour.HYDRA, mpi.Flavour.INTEL):
+        with pytest.raises(UsageError, match="-p and -i: .* has no words for them"):
+            line(flavour, "4", replace(job, ssh=["-p", "2222"]))
 
 
 def test_hydra() -> None:

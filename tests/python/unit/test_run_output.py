@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 from pathlib import Path
 
@@ -71,6 +72,39 @@ def test_each_line_has_its_rank_and_files_have_the_bytes(tmp_path: Path) -> None
     assert (tmp_path / "out" / "rank.1" / "stderr").read_bytes() == b"\r 5%\r10%\n"
     assert (tmp_path / "out" / "rank.0" / "stderr").read_bytes() == b""
     assert output.last_words(1) == [b"10%"]
+
+
+class Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_has_a_colour_for_each_rank() -> None:
+    terminal, file = Terminal(), io.BytesIO()
+    output = Output(8, terminal, file, None, environment={"TERM": "xterm"})
+    output.streams[0, "stdout"].write(b"\x1b[1mown colours\x1b[0m\n", 0.0)
+    output.streams[7, "stdout"].write(b"plain\n", 0.0)
+    output.streams[1, "stderr"].write(b"no terminal\n", 0.0)
+    assert terminal.getvalue() == (
+        b"\x1b[36m[rank 0]\x1b[0m \x1b[1mown colours\x1b[0m\n\x1b[33m[rank 7]\x1b[0m plain\n"
+    )
+    assert file.getvalue() == b"[rank 1] no terminal\n"
+
+
+@pytest.mark.parametrize("environment", [{}, {"TERM": "dumb"}, {"TERM": "xterm", "NO_COLOR": "1"}])
+def test_no_colours_where_they_are_not_wanted(environment: dict[str, str]) -> None:
+    terminal = Terminal()
+    Output(1, terminal, terminal, None, environment=environment).streams[0, "stdout"].write(b"line\n", 0.0)
+    assert terminal.getvalue() == b"[rank 0] line\n"
+
+
+def test_the_time_stands_before_each_line() -> None:
+    stdout = io.BytesIO()
+    output = Output(1, stdout, stdout, None, timestamps=True)
+    output.streams[0, "stdout"].write(b"one\ntwo\n", 0.0)
+    time = rb"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} \[rank 0\] "
+    assert re.fullmatch(time + b"one\n" + time + b"two\n", stdout.getvalue())
+    assert output.last_words(0) == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,18 @@ from roundelay.run.hosts import Host
 
 def test_hosts() -> None:
     assert hosts.parse_hosts("a:2, b") == [Host("a", 2), Host("b", 1)]
-    assert hosts.parse_hosts("a:2,b:1,a:3") == [Host("a", 5), Host("b", 1)]
+    assert hosts.used([Host("a", 2), Host("b", 3), Host("c", 1)], 4) == [Host("a", 2), Host("b", 2)]
+
+
+def test_a_host_that_is_listed_twice(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"host 'a' is listed twice in 'a:2,b:1,a:3': give it"):
+        hosts.parse_hosts("a:2,b:1,a:3")
+    file = tmp_path / "hosts"
+    file.write_text("a slots=2\nb\n# again\na slots=1\n")
+    with pytest.raises(UsageError, match=r"hosts:4: host 'a' is listed twice \(line 1\)"):
+        hosts.read_hostfile(str(file))
+    with pytest.raises(UsageError, match=r"localhost and 127\.0\.0\.1 \(from -H\) are the same host"):
+        hosts.check([Host("localhost", 1), Host("127.0.0.1", 1)], 2, "-H", [])
 
 
 @pytest.mark.parametrize("text", ["", "a:", "a:x", "a:0", ":2", "a,,b", "a:-1"])
@@ -83,6 +94,19 @@ def test_a_start_command_of_the_users_own_may_know_more_hosts() -> None:
         (["-np", "2", "--fusion-threshold-mb", "-1", "true"], "--fusion-threshold-mb: '-1' is not"),
         (["-np", "2", "--log-level", "loud", "true"], "--log-level"),
         (["-np", "2", "--no-such-flag", "true"], "--no-such-flag"),
+        (["-np", "2", "/usr", "true"], "the program '/usr' is a folder"),
+        (["-np", "2", "-p", "x", "true"], "--ssh-port: 'x' is not a port"),
+        (["-np", "2", "-i", "/no/such/key", "true"], "cannot read the key -i '/no/such/key'"),
+        (["-np", "2", "--config-file", "/no/such/file", "true"], "cannot read --config-file '/no/such/file'"),
+        (
+            ["-np", "2", "--gloo", "--mpi-args=-x", "true"],
+            "--mpi-args are for mpirun, which --gloo",
+        ),
+        (["-np", "2", "--gloo", "--binding-args=--bind-to core", "true"], "--binding-args are for mpirun"),
+        (
+            ["-np", "2", "-H", "192.0.2.7:2", "--network-interfaces", "no0", "true"],
+            "--network-interfaces: there is no network interface 'no0' here, but lo",
+        ),
     ],
 )
 def test_wrong_use_is_one_line_and_status_2(

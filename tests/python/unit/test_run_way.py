@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
-from types import MappingProxyType
 
 import pytest
 
 from roundelay.run import arguments, way
 from roundelay.run.errors import UsageError
+from roundelay.run.hosts import Host
 
 
 @pytest.fixture
@@ -21,33 +20,47 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def uses_mpi(
-    *flags: str, one_machine: bool = True, environment: Mapping[str, str] = MappingProxyType({})
-) -> bool:
+HOSTS = [Host("far", 2)]
+
+
+def uses_mpi(*flags: str, named: list[Host] | None = None, variables: dict[str, str] | None = None) -> bool:
+    """named: the hosts that the user gave; empty: a scheduler has some; None: this machine."""
     given = arguments.make_parser("roundelayrun").parse_args(["-np", "2", *flags, "true"])
-    return way.use_mpi(given, one_machine, environment)
+    return way.use_mpi(given, named is None, named or [], variables or {})
 
 
 @pytest.mark.usefixtures("machine")
 def test_one_machine_needs_none() -> None:
     assert not uses_mpi()
-    assert not uses_mpi("--gloo", environment={"ROUNDELAY_FABRIC": "mpi"})
-    assert not uses_mpi(environment={"ROUNDELAY_FABRIC": "c10d"})
+    assert not uses_mpi("--gloo", variables={"ROUNDELAY_FABRIC": "mpi"})
+    assert not uses_mpi(variables={"ROUNDELAY_FABRIC": "c10d"})
+    assert not uses_mpi("--binding-args=--bind-to none")
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_takes_mpirun() -> None:
     assert uses_mpi("--mpi")
     assert uses_mpi("--mpi-args=--verbose")
-    assert uses_mpi(one_machine=False)
+    assert uses_mpi("--binding-args=--bind-to core")
+    assert uses_mpi(named=HOSTS)
+    assert uses_mpi(named=[])
     for name in ("ROUNDELAY_BOOTSTRAP", "ROUNDELAY_CHANNEL", "ROUNDELAY_FABRIC"):
-        assert uses_mpi(environment={name: "mpi"})
+        assert uses_mpi(variables={name: "mpi"})
+
+
+def test_several_hosts_need_none_either(machine: pytest.MonkeyPatch) -> None:
+    assert not uses_mpi("--gloo", named=HOSTS)
+    machine.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
+    assert not uses_mpi(named=HOSTS)
+    assert uses_mpi(named=[])  # only an MPI knows the scheduler's hosts
 
 
 @pytest.mark.usefixtures("machine")
 def test_what_only_mpi_could_do() -> None:
-    with pytest.raises(UsageError, match="--gloo starts ranks on this machine only"):
-        uses_mpi("--gloo", one_machine=False)
+    with pytest.raises(UsageError, match="--gloo does not know the hosts of a scheduler's allocation"):
+        uses_mpi("--gloo", named=[])
+    with pytest.raises(UsageError, match="--binding-args are for mpirun"):
+        uses_mpi("--gloo", "--binding-args=--bind-to core")
     with pytest.raises(UsageError, match="--mpi-args are for mpirun"):
         uses_mpi("--gloo", "--mpi-args=--verbose")
 

@@ -1,0 +1,209 @@
+"""Several hosts without MPI, over a stand-in for ssh that starts them here, under loopback addresses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch_job import LIMIT_S, PROMISED_S, Job
+from roundelay.run import host_starter
+
+# Takes the options that ssh gets; names the node, as hosts of their own have names; knows who is not there.
+SSH = """#!/bin/sh
+while :; do case "$1" in -o|-p|-i) shift 2 ;; -*) shift ;; *) break ;; esac; done
+host=$1; shift
+case $host in
+127.0.9.*) echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255 ;;
+127.0.8.*) echo "sh: 1: $1: not found" >&2; exit 127 ;;
+127.0.7.*) exec sleep 60 ;;
+esac
+echo "Welcome to $host"
+export ROUNDELAY_NODE_ID=$host
+exec sh -c "$*"
+"""
+THREE = "127.0.0.2:2,127.0.0.3:1,127.0.0.4:3"
+STUBBORN = """
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
+"""
+FORKING = """
+import subprocess
+script = "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(60)"
+subprocess.Popen([sys.executable, "-c", script], start_new_session=True)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    (tmp_path / "bin").mkdir()
+    ssh = tmp_path / "bin" / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    job = Job(tmp_path, way=("--gloo",), bin=tmp_path / "bin")
+    yield job
+    job.end()
+
+
+def listeners(job: Job) -> set[str]:
+    """The addresses, as /proc has them, where processes of the job listen for TCP."""
+    inodes = set()
+    for line in job.left():
+        for entry in Path(f"/proc/{line.partition(':')[0]}/fd").iterdir():
+            inodes |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(entry)))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and words[9] in inodes:
+                found.add(words[1].partition(":")[0])
+    return found
+
+
+def test_ranks_are_numbered_by_host_on_uneven_hosts(job: Job) -> None:
+    body = """
+names = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE GROUP_RANK MASTER_ADDR".split()
+print(*(os.environ[name] for name in names), os.environ["ROUNDELAY_NODE_ID"][-1], os.getcwd() == sys.argv[2])
+"""
+    status, out, err = job.run(6, body.replace("sys.argv[2]", repr(os.getcwd())), "-H", THREE)
+    assert (status, err) == (0, "")
+    places = [(0, 2, 0, 2), (1, 2, 0, 2), (0, 1, 1, 3), (0, 3, 2, 4), (1, 3, 2, 4), (2, 3, 2, 4)]
+    assert sorted(out.splitlines()) == [
+        f"[rank {rank}] {rank} 6 {local} {size} {host} 127.0.0.1 {name} True"
+        for rank, (local, size, host, name) in enumerate(places)
+    ]
+
+
+def test_secrets_are_in_no_list_of_processes_and_only_loopback_listens(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SECRET", "swordfish")
+    body = "assert os.environ['MY_SECRET'] == 'swordfish'\nready(); time.sleep(60)"
+    with job.start(3, body, "--verbose", "-H", THREE) as process:
+        job.wait_ready(3)
+        lines = job.left()  # with their command lines, as anyone on the machine can see them
+        assert (
+            len(lines) >= 9
+        )  # the launcher, several.py, two of ssh or what it started, three agents and programs
+        assert not any("swordfish" in line for line in lines)
+        assert listeners(job) == {"0100007F"}  # 127.0.0.1, of the launcher and of rank 0
+        process.send_signal(signal.SIGINT)
+        status, out, err = job.finish(process)
+    assert status == 130
+    assert "swordfish" not in out + err
+
+
+def test_every_host_that_is_not_there_is_named_and_none_starts(job: Job) -> None:
+    started = time.monotonic()
+    hosts = "127.0.0.2:1,127.0.9.1:1,127.0.9.2:1,127.0.8.1:1"
+    status, out, err = job.run(4, "ready()", "-H", hosts)
+    assert time.monotonic() - started < PROMISED_S
+    assert (status, out) == (1, "")
+    lines = err.splitlines()
+    for line, host in zip(lines[:2], ("127.0.9.1", "127.0.9.2"), strict=True):
+        why = f"ssh: connect to host {host} port 22: No route to host"
+        cure = f"`ssh {host} true` must work without a password"
+        assert line == f"roundelayrun: {host} cannot be reached: {why}; {cure}"
+    assert lines[2].startswith("roundelayrun: 127.0.8.1 cannot start ranks: sh: 1: ")
+    assert len(lines) == 3
+    assert not list(job.folder.glob("ready.*"))
+
+
+def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
+    started = time.monotonic()
+    hosts = "127.0.0.2:1,127.0.7.1:1"
+    status, _, err = job.run(2, "ready()", "-H", hosts, "--start-timeout", "5")
+    assert time.monotonic() - started < 5 + PROMISED_S
+    assert status == 1
+    assert err.startswith("roundelayrun: 127.0.7.1 does not answer in time; `ssh 127.0.7.1 true` must work")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("plan", "complaint"),
+    [
+        ({"program": "no-such-program"}, "the program 'no-such-program' is missing or not executable"),
+        (
+            {"folder": "/no/such/folder"},
+            "cannot enter the folder '/no/such/folder': No such file or directory",
+        ),
+        ({"interfaces": ["no0"]}, "there is no network interface 'no0' here, but "),
+        ({"facing": ["no-such-host.invalid"]}, "no network interface faces the other hosts"),
+    ],
+)
+def test_a_host_that_lacks_what_the_plan_needs(plan: dict[str, object], complaint: str) -> None:
+    whole = host_starter.Plan({}, "/", ["true"], "true", [], ["127.0.0.1"], serves=False)
+    line = json.dumps({**json.loads(whole.to_line()), **plan}) + "\n{}\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", host_starter.__file__],
+        input=line.encode(),
+        capture_output=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith(host_starter.ANSWER)
+    assert json.loads(done.stdout[len(host_starter.ANSWER) :])["error"].startswith(complaint)
+
+
+def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> None:
+    body = (
+        STUBBORN
+        + FORKING
+        + "meet(3)\nif rank == 2:\n    stamp(); os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)"
+    )
+    status, _, err = job.run(3, STUBBORN + FORKING + body, "-H", THREE)
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 137
+    assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
+
+
+def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
+    body = "meet(3)\nif rank == 0:\n    stamp(); sys.exit(3)\nos.kill(os.getpid(), signal.SIGSTOP)"
+    status, _, _ = job.run(3, body, "-H", THREE)
+    assert job.seconds_since_failure() < PROMISED_S
+    assert status == 3
+
+
+@pytest.mark.parametrize(
+    ("who", "body"),
+    [
+        ("roundelay.run.cli", STUBBORN + FORKING),
+        ("several.py", STUBBORN + FORKING),
+        ("host_starter.py", STUBBORN),
+    ],
+)
+def test_nothing_outlives_what_started_it(job: Job, who: str, body: str) -> None:
+    """The launcher, what stands in mpirun's place, or a host's end of ssh is killed."""
+    with job.start(3, body + "ready(); time.sleep(60)", "-H", THREE) as process:
+        job.wait_ready(3)
+        victims = [line for line in job.left() if who in line.partition("\0--\0")[0]]
+        assert victims
+        os.kill(int(victims[-1].partition(":")[0]), signal.SIGKILL)
+        job.expect_nothing_left(within_s=PROMISED_S + 1.0)
+        assert process.wait(LIMIT_S) != 0
+
+
+def test_ctrl_c_reaches_every_host(job: Job) -> None:
+    body = """
+def tidy(*_):
+    print("tidied up", flush=True); sys.exit(0)
+signal.signal(signal.SIGINT, tidy)
+ready(); time.sleep(60)
+"""
+    with job.start(6, body, "-H", THREE) as process:
+        job.wait_ready(6)
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        status, out, _ = job.finish(process)
+    assert time.monotonic() - started < PROMISED_S
+    assert status == 130
+    assert out.count("tidied up") == 6
