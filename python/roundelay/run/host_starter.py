@@ -71,7 +71,10 @@ def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
 
 def main() -> int:
     """Follows the plan; returns the ranks' first exit status that is not 0."""
-    plan = Plan(**json.loads(sys.stdin.buffer.readline()))
+    line = sys.stdin.buffer.readline()
+    if not line:
+        return 1  # the launcher is gone already
+    plan = Plan(**json.loads(line))
     with contextlib.ExitStack() as stack:
         answer: dict[str, object] = {}
         listener = None

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from roundelay.run import interfaces
 from roundelay.run.errors import UsageError
 
 # Set where a scheduler gave mpirun other machines to use.
@@ -89,9 +90,11 @@ def used(hosts: list[Host], num_proc: int) -> list[Host]:
 
 
 def is_local(name: str) -> bool:
-    """Whether `name` is this machine."""
+    """Whether `name` is this machine's name, or one of its addresses."""
     own = socket.gethostname()
-    return name in ("localhost", "127.0.0.1", "::1", own, own.split(".")[0])
+    if name in ("localhost", own, own.split(".")[0]):
+        return True
+    return any(name in addresses for addresses in interfaces.addresses().values())
 
 
 def one_machine(hosts: list[Host], environment: Mapping[str, str]) -> bool:

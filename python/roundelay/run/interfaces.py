@@ -44,7 +44,7 @@ def of(names: list[str]) -> list[str]:
 
 
 def facing(host: str) -> list[str]:
-    """The addresses that this machine would send from to `host`; nothing is sent. Empty: not known."""
+    """The addresses that this machine sends from to `host`, IPv4 first. Nothing is sent. Empty: not known."""
     try:
         found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
@@ -54,7 +54,7 @@ def facing(host: str) -> list[str]:
         with socket.socket(family, kind, protocol) as probe, contextlib.suppress(OSError):
             probe.connect(address)
             own[str(probe.getsockname()[0])] = None
-    return list(own)
+    return sorted(own, key=lambda address: ":" in address)
 
 
 def name_of(address: str) -> str | None:

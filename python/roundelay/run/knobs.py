@@ -23,7 +23,14 @@ def number(kind: Callable[[str], float], least: float, unit: str) -> Callable[[s
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Flags that set a ROUNDELAY_ variable for the ranks."""
+    """Adds the flags."""
+    _add_tuning(parser)
+    _add_timeline(parser)
+    _add_stall(parser)
+    _add_log(parser)
+
+
+def _add_tuning(parser: argparse.ArgumentParser) -> None:
     tuning = parser.add_argument_group("tuning")
     tuning.add_argument(
         "--fusion-threshold-mb",
@@ -51,6 +58,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="steps that each size is tried for (default 10)",
     )
+
+
+def _add_timeline(parser: argparse.ArgumentParser) -> None:
     timeline = parser.add_argument_group("timeline")
     timeline.add_argument(
         "--timeline-filename", metavar="FILE", help="record the job's timeline (see roundelay timeline)"
@@ -64,6 +74,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         dest="timeline_mark_cycles",
         help="do not (default)",
     )
+
+
+def _add_stall(parser: argparse.ArgumentParser) -> None:
     stall = parser.add_argument_group("ranks that submit nothing")
     stall.add_argument("--no-stall-check", action="store_true", default=None, help="do not warn of them")
     stall.add_argument("--stall-check", action="store_false", dest="no_stall_check", help="warn (default)")
@@ -74,6 +87,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     stall.add_argument(
         "--stall-check-shutdown-time-seconds", type=seconds, metavar="S", help="when to fail (default: never)"
     )
+
+
+def _add_log(parser: argparse.ArgumentParser) -> None:
     logging = parser.add_argument_group("log")
     logging.add_argument(
         "--log-level",

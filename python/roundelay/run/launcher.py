@@ -66,7 +66,7 @@ class Launcher:
         self._problem: str | None = None
         self._terminate_at = self._kill_at = self._end_mpirun_at = float("inf")
         self._mpirun_signals = [signal.SIGTERM, signal.SIGKILL]
-        self._killed = self._dismissed = self._reader_gone = False
+        self._ends_ranks = self._killed = self._dismissed = self._reader_gone = False
 
     def run(self) -> Verdict:
         """Runs the job to its end. Must be called on the main thread: it handles signals meanwhile."""
@@ -218,10 +218,12 @@ class Launcher:
             self._kill_at = min(self._kill_at, now + KILL_AFTER_S)
 
     def _lose(self, rank: int) -> None:
-        """An agent's connection is over. Without a report its program was killed with it."""
+        """An agent's connection is over. Without a report its program was killed, or its host is gone."""
         peer = self._peers.pop(rank)
         if all(ending.rank != rank for ending in self._endings):
-            self._on_ending(Ending(rank, -signal.SIGKILL, True, self._places[rank]))
+            # mpirun kills agents for reasons of its own; what starts ours never does.
+            stopped = self._ends_ranks or self._settings.started_by == "mpirun"
+            self._on_ending(Ending(rank, -signal.SIGKILL, stopped, self._places[rank]))
         if peer.socket.fileno() >= 0:
             self._selector.unregister(peer.socket)
             peer.socket.close()
@@ -241,6 +243,7 @@ class Launcher:
             self._kill()
             return
         self._interrupted_by = signum
+        self._ends_ranks = True
         self._order(agent.SIGNAL + bytes([signum]))
         self._terminate_at = float("inf")
         self._kill_at = time.monotonic() + INTERRUPT_GRACE_S
@@ -250,7 +253,7 @@ class Launcher:
         self._kill()
 
     def _kill(self) -> None:
-        self._killed = True
+        self._killed = self._ends_ranks = True
         self._kill_at = float("inf")
         self._order(agent.KILL)
         # Also where ranks never called in.
@@ -261,6 +264,7 @@ class Launcher:
         now = time.monotonic()
         if now >= self._terminate_at:
             self._terminate_at = float("inf")
+            self._ends_ranks = True
             self._order(agent.SIGNAL + bytes([signal.SIGTERM]))
         if now >= self._kill_at:
             self._kill()

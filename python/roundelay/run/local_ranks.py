@@ -132,7 +132,7 @@ class LocalRanks:
             if process.returncode < 0 and not self._ending:
                 line = f"the agent of rank {self._ranks[pid]} was {how(process.returncode)}"
                 os.write(2, f"{line}\n".encode())
-        end_orphans()
+        end_orphans(0.0 if self._ending else ORPHAN_GRACE_S)
         return self._status
 
 

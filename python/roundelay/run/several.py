@@ -29,6 +29,7 @@ from roundelay.run import host_starter
 from roundelay.run.agent import ADDRESS, FAILED, die_with_parent
 from roundelay.run.host_starter import ANSWER, Plan
 from roundelay.run.local_ranks import Place, on_signals
+from roundelay.run.verdict import exit_status
 
 _SSH_FAILED = 255
 _ENDING_S = 2.0  # for hosts to end their ranks once their input is over
@@ -185,7 +186,7 @@ def wait(hosts: list[Host], mailbox: Mailbox) -> int:
         if what is not News.ENDED:
             continue
         left -= 1
-        first = first or abs(host.process.returncode)
+        first = first or exit_status(host.process.returncode)
         if host.process.returncode == _SSH_FAILED:
             say(f"{host.name}: the connection is lost")
         if host.process.returncode == FAILED:
