@@ -180,6 +180,7 @@ def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
         ("several.py", STUBBORN + FORKING),
         ("host_starter.py", STUBBORN),
     ],
+    ids=["launcher", "several", "host"],
 )
 def test_nothing_outlives_what_started_it(job: Job, who: str, body: str) -> None:
     """The launcher, what stands in mpirun's place, or a host's end of ssh is killed."""
@@ -190,6 +191,9 @@ def test_nothing_outlives_what_started_it(job: Job, who: str, body: str) -> None
         os.kill(int(victims[-1].partition(":")[0]), signal.SIGKILL)
         job.expect_nothing_left(within_s=PROMISED_S + 1.0)
         assert process.wait(LIMIT_S) != 0
+        if who == "host_starter.py":
+            assert process.stderr is not None
+            assert re.search(rb"rank \d \(pid \d+ on \S+\) failed first: killed by", process.stderr.read())
 
 
 def test_ctrl_c_reaches_every_host(job: Job) -> None:

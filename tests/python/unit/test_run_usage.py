@@ -58,6 +58,15 @@ def test_bad_hostfiles(tmp_path: Path, text: str, complaint: str) -> None:
     assert str(file) in str(raised.value)
 
 
+def test_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "here.example")
+    monkeypatch.setattr(
+        "roundelay.run.interfaces.addresses", lambda: {"lo": ["127.0.0.1"], "a0": ["192.0.2.7"]}
+    )
+    assert all(map(hosts.is_local, ("localhost", "127.0.0.1", "here", "here.example", "192.0.2.7")))
+    assert not any(map(hosts.is_local, ("127.0.0.2", "192.0.2.8", "there", "here.other")))
+
+
 def test_one_machine() -> None:
     assert hosts.one_machine([], {})
     assert hosts.one_machine([Host("localhost", 2)], {"SLURM_JOB_ID": "1"})
