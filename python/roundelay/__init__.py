@@ -7,7 +7,10 @@ neither torch nor the C++ core, so that command line tools start quickly.
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from roundelay.run.function.api import run as run
 
 __version__ = "0.1.0"
 
@@ -20,7 +23,7 @@ def stats() -> dict[str, int]:
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"config", "errors", "torch"}:
+    if name in {"config", "errors", "run", "torch"}:
         return importlib.import_module(f"roundelay.{name}")
     if name == "HorovodInternalError":
         return importlib.import_module("roundelay.errors").HorovodInternalError

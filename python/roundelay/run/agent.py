@@ -30,11 +30,13 @@ from roundelay.run import affinity
 
 # Agent to launcher: kind and length, then that many bytes.
 HEADER = struct.Struct(">cI")
-HELLO, STDOUT, STDERR, EXIT = b"H", b"o", b"e", b"X"
+HELLO, STDOUT, STDERR, RESULT_PIECE, EXIT = b"H", b"o", b"e", b"r", b"X"
 # Launcher to agent: one byte an order; SIGNAL is followed by the signal's number.
 SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
 
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
+# Of a job whose program is a function: the file that holds it, and the descriptor that takes the result.
+FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
 RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 LOCAL_SIZE_VARIABLES = (
     "OMPI_COMM_WORLD_LOCAL_SIZE",
@@ -153,6 +155,8 @@ class Agent:
         self._rank = rank
         self._connection = connection
         self._program: subprocess.Popen[bytes] | None = None
+        self._function = os.environ.get(FUNCTION)
+        self._result: int | None = None
         self._told_to_stop = self._killed = False
         self._leave = threading.Event()
 
@@ -171,17 +175,12 @@ class Agent:
             "cpus": affinity.shown(cpus) if cpus is not None else None,
         }
         try:
-            self._program = subprocess.Popen(
-                self._command,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                close_fds=False,  # an MPI may have handed down a descriptor (PMI_FD)
-                preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509  no thread yet
-            )
+            self._program = self._start(environment)
         except OSError as error:
             self._send(HELLO, json.dumps(hello).encode())
-            self._send(STDERR, f"cannot start {self._command[0]!r}: {error.strerror}\n".encode())
+            self._send(
+                STDERR, f"cannot start {error.filename or self._command[0]!r}: {error.strerror}\n".encode()
+            )
             self._report(126 if isinstance(error, PermissionError) else 127)
         else:
             hello["pid"] = self._program.pid
@@ -193,10 +192,30 @@ class Agent:
             return
         self._obey()
 
+    def _start(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Starts the program; one that is to call a function finds it on standard input."""
+        with contextlib.ExitStack() as opened:
+            stdin = None
+            if self._function is not None:
+                stdin = opened.enter_context(open(self._function, "rb"))
+                self._result, theirs = os.pipe()
+                opened.callback(os.close, theirs)
+                os.set_inheritable(theirs, True)
+                environment[RESULT] = str(theirs)
+            return subprocess.Popen(
+                self._command,
+                env=environment,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                close_fds=False,  # an MPI may have handed down a descriptor (PMI_FD)
+                preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509  no thread yet
+            )
+
     def _environment(self, *, bound: bool) -> tuple[dict[str, str], int | None]:
         """The program's environment, and the OMP_NUM_THREADS chosen here (None: the user's own stands)."""
         environment = dict(os.environ)
-        for variable in (ADDRESS, TOKEN, BIND, RANK_VARIABLES[0]):
+        for variable in (ADDRESS, TOKEN, BIND, FUNCTION, RANK_VARIABLES[0]):
             environment.pop(variable, None)
         if "OMP_NUM_THREADS" in environment:
             return environment, None
@@ -224,6 +243,8 @@ class Agent:
             selector.register(ended, selectors.EVENT_READ, None)
             selector.register(program.stdout, selectors.EVENT_READ, STDOUT)
             selector.register(program.stderr, selectors.EVENT_READ, STDERR)
+            if self._result is not None:
+                selector.register(self._result, selectors.EVENT_READ, RESULT_PIECE)
             over = False
             while not over:
                 for key, _ in selector.select():

@@ -11,13 +11,17 @@ from collections.abc import Callable, Sequence
 from roundelay import __version__
 from roundelay.run import arguments, job
 from roundelay.run.errors import UsageError
+from roundelay.run.function.relay import Relay
 from roundelay.run.launcher import Launcher, Settings
 from roundelay.run.output import Output
 from roundelay.run.verdict import Verdict
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "roundelayrun") -> int:
-    """Runs the command line `argv` (default: this process's) and returns the exit status: 2 for wrong use."""
+def main(argv: Sequence[str] | None = None, prog: str = "roundelayrun", relay: Relay | None = None) -> int:
+    """Runs the command line `argv` (default: this process's) and returns the exit status: 2 for wrong use.
+
+    With a `relay` the program is a function, and its caller gets the last word instead of stderr.
+    """
 
     def say(line: str) -> None:
         print(f"{prog}: {line}", file=sys.stderr, flush=True)
@@ -29,21 +33,24 @@ def main(argv: Sequence[str] | None = None, prog: str = "roundelayrun") -> int:
 
             print(doctor.check_build() if given.check_build else __version__)
             return 0
-        return _run(given, prog, say)
+        return _run(given, prog, say, relay)
     except UsageError as error:
-        say(f"error: {error}")
+        if relay is not None:
+            relay.refuse(str(error))
+        else:
+            say(f"error: {error}")
         return 2
     except BrokenPipeError:
         return _nobody_reads()
 
 
-def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None]) -> int:
+def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None], relay: Relay | None) -> int:
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
     if given.num_proc is None:
         raise UsageError("how many ranks? give -np N")
     if not program:
         raise UsageError(f"what to run? give a program: {prog} -np {given.num_proc} python train.py")
-    start = job.prepare(given, program, os.environ)
+    start = job.prepare(given, program, os.environ, relay)
     for flag, why in given.no_effect.items():
         say(f"{flag} has no effect: {why}")
     if start.listener is None:
@@ -63,6 +70,7 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None]) -> in
         started_by="starter" if mpirun is None else "mpirun",
         prefix=f"{prog}: " if mpirun is None else "[mpirun] ",
         say=say,
+        on_result=relay.on_result if relay is not None else None,
     )
     output = Output(
         start.num_proc,
@@ -71,13 +79,17 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None]) -> in
         given.output_filename,
         timestamps=given.prefix_output_with_timestamp,
     )
-    return _launch(Launcher(start.command, start.environment, start.listener, output, settings), output, say)
+    return _launch(Launcher(start.command, start.environment, start.listener, output, settings), output, say, relay)
 
 
-def _launch(launcher: Launcher, output: Output, say: Callable[[str], None]) -> int:
+def _launch(launcher: Launcher, output: Output, say: Callable[[str], None], relay: Relay | None) -> int:
     verdict = launcher.run()
     try:
-        _last_word(verdict, output, say)
+        if relay is not None:
+            words = output.last_words(verdict.rank) if verdict.rank is not None else []
+            relay.end(verdict, launcher.endings, words)
+        else:
+            _last_word(verdict, output, say)
         sys.stdout.flush()
     except BrokenPipeError:
         return _nobody_reads()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from roundelay import stand_in
 from roundelay.run import agent, checks, hosts, knobs, local_ranks, mpi, several, starter
 from roundelay.run.errors import UsageError
+from roundelay.run.function.relay import Relay
 from roundelay.run.hosts import Host
 from roundelay.run.link import Listener, own_addresses
 from roundelay.run.way import use_mpi
@@ -37,10 +38,19 @@ class Start:
     mpirun: mpi.Mpirun | None
 
 
-def prepare(given: argparse.Namespace, program: list[str], surroundings: Mapping[str, str]) -> Start:
-    """Looks at everything that the flags ask for. Raises UsageError."""
+def prepare(
+    given: argparse.Namespace,
+    program: list[str],
+    surroundings: Mapping[str, str],
+    relay: Relay | None = None,
+) -> Start:
+    """Looks at everything that the flags ask for. With a `relay` the program is a function. Raises UsageError."""
     named, given_by = named_hosts(given)
     one_machine = hosts.one_machine(named, surroundings)
+    if relay is not None and not one_machine:
+        raise UsageError(
+            f"{given_by} names other machines: a function runs on this one only; use roundelayrun"
+        )
     if named:
         hosts.check(named, given.num_proc, given_by, given.mpi_args)
     if one_machine or any(hosts.is_local(host.name) for host in named):
@@ -59,6 +69,8 @@ def prepare(given: argparse.Namespace, program: list[str], surroundings: Mapping
         environment.update({agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()})
         if given.binding_args is None and not _binds_itself(mpirun):
             environment[agent.BIND] = "1"
+    if relay is not None:
+        environment.update(relay.variables())
     job = mpi.Job(
         num_proc=given.num_proc,
         hosts=named,

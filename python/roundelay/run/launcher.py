@@ -41,6 +41,7 @@ class Settings:
     started_by: str  # "mpirun" or "starter"
     prefix: str  # of what that itself says
     say: Callable[[str], None]  # shows a line of the launcher's own
+    on_result: Callable[[int, bytes], None] | None = None  # takes a piece of what a rank's function returned
 
 
 class Launcher:
@@ -67,6 +68,11 @@ class Launcher:
         self._terminate_at = self._kill_at = self._end_mpirun_at = float("inf")
         self._mpirun_signals = [signal.SIGTERM, signal.SIGKILL]
         self._ends_ranks = self._killed = self._dismissed = self._reader_gone = False
+
+    @property
+    def endings(self) -> list[Ending]:
+        """How the ranks ended that have, in the order of arrival."""
+        return list(self._endings)
 
     def run(self) -> Verdict:
         """Runs the job to its end. Must be called on the main thread: it handles signals meanwhile."""
@@ -188,6 +194,10 @@ class Launcher:
         elif kind == agent.EXIT:
             report, place = json.loads(payload), self._places[peer.rank]
             self._on_ending(Ending(peer.rank, report["returncode"], report["stopped"], place))
+        elif kind == agent.RESULT_PIECE:
+            on_result, rank = self._settings.on_result, peer.rank
+            if on_result is not None:
+                self._show(lambda: on_result(rank, payload))
         else:
             stream = self._output.streams[peer.rank, "stdout" if kind == agent.STDOUT else "stderr"]
             self._show(lambda: stream.write(payload, time.monotonic()))

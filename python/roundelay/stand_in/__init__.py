@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -61,8 +60,10 @@ def installed() -> str | None:
     found = importlib.machinery.PathFinder.find_spec("horovod", paths)
     if found is not None and found.origin is not None:
         return str(Path(found.origin).parent)
+    from importlib import metadata  # slow, and every launcher imports this module
+
     # An editable install leaves no folder on the path, but its name.
-    others = importlib.metadata.distributions(name="horovod", path=paths)
+    others = metadata.distributions(name="horovod", path=paths)
     return next((str(other.locate_file("")) for other in others), None)
 
 

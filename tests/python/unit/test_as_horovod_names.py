@@ -74,9 +74,10 @@ def test_elastic_classes_can_be_subclassed_and_its_exceptions_caught() -> None:
     assert issubclass(elastic.HostsUpdatedInterrupt, RuntimeError)
 
 
-def test_run_says_that_it_is_not_there(horovod: Any) -> None:
-    with pytest.raises(NotInThisVersionError, match=r"horovod\.run is not in this version") as raised:
-        horovod.run(print, args=(1,), np=2)
+def test_run_is_roundelays(horovod: Any) -> None:
+    assert horovod.run(divmod, (7, 2), num_proc=2) == [(3, 1)] * 2
+    with pytest.raises(NotInThisVersionError, match=r"min_num_proc=.* is for elastic jobs") as raised:
+        horovod.run(print, min_num_proc=2)
     assert "\n" not in str(raised.value)
 
 

@@ -1,0 +1,102 @@
+"""What a job came to: the ranks' values, or the exception of the rank that failed first."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from roundelay.run.function import worker
+
+
+class RemoteTraceback(Exception):  # noqa: N818  the cause of an error, and none itself
+    """The cause of an exception that a rank raised: the traceback there, as text."""
+
+    def __str__(self) -> str:
+        """On lines of its own below the name."""
+        return f"\n{self.args[0]}"
+
+
+@dataclass
+class Reply:
+    """What has come from one rank so far."""
+
+    data: bytearray = field(default_factory=bytearray)
+
+    @property
+    def kind(self) -> bytes | None:
+        """VALUE or FAILURE once all has come, else None."""
+        if len(self.data) < worker.HEADER.size:
+            return None
+        kind, length = worker.HEADER.unpack_from(self.data)
+        return bytes(kind) if len(self.data) == worker.HEADER.size + length else None
+
+    def load(self) -> Any:
+        """Unpickles the reply, and forgets it."""
+        with memoryview(self.data) as data, data[worker.HEADER.size :] as body:
+            content = pickle.loads(body)
+        self.data = bytearray()
+        return content
+
+
+@dataclass(frozen=True)
+class End:
+    """What the launcher says at the end; the fields are relay.Relay.end's."""
+
+    status: int
+    text: str
+    rank: int | None
+    last_words: list[str] = field(default_factory=list)
+    unwell: list[tuple[int, str]] = field(default_factory=list)
+
+
+def values(replies: list[Reply], end: End) -> list[Any]:
+    """The ranks' values in order, or raises the exception of the rank that failed first."""
+    if any(reply.kind != worker.VALUE for reply in replies):
+        raise failure(replies, end)
+    if end.status != 0:
+        ranks = ", ".join(f"rank {rank} ({how})" for rank, how in end.unwell) or end.text
+        warnings.warn(
+            f"every rank's function returned, but not every rank ended well by itself: {ranks}",
+            RuntimeWarning,
+            stacklevel=4,  # roundelay.run's caller
+        )
+    return [_value(rank, reply) for rank, reply in enumerate(replies)]
+
+
+def _value(rank: int, reply: Reply) -> Any:
+    try:
+        return reply.load()
+    except Exception as error:
+        raise RuntimeError(f"the result of rank {rank} cannot be unpickled here: {error!r}") from error
+
+
+def failure(replies: list[Reply], end: End) -> Exception:
+    """The exception to raise for a job that failed."""
+    rank = end.rank
+    if rank is None and end.status == 0:
+        rank = next(rank for rank, reply in enumerate(replies) if reply.kind != worker.VALUE)
+        return RuntimeError(f"rank {rank} ended with exit code 0 before its function had returned")
+    if rank is None:
+        return RuntimeError(end.text)
+    reply = replies[rank]
+    if reply.kind == worker.FAILURE:
+        text, pickled = reply.load()
+        return _raised(rank, text, pickled)
+    when = " after its function had returned" if reply.kind == worker.VALUE else ""
+    words = "".join(f"\n  {word}" for word in end.last_words)
+    said = f"; its last lines on stderr:{words}" if words else ""
+    return RuntimeError(f"{end.text}{when}{said}")
+
+
+def _raised(rank: int, text: str, pickled: bytes | None) -> Exception:
+    """The exception that a rank raised, with its traceback there as the cause."""
+    try:
+        error = pickle.loads(pickled) if pickled is not None else None
+    except Exception:
+        error = None
+    if isinstance(error, Exception):
+        error.__cause__ = RemoteTraceback(f"rank {rank}:\n{text.rstrip()}")
+        return error
+    return RuntimeError(f"rank {rank} failed:\n{text.rstrip()}")

@@ -1,0 +1,31 @@
+"""The launcher of `roundelay.run`: `roundelayrun` with a function for a program.
+
+Runs as a script, `start.py PARCEL RESULTS CALLER flags ... python worker.py ...`: two descriptors that it
+inherited, its parent's pid, and roundelayrun's command line. It ends its job when its parent dies.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).parents[3])  # this very Roundelay, wherever the caller found it
+
+
+def main() -> int:
+    """Entry of the script."""
+    from roundelay.run import agent, cli
+    from roundelay.run.function.relay import Relay
+
+    parcel, results, caller = map(int, sys.argv[1:4])
+    agent.die_with_parent(signal.SIGTERM)
+    if os.getppid() != caller:
+        return 1
+    return cli.main(sys.argv[4:], prog="roundelay.run", relay=Relay(parcel, results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

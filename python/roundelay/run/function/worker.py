@@ -1,0 +1,109 @@
+"""One rank of `roundelay.run`: takes the function from standard input, calls it, hands the result back.
+
+Runs as a plain script, `python worker.py VARIABLE`; VARIABLE holds the descriptor that the agent reads.
+Before the function arrives little is imported: it would be most of a job's start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import struct
+import sys
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+# The reply: kind and length, then the pickle of the value, or of (text, the exception's pickle or None).
+HEADER = struct.Struct(">cQ")
+VALUE, FAILURE = b"V", b"F"
+_PROTOCOL = 5
+
+
+def take_call() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """Reads the parcel on standard input, which is empty from then on."""
+    with open(0, "rb", closefd=False) as parcel:
+        here = pickle.load(parcel)
+        sys.path[:], sys.argv[:] = here["path"], here["argv"]
+        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] = pickle.load(parcel)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return call
+
+
+def pickled_value(value: object) -> bytes:
+    """Raises TypeError, naming the value's type, if it cannot be pickled."""
+    import cloudpickle
+
+    try:
+        pickled: bytes = cloudpickle.dumps(value, _PROTOCOL)
+    except Exception as error:
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise TypeError(f"the function's result, a {kind}, cannot be pickled: {error}") from None
+    return pickled
+
+
+def pickled_exception(error: BaseException) -> bytes | None:
+    """None if `error` would not come out on the other side as what it is."""
+    try:
+        import cloudpickle
+
+        pickled: bytes = cloudpickle.dumps(error, _PROTOCOL)
+        return pickled if type(pickle.loads(pickled)) is type(error) else None
+    except Exception:
+        return None
+
+
+def reply(descriptor: int, kind: bytes, body: bytes) -> None:
+    """Hands a reply to the agent; one that is gone needs none."""
+    with contextlib.suppress(OSError), os.fdopen(descriptor, "wb") as stream:
+        stream.write(HEADER.pack(kind, len(body)))
+        stream.write(body)
+
+
+def own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback without this file's frames, if that leaves any."""
+    inner = trace
+    while inner is not None and inner.tb_frame.f_code.co_filename == __file__:
+        inner = inner.tb_next
+    return inner or trace
+
+
+def fail(descriptor: int, error: BaseException) -> int:
+    """Tells the agent and the reader of stderr; returns the exit status."""
+    text = "".join(traceback.format_exception(type(error), error, own_frames(error.__traceback__)))
+    reply(descriptor, FAILURE, pickle.dumps((text, pickled_exception(error)), _PROTOCOL))
+    if isinstance(error, KeyboardInterrupt):  # the user knows
+        return 130
+    sys.stderr.write(text)
+    return 1
+
+
+def leave(descriptor: int, stop: SystemExit) -> int:
+    """A function that leaves by sys.exit() returns nothing: a failure, even with status 0."""
+    text = f"the function called sys.exit({'' if stop.code is None else repr(stop.code)})\n"
+    reply(descriptor, FAILURE, pickle.dumps((text, None), _PROTOCOL))
+    sys.stderr.write(f"{stop.code}\n" if isinstance(stop.code, str) else text)
+    return stop.code if isinstance(stop.code, int) and stop.code != 0 else 1
+
+
+def main() -> int:
+    """Entry of the script."""
+    descriptor = int(os.environ.pop(sys.argv[1]))
+    os.set_inheritable(descriptor, False)
+    try:
+        func, args, kwargs = take_call()
+        body = pickled_value(func(*args, **kwargs))
+    except SystemExit as stop:
+        return leave(descriptor, stop)
+    except BaseException as error:
+        return fail(descriptor, error)
+    reply(descriptor, VALUE, body)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
