@@ -51,7 +51,8 @@ def run(
     start_timeout: seconds in which all ranks must have started (default 30).
     output_filename: a folder; rank N's output goes to ``rank.N/stdout`` and ``rank.N/stderr`` in it as well.
     verbose: also print the line that starts the ranks, and each one's place.
-    use_gloo, use_mpi: start without MPI (default), or with mpirun. mpi_args: more for it, implies use_mpi.
+    use_gloo, use_mpi: start without MPI, or with mpirun (default: as roundelayrun: without, where ranks can
+    share memory). mpi_args: more for mpirun, implies use_mpi.
     executable: the Python to run the ranks with (default: this one).
     ssh_port, ssh_identity_file, network_interface(s), disable_cache: no effect on one machine.
     All others are for elastic jobs: NotInThisVersionError.
@@ -114,8 +115,8 @@ def starter(use_gloo: bool | None, use_mpi: bool | None, mpi_args: str | None) -
     """The flags that say what starts the ranks."""
     if use_gloo and (use_mpi or mpi_args):
         raise ValueError(f"use_gloo and {'use_mpi' if use_mpi else 'mpi_args'} exclude each other")
-    words = [f"--mpi-args={mpi_args}"] if mpi_args else []
-    return ["--mpi" if use_mpi or mpi_args else "--gloo", *words]
+    flags = (["--gloo"] if use_gloo else []) + (["--mpi"] if use_mpi else [])
+    return [*flags, *([f"--mpi-args={mpi_args}"] if mpi_args else [])]
 
 
 def _run(
