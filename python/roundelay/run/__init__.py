@@ -9,16 +9,24 @@ listens to the `agent` beside each rank, `verdict` says what became of it. What 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import ModuleType
-
-from roundelay.run.function.api import run
+from typing import Any
 
 
 class _Callable(ModuleType):
     """Makes this package what `roundelay.run` is for the user, too: a function (see `function.api.run`)."""
 
-    __call__ = staticmethod(run)
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The function, also for inspect; loaded when asked for, as most who import this package never do."""
+        from roundelay.run.function.api import run
+
+        return run
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """See `function.api.run`."""
+        return self.__wrapped__(*args, **kwargs)
 
 
-__wrapped__ = run  # its signature, for inspect and notebooks
 sys.modules[__name__].__class__ = _Callable

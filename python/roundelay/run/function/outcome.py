@@ -60,7 +60,7 @@ def values(replies: list[Reply], end: End) -> list[Any]:
         warnings.warn(
             f"every rank's function returned, but not every rank ended well by itself: {ranks}",
             RuntimeWarning,
-            stacklevel=4,  # roundelay.run's caller
+            stacklevel=5,  # roundelay.run's caller
         )
     return [_value(rank, reply) for rank, reply in enumerate(replies)]
 
