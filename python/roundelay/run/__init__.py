@@ -3,7 +3,7 @@
 
 The way of a job: `arguments` reads the command line, `job` decides what is started, `launcher` runs that and
 listens to the `agent` beside each rank, `verdict` says what became of it. What is started is `mpi`'s mpirun,
-`starter` on one machine, or `several` with a `host_starter` on each host. `function` is the way of a function.
+`starter` on one machine, or `several` with a `host_starter` on each host. `function` is a function's way.
 """
 
 from __future__ import annotations

@@ -79,7 +79,8 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None], relay
         given.output_filename,
         timestamps=given.prefix_output_with_timestamp,
     )
-    return _launch(Launcher(start.command, start.environment, start.listener, output, settings), output, say, relay)
+    launcher = Launcher(start.command, start.environment, start.listener, output, settings)
+    return _launch(launcher, output, say, relay)
 
 
 def _launch(launcher: Launcher, output: Output, say: Callable[[str], None], relay: Relay | None) -> int:
