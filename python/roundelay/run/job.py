@@ -44,7 +44,7 @@ def prepare(
     surroundings: Mapping[str, str],
     relay: Relay | None = None,
 ) -> Start:
-    """Looks at everything that the flags ask for. With a relay the program is a function. Raises UsageError."""
+    """Looks at all that the flags ask for. With a relay the program is a function. Raises UsageError."""
     named, given_by = named_hosts(given)
     one_machine = hosts.one_machine(named, surroundings)
     if relay is not None and not one_machine:
