@@ -88,8 +88,13 @@ def run_ranks(
         interface = "eth0" if rig else "lo"
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": interface}
         program = [sys.executable, "-m", module, str(path)]
-        job = Job(ranks, [], True, exported(environment, one_machine=True), [], program)
-        command = rig.mpirun(str(mpirun.path), ranks, program) if rig else command_line(mpirun, job)
+        if rig is None:
+            job = Job(ranks, [], True, exported(environment, one_machine=True), [], program)
+            command = command_line(mpirun, job)
+        else:
+            slots = [ranks // rig.nodes] * rig.nodes
+            exports = exported(environment, one_machine=False)
+            command = rig.mpirun(str(mpirun.path), slots, program, exports)
         # A group of its own, so that nothing is left behind when it has to be ended.
         process = subprocess.Popen(
             command,

@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/version.h"
@@ -23,7 +24,8 @@ struct Life {
   Mutex mutex;   // for a moment; never together with the GIL's acquisition
   std::shared_ptr<runtime::Context> context GUARDED_BY(mutex);
   std::shared_ptr<const LoadedConfig> config GUARDED_BY(mutex);
-  std::uint32_t generation GUARDED_BY(change) = 0;
+  // Inits so far, by the ranks in the job; those of a communicator count together.
+  std::map<std::pair<std::vector<int>, bool>, std::uint32_t> generation GUARDED_BY(change);
   adapter::Operands operands;
   std::atomic<bool> used{false};    // an init was begun
   std::atomic<bool> forked{false};  // in a child of a process that had used us: its threads are not here
@@ -62,8 +64,7 @@ Result<runtime::Backend*> load_backend(const std::string& path) {
 
 using bootstrap::Rendezvous;
 
-Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path,
-             const std::optional<Rendezvous>& rendezvous) {
+Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path, runtime::Start with) {
   Life& the = life();
   MutexLock changing(the.change);
   {
@@ -77,7 +78,8 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
     backend = *result;
   }
   the.used = true;
-  auto context = runtime::Context::create(loaded.config, backend, {++the.generation, rendezvous});
+  with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
+  auto context = runtime::Context::create(loaded.config, backend, with);
   if (!context.ok()) return context.status();
   MutexLock lock(the.mutex);
   the.context = std::move(context).value();
@@ -85,13 +87,14 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   return {};
 }
 
-void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous) {
+void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous,
+          const std::vector<int>& ranks, const std::optional<int>& communicator) {
   refuse_in_child();
   LoadedConfig loaded = load_config_from_environment();
   Status status;
   {
     const py::gil_scoped_release no_gil;
-    status = start(std::move(loaded), backend_path, rendezvous);
+    status = start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator});
   }
   check(status);
 }
@@ -171,7 +174,8 @@ void bind_life(py::module_& module) {
            py::kw_only(), py::arg("rank"), py::arg("size"), py::arg("host"), py::arg("port"),
            py::arg("serve"), py::arg("listener"), py::arg("job"), py::arg("local_rank"),
            py::arg("local_size"));
-  module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt);
+  module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt,
+             py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt);
   module.def("shutdown", shut_down);
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "bootstrap/bootstrap.h"
@@ -16,8 +17,10 @@ namespace roundelay::runtime {
 
 // What one init is told beside the configuration.
 struct Start {
-  std::uint32_t generation = 1;                       // counts the inits of this process
+  std::uint32_t generation = 1;                       // counts the inits of this process with these ranks
   std::optional<bootstrap::Rendezvous> rendezvous{};  // of bootstrap store; MPI knows by itself
+  std::vector<int> ranks{};                           // of MPI's world, those in the job; empty: all
+  std::optional<int> communicator{};                  // or those of this one of MPI's, a Fortran handle
 };
 
 // One per process, owned by the module, never destroyed while the process lives (MPI is finalised at exit).

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,25 @@ _NAMESPACES = ["--net", "--uts", "--mount"]  # of a node
 _QUEUE = "20ms"
 _BURST = "128k"
 _SETUP_S = 20.0
+_SSH = """#!/bin/sh
+while :; do
+case "$1" in
+-[bcDEeFIiJLlmOoPpRSWw]) shift 2 ;;
+-*) shift ;;
+*) break ;;
+esac
+done
+host=${{1#*@}}
+shift
+case "$host" in
+{cases}
+*) echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255 ;;
+esac
+if [ -e {folder}/cut.$host ]; then
+echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255
+fi
+exec {enter} env -i HOME="$HOME" PATH={path} sh -c "$*"
+"""
 
 
 class RigError(RuntimeError):
@@ -44,12 +64,14 @@ class Rig:
     Args:
         nodes: how many, up to 250.
         mbit: what a node can send, and receive, in a second; None: as fast as the machine is.
+        dead_end: each node has an interface docker0 as well, of the same address everywhere, that leads nowhere.
 
     """
 
-    def __init__(self, nodes: int = 2, mbit: int | None = 1000) -> None:
+    def __init__(self, nodes: int = 2, mbit: int | None = 1000, dead_end: bool = False) -> None:
         self.nodes = nodes
         self.mbit = mbit
+        self.dead_end = dead_end
         self._folder = tempfile.TemporaryDirectory(prefix="roundelay-rig-")
         self._holders: list[subprocess.Popen[bytes]] = []
         self._machine: list[str] = []  # a command's first words: run it in the rig, on no node
@@ -89,18 +111,49 @@ class Rig:
         """Count what a node's interface has sent since it was made."""
         return int(self._text([*self.on(node), "cat", "/sys/class/net/eth0/statistics/tx_bytes"]))
 
-    def mpirun(self, launcher: str, ranks: int, program: Sequence[str]) -> list[str]:
-        """Make the command for `ranks` ranks, equally many a node, started from node 0 (Open MPI)."""
-        hosts = ",".join(f"{self.host(node)}:{ranks // self.nodes}" for node in range(self.nodes))
+    @property
+    def commands(self) -> Path:
+        """A folder for PATH, with an `ssh` that reaches the nodes, from within the rig."""
+        return Path(self._folder.name) / "bin"
+
+    def cut(self, node: int) -> None:
+        """Take a node off the network, for good."""
+        self._text([*self._machine, "ip", "link", "set", f"port{node}", "down"])
+        (Path(self._folder.name) / f"cut.{self.host(node)}").touch()
+
+    def lose(self, node: int) -> None:
+        """Take a node away as a power cut does: nothing of it says good-bye."""
+        self.cut(node)
+        holder = self._holders[node + 1].pid
+        network = (Path("/proc") / str(holder) / "ns" / "net").readlink()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended by itself
+                if int(entry.name) != holder and (entry / "ns" / "net").readlink() == network:
+                    os.kill(int(entry.name), signal.SIGKILL)
+
+    def mpirun(
+        self, launcher: str, slots: Sequence[int], program: Sequence[str], exports: Iterable[str] = ()
+    ) -> list[str]:
+        """Make the command for so many ranks on each node, started from node 0 (Open MPI).
+
+        Args:
+            launcher: the mpirun.
+            slots: ranks of each node.
+            program: what they run.
+            exports: variables that go along.
+
+        """
+        hosts = ",".join(f"{self.host(node)}:{count}" for node, count in enumerate(slots))
         settings = {
-            "plm_ssh_agent": str(Path(self._folder.name) / "agent"),
+            "plm_ssh_agent": str(self.commands / "ssh"),
             "mpi_yield_when_idle": "1",  # the nodes share the machine's cores, which no node knows
             "pml": "ob1",
             "btl": "self,sm,tcp",
         }
         flags = [word for name, value in settings.items() for word in ("--mca", name, value)]
         flags += ["--allow-run-as-root", "--bind-to", "none", "--map-by", "slot", "--host", hosts]
-        return [*self.on(0), launcher, *flags, "-np", str(ranks), *program]
+        flags += [word for name in exports for word in ("-x", name)]
+        return [*self.on(0), launcher, *flags, "-np", str(sum(slots)), *program]
 
     # --- how it is made -------------------------------------------------------------------------------------
 
@@ -117,7 +170,7 @@ class Rig:
         self._write_files()
         for node in range(self.nodes):
             self._add_node(node)
-        self._write_agent()
+        self._write_ssh()
 
     def _add_node(self, node: int) -> None:
         self._hold([*self._machine, "unshare", *_NAMESPACES, "--propagation", "private"])
@@ -139,6 +192,15 @@ class Rig:
         ):
             self._text([*self.on(node), *command])
         self._shape(self.on(node), "eth0")
+        if self.dead_end:
+            self._add_dead_end(self.on(node))
+
+    def _add_dead_end(self, where: list[str]) -> None:
+        ends = ["docker0", "docker1"]  # both stay here; one without the other would not run
+        self._text([*where, "ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]])
+        self._text([*where, "ip", "address", "add", "172.17.0.1/16", "dev", ends[0]])
+        for end in ends:
+            self._text([*where, "ip", "link", "set", end, "up"])
 
     def _shape(self, where: list[str], interface: str) -> None:
         if self.mbit is None:
@@ -151,14 +213,16 @@ class Rig:
         lines += [f"{self.address(node)} {self.host(node)}" for node in range(self.nodes)]
         (Path(self._folder.name) / "hosts").write_text("\n".join(lines) + "\n")
 
-    def _write_agent(self) -> None:
-        """Write what mpirun calls, inside the rig, in the place of ssh."""
+    def _write_ssh(self) -> None:
+        """Write what stands in for ssh inside the rig: like it, it takes no environment along."""
         cases = [f"{self.host(node)}) pid={pid} ;;" for node, pid in enumerate(self._pids)]
-        lines = ["#!/bin/sh", 'case "$1" in', *cases, "*) exit 255 ;;", "esac", "shift"]
-        lines.append(f'exec {" ".join(self._enter("$pid"))} sh -c "$*"')
-        agent = Path(self._folder.name) / "agent"
-        agent.write_text("\n".join(lines) + "\n")
-        agent.chmod(0o755)
+        enter = " ".join(self._enter("$pid"))
+        self.commands.mkdir()
+        ssh = self.commands / "ssh"
+        ssh.write_text(
+            _SSH.format(folder=self._folder.name, cases="\n".join(cases), path=os.defpath, enter=enter)
+        )
+        ssh.chmod(0o755)
 
     @staticmethod
     def _enter(pid: int | str) -> list[str]:

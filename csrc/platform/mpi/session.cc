@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdlib>
@@ -36,16 +37,36 @@ const char* name_of_level(int level) {
   }
 }
 
-// "Open MPI v5.0.11" out of a text that goes on with build details.
+// A communicator of these ranks of `parent`, errors returned. Collective over the ranks.
+Result<MPI_Comm> create_group(MPI_Comm parent, const std::vector<int>& ranks, int tag) {
+  MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+  MPI_Comm made = MPI_COMM_NULL;
+  Status status = check(MPI_Comm_group(parent, &all), "MPI_Comm_group");
+  if (status.ok()) {
+    status =
+        check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members), "MPI_Group_incl");
+  }
+  if (status.ok()) {
+    status = check(MPI_Comm_create_group(parent, members, tag, &made), "MPI_Comm_create_group");
+  }
+  if (status.ok()) {
+    status = check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  if (members != MPI_GROUP_NULL) MPI_Group_free(&members);
+  if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
+  if (!status.ok()) return status;
+  return made;
+}
+
+}  // namespace
+
 std::string library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "an unknown MPI";
   const std::string all(text.data(), static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));
+  return all.substr(0, all.find_first_of(",\n"));  // what follows are details of its build
 }
-
-}  // namespace
 
 Status check(int code, const char* call) {
   if (code == MPI_SUCCESS) return {};
@@ -58,19 +79,20 @@ Status check(int code, const char* call) {
 
 Session* Session::current() { return g_session.load(); }
 
-Result<Session*> Session::open(const Environment& environment, Deadline deadline) {
+Result<Session*> Session::open(const Environment& environment, const Members& members, Deadline deadline) {
   static Mutex opening;
   MutexLock lock(opening);
-  if (Session* session = current()) {
-    ROUNDELAY_RETURN_IF_ERROR(session->usable());
-    return session;
+  if (current() == nullptr) {
+    static Status failure;  // a start is tried once: what failed would fail again
+    ROUNDELAY_RETURN_IF_ERROR(failure);
+    auto* session = new Session;  // never deleted: MPI keeps its address
+    failure = session->start(environment, deadline);
+    ROUNDELAY_RETURN_IF_ERROR(failure);
+    g_session = session;
   }
-  static Status failure;  // a start is tried once: what failed would fail again
-  ROUNDELAY_RETURN_IF_ERROR(failure);
-  auto* session = new Session;  // never deleted: MPI keeps its address
-  failure = session->start(environment, deadline);
-  ROUNDELAY_RETURN_IF_ERROR(failure);
-  g_session = session;
+  Session* session = current();
+  ROUNDELAY_RETURN_IF_ERROR(session->usable());
+  ROUNDELAY_RETURN_IF_ERROR(session->enter(members, deadline));
   return session;
 }
 
@@ -94,29 +116,24 @@ Status Session::start(const Environment& environment, Deadline deadline) {
     std::atexit([] { finalize_at_exit(EXIT_SUCCESS); });
 #endif
   }
-  if (Status error = ask(); !error.ok()) return Status::unavailable(error.message());
-  if (const auto problem = launch_problem(environment, size_, library_)) return Status::unavailable(*problem);
+  if (Status error = ask(environment); !error.ok()) return Status::unavailable(error.message());
   if (thread_level_ < MPI_THREAD_SERIALIZED) {
     return Status::unavailable(
         library_ + " gives only " + name_of_level(thread_level_) +
         "; roundelay needs MPI_THREAD_SERIALIZED, better MPI_THREAD_MULTIPLE: start MPI "
         "with it (mpi4py: its default), or let roundelay start MPI");
   }
-  const Watchdog watchdog("MPI's first exchange", deadline);
-  count_cores();
-  Group world;
-  for (int rank = 0; rank < size_; ++rank) world.ranks.push_back(rank);
-  Result<MPI_Comm> base = duplicate_world(deadline);
-  if (!base.ok()) return base.status();
-  base_ = *base;
   return {};
 }
 
-Status Session::ask() {
+Status Session::ask(const Environment& environment) {
   library_ = library_version();
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Query_thread(&thread_level_), "MPI_Query_thread"));
-  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank"));
-  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size"));
+  int started = 0;
+  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_size(MPI_COMM_WORLD, &started), "MPI_Comm_size"));
+  if (const auto problem = launch_problem(environment, started, library_)) {
+    return Status::unavailable(*problem);
+  }
   if (ours_) {
     ROUNDELAY_RETURN_IF_ERROR(
         check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
@@ -128,6 +145,50 @@ Status Session::ask() {
   return check(MPI_Comm_set_attr(MPI_COMM_SELF, key, this), "MPI_Comm_set_attr");
 }
 
+Status Session::enter(const Members& members, Deadline deadline) {
+  // The user may have freed a communicator and made another of the same handle.
+  if (base_ != MPI_COMM_NULL && members == members_ && !members.communicator) return {};
+  const Watchdog watchdog("MPI's first exchange", deadline);
+  Result<MPI_Comm> base = members.communicator    ? members_of(*members.communicator, deadline)
+                          : members.ranks.empty() ? duplicate(MPI_COMM_WORLD, deadline)
+                                                  : members_of_world(members.ranks);
+  if (!base.ok()) return base.status();
+  // The one before stays: to free it is collective over ranks that may not come here.
+  base_ = *base;
+  members_ = members;
+  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_rank(base_, &rank_), "MPI_Comm_rank"));
+  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_size(base_, &size_), "MPI_Comm_size"));
+  count_cores();
+  return {};
+}
+
+Result<MPI_Comm> Session::members_of_world(const std::vector<int>& ranks) const {
+  int rank = 0, size = 0;
+  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank"));
+  ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size"));
+  if (const int last = *std::max_element(ranks.begin(), ranks.end()); last >= size) {
+    return Status::invalid("init(comm=...): there is no rank " + std::to_string(last) + ", only " +
+                           std::to_string(size) + " ranks were started");
+  }
+  if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) {
+    return Status::invalid("init(comm=...): this is rank " + std::to_string(rank) +
+                           ", which is not in the list; only ranks that are in it may call");
+  }
+  return create_group(MPI_COMM_WORLD, ranks, 0);
+}
+
+Result<MPI_Comm> Session::members_of(int communicator, Deadline deadline) {
+  MPI_Comm const given = MPI_Comm_f2c(static_cast<MPI_Fint>(communicator));
+  int between_groups = 0;
+  if (given != MPI_COMM_NULL) {
+    ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_test_inter(given, &between_groups), "MPI_Comm_test_inter"));
+  }
+  if (given == MPI_COMM_NULL || between_groups != 0) {
+    return Status::invalid("init(comm=...): the communicator must be one that this rank is in, of one group");
+  }
+  return duplicate(given, deadline);
+}
+
 int Session::on_finalize(MPI_Comm /*communicator*/, int /*key*/, void* attribute, void* /*extra*/) {
   static_cast<Session*>(attribute)->finalized_ = true;
   return MPI_SUCCESS;
@@ -136,7 +197,7 @@ int Session::on_finalize(MPI_Comm /*communicator*/, int /*key*/, void* attribute
 void Session::count_cores() {
   MPI_Comm node = MPI_COMM_NULL;
   int ranks = size_;
-  if (MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node) == MPI_SUCCESS) {
+  if (MPI_Comm_split_type(base_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node) == MPI_SUCCESS) {
     MPI_Comm_size(node, &ranks);
     MPI_Comm_free(&node);
   }
@@ -152,18 +213,17 @@ void Session::count_cores() {
 
 std::string Session::description() const { return library_ + ", " + name_of_level(thread_level_); }
 
-Result<MPI_Comm> Session::duplicate_world(Deadline deadline) {
+Result<MPI_Comm> Session::duplicate(MPI_Comm parent, Deadline deadline) {
   // On the heap: should the deadline pass, MPI may still write here.
   auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
-  const MPI_Comm parent = base_ == MPI_COMM_NULL ? MPI_COMM_WORLD : base_;
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_idup(parent, made.get(), &request), "MPI_Comm_idup"));
   for (int done = 0; done == 0;) {
     ROUNDELAY_RETURN_IF_ERROR(check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
     if (done == 0 && deadline.passed()) {
       static_cast<void>(made.release());
       poison("not all ranks came to make a communicator");
-      return Status::aborted("not all ranks came to make a communicator of the world before the deadline");
+      return Status::aborted("not all ranks came to make a communicator of them all before the deadline");
     }
     if (done == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -174,25 +234,9 @@ Result<MPI_Comm> Session::duplicate_world(Deadline deadline) {
 
 Result<MPI_Comm> Session::communicator(const Group& group, Deadline deadline) {
   ROUNDELAY_RETURN_IF_ERROR(usable());
-  if (group.size() == size_) return duplicate_world(deadline);
+  if (group.size() == size_) return duplicate(base_, deadline);
   const Watchdog watchdog("making a communicator for process set " + std::to_string(group.id), deadline);
-  MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
-  MPI_Comm made = MPI_COMM_NULL;
-  Status status = check(MPI_Comm_group(base_, &all), "MPI_Comm_group");
-  if (status.ok()) {
-    status = check(MPI_Group_incl(all, group.size(), group.ranks.data(), &members), "MPI_Group_incl");
-  }
-  if (status.ok()) {
-    const int tag = static_cast<int>(group.id % kGroupTags);
-    status = check(MPI_Comm_create_group(base_, members, tag, &made), "MPI_Comm_create_group");
-  }
-  if (status.ok()) {
-    status = check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  }
-  if (members != MPI_GROUP_NULL) MPI_Group_free(&members);
-  if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
-  if (!status.ok()) return status;
-  return made;
+  return create_group(base_, group.ranks, static_cast<int>(group.id % kGroupTags));
 }
 
 void Session::release(MPI_Comm communicator) {

@@ -4,7 +4,9 @@
 #include <mpi.h>
 
 #include <atomic>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/clock.h"
@@ -14,13 +16,26 @@
 
 namespace roundelay::mpi {
 
+// The ranks of one init: all of MPI's world, or some of them in this order, or a communicator of the user's.
+struct Members {
+  std::vector<int> ranks{};           // of the world; empty: all
+  std::optional<int> communicator{};  // by its Fortran handle
+
+  bool operator==(const Members&) const = default;
+};
+
+// "Open MPI v5.0.11"; may be asked before MPI is started.
+std::string library_version();
+
 // Thread-safe where MPI is (any_thread()).
 class Session {
  public:
-  // Starts MPI at the first call. An MPI that someone else started (mpi4py) is joined and never finalised.
-  // Collective at the first call. Errors: kUnavailable, one line with cause and cure; also after poison().
+  // Starts MPI at the first call, collectively over all that the launcher started. An MPI that someone else
+  // started (mpi4py) is joined and never finalised. Collective over the members, where they are not those of
+  // the last call; from then on ranks are counted among them. No communicator of an earlier call may be in
+  // use. Errors: kUnavailable, one line with cause and cure, also after poison(); kInvalidArgument (members).
   // A start that hangs ends the process at the deadline: MPI_Init cannot be cancelled.
-  static Result<Session*> open(const Environment& environment, Deadline deadline);
+  static Result<Session*> open(const Environment& environment, const Members& members, Deadline deadline);
   // Null before a successful open().
   static Session* current();
 
@@ -48,9 +63,12 @@ class Session {
  private:
   Session() = default;
   Status start(const Environment& environment, Deadline deadline);
-  Status ask();
+  Status ask(const Environment& environment);
+  Status enter(const Members& members, Deadline deadline);
+  Result<MPI_Comm> members_of_world(const std::vector<int>& ranks) const;
+  Result<MPI_Comm> members_of(int communicator, Deadline deadline);
   void count_cores();
-  Result<MPI_Comm> duplicate_world(Deadline deadline);
+  Result<MPI_Comm> duplicate(MPI_Comm parent, Deadline deadline);
   static void finalize_at_exit(int exit_code);
   static int on_finalize(MPI_Comm communicator, int key, void* attribute, void* extra);
 
@@ -60,7 +78,8 @@ class Session {
   bool crowded_ = false;
   bool ours_ = false;  // we called MPI_Init_thread
   std::string library_;
-  MPI_Comm base_ = MPI_COMM_NULL;  // a duplicate of the world that only creates others
+  Members members_;
+  MPI_Comm base_ = MPI_COMM_NULL;  // of the members; it only creates others
   std::atomic<bool> finalized_{false};
   std::atomic<bool> poisoned_{false};
   mutable Mutex mutex_;

@@ -24,10 +24,11 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::string version() const override { return roundelay::version(); }
   [[nodiscard]] std::string fabric_name() const override { return "mpi"; }
 
-  Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, const Start& /*start*/,
+  Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, const Start& start,
                                                           Deadline deadline) override {
     start_timeout_ = config.start_timeout;
-    Result<mpi::Session*> session = mpi::Session::open(from_environment, deadline);
+    Result<mpi::Session*> session =
+        mpi::Session::open(from_environment, {start.ranks, start.communicator}, deadline);
     if (!session.ok()) return session.status();
     return bootstrap::MpiBootstrap::create(**session, deadline);
   }
@@ -48,7 +49,7 @@ class MpiBackend final : public Backend {
 
   [[nodiscard]] std::string description() const override {
     const mpi::Session* session = mpi::Session::current();
-    return session == nullptr ? "MPI, not started" : session->description();
+    return session == nullptr ? mpi::library_version() + ", not started" : session->description();
   }
 
   void poison(const std::string& why) override {

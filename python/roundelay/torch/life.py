@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _backend, _core
-from roundelay.errors import NotInThisVersionError
+from roundelay import _backend, _core, _part
 from roundelay.torch import calibration
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
@@ -30,22 +29,23 @@ is_homogeneous = _core.is_homogeneous
 def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> None:
     """Joins the job; calling it again does nothing, after ``shutdown`` it starts anew.
 
-    Collective over all ranks that one launcher started; without a launcher size is 1. process_sets: sets to
-    add, the same on all ranks; more can be added later ("dynamic", as Horovod calls it, needs no asking for).
+    Collective over all ranks that one launcher started; without a launcher size is 1. comm: some of them, who
+    alone call (others may, for a job of their own): a list of their ranks, the same everywhere, or an mpi4py
+    communicator; it may be freed afterwards. process_sets: sets to add, the same on all ranks, which count
+    within ``comm``; more can be added later ("dynamic", as Horovod calls it, needs no asking for).
     Raises RuntimeError with the cure where the launcher and the build do not fit, ValueError naming a
-    variable with a bad value or a process set that cannot be, NotInThisVersionError for ``comm``.
+    variable with a bad value, a ``comm`` or a process set that cannot be.
     """
-    if comm is not None:
-        raise NotInThisVersionError("init(comm=...) is not in this version yet: call init() to use all ranks")
+    part = _part.read(comm)
     wanted = _checked_sets(process_sets)
     if _core.is_initialized():
         outside = [one for one in wanted if one.process_set_id is None]
         if outside:
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
-    path, launch = _backend.choose(_core.load_config().bootstrap)
-    meet = launch.rendezvous
-    _core.init(path, None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet)))
+    path, meet = _part.choose(part, _core.load_config().bootstrap)
+    rendezvous = None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet))
+    _core.init(path, rendezvous, list(part.ranks), part.communicator)
     restart_scopes()
     _LastWords.install()
     try:

@@ -18,7 +18,7 @@ inline std::optional<std::string> environment(const std::string& variable) {
 
 inline mpi::Session& session() {
   static mpi::Session* const opened = [] {
-    auto result = mpi::Session::open(environment, Deadline::after(std::chrono::seconds(60)));
+    auto result = mpi::Session::open(environment, {}, Deadline::after(std::chrono::seconds(60)));
     if (!result.ok()) {
       std::fprintf(stderr, "%s\n", result.status().message().c_str());
       std::exit(EXIT_FAILURE);

@@ -1,0 +1,92 @@
+"""`init(comm=...)`: a job of some of the ranks that one launcher started."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from roundelay import _backend, _core, _launch
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which of the launched ranks are in the job: both empty means all of them."""
+
+    ranks: tuple[int, ...] = ()  # the job's ranks, in its order
+    communicator: int | None = None  # mpi4py's, by its Fortran handle
+
+
+def read(comm: Any) -> Part:
+    """What the user gave as `comm`: None, ranks, or a communicator of mpi4py's.
+
+    Raises ValueError; RuntimeError if mpi4py uses another MPI than this build.
+    """
+    if comm is None:
+        return Part()
+    if hasattr(comm, "py2f"):
+        _check_same_mpi()
+        return Part(communicator=comm.py2f())
+    if isinstance(comm, str | Mapping) or not isinstance(comm, Iterable):
+        raise ValueError(f"comm must be a list of ranks, a communicator of mpi4py or None, not {comm!r}")
+    ranks = tuple(comm)
+    for rank in ranks:
+        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+            raise ValueError(f"comm must be a list of ranks, which count from 0: {rank!r} is none")
+        if ranks.count(rank) > 1:
+            raise ValueError(f"comm has rank {rank} more than once: {list(ranks)}")
+    return Part(ranks)
+
+
+def _check_same_mpi() -> None:
+    path = _backend.mpi_module()
+    if path is None:
+        raise RuntimeError(
+            "init(comm=...) with a communicator needs MPI, but this build of Roundelay has no MPI module"
+        )
+    from mpi4py import MPI
+
+    theirs, ours = MPI.Get_library_version(), _core.backend_description(path).partition(",")[0]
+    if not theirs.startswith(ours):
+        raise RuntimeError(
+            f"the communicator is of mpi4py's {theirs.splitlines()[0]}, but Roundelay was built with {ours}: "
+            "install both with one MPI"
+        )
+
+
+def choose(part: Part, bootstrap: str) -> tuple[str | None, _launch.Rendezvous | None]:
+    """The module to load at init for this part, and where its ranks meet if MPI does not tell.
+
+    Raises ValueError for ranks that were not started, RuntimeError where the part's ranks cannot meet.
+    """
+    if part.communicator is not None and bootstrap == "auto":
+        bootstrap = "mpi"  # whoever started the process: MPI has the ranks
+    path, launch = _backend.choose(bootstrap)
+    if part.communicator is not None and launch.bootstrap != "mpi":
+        raise RuntimeError(
+            f"init(comm=...) with a communicator needs MPI, but {launch.why}: give a list of ranks"
+        )
+    if launch.rendezvous is not None and part.ranks:
+        return path, _meet_apart(launch.rendezvous, part.ranks)
+    if launch.bootstrap == "single" and part.ranks not in ((), (0,)):
+        raise ValueError(f"comm={list(part.ranks)}, but there is only rank 0: {launch.why}")
+    return path, launch.rendezvous
+
+
+def _meet_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launch.Rendezvous:
+    """Where some of the ranks meet: in the store of them all, under keys of their own."""
+    if max(ranks) >= all_ranks.size:
+        raise ValueError(f"comm={list(ranks)}, but only {all_ranks.size} ranks were started")
+    if all_ranks.rank not in ranks:
+        raise ValueError(
+            f"comm={list(ranks)}, but this is rank {all_ranks.rank}: only ranks that are in the list may call"
+        )
+    return dataclasses.replace(
+        all_ranks,
+        rank=ranks.index(all_ranks.rank),
+        size=len(ranks),
+        job=f"{all_ranks.job}/{','.join(str(rank) for rank in ranks)}",
+        local_rank=None,  # the launcher counts others, too
+        local_size=None,
+    )

@@ -1,0 +1,36 @@
+"""The same unchanged script gives the same result, to the bit, whatever starts it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import starts
+from launched import SCRIPT, check, results
+from ranks import mpirun
+
+SRUN = str(Path(__file__).parent / "srun.py")
+# What starts it, on how many ranks, and how they should have met.
+LAUNCHERS = {
+    "nothing": ([sys.executable], 1, ["single"]),
+    "roundelayrun": ([*starts.ROUNDELAYRUN, "-np", "2", sys.executable], 2, ["store", "mpi"]),
+    "roundelayrun --gloo": ([*starts.ROUNDELAYRUN, "-np", "2", "--gloo", sys.executable], 2, ["store"]),
+    "roundelayrun --mpi": ([*starts.ROUNDELAYRUN, "-np", "2", "--mpi", sys.executable], 2, ["mpi"]),
+    "mpirun": ([*starts.MPIRUN, "-np", "2", sys.executable], 2, ["mpi"]),
+    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "2"], 2, ["store"]),
+    "srun": ([sys.executable, SRUN, "-n", "2", sys.executable], 2, ["store"]),
+}
+
+
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_same_result(name: str, tmp_path: Path) -> None:
+    launcher, size, bootstraps = LAUNCHERS[name]
+    if bootstraps == ["mpi"] and mpirun() is None:
+        pytest.skip("no mpirun")
+    status, output = starts.run([*launcher, SCRIPT, str(tmp_path)])
+    assert status == 0, output
+    said = results(tmp_path)
+    check(said, [size])
+    assert {one["bootstrap"] for one in said} < {*bootstraps, ""}

@@ -1,0 +1,76 @@
+"""Starts programs as a user's shell would: an environment without anything of an outer launcher."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ranks import ROOT, mpirun
+
+LIMIT_S = 90.0
+_OUTER = (
+    "OMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "TORCHELASTIC_", "PET_", "ROUNDELAY_", "HOROVOD_",
+)  # fmt: skip
+_NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """This process's, without outer launchers' variables; mpirun and this Python are on PATH."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_OUTER) and name not in _NUMBERS
+    }
+    tools = [str(Path(sys.executable).parent), *([str(Path(str(mpirun())).parent)] if mpirun() else [])]
+    return {
+        **kept,
+        "PATH": os.pathsep.join([*tools, os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONUNBUFFERED": "1",
+        **more,
+    }
+
+
+def run(command: Sequence[str], **more: str) -> tuple[int, str]:
+    """The command's exit status, and stdout and stderr as they came."""
+    return run_all([(command, more)])[0]
+
+
+def run_all(commands: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[tuple[int, str]]:
+    """Runs commands with their variables at the same time; in the repository's root, as docs say."""
+    processes = [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(**more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command, more in commands
+    ]
+    deadline = time.monotonic() + LIMIT_S
+    try:
+        outputs = [process.communicate(timeout=deadline - time.monotonic())[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
+
+
+def free_port() -> str:
+    """A port that nobody has just now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run"]
+ROUNDELAYRUN = [sys.executable, "-m", "roundelay.run.cli"]
