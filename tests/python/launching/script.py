@@ -1,4 +1,4 @@
-"""One script for every launcher: trains on whole numbers, so that its weights have the same bits on any ranks.
+"""One script for every launcher: trains on whole numbers, so weights have the same bits on any ranks.
 
 python script.py FOLDER     writes FOLDER/N.json on rank N: the weights, and where the rank is
 """

@@ -14,7 +14,6 @@ import yaml
 import starts
 from ranks import ROOT, mpirun
 
-
 FOLDER = ROOT / "examples" / "launch"
 # What the operators' definitions (CustomResourceDefinitions) know of a job and of its replicas.
 JOB_FIELDS = {

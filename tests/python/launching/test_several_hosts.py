@@ -59,7 +59,7 @@ def test_torchrun_on_each_host(rig: Rig, tmp_path: Path) -> None:
     check_hosts(tmp_path, "store")
 
 
-# --- one rank on each host, by variables set by hand ------------------------------------------------------------
+# --- one rank on each host, by variables set by hand ---
 
 # Without the library's Python side, whose import takes longest.
 CORE = """

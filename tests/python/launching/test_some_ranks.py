@@ -1,4 +1,4 @@
-"""init(comm=...): jobs of some of the ranks, by number or by communicator, and an MPI that the user started."""
+"""init(comm=...): jobs of some of the ranks, by number or by communicator; an MPI that the user started."""
 
 from __future__ import annotations
 
@@ -54,9 +54,6 @@ half = world.Split(ME % 2, -ME)
 hvd.init(comm=half)
 assert (hvd.size(), hvd.rank()) == (half.size, half.rank)
 assert total(ME) == half.allreduce(ME)
-first = hvd.add_process_set([0])
-if hvd.rank() == 0:
-    assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=first).item() == 1
 hvd.shutdown()
 other = half.Create_intercomm(0, world, (ME + 1) % 2)
 refused(other, "of one group")
