@@ -49,16 +49,20 @@ Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, c
   return all;
 }
 
+using MaybeListener = std::optional<channel::TcpListener>;
+
 // A listener, or nothing where sockets are not allowed or not wanted: then all ranks take channel/mpi.
-std::optional<channel::TcpListener> try_listen(const Config& config) {
-  if (config.channel == "mpi") return std::nullopt;
+// kInvalidArgument: ROUNDELAY_INTERFACE names what is not there.
+Result<MaybeListener> try_listen(const Config& config) {
+  if (config.channel == "mpi") return MaybeListener();
   auto listener = channel::TcpListener::listen(config.interface);
   if (!listener.ok()) {
+    if (listener.status().code() == StatusCode::kInvalidArgument) return listener.status();
     log(LogLevel::kWarning, "no TCP control channel (" + listener.status().message() +
                                 "); falling back to MPI messages, which cost idle CPU time");
-    return std::nullopt;
+    return MaybeListener();
   }
-  return std::move(listener).value();
+  return MaybeListener(std::move(listener).value());
 }
 
 Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hello identity,
@@ -131,7 +135,9 @@ Status check_placement(const Placement& placement, const std::optional<bootstrap
 Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,
                Deadline deadline) {
   const Config& config = parts.config;
-  auto listener = try_listen(config);
+  auto listening = try_listen(config);
+  const Status here = listening.status();
+  MaybeListener listener = here.ok() ? std::move(listening).value() : std::nullopt;
   wire::Introduction mine;
   mine.hello = {ranks.rank(), start.generation, version(), config.hash()};
   mine.node = node_id(config.node_id);
@@ -154,7 +160,8 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   parts.placement = place(ranks.rank(), nodes);
 
   ROUNDELAY_RETURN_IF_ERROR(fabrics.meet(ranks, std::move(sites), deadline));
-  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, check_placement(parts.placement, start.rendezvous), deadline));
+  const Status placed = check_placement(parts.placement, start.rendezvous);
+  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
   auto fabric = fabrics.make(world);
   Status outcome = fabric.status();
   std::shared_ptr<std::byte> rings;

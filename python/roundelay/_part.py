@@ -70,17 +70,20 @@ def choose(part: Part, bootstrap: str) -> tuple[str | None, _launch.Rendezvous |
     if launch.rendezvous is not None and part.ranks:
         return path, _meet_apart(launch.rendezvous, part.ranks)
     if launch.bootstrap == "single" and part.ranks not in ((), (0,)):
-        raise ValueError(f"comm={list(part.ranks)}, but there is only rank 0: {launch.why}")
+        raise ValueError(f"init(comm=...): there is only rank 0, not {list(part.ranks)}: {launch.why}")
     return path, launch.rendezvous
 
 
 def _meet_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launch.Rendezvous:
     """Where some of the ranks meet: in the store of them all, under keys of their own."""
     if max(ranks) >= all_ranks.size:
-        raise ValueError(f"comm={list(ranks)}, but only {all_ranks.size} ranks were started")
+        raise ValueError(
+            f"init(comm=...): there is no rank {max(ranks)}, only {all_ranks.size} ranks were started"
+        )
     if all_ranks.rank not in ranks:
         raise ValueError(
-            f"comm={list(ranks)}, but this is rank {all_ranks.rank}: only ranks that are in the list may call"
+            f"init(comm=...): this is rank {all_ranks.rank}, which is not in the list; only ranks that are in "
+            "it may call"
         )
     return dataclasses.replace(
         all_ranks,

@@ -105,12 +105,18 @@ BackendPtr make_gloo(const GroupPlace& place, milliseconds limit) {
   return py::cast<BackendPtr>(gloo(prefixed, place.index, place.size, options));
 }
 
+Status not_made(const GroupPlace& place, const std::string& cause) {
+  const std::string over = place.interface.empty() ? "the interface of their hosts' names" : place.interface;
+  return Status::unavailable("no process group of PyTorch: " + cause + "; can all hosts be reached over " +
+                             over + "? ROUNDELAY_INTERFACE names another");
+}
+
 Result<std::unique_ptr<ProcessGroup>> create_gloo(const GroupPlace& place, milliseconds limit) {
   const py::gil_scoped_acquire gil;
   try {
     return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(make_gloo(place, limit)));
   } catch (const std::exception& error) {  // Python's, too, which are destroyed while the lock is held
-    return Status::unavailable("no process group of PyTorch: " + cause_of(error));
+    return not_made(place, cause_of(error));
   }
 }
 
@@ -124,7 +130,7 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::create(const GroupPlace& pla
     auto made =
         within<Made>(Deadline::after(limit + kGrace), [place, limit] { return create_gloo(place, limit); });
     if (made) return *std::move(made);
-    return Status::unavailable("no process group of PyTorch: its store did not answer in time");
+    return not_made(place, "ranks did not connect in time");
   } catch (const std::system_error& error) {
     return Status::unavailable(std::string("no thread to make a process group: ") + error.what());
   }

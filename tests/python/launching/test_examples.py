@@ -13,6 +13,7 @@ import yaml
 
 import starts
 from ranks import ROOT, mpirun
+from roundelay import _launch
 
 FOLDER = ROOT / "examples" / "launch"
 # What the operators' definitions (CustomResourceDefinitions) know of a job and of its replicas.
@@ -52,12 +53,11 @@ def words(container: dict[str, Any]) -> list[str]:
     return [*container["command"], *container.get("args", [])]
 
 
-def train(*commands: list[str], **more: str) -> str:
-    """What the commands say that run at the same time, one epoch long."""
-    done = starts.run_all([([*command, "--epochs", "1"], more) for command in commands])
-    for status, output in done:
-        assert status == 0, output
-    return "\n".join(output for _, output in done)
+def train(command: list[str], **more: str) -> str:
+    """What one epoch says."""
+    status, output = starts.run([*command, "--epochs", "1"], **more)
+    assert status == 0, output
+    return output
 
 
 @pytest.mark.parametrize("script", ["slurm.sbatch", "torchrun.sh"])
@@ -85,27 +85,40 @@ def test_torchrun() -> None:
 
 
 def test_mpi_job() -> None:
+    """The command starts so many ranks; here each only says that it was started."""
     spec = job("mpijob.yaml", "MPIJob", "kubeflow.org/v2beta1")
     launcher = containers(spec["mpiReplicaSpecs"])["Launcher"]
     command = words(launcher)
-    ranks = command.index("-np") + 1
-    assert int(command[ranks]) == spec["slotsPerWorker"] * spec["mpiReplicaSpecs"]["Worker"]["replicas"]
+    ranks = int(command[command.index("-np") + 1])
+    assert ranks == spec["slotsPerWorker"] * spec["mpiReplicaSpecs"]["Worker"]["replicas"]
+    program = command.index("python")
+    assert (ROOT / command[program + 1]).is_file()
     if mpirun() is None:
         pytest.skip("no mpirun")
-    command[ranks] = "2"
     more = {one["name"]: one["value"] for one in launcher["env"]}
-    output = train([command[0], "--oversubscribe", *command[1:]], **more)
-    assert "2 processes" in output
+    status, output = starts.run(
+        [command[0], "--oversubscribe", *command[1:program], "echo", "started"], **more
+    )
+    assert status == 0, output
+    assert output.count("started") == ranks
 
 
 def test_pytorch_job() -> None:
+    """With what the operator sets in the pods, their ranks meet in the first one's store."""
     spec = job("pytorchjob.yaml", "PyTorchJob", "kubeflow.org/v1")
-    pods = containers(spec["pytorchReplicaSpecs"])
-    assert {pod["name"] for pod in pods.values()} == {"pytorch"}
-    assert set(pods) == {"Master", "Worker"}
-    assert spec["pytorchReplicaSpecs"]["Master"]["replicas"] == 1
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(starts.free_port())}
-    # What the operator sets differs by pod.
-    pods_in_order = [words(pods["Master"]), words(pods["Worker"])]
-    output = train(*(["env", f"RANK={rank}", *pod] for rank, pod in enumerate(pods_in_order)), **place)
-    assert "2 processes" in output
+    replicas = spec["pytorchReplicaSpecs"]
+    assert set(replicas) == {"Master", "Worker"}
+    assert replicas["Master"]["replicas"] == 1
+    for pod in containers(replicas).values():
+        assert pod["name"] == "pytorch"  # others get no variables
+        assert words(pod)[0] == "python"  # one rank a pod
+        assert (ROOT / words(pod)[1]).is_file()
+    size = sum(one["replicas"] for one in replicas.values())
+    job_wide = {"WORLD_SIZE": str(size), "MASTER_ADDR": "train-master-0", "MASTER_PORT": "23456"}
+    for rank in range(size):
+        launch = _launch.detect({**job_wide, "RANK": str(rank), "PYTHONUNBUFFERED": "1"})
+        assert launch.bootstrap == "store"
+        meet = launch.rendezvous
+        assert meet is not None
+        assert (meet.rank, meet.size, meet.serve) == (rank, size, rank == 0)
+        assert (meet.host, meet.port) == ("train-master-0", 23456)
