@@ -82,8 +82,8 @@ def _meet_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launc
         )
     if all_ranks.rank not in ranks:
         raise ValueError(
-            f"init(comm=...): this is rank {all_ranks.rank}, which is not in the list; only ranks that are in "
-            "it may call"
+            f"init(comm=...): this is rank {all_ranks.rank}, which is not in the list; only ranks that "
+            "are in it may call"
         )
     return dataclasses.replace(
         all_ranks,
