@@ -55,7 +55,7 @@ hvd.init(comm=half)
 assert (hvd.size(), hvd.rank()) == (half.size, half.rank)
 assert total(ME) == half.allreduce(ME)
 hvd.shutdown()
-other = half.Create_intercomm(0, world, (ME + 1) % 2)
+other = half.Create_intercomm(0, world, 2 if ME % 2 else 1)  # the first of the other half
 refused(other, "of one group")
 refused(MPI.COMM_NULL, "that this rank is in")
 other.Free()

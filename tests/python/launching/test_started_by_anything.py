@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -34,3 +35,19 @@ def test_same_result(name: str, tmp_path: Path) -> None:
     said = results(tmp_path)
     check(said, [size])
     assert {one["bootstrap"] for one in said} < {*bootstraps, ""}
+
+
+def test_same_result_as_a_function(tmp_path: Path) -> None:
+    """roundelay.run ships the script's own function, and returns what it returns."""
+    pytest.importorskip("roundelay.run.function", reason="no roundelay.run in this version")
+    program = f"""
+import json, runpy
+import roundelay
+main = runpy.run_path({SCRIPT!r})["main"]
+print("said", json.dumps(roundelay.run(main, args=({str(tmp_path)!r},), np=2)))
+"""
+    status, output = starts.run([sys.executable, "-c", program])
+    assert status == 0, output
+    check(results(tmp_path), [2])
+    returned = json.loads(output.partition("said")[2])
+    assert returned == results(tmp_path)
