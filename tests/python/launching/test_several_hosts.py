@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import time
@@ -56,6 +57,17 @@ def test_torchrun_on_each_host(rig: Rig, tmp_path: Path) -> None:
     ]
     for status, output in starts.run_all([([*node, SCRIPT, str(tmp_path)], {}) for node in nodes]):
         assert status == 0, output
+    check_hosts(tmp_path, slots, "store")
+
+
+def test_roundelayrun_by_ssh(rig: Rig, tmp_path: Path) -> None:
+    pytest.importorskip("roundelay.run.several", reason="no hosts without MPI in this version")
+    slots = (1, 2)
+    hosts = ",".join(f"{rig.host(node)}:{count}" for node, count in enumerate(slots))
+    launcher = [*rig.on(0), *starts.ROUNDELAYRUN, "--gloo", "-np", str(sum(slots)), "-H", hosts]
+    path = os.pathsep.join([str(rig.commands), starts.environment()["PATH"]])
+    status, output = starts.run([*launcher, sys.executable, SCRIPT, str(tmp_path)], PATH=path)
+    assert status == 0, output
     check_hosts(tmp_path, slots, "store")
 
 
