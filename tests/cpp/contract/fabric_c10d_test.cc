@@ -23,14 +23,16 @@ using platform::ProcessGroup;
 class Wires {
  public:
   struct Posted {
-    ByteSpan data;
-    int from, to;
+    Posted(ByteSpan bytes, int sender, int receiver) : data(bytes), from(sender), to(receiver) {}
+    const ByteSpan data;
+    const int from, to;
     bool done = false, given_up = false;
+    CondVar changed;  // each its own: many wait at once, and a change concerns one
   };
   using PostedPtr = std::shared_ptr<Posted>;
 
   PostedPtr post(int from, int to, int tag, ByteSpan data, bool is_send) EXCLUDES(mutex_) {
-    const auto mine = std::make_shared<Posted>(Posted{data, from, to});
+    const auto mine = std::make_shared<Posted>(data, from, to);
     MutexLock lock(mutex_);
     Line& line = lines_[{from, to, tag}];
     auto& theirs = is_send ? line.receives : line.sends;
@@ -46,13 +48,13 @@ class Wires {
       std::copy(source.begin(), source.end(), target.begin());
       mine->done = other->done = true;
     }
-    changed_.notify_all();
+    other->changed.notify_all();
     return mine;
   }
-  Status wait(const Posted& posted) EXCLUDES(mutex_) {
+  Status wait(Posted& posted) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     while (!posted.done && !posted.given_up && dead_ != posted.from && dead_ != posted.to) {
-      changed_.wait_until(mutex_, Deadline::never());
+      posted.changed.wait_until(mutex_, Deadline::never());
     }
     if (posted.done) return {};
     return Status::aborted(posted.given_up ? "given up" : "Connection closed by peer");
@@ -60,12 +62,16 @@ class Wires {
   void give_up(Posted& posted) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     posted.given_up = true;
-    changed_.notify_all();
+    posted.changed.notify_all();
   }
   void kill(int member) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     dead_ = member;
-    changed_.notify_all();
+    for (const auto& [ends, line] : lines_) {
+      for (const auto* waiting : {&line.sends, &line.receives}) {
+        for (const PostedPtr& posted : *waiting) posted->changed.notify_all();
+      }
+    }
   }
 
  private:
@@ -73,7 +79,6 @@ class Wires {
     std::deque<PostedPtr> sends, receives;
   };
   Mutex mutex_;
-  CondVar changed_;
   std::map<std::tuple<int, int, int>, Line> lines_ GUARDED_BY(mutex_);
   int dead_ GUARDED_BY(mutex_) = -1;
 };
