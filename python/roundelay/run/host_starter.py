@@ -1,8 +1,9 @@
 """Starts one host's ranks of a job on several: `python -I -S host_starter.py`, over ssh or beside several.py.
 
 Everything it needs comes on standard input, as lines of JSON, so that no environment shows in a list of
-processes: first the plan, then, when all hosts have answered it, where the ranks meet. The answer is one line
-on standard output. When the input ends, the launcher is gone, and the ranks are ended.
+processes: first the plan, then, when all hosts have answered it, where the ranks meet, and behind that the
+function, if they are to call one. The answer is one line on standard output. When the input ends, the
+launcher is gone, and the ranks are ended.
 """
 
 from __future__ import annotations
@@ -15,15 +16,19 @@ import socket
 import sys
 import threading
 from dataclasses import asdict, dataclass
+from typing import BinaryIO
 
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from roundelay.run import interfaces
+from roundelay.run.agent import FUNCTION
+from roundelay.run.function.anonymous import anonymous_file
 from roundelay.run.local_ranks import LocalRanks, Place, on_signals
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"
+_PIECE = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Plan:
     interfaces: list[str]  # to use; empty: the one that faces the first of `facing` that has an address
     facing: list[str]
     serves: bool  # whether rank 0 is here
+    function: int | None = None  # bytes of what the ranks call; None: they run a program
 
     def to_line(self) -> bytes:
         """The plan as a line."""
@@ -69,6 +75,16 @@ def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
     return own[0], environment
 
 
+def take_function(size: int) -> BinaryIO:
+    """What comes next on the input, where this host's agents, as processes of this user, can open it."""
+    parcel = anonymous_file()
+    while size > 0 and (piece := sys.stdin.buffer.read(min(size, _PIECE))):
+        parcel.write(piece)
+        size -= len(piece)
+    parcel.flush()
+    return parcel
+
+
 def main() -> int:
     """Follows the plan; returns the ranks' first exit status that is not 0."""
     line = sys.stdin.buffer.readline()
@@ -92,6 +108,9 @@ def main() -> int:
         line = sys.stdin.buffer.readline()
         if not line or "error" in answer:
             return 1
+        if plan.function is not None:
+            parcel = take_function(plan.function)  # open as long as this process lives
+            environment[FUNCTION] = f"/proc/{os.getpid()}/fd/{parcel.fileno()}"
         ranks = LocalRanks()
         on_signals(ranks.signal)
         os.dup2(2, 1)  # the answer was given: what an agent might say goes where errors go

@@ -47,10 +47,6 @@ def prepare(
     """Looks at all that the flags ask for. With a relay the program is a function. Raises UsageError."""
     named, given_by = named_hosts(given)
     one_machine = hosts.one_machine(named, surroundings)
-    if relay is not None and not one_machine:
-        raise UsageError(
-            f"{given_by} names other machines: a function runs on this one only; use roundelayrun"
-        )
     if named:
         hosts.check(named, given.num_proc, given_by, given.mpi_args)
     if one_machine or any(hosts.is_local(host.name) for host in named):
@@ -60,6 +56,10 @@ def prepare(
     if given.ssh_identity_file is not None:
         checks.check_identity(given.ssh_identity_file)
     with_mpi = use_mpi(given, one_machine, named, surroundings)
+    if relay is not None and not one_machine:
+        if given.mpi or given.mpi_args:
+            raise UsageError(f"{given_by}: mpirun cannot carry a function to other machines; leave it to ssh")
+        with_mpi = False
     mpirun = mpi.find_mpirun(surroundings) if with_mpi else None
     added = variables(given, surroundings)
     environment = {**local_ranks.without_outer_job(surroundings), **added}

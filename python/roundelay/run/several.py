@@ -26,7 +26,7 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from roundelay.run import host_starter
-from roundelay.run.agent import ADDRESS, FAILED, die_with_parent
+from roundelay.run.agent import ADDRESS, FAILED, FUNCTION, die_with_parent
 from roundelay.run.host_starter import ANSWER, Plan
 from roundelay.run.local_ranks import Place, on_signals
 from roundelay.run.verdict import exit_status
@@ -65,12 +65,15 @@ Mailbox = queue.SimpleQueue[tuple["Host", News] | None]
 class Host:
     """One host: the process that starts its ranks, here or at the other end of ssh."""
 
-    def __init__(self, index: int, job: Job, command: list[str], mailbox: Mailbox) -> None:
+    def __init__(
+        self, index: int, job: Job, command: list[str], function: bytes | None, mailbox: Mailbox
+    ) -> None:
         self.index = index
         self.name, self.ranks = job.hosts[index]
         self.answer: dict[str, Any] | None = None
         self._is_local = self.name in job.local
         self._last_line = ""
+        self._function = function
         start = [sys.executable, "-I", "-S", host_starter.__file__]
         self.process = subprocess.Popen(
             start if self._is_local else [*job.ssh, self.name, shlex.join(start)],
@@ -84,6 +87,7 @@ class Host:
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
         threading.Thread(target=self._watch, args=(mailbox,), daemon=True).start()
+        self._sending: threading.Thread | None = None
 
     def _plan(self, job: Job, command: list[str]) -> Plan:
         others = [name for name, _ in job.hosts if name != self.name]
@@ -97,6 +101,7 @@ class Host:
             interfaces=job.interfaces,
             facing=others if self._is_local else [*launcher, *others],
             serves=self.index == 0,
+            function=None if self._function is None else len(self._function),
         )
 
     def _send(self, line: bytes) -> None:
@@ -137,12 +142,17 @@ class Host:
         return f"{self.name} cannot start ranks: {said}; Python and Roundelay must be where they are here"
 
     def go(self, place: Place) -> None:
-        """Lets the ranks start."""
-        self._send(json.dumps(asdict(place)).encode() + b"\n")
+        """Lets the ranks start. What they run, if it is a function, may take its time: a thread sends it."""
+        words = json.dumps(asdict(place)).encode() + b"\n" + (self._function or b"")
+        self._sending = threading.Thread(target=self._send, args=(words,), daemon=True)
+        self._sending.start()
 
     def end_input(self) -> None:
         """Ends the host's input, and so its ranks."""
         assert self.process.stdin is not None
+        if self._sending is not None and self._sending.is_alive():
+            self.process.kill()  # it does not read
+            self._sending.join()
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
 
@@ -208,6 +218,15 @@ def end(hosts: list[Host]) -> None:
             host.process.kill()
 
 
+def function() -> bytes | None:
+    """What the ranks are to call, from the file that the launcher was handed; None: they run a program."""
+    path = os.environ.pop(FUNCTION, None)
+    if path is None:
+        return None
+    with open(path, "rb") as parcel:
+        return parcel.read()
+
+
 def main() -> int:
     """Starts the ranks and waits for all of them; returns the first status that is not 0."""
     words = json.loads(sys.argv[1])
@@ -215,9 +234,10 @@ def main() -> int:
     mailbox: Mailbox = queue.SimpleQueue()
     on_signals(lambda _: mailbox.put(None))
     hosts: list[Host] = []
+    parcel = function()
     try:
         for index in range(len(job.hosts)):
-            hosts.append(Host(index, job, sys.argv[3:], mailbox))
+            hosts.append(Host(index, job, sys.argv[3:], parcel, mailbox))
         if not meet(hosts, mailbox, job.timeout):
             return 1
         for host, place in zip(hosts, places(hosts), strict=True):

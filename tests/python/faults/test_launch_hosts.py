@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import roundelay
 from launch_job import LIMIT_S, PROMISED_S, Job
 from roundelay.run import host_starter
 
@@ -152,6 +153,29 @@ def test_a_host_that_lacks_what_the_plan_needs(plan: dict[str, object], complain
     assert done.returncode == 1
     assert done.stdout.startswith(host_starter.ANSWER)
     assert json.loads(done.stdout[len(host_starter.ANSWER) :])["error"].startswith(complaint)
+
+
+def test_a_function_reaches_all_hosts(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{job.bin}:{os.environ['PATH']}")
+    big = bytes(range(256)) * (1 << 15)  # 8 MiB: more than a pipe holds
+
+    def place(given: bytes) -> tuple[int, str, bool]:
+        return int(os.environ["RANK"]), os.environ["ROUNDELAY_NODE_ID"], given == big
+
+    found = roundelay.run(place, (big,), np=3, hosts="127.0.0.2:2,127.0.0.3:1")
+    assert found == [(0, "127.0.0.2", True), (1, "127.0.0.2", True), (2, "127.0.0.3", True)]
+
+
+def test_a_function_that_a_host_does_not_read(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert job.bin is not None
+    # Answers the plan as a host does, and then reads no more.
+    deaf = """case $host in 127.0.0.3) head -n 1 >/dev/null; echo 'roundelay: {}'; exec sleep 60 ;; esac"""
+    (job.bin / "ssh").write_text(SSH.replace("exec sh", f"{deaf}\nexec sh"))
+    monkeypatch.setenv("PATH", f"{job.bin}:{os.environ['PATH']}")
+    started = time.monotonic()
+    with pytest.raises(RuntimeError, match=r"rank 1 .*start"):
+        roundelay.run(len, (bytes(8 << 20),), np=2, hosts="127.0.0.2:1,127.0.0.3:1", start_timeout=3)
+    assert time.monotonic() - started < 3 + PROMISED_S
 
 
 def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> None:

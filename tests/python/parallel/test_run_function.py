@@ -116,12 +116,7 @@ def test_it_is_a_function_with_horovods_arguments() -> None:
     )
     known += "mpi_args network_interface executable np min_np max_np"
     assert list(parameters)[: len(known.split())] == known.split()
-    no_effect: dict[str, Any] = {
-        "ssh_port": 22,
-        "ssh_identity_file": "key",
-        "disable_cache": True,
-        "network_interface": "lo",
-    }
+    no_effect: dict[str, Any] = {"ssh_port": 22, "disable_cache": True, "network_interface": "lo"}
     assert roundelay.run(rank, use_gloo=True, executable=sys.executable, start_timeout=60, **no_effect) == [0]
 
 
@@ -135,7 +130,8 @@ def test_it_is_a_function_with_horovods_arguments() -> None:
         ({"use_gloo": True, "mpi_args": "-q"}, ValueError, "use_gloo and mpi_args exclude each other"),
         ({"np": 3, "hosts": "localhost:2"}, ValueError, "-np 3 wants more ranks than the 2 slots"),
         ({"hostfile": "/nowhere"}, ValueError, "cannot read the hostfile '/nowhere'"),
-        ({"hosts": "192.0.2.7:1"}, ValueError, "a function runs on this one only"),
+        ({"hosts": "192.0.2.7:1", "use_mpi": True}, ValueError, "mpirun cannot carry a function to other"),
+        ({"ssh_identity_file": "/no/key"}, ValueError, "/no/key"),
         ({"executable": "/no/python"}, ValueError, "the program '/no/python' is missing"),
         ({"min_np": 1}, NotImplementedError, r"roundelay\.run\(min_np=\.\.\.\) is for elastic jobs"),
         ({"slots": 1}, NotImplementedError, r"roundelay\.run\(slots=\.\.\.\) is for elastic jobs"),

@@ -40,21 +40,23 @@ def run(
     host_discovery_script: str | None = None,
     network_interfaces: str | None = None,
 ) -> list[T]:
-    """Calls ``func(*args, **kwargs)`` as the ranks of one job on this machine; returns their results by rank.
+    """Calls ``func(*args, **kwargs)`` as the ranks of one job; returns their results by rank.
 
     Each rank is a new process, in which ``func`` usually begins with ``hvd.init()``. cloudpickle carries
     function, arguments, results and exceptions. What ranks print appears on this process's ``sys.stdout`` and
     ``sys.stderr``. Any number of calls, on any thread; signal handlers stay. Interrupting it ends all ranks.
 
     num_proc, np: number of ranks (two names for one thing).
-    hosts, hostfile: as roundelayrun's ``-H`` and ``--hostfile``; only this machine so far.
+    hosts, hostfile: as roundelayrun's ``-H`` and ``--hostfile`` (default: this machine). Others are reached
+    by ssh and need the same Python environment in the same place.
+    ssh_port, ssh_identity_file, network_interface(s): as roundelayrun's flags, with other hosts.
     start_timeout: seconds in which all ranks must have started (default 30).
     output_filename: a folder; rank N's output goes to ``rank.N/stdout`` and ``rank.N/stderr`` in it as well.
     verbose: also print the line that starts the ranks, and each one's place.
     use_gloo, use_mpi: start without MPI, or with mpirun (default: as roundelayrun: without, where ranks can
-    share memory). mpi_args: more for mpirun, implies use_mpi.
+    share memory); several hosts only without. mpi_args: more for mpirun, implies use_mpi.
     executable: the Python to run the ranks with (default: this one).
-    ssh_port, ssh_identity_file, network_interface(s), disable_cache: no effect on one machine.
+    disable_cache: no effect.
     All others are for elastic jobs: NotInThisVersionError.
 
     Raises the exception of the rank that failed first, its traceback there as the cause; RuntimeError with
@@ -76,6 +78,7 @@ def run(
     flags = where(num_proc, hosts, hostfile) + starter(use_gloo, use_mpi, mpi_args)
     for flag, value in (("--start-timeout", start_timeout), ("--output-filename", output_filename)):
         flags += [f"{flag}={os.fspath(value) if isinstance(value, os.PathLike) else value}"] if value else []
+    flags += over_ssh(ssh_port, ssh_identity_file, network_interface or network_interfaces)
     flags += ["--verbose"] if verbose else []
     return _run(func, args, kwargs or {}, num_proc, flags, executable or sys.executable)
 
@@ -109,6 +112,12 @@ def where(num_proc: int, hosts: str | None, hostfile: str | os.PathLike[str] | N
     if hostfile is not None:
         return [*count, "--hostfile", os.fspath(hostfile)]
     return [*count, "-H", hosts if hosts is not None else f"localhost:{num_proc}"]
+
+
+def over_ssh(port: int | None, identity_file: str | None, interfaces: str | None) -> list[str]:
+    """The flags of jobs on several hosts."""
+    given = {"--ssh-port": port, "--ssh-identity-file": identity_file, "--network-interfaces": interfaces}
+    return [f"{flag}={value}" for flag, value in given.items() if value is not None]
 
 
 def starter(use_gloo: bool | None, use_mpi: bool | None, mpi_args: str | None) -> list[str]:

@@ -7,12 +7,13 @@ import functools
 import os
 import pickle
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, BinaryIO
 
 import cloudpickle
+
+from roundelay.run.function.anonymous import anonymous_file
 
 PROTOCOL = 5
 
@@ -22,7 +23,7 @@ def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
 
     Raises TypeError, saying what, if something in it cannot be pickled.
     """
-    parcel = _anonymous_file()
+    parcel = anonymous_file()
     here = {"path": [os.path.abspath(entry) for entry in sys.path], "argv": sys.argv}
     try:
         pickle.dump(here, parcel, PROTOCOL)
@@ -33,14 +34,6 @@ def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
         parcel.close()
         raise
     return parcel
-
-
-def _anonymous_file() -> BinaryIO:
-    """In memory where the kernel allows it, else on disk."""
-    try:
-        return os.fdopen(os.memfd_create("roundelay.run"), "wb")
-    except OSError:
-        return tempfile.TemporaryFile()
 
 
 def _dump(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], parcel: BinaryIO) -> None:
