@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -204,15 +205,22 @@ except KeyboardInterrupt:
 """
 
 
-def start(job: Job, *arguments: str) -> subprocess.Popen[bytes]:
+@contextlib.contextmanager
+def start(job: Job, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     script = job.folder / "caller.py"
     script.write_text(CALLER)
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(script), str(job.folder), *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
+        # A shell has what it starts in the background ignore Ctrl-C, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()  # a test that fails waits for nobody
 
 
 def test_ctrl_c_ends_all_ranks_in_order(job: Job) -> None:
