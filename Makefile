@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format bench asan ubsan tsan wheel-check clean
+.PHONY: help train test test-cpp test-python build lint format bench asan ubsan tsan build-asan build-ubsan build-tsan wheel-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,10 +91,11 @@ format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
 	@clang-format -i $(CXX_FILES)
 	@ruff check --fix . ; ruff format .
 
-asan ubsan tsan: $(STAMPS)/test-packages  ## the core's tests under sanitizers (asan has UBSan in it)
+build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@$(PY) tools/get_catch2.py
-	@cmake --preset $@ $(CMAKE_FLAGS) >/dev/null
-	@cmake --build build/$@ -j $(JOBS) -- --quiet
+	@cmake --preset $* $(CMAKE_FLAGS) >/dev/null
+	@cmake --build build/$* -j $(JOBS) -- --quiet
+asan ubsan tsan: %: build-%  ## the core's tests under sanitizers (asan has UBSan in it)
 	@ctest --test-dir build/$@ --output-on-failure --no-tests=error
 
 wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folder, imports and runs alone
