@@ -55,8 +55,7 @@ def run(
     verbose: also print the line that starts the ranks, and each one's place.
     use_gloo, use_mpi: start without MPI, or with mpirun (default: as roundelayrun: without, where ranks can
     share memory); several hosts only without. mpi_args: more for mpirun, implies use_mpi.
-    executable: the Python to run the ranks with (default: this one).
-    disable_cache: no effect.
+    executable: the Python to run the ranks with (default: this one). disable_cache: no effect.
     All others are for elastic jobs: NotInThisVersionError.
 
     Raises the exception of the rank that failed first, its traceback there as the cause; RuntimeError with
