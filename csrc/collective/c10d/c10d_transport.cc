@@ -14,7 +14,7 @@ C10dTransport::~C10dTransport() {
   {
     MutexLock lock(mutex_);
     over_ = true;
-    open = free_.size() < slots_.size();
+    open = !slots_.all_free();
   }
   if (open) give_up();
   changed_.notify_all();
@@ -34,12 +34,7 @@ Result<Ticket> C10dTransport::receive(int peer, ByteSpan data, int tag) {
 
 std::pair<Ticket, C10dTransport::Slot*> C10dTransport::take_slot(int peer) {
   MutexLock lock(mutex_);
-  if (free_.empty()) {
-    slots_.emplace_back();
-    free_.push_back(static_cast<Ticket>(slots_.size() - 1));
-  }
-  const Ticket ticket = free_.back();
-  free_.pop_back();
+  const Ticket ticket = slots_.take();
   Slot& slot = slots_[ticket];
   slot.parts.clear();
   slot.peer = peer;
@@ -104,7 +99,7 @@ Result<bool> C10dTransport::test(Ticket ticket) {
   const Slot& slot = slots_[ticket];
   if (!slot.error.ok()) return slot.error;
   if (slot.left > 0) return false;
-  free_.push_back(ticket);
+  slots_.give_back(ticket);
   return true;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/annotations.h"
 #include "base/group.h"
+#include "collective/slots.h"
 #include "collective/transport.h"
 #include "platform/c10d/process_group.h"
 
@@ -37,7 +38,7 @@ class C10dTransport final : public Transport {
 
  private:
   using WorkPtr = std::shared_ptr<platform::GroupWork>;
-  // One transfer; reused with its memory.
+  // One transfer.
   struct Slot {
     std::vector<WorkPtr> parts;
     std::size_t left = 0;
@@ -63,8 +64,7 @@ class C10dTransport final : public Transport {
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<Slot> slots_ GUARDED_BY(mutex_);  // their addresses stay
-  std::vector<Ticket> free_ GUARDED_BY(mutex_);
+  Slots<Slot> slots_ GUARDED_BY(mutex_);
   std::deque<Waited> queue_ GUARDED_BY(mutex_);
   std::size_t idle_ GUARDED_BY(mutex_) = 0;  // threads without a work
   bool over_ GUARDED_BY(mutex_) = false;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "collective/algorithm_fabric.h"
+#include "collective/slots.h"
 
 namespace roundelay::collective {
 
@@ -29,27 +30,21 @@ class InprocTransport final : public Transport {
     Result<bool> done = hub_->test(*slots_[ticket]);
     if (done.ok() && *done) {
       slots_[ticket] = nullptr;
-      free_.push_back(ticket);
+      slots_.give_back(ticket);
     }
     return done;
   }
 
  private:
   Ticket keep(InprocHub::PostedPtr posted) {
-    if (free_.empty()) {
-      slots_.push_back(std::move(posted));
-      return static_cast<Ticket>(slots_.size() - 1);
-    }
-    const Ticket ticket = free_.back();
-    free_.pop_back();
+    const Ticket ticket = slots_.take();
     slots_[ticket] = std::move(posted);
     return ticket;
   }
 
   const std::shared_ptr<InprocHub> hub_;
   const int index_;
-  std::vector<InprocHub::PostedPtr> slots_;
-  std::vector<Ticket> free_;
+  Slots<InprocHub::PostedPtr> slots_;
 };
 
 InprocHub::InprocHub(int members)

@@ -11,18 +11,13 @@ MpiTransport::MpiTransport(mpi::Session& session, MPI_Comm communicator, std::si
 }
 
 MpiTransport::~MpiTransport() {
-  if (free_.size() == slots_.size()) session_.release(communicator_);
+  if (slots_.all_free()) session_.release(communicator_);
 }
 
 // Calls post_part(offset, count, request) for each part; an empty message is one empty part.
 template <typename Post>
 Result<Ticket> MpiTransport::post(std::size_t bytes, const Post& post_part) {
-  if (free_.empty()) {
-    slots_.emplace_back();
-    free_.push_back(static_cast<Ticket>(slots_.size() - 1));
-  }
-  const Ticket ticket = free_.back();
-  free_.pop_back();
+  const Ticket ticket = slots_.take();
   Slot& slot = slots_[ticket];
   slot.requests.clear();
   slot.next = 0;
@@ -58,7 +53,7 @@ Result<bool> MpiTransport::test(Ticket ticket) {
         mpi::check(MPI_Test(&slot.requests[slot.next], &done, MPI_STATUS_IGNORE), "MPI_Test"));
     if (done == 0) return false;
   }
-  free_.push_back(ticket);
+  slots_.give_back(ticket);
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "collective/slots.h"
 #include "collective/transport.h"
 #include "platform/mpi/session.h"
 
@@ -24,7 +25,7 @@ class MpiTransport final : public Transport {
   Result<bool> test(Ticket ticket) override;
 
  private:
-  // One transfer: the message's parts, in order. Reused with its memory.
+  // One transfer: the message's parts, in order.
   struct Slot {
     std::vector<MPI_Request> requests;
     std::size_t next = 0;  // the first that is not done
@@ -37,8 +38,7 @@ class MpiTransport final : public Transport {
   const std::size_t most_bytes_;
   int index_ = 0;
   int size_ = 1;
-  std::vector<Slot> slots_;
-  std::vector<Ticket> free_;
+  Slots<Slot> slots_;
 };
 
 }  // namespace roundelay::collective
