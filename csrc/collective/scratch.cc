@@ -3,18 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/annotations.h"
+#include "base/leak.h"
 
 namespace roundelay::collective {
-namespace {
-
-// Reachable on purpose: leak checkers then know that it is meant.
-struct Abandoned {
-  Mutex mutex;
-  std::vector<ScratchPool::Block> blocks GUARDED_BY(mutex);
-};
-
-}  // namespace
 
 ScratchPool::Block ScratchPool::take(std::size_t bytes) {
   auto best = free_.end();
@@ -31,10 +22,6 @@ ScratchPool::Block ScratchPool::take(std::size_t bytes) {
 
 void ScratchPool::give(Block block) { free_.push_back(std::move(block)); }
 
-void ScratchPool::abandon(Block block) {
-  static auto* abandoned = new Abandoned;
-  MutexLock lock(abandoned->mutex);
-  abandoned->blocks.push_back(std::move(block));
-}
+void ScratchPool::abandon(Block block) { leak(std::move(block)); }
 
 }  // namespace roundelay::collective

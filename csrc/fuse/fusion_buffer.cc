@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
+
+#include "base/leak.h"
 
 namespace roundelay::fuse {
 namespace {
@@ -13,15 +13,6 @@ namespace {
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kLarge = 16 * kPage;
-
-// Still referenced, so that a leak checker knows these for intended. Never destroyed: exit() must not free
-// them.
-void park(std::byte* memory) {
-  static std::mutex mutex;
-  static auto* const parked = new std::vector<std::byte*>;
-  const std::lock_guard lock(mutex);
-  parked->push_back(memory);
-}
 
 }  // namespace
 
@@ -63,7 +54,7 @@ Status FusionBuffer::reserve(std::size_t bytes) {
 }
 
 void FusionBuffer::leak() {
-  if (data_ != nullptr) park(data_);
+  if (data_ != nullptr) roundelay::leak(data_);
   data_ = nullptr;
   capacity_ = 0;
 }

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/leak.h"
 #include "base/log.h"
 #include "collective/local.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/two_level/two_level_fabric.h"
-#include "runtime/leak.h"
 #include "runtime/placement.h"
 
 namespace roundelay::runtime {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/leak.h"
 #include "fuse/plan.h"
-#include "runtime/leak.h"
 #include "runtime/operations/operations.h"
 
 namespace roundelay::runtime {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/leak.h"
+#include "base/leak.h"
 #include "runtime/session.h"
 
 namespace roundelay::runtime {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "base/leak.h"
+
 namespace roundelay::collective {
 
 C10dTransport::C10dTransport(std::unique_ptr<platform::ProcessGroup> process_group, const Group& group,
@@ -19,7 +21,7 @@ C10dTransport::~C10dTransport() {
   if (open) give_up();
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  if (open) static_cast<void>(process_group_.release());
+  if (open) leak(std::move(process_group_));
 }
 
 Result<Ticket> C10dTransport::send(int peer, ConstByteSpan data, int tag) {
