@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/within.h"
+#include "platform/c10d/cause.h"
 
 namespace roundelay::bootstrap {
 namespace {
@@ -23,12 +24,6 @@ milliseconds time_left(Deadline deadline) {
   return left < 0 ? kLongest : milliseconds(std::max(left, 1));
 }
 
-// The first line: what follows is a C++ backtrace.
-std::string cause_of(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 // TCPStore limits the time of a wait, but neither of its start nor of other questions to the server.
 template <typename T>
 Result<T> limited(Deadline deadline, std::function<T()> call) {
@@ -37,7 +32,7 @@ Result<T> limited(Deadline deadline, std::function<T()> call) {
       try {
         return call();
       } catch (const std::exception& error) {
-        return Status::aborted(cause_of(error));
+        return Status::aborted(platform::cause_of(error));
       }
     });
     if (answer) return *std::move(answer);

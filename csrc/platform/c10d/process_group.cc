@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "base/within.h"
+#include "platform/c10d/cause.h"
 
 namespace roundelay::platform {
 namespace {
@@ -25,12 +26,6 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 constexpr milliseconds kGrace = std::chrono::seconds(1);
 // Deadlines are the caller's: a wait that passes its own limit makes Gloo close all connections.
 constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
-
-// The first line: what follows is a backtrace.
-std::string cause_of(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 class Work final : public GroupWork {
  public:
