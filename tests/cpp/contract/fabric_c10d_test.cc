@@ -2,7 +2,6 @@
 // else, and messages of a pair match by tag. Faults: a member that dies, one that never answers.
 #include <deque>
 #include <map>
-#include <thread>
 #include <tuple>
 
 #include "base/annotations.h"
@@ -131,17 +130,8 @@ class WireMedium final : public Medium {
   explicit WireMedium(std::size_t most_message_bytes) : most_message_bytes_(most_message_bytes) {}
   [[nodiscard]] int largest_group() const override { return 4; }
   std::string run(int size, Select select, const Part& part) override {
-    auto fabrics = fabrics_of(std::make_shared<Wires>(), size, {most_message_bytes_, std::move(select)});
-    std::vector<std::string> complaints(fabrics.size());
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < fabrics.size(); ++i) {
-      threads.emplace_back([&, i] { complaints[i] = part(*fabrics[i]); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (std::size_t i = 0; i < complaints.size(); ++i) {
-      if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
-    }
-    return {};
+    const C10dFabricOptions options{most_message_bytes_, std::move(select)};
+    return run_on_threads(fabrics_of(std::make_shared<Wires>(), size, options), part);
   }
 
  private:

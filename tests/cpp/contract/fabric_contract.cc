@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "kernels/kernels.h"
 
@@ -311,6 +312,19 @@ std::string run_call(Fabric& fabric, const Call& call) {
   auto pending = fabric.start(call);
   if (!pending.ok()) return pending.status().message();
   return (*pending)->wait().message();
+}
+
+std::string run_on_threads(const std::vector<std::unique_ptr<Fabric>>& members, const Part& part) {
+  std::vector<std::string> complaints(members.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    threads.emplace_back([&, i] { complaints[i] = part(*members[i]); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < complaints.size(); ++i) {
+    if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
+  }
+  return {};
 }
 
 const std::vector<Test>& fabric_contract() {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@ class Medium {
   // Runs `part` on the first `size` members. Returns the first complaint, with the member's number.
   virtual std::string run(int size, Select select, const Part& part) = 0;
 };
+
+// `part` on each member, on a thread of its own. What Medium::run() returns.
+std::string run_on_threads(const std::vector<std::unique_ptr<Fabric>>& members, const Part& part);
 
 // Every test of the contract, for a group of `size`: complaints by the name of the test.
 struct Test {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <mutex>
 #include <random>
-#include <thread>
 
 #include "collective/inproc/hub.h"
 #include "collective/local.h"
@@ -39,17 +38,7 @@ class ThreadMedium final : public Medium {
  public:
   [[nodiscard]] int largest_group() const override { return 8; }
   std::string run(int size, Select select, const Part& part) override {
-    auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size, select);
-    std::vector<std::string> complaints(fabrics.size());
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < fabrics.size(); ++i) {
-      threads.emplace_back([&, i] { complaints[i] = part(*fabrics[i]); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (std::size_t i = 0; i < complaints.size(); ++i) {
-      if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
-    }
-    return {};
+    return run_on_threads(fabrics_of(std::make_shared<InprocHub>(size), size, select), part);
   }
 };
 

@@ -68,19 +68,6 @@ std::vector<std::unique_ptr<Fabric>> fabrics_of(int size) {
   return fabrics;
 }
 
-std::string run_parts(std::vector<std::unique_ptr<Fabric>>& fabrics, const Part& part) {
-  std::vector<std::string> complaints(fabrics.size());
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < fabrics.size(); ++i) {
-    threads.emplace_back([&, i] { complaints[i] = part(*fabrics[i]); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (std::size_t i = 0; i < complaints.size(); ++i) {
-    if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
-  }
-  return {};
-}
-
 // The algorithm is the medium's own, whatever is selected: once is enough.
 bool repeats(const Test& test) {
   return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
@@ -90,8 +77,7 @@ class SharedMemoryMedium final : public Medium {
  public:
   [[nodiscard]] int largest_group() const override { return 8; }
   std::string run(int size, Select /*select*/, const Part& part) override {
-    auto fabrics = fabrics_of(size);
-    return run_parts(fabrics, part);
+    return run_on_threads(fabrics_of(size), part);
   }
 };
 
@@ -214,7 +200,7 @@ TEST_CASE("shm: members in any order, some of them away at times", "[fabric]") {
 TEST_CASE("shm: around the edges of its slots", "[fabric]") {
   for (const int size : {2, 3, 4}) {
     auto fabrics = fabrics_of(size);
-    const std::string complaint = run_parts(fabrics, [size](Fabric& fabric) {
+    const std::string complaint = run_on_threads(fabrics, [size](Fabric& fabric) {
       const std::size_t slot = Segment::kSlotBytes;
       for (const std::size_t around : {std::size_t{8} << 10, slot, 2 * slot, 3 * slot}) {
         for (const std::size_t bytes : {around - 1, around, around + 1}) {
@@ -239,7 +225,7 @@ TEST_CASE("shm: a sleeper is woken by its peer, and by rouse()", "[fabric]") {
   auto fabrics = fabrics_of(2);
   for (int round = 0; round < 20; ++round) {
     const TimePoint begin = steady_now();
-    const std::string complaint = run_parts(fabrics, [](Fabric& fabric) {
+    const std::string complaint = run_on_threads(fabrics, [](Fabric& fabric) {
       if (fabric.group().index == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
       return run_call(fabric, call_over(Operation::kBarrier, nullptr, 0));
     });

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <new>
 #include <random>
-#include <thread>
 
 #include "collective/inproc/hub.h"
 #include "collective/shm/segment.h"
@@ -88,17 +87,7 @@ class TwoLevelMedium final : public Medium {
   explicit TwoLevelMedium(Shape shape) : shape_(shape) {}
   [[nodiscard]] int largest_group() const override { return shape_.size(); }
   std::string run(int /*size*/, Select /*select*/, const Part& part) override {
-    const World world(shape_);
-    std::vector<std::string> complaints(world.fabrics.size());
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < complaints.size(); ++i) {
-      threads.emplace_back([&, i] { complaints[i] = part(*world.fabrics[i]); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (std::size_t i = 0; i < complaints.size(); ++i) {
-      if (!complaints[i].empty()) return "member " + std::to_string(i) + ": " + complaints[i];
-    }
-    return {};
+    return run_on_threads(World(shape_).fabrics, part);
   }
 
  private:
