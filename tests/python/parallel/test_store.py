@@ -13,11 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ranks import ROOT
+from starts import LIMIT_S, ROUNDELAYRUN, TORCHRUN, environment, free_port, run
 
-LIMIT_S = 90.0
-OUTER = ("OMP_", "OMPI_", "PMIX_", "PRTE_", "PMI_", "SLURM_", "TORCHELASTIC_", "ROUNDELAY_", "HOROVOD_")
-NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 PRELUDE = """
 import faulthandler, os, sys
 faulthandler.dump_traceback_later(80, exit=True)
@@ -70,33 +67,8 @@ assert "libmpi" not in open("/proc/self/maps").read()
 """
 
 
-def environment(**more: str) -> dict[str, str]:
-    """Nothing of an outer launcher."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(OUTER) and name not in NUMBERS
-    }
-    path = os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")])
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **more}
-
-
-def run(command: list[str], **more: str) -> tuple[int, str]:
-    done = subprocess.run(
-        command,
-        env=environment(**more),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    return done.returncode, done.stdout
-
-
 def torchrun(np: int, script: Path, *flags: str, **more: str) -> tuple[int, str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(np)]
+    launcher = [*TORCHRUN, "--standalone", "--nproc-per-node", str(np)]
     return run([*launcher, *flags, str(script), str(script.parent)], **more)
 
 
@@ -105,15 +77,10 @@ def script(tmp_path: Path) -> Path:
     return tmp_path / "program.py"
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 class Ranks:
     """Processes that find each other by variables set by hand."""
 
-    def __init__(self, script: Path, size: int, ranks: list[int], port: int, **more: str) -> None:
+    def __init__(self, script: Path, size: int, ranks: list[int], port: str, **more: str) -> None:
         self.processes = {
             rank: subprocess.Popen(
                 [sys.executable, str(script), str(script.parent)],
@@ -126,7 +93,7 @@ class Ranks:
             for rank in ranks
         }
 
-    def place(self, rank: int, size: int, port: int) -> dict[str, str]:
+    def place(self, rank: int, size: int, port: str) -> dict[str, str]:
         numbers = {"RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port}
         return {**{name: str(number) for name, number in numbers.items()}, "MASTER_ADDR": "127.0.0.1"}
 
@@ -145,7 +112,7 @@ class Ranks:
 class Tasks(Ranks):
     """As srun starts them without PMIx."""
 
-    def place(self, rank: int, size: int, port: int) -> dict[str, str]:
+    def place(self, rank: int, size: int, port: str) -> dict[str, str]:
         numbers = {"JOB_ID": port, "STEP_ID": 0, "PROCID": rank, "LOCALID": rank, "STEP_NUM_TASKS": size}
         place = {f"SLURM_{name}": str(number) for name, number in numbers.items()}
         return {**place, "SLURM_STEP_NODELIST": "localhost"}
@@ -228,7 +195,7 @@ say(f"attempt {attempt} done {hvd.rank()}")
 
 def test_the_variables_of_srun(script: Path) -> None:
     script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nsay(f'done {hvd.rank()}')\n" + WITHOUT_MPI)
-    for rank, (status, output) in Tasks(script, 2, [0, 1], os.getpid()).end().items():
+    for rank, (status, output) in Tasks(script, 2, [0, 1], str(os.getpid())).end().items():
         assert status == 0, output
         assert f"done {rank}" in output
 
@@ -243,7 +210,7 @@ def test_who_does_not_come_is_named(script: Path) -> None:
 
 def test_places_where_ranks_cannot_meet(script: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # and never answers
-        port = taken.getsockname()[1]
+        port = str(taken.getsockname()[1])
         body = f"""
 print(attempt(RANK="1", MASTER_PORT="{free_port()}"))
 print(attempt(RANK="1", MASTER_PORT="{port}"))
@@ -297,7 +264,7 @@ except hvd.HorovodInternalError as error:
 
 def test_roundelayrun_without_mpi(script: Path) -> None:
     script.write_text(PRELUDE + TRAIN + "hvd.init()\nsums()\nsay(f'done {hvd.rank()}')\n" + WITHOUT_MPI)
-    launcher = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", "--gloo"]
+    launcher = [*ROUNDELAYRUN, "-np", "2", "--gloo"]
     # Left by a launcher around this one.
     stale = {"RANK": "7", "TORCHELASTIC_USE_AGENT_STORE": "True", "PMIX_RANK": "3", "MASTER_PORT": "1"}
     status, output = run([*launcher, sys.executable, str(script)], **stale)
