@@ -6,6 +6,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StorageImpl.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -38,7 +39,21 @@ void move_out(c10::StorageImpl& storage) {
       data, kept, [](void* held) { delete static_cast<MovedOut*>(held); }, c10::Device(c10::kCPU)));
 }
 
+// What autograd makes of gradients in a step, and what is freed as they are copied into a pool, glibc would
+// give back to the system and fault in again: 10,000 pages in a step of ResNet-50. It keeps twice as much of
+// free memory as the largest piece was that it has given back so far, which may be up to 32 MiB.
+void keep_freed_memory() {
+#ifdef __GLIBC__
+  constexpr std::size_t kLargest = std::size_t{32} << 20U;
+  constexpr std::size_t kRoom = 4096;  // for what it writes beside it
+  void* volatile piece = std::malloc(kLargest - kRoom);
+  std::free(piece);
+#endif
+}
+
 }  // namespace
+
+GradientPool::GradientPool(RegionPtr region) : region_(std::move(region)) { keep_freed_memory(); }
 
 Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
   const auto bytes = static_cast<std::size_t>(parameter.numel()) * c10::elementSize(type);
@@ -47,7 +62,8 @@ Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& para
   const at::Tensor like = parameter.is_non_overlapping_and_dense()
                               ? parameter
                               : at::empty(parameter.sizes(), parameter.options());
-  entries_.push_back({offset, bytes, like.sizes().vec(), like.strides().vec(), type});
+  entries_.push_back({offset, bytes, like.sizes().vec(), like.strides().vec(), type,
+                      c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())});
   return entries_.size() - 1;
 }
 
@@ -77,29 +93,25 @@ at::Tensor GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
   if (is(entry, gradient)) return gradient;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
-  renew(entry);
-  if (!gradient.defined()) {
-    entry.last.zero_();
-  } else {
-    entry.last.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
-  }
-  return entry.last;
-}
-
-// Who still has the last tensor, or looks at its memory, keeps the values.
-void GradientPool::vacate(const Entry& entry) const {
-  if (!entry.last.defined() || !entry.last.has_storage()) return;
-  const bool held = entry.last.use_count() > 1 || entry.last.storage().use_count() > 1;
-  if (held && entry.last.const_data_ptr() == region_->own.data() + entry.offset)
-    move_out(*entry.last.storage().unsafeGetStorageImpl());
-}
-
-// The same tensor in each step, if it can be: a new one, allocated between gradients that live shorter, would
-// leave holes in the heap that no later gradient fits in.
-void GradientPool::renew(Entry& entry) const {
   vacate(entry);
-  if (entry.last.use_count() != 1 || !is(entry, entry.last))
-    entry.last = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
+  at::Tensor tensor = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
+  if (!gradient.defined()) {
+    tensor.zero_();
+  } else {
+    tensor.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
+  }
+  entry.storage = c10::weak_intrusive_ptr<c10::StorageImpl>(
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
+  return tensor;
+}
+
+// Who still has the last tensor, or looks at its memory, keeps the values. Only its storage tells: a tensor
+// that was seen in Python counts itself as held as long as anything else holds it.
+void GradientPool::vacate(const Entry& entry) {
+  const auto held = entry.storage.lock();
+  if (!held || held->data() != region_->own.data() + entry.offset) return;
+  move_out(*held);
+  ++moved_out_;
 }
 
 Result<OperandPtr> GradientPool::bucket(std::size_t offset, std::size_t count, at::ScalarType type) const {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +21,8 @@ namespace roundelay::adapter {
 // All calls with the GIL; the region lives as long as the pool and every tensor that was made from it.
 class GradientPool {
  public:
-  explicit GradientPool(RegionPtr region) : region_(std::move(region)) {}
+  // From now on the C library keeps more of what is freed (gradients that are copied in).
+  explicit GradientPool(RegionPtr region);
 
   [[nodiscard]] const Region& region() const { return *region_; }
   // A place for the gradient of `parameter` at a byte offset, in this type on the wire. The entry's index.
@@ -31,6 +33,8 @@ class GradientPool {
   // The entry, holding `gradient` (cast; copied unless it is the entry already), zeros where it is undefined.
   // Who still holds what the entry was before keeps those values: they move out of the region.
   at::Tensor fill(std::size_t index, const at::Tensor& gradient);
+  // How often that was.
+  [[nodiscard]] std::int64_t moved_out() const { return moved_out_; }
   // `count` elements from `offset` on, to be reduced in place. Errors: kInvalidArgument.
   Result<OperandPtr> bucket(std::size_t offset, std::size_t count, at::ScalarType type) const;
 
@@ -39,7 +43,7 @@ class GradientPool {
     std::size_t offset, bytes;
     std::vector<std::int64_t> sizes, strides;
     at::ScalarType type;
-    at::Tensor last{};  // that was made: used again where nobody has it any more
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // of the last tensor that was made
   };
   [[nodiscard]] bool contains(std::size_t offset, std::size_t bytes) const {
     return offset <= region_->own.size() && bytes <= region_->own.size() - offset;
@@ -48,11 +52,11 @@ class GradientPool {
                                      const std::vector<std::int64_t>& sizes,
                                      const std::vector<std::int64_t>& strides, at::ScalarType type) const;
   [[nodiscard]] bool is(const Entry& entry, const at::Tensor& gradient) const;
-  void vacate(const Entry& entry) const;
-  void renew(Entry& entry) const;
+  void vacate(const Entry& entry);
 
   const RegionPtr region_;
   std::vector<Entry> entries_;
+  std::int64_t moved_out_ = 0;
 };
 
 }  // namespace roundelay::adapter

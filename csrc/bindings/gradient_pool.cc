@@ -4,8 +4,6 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-#include <malloc.h>
-
 #include <memory>
 #include <optional>
 #include <utility>
@@ -46,18 +44,9 @@ submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t
   return submit(bound.pool.bucket(offset, count, type), std::move(request), {bound.process_set, false});
 }
 
-// The C library keeps what is freed in small pieces, as the gradients were that lay outside of the pool.
-void trim_heap() {
-#ifdef __GLIBC__
-  const py::gil_scoped_release release;
-  malloc_trim(0);
-#endif
-}
-
 }  // namespace
 
 void bind_gradient_pool(py::module_& module) {
-  module.def("trim_heap", trim_heap);
   py::class_<BoundPool>(module, "GradientPool")
       .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"))
       .def(
@@ -67,6 +56,7 @@ void bind_gradient_pool(py::module_& module) {
           },
           py::arg("offset"), py::arg("parameter"), py::arg("dtype"))
       .def("clear", [](BoundPool& self) { self.pool.clear(); })
+      .def_property_readonly("moved_out", [](const BoundPool& self) { return self.pool.moved_out(); })
       .def(
           "fill",
           [](BoundPool& self, std::size_t entry, const std::optional<at::Tensor>& gradient) {

@@ -118,6 +118,8 @@ class GradientPool:
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
     # Takes all entries out; what somebody still has of them moves out of the pool.
     def clear(self) -> None: ...
+    @property
+    def moved_out(self) -> int: ...  # entries so far
     # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
     # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
@@ -132,9 +134,6 @@ class GradientPool:
         prescale_factor: float,
         postscale_factor: float,
     ) -> int: ...
-
-# Gives the system back what the C library keeps of freed memory, once: it takes milliseconds.
-def trim_heap() -> None: ...
 
 # Operations: return a handle. `name` None: named by a counter of (operation, process set). `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,

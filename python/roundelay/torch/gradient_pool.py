@@ -20,6 +20,7 @@ from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradient import Contribution, Gradient, Holds, Reducing, Reduction
 from roundelay.torch.gradient_groups import DENSE, GradientGroup
+from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
 
@@ -175,6 +176,7 @@ class Pools:
             key = 1 + number * len(_DTYPES) % _KEYS + _DTYPES.index(dtype)
             self._pools.append(_Pool(key, dtype, members, self._set))
         self._fired: list[Bucket] = []  # in this step, in this order
+        self._moved_out = 0
 
     def gradients(self) -> list[Gradient]:
         """In the order of the pools."""
@@ -217,6 +219,9 @@ class Pools:
         """The buckets that were submitted in the step that ends, in this order."""
         fired = self._fired.copy()
         self._fired.clear()
+        moved_out = sum(pool.memory.moved_out for pool in self._pools)
+        count("gradients_moved_out", moved_out - self._moved_out)
+        self._moved_out = moved_out
         return fired
 
     def out_of_place(self, fired: Sequence[Bucket], buckets: Sequence[Bucket]) -> bool:

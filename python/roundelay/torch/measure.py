@@ -6,7 +6,7 @@ import time
 
 from roundelay import _core
 
-_counters = {"backward_ns": 0, "exposed_ns": 0, "pool_cuts": 0, "pool_orders": 0}
+_counters = {"backward_ns": 0, "exposed_ns": 0, "gradients_moved_out": 0, "pool_cuts": 0, "pool_orders": 0}
 
 
 class Span:
@@ -40,6 +40,8 @@ def stats() -> dict[str, int]:
     ``bytes_staged`` were copied into shared memory for its node's ranks, ``sleeps`` and ``wakes`` are what
     its collectives slept and whom they woke there; ``messages_sent`` are the control plane's messages, and
     ``nudges_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how
-    often a gradient pool was cut into other buckets, and laid out in another order, since the process began.
+    often a gradient pool was cut into other buckets, and laid out in another order; ``gradients_moved_out``:
+    how often a pool's place was needed while somebody still held the gradient of an earlier step, which was
+    copied out. Since the process began.
     """
     return {**_core.stats(), **_counters}

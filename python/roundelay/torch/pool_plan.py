@@ -60,7 +60,6 @@ class PoolPlan:
         self._ready: dict[Gradient, float] = {}  # in the last that was recorded: seconds since its first
         self._failure = ""
         self._pools: Pools | None = None
-        self._in_use = False  # since the end of a step
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
         self._steering: Steering | None = None  # on rank 0
@@ -78,9 +77,6 @@ class PoolPlan:
             self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._arrivals.items()}
             self._first = self._first or tuple(self._arrivals)
         fired = self._pools.step_over() if self._pools is not None else ()
-        if fired and not self._in_use:
-            self._in_use = True
-            _core.trim_heap()  # the gradients of the steps before were freed as backward came by
         if self._steering is not None and self._pools is not None and fired:
             late = self._pools.out_of_place(fired, self._buckets)
             self._steering.step_over(late, self._cuts, tuple(self._arrivals), self._ready)

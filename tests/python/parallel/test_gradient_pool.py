@@ -87,6 +87,7 @@ def check_a_gradient_that_is_kept_stays_where_it_is() -> None:
 
 def check_who_holds_an_earlier_gradient_keeps_its_values() -> None:
     (parameter, other), optimizer = _pooled(2)
+    before = hvd.stats()["gradients_moved_out"]
     held: list[torch.Tensor] = []
     arrays = []
     for step in range(4):
@@ -99,6 +100,21 @@ def check_who_holds_an_earlier_gradient_keeps_its_values() -> None:
     for step, gradient in enumerate(held):
         assert gradient.tolist() == [sum_of_ranks() * (step + 1)] * 3
     assert all(array is not None and array.tolist() == [hvd.size()] * 3 for array in arrays)
+    moved_out = 2 * (len(held) - 1) if hvd.size() > 1 else 0  # one rank has no pool
+    assert hvd.stats()["gradients_moved_out"] == before + moved_out
+
+
+def check_what_nobody_holds_is_not_moved_out() -> None:
+    parameters, optimizer = _pooled(2)
+    before = hvd.stats()["gradients_moved_out"]
+    for _ in range(4):
+        optimizer.zero_grad()
+        add_gradients(*((parameter, 1.0) for parameter in parameters))
+        optimizer.step()
+        assert [gradient_of(parameter) for parameter in parameters] == [
+            [hvd.size()] * 3
+        ] * 2  # seen in Python
+    assert hvd.stats()["gradients_moved_out"] == before
 
 
 def check_gradients_that_the_user_replaces() -> None:
