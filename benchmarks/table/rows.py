@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.table import allreduce, alone, nodes, small, straggler, submit, tensors, train
+from benchmarks.table import allreduce, alone, nodes, small, start, straggler, submit, tensors, train
 from benchmarks.table.line import Line
 from benchmarks.table.run import Run
 
@@ -27,5 +27,6 @@ ROWS: dict[str, Row] = {
     "submit": Row(submit.measure, submit.lines),
     "straggler": Row(straggler.measure, straggler.lines),
     "alone": Row(alone.measure, alone.lines),
+    "start": Row(start.measure, start.lines),
     "nodes": Row(nodes.measure, nodes.lines),
 }
