@@ -147,6 +147,10 @@ def test_an_unreachable_host(program: Path) -> None:
     assert re.search(r"init: nobody listens on node0:29500 \(10\.77\.0\.1: ", ended[2][1]), ended[2][1]
 
 
+# Until TCP takes it for lost, where no collective waits for it, which would after its progress timeout.
+TCP_NOTICES_S = 30
+
+
 @pytest.mark.parametrize("lost", [0, 2])
 def test_a_host_that_is_lost(program: Path, lost: int) -> None:
     program.write_text(CORE + WORK)
@@ -163,4 +167,4 @@ def test_a_host_that_is_lost(program: Path, lost: int) -> None:
         said = re.search(r"after ([\d.]+) s: .*", outputs[rank])
         assert said is not None, outputs[rank]
         assert f"rank {lost} " in said[0]
-        assert float(said[1]) < 10
+        assert float(said[1]) < TCP_NOTICES_S + 10
