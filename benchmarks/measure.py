@@ -77,6 +77,12 @@ def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) ->
         By the same keys, the seconds of each measurement: of the slowest rank.
 
     """
+    own = in_turn(turns, repetitions, warmups)
+    return {name: _slowest(seconds) for name, seconds in own.items()}
+
+
+def in_turn(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 0) -> dict[Key, list[float]]:
+    """As take_turns, but by this process alone: what it measured itself."""
     names = list(turns)
     own: dict[Key, list[float]] = {name: [] for name in names}
     for repetition in range(warmups + repetitions):
@@ -85,7 +91,7 @@ def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) ->
             seconds = turns[name]()
             if repetition >= warmups:
                 own[name] += seconds
-    return {name: _slowest(seconds) for name, seconds in own.items()}
+    return own
 
 
 def _slowest(own: list[float]) -> list[float]:

@@ -43,17 +43,11 @@ def _start(synchronise: bool) -> None:
 def measure(run: Run, quick: bool) -> dict[str, Any]:
     """No job of the table's own: the library starts it."""
     turns = {
-        "torch": _import_torch,
-        "run": lambda: _start(synchronise=False),
-        "sum": lambda: _start(synchronise=True),
+        "torch": lambda: [clock.timed(_import_torch)],
+        "run": lambda: [clock.timed(lambda: _start(synchronise=False))],
+        "sum": lambda: [clock.timed(lambda: _start(synchronise=True))],
     }
-    names = list(turns)
-    found: dict[str, list[float]] = {name: [] for name in names}
-    for repetition in range(1 if quick else 9):
-        for k in range(len(names)):
-            name = names[(repetition + k) % len(names)]
-            found[name].append(clock.timed(turns[name]))
-    return {"seconds": found}
+    return {"seconds": clock.in_turn(turns, 1 if quick else 9)}
 
 
 def lines(found: dict[str, Any]) -> list[Line]:
