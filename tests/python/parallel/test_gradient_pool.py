@@ -111,9 +111,8 @@ def check_what_nobody_holds_is_not_moved_out() -> None:
         optimizer.zero_grad()
         add_gradients(*((parameter, 1.0) for parameter in parameters))
         optimizer.step()
-        assert [gradient_of(parameter) for parameter in parameters] == [
-            [hvd.size()] * 3
-        ] * 2  # seen in Python
+        for parameter in parameters:  # Python sees its gradient, too
+            assert gradient_of(parameter) == [hvd.size()] * 3
     assert hvd.stats()["gradients_moved_out"] == before
 
 
