@@ -147,7 +147,7 @@ def test_an_unreachable_host(program: Path) -> None:
     assert re.search(r"init: nobody listens on node0:29500 \(10\.77\.0\.1: ", ended[2][1]), ended[2][1]
 
 
-# Until TCP takes a host for lost. It is the one to tell where no collective waits, whose progress timeout is less.
+# Until TCP takes a host for lost: it is the one to tell where no collective waits, with a shorter timeout.
 TCP_NOTICES_S = 30
 
 
