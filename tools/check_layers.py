@@ -40,7 +40,7 @@ FOREIGN: list[tuple[re.Pattern[str], str, set[str]]] = [
     (re.compile(r"(torch|ATen|c10|pybind11)/|Python\.h$"), "a torch header", {"adapter", "bindings", "c10d"}),
 ]
 # Platform folders that only the folders of the same name may see, and the runtime's folder of that name.
-OPTIONAL = {"mpi", "nccl", "cuda", "c10d"}
+OPTIONAL = {"mpi", "cuda", "c10d"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 

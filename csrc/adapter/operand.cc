@@ -156,13 +156,13 @@ std::vector<wire::TensorSpec> Operand::specs() const {
 }
 
 // Not at::empty: on whatever thread this is, a dispatch mode of the user's could call Python.
-Result<std::byte*> Operand::allocate(std::size_t part, const std::vector<std::int64_t>& shape) {
+Result<submit::Results::Memory> Operand::allocate(std::size_t part, const std::vector<std::int64_t>& shape) {
   const c10::InferenceMode normal(false);
   return caught([&] {
     Item& item = items_.at(part);
     item.target =
         at::Tensor(at::detail::empty_cpu(shape, item.type, false, std::optional<at::MemoryFormat>{}));
-    return static_cast<std::byte*>(item.target.mutable_data_ptr());
+    return Memory{.data = static_cast<std::byte*>(item.target.mutable_data_ptr())};
   });
 }
 

@@ -35,7 +35,7 @@ class Operand final : public submit::Results {
   [[nodiscard]] std::vector<submit::Part> parts() const;
   [[nodiscard]] std::vector<wire::TensorSpec> specs() const;
 
-  Result<std::byte*> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
+  Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
   void set_received_splits(std::vector<std::int64_t> rows) override;
 
   // The operation succeeded: puts results where the caller wants them. May run without the GIL.

@@ -19,6 +19,7 @@ std::size_t size_of(DType dtype) { return kSizes[static_cast<std::size_t>(dtype)
 std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<std::size_t>(dtype)]; }
 std::string_view name_of(ReduceOp op) { return kReduceOpNames[static_cast<std::size_t>(op)]; }
 std::string_view name_of(Operation op) { return kOperationNames[static_cast<std::size_t>(op)]; }
+std::string_view name_of(DeviceType type) { return type == DeviceType::kCpu ? "the CPU" : "a GPU"; }
 bool is_floating(DType dtype) { return dtype <= DType::kBFloat16; }
 
 }  // namespace roundelay

@@ -38,10 +38,15 @@ enum class Operation : std::uint8_t {
 };
 inline constexpr int kOperationCount = 8;
 
-std::size_t size_of(DType dtype);        // bytes per element
-std::string_view name_of(DType dtype);   // torch's names: "float32", "bfloat16" ...
-std::string_view name_of(ReduceOp op);   // "Average", "Sum" ...
-std::string_view name_of(Operation op);  // "allreduce" ...
+// Where a tensor is. Operations on both kinds may be mixed; one operation's tensors are alike on all ranks.
+enum class DeviceType : std::uint8_t { kCpu, kGpu };
+inline constexpr int kDeviceTypeCount = 2;
+
+std::size_t size_of(DType dtype);           // bytes per element
+std::string_view name_of(DType dtype);      // torch's names: "float32", "bfloat16" ...
+std::string_view name_of(ReduceOp op);      // "Average", "Sum" ...
+std::string_view name_of(Operation op);     // "allreduce" ...
+std::string_view name_of(DeviceType type);  // "the CPU", "a GPU"
 bool is_floating(DType dtype);
 
 // y = round(x * factor / divisor): one multiplication, one true division, one rounding to the dtype.

@@ -17,6 +17,7 @@
 #include "base/announcements.h"
 #include "base/clock.h"
 #include "base/dtype.h"
+#include "base/gpu.h"
 #include "base/group.h"
 #include "base/region.h"
 #include "base/status.h"
@@ -47,8 +48,6 @@ struct FabricWork {
   }
 };
 
-struct Stream;  // an accelerator's queue; null on CPUs
-
 struct Call {
   Operation operation = Operation::kAllreduce;
   Buffer buffer;  // the result; allreduce and broadcast: in place, the input before
@@ -70,7 +69,9 @@ struct Call {
   Scale prescale;  // allreduce, reduce-scatter: of each part before the reduction, unrounded where floating
   Scale scale;     // applied once to the finished result, one rounding
   int root = 0;    // index in the group; broadcast only
-  Stream* stream = nullptr;
+  // Not null: the call's memory is a GPU's. The call takes its turn in this stream, and is done when it has
+  // its place there: the device may still have to do it.
+  GpuStream stream = nullptr;
   Deadline deadline = Deadline::never();
   const AbortToken* abort = nullptr;  // looked at by every test; may be null
 };

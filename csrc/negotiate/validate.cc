@@ -114,6 +114,9 @@ std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b,
     default:
       break;
   }
+  if (a.device != b.device) {
+    return pair.differ("a tensor on", std::string(name_of(a.device)), std::string(name_of(b.device)));
+  }
   std::string text = tensors_mismatch(pair);
   if (text.empty() && reduces(a.operation)) text = reduction_mismatch(pair);
   if (text.empty() && a.root != b.root)

@@ -34,9 +34,9 @@ void Session::joined(LaneId id, const wire::Joined& joined) {
   if (!entry) return;
   Status outcome;
   if (entry->results != nullptr) {
-    const Result<std::byte*> output = entry->results->allocate(0, {1});
+    const Result<submit::Results::Memory> output = entry->results->allocate(0, {1});
     const std::int64_t last_rank = joined.last_rank;
-    if (output.ok()) std::memcpy(*output, &last_rank, sizeof(last_rank));
+    if (output.ok()) std::memcpy(output->data, &last_rank, sizeof(last_rank));
     outcome = output.status();
   }
   completer_.complete(lane->table(), *entry, outcome);

@@ -14,6 +14,7 @@
 
 #include "base/annotations.h"
 #include "base/announcements.h"
+#include "base/gpu.h"
 #include "base/region.h"
 #include "base/status.h"
 #include "submit/handles.h"
@@ -34,11 +35,17 @@ struct Stamps {
 class Results {
  public:
   virtual ~Results() = default;
-  // Memory for the result of tensor `part`. Called by whoever drives the lane, without the GIL.
+  struct Memory {
+    std::byte* data = nullptr;
+    GpuEventPtr free{};  // on a GPU: nobody else's behind this point
+  };
+  // For the result of tensor `part`. Called by whoever drives the lane, without the GIL.
   // Errors: kUnavailable (no memory).
-  virtual Result<std::byte*> allocate(std::size_t part, const std::vector<std::int64_t>& shape) = 0;
+  virtual Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) = 0;
   // Alltoall: rows received from each member.
   virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
+  // On a GPU, before the handle is done: all results are there behind this point.
+  virtual void set_there(GpuEventPtr /*event*/) {}
 };
 
 // One tensor of an operation: contiguous memory of `count` elements.
@@ -58,6 +65,7 @@ struct Entry {
   std::vector<Part> parts;           // one, or a grouped operation's; none: barrier, join, process set
   std::vector<std::int64_t> splits;  // alltoall: rows for each member
   Results* results = nullptr;
+  GpuEventPtr ready{};         // request.device is a GPU: inputs are there, outputs free, behind this point
   std::size_t unfinished = 0;  // the lane's: batches that still work on it
   Stamps stamps;
 

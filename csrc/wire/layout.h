@@ -54,6 +54,7 @@ void layout(auto& io, Is<Request> auto& m) {
   io.text("request.name", m.name);
   io.enumeration("request.operation", m.operation, kOperationCount);
   io.enumeration("request.dtype", m.dtype, kDTypeCount);
+  io.enumeration("request.device", m.device, kDeviceTypeCount);
   io.enumeration("request.reduce_op", m.reduce_op, kReduceOpCount);
   io.integer("request.root", m.root);
   layout(io, m.prescale);
@@ -67,7 +68,7 @@ void layout(auto& io, Is<Request> auto& m) {
   io.boolean("request.cacheable", m.cacheable);
   io.text("request.error", m.error);
 }
-inline constexpr std::size_t kLeastRequest = 31;
+inline constexpr std::size_t kLeastRequest = 32;
 
 void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);

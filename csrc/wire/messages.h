@@ -48,6 +48,7 @@ struct Request {
   std::string name;
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
+  DeviceType device = DeviceType::kCpu;  // of all its tensors
   ReduceOp reduce_op = ReduceOp::kSum;
   std::int32_t root = -1;  // broadcast: world rank; process set: the id to remove, -1 to add
   Scale prescale;

@@ -15,10 +15,10 @@ Status prepare(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
     rows += extent;
     batch.call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
   }
-  Result<std::byte*> output = piece.entry->results->allocate(piece.part, with_rows(piece.shape(), rows));
+  Result<submit::Results::Memory> output = piece.entry->results->allocate(piece.part, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
   batch.call.input = piece.tensor().input;
-  batch.call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
+  batch.call.buffer = {output->data, 0, static_cast<std::size_t>(rows) * row};
   return {};
 }
 

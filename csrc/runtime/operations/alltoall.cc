@@ -60,12 +60,12 @@ Result<bool> next(Batch& batch, const Group&) {
     call.receive_bytes[member] = static_cast<std::size_t>(batch.received[member]) * row;
   }
   const std::int64_t rows = std::accumulate(batch.received.begin(), batch.received.end(), std::int64_t{0});
-  Result<std::byte*> output = piece.entry->results->allocate(0, with_rows(piece.shape(), rows));
+  Result<submit::Results::Memory> output = piece.entry->results->allocate(0, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
   batch.sent.clear();
   call.dtype = piece.dtype();
   call.input = piece.tensor().input;
-  call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
+  call.buffer = {output->data, 0, static_cast<std::size_t>(rows) * row};
   return true;
 }
 

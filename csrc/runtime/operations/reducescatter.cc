@@ -35,10 +35,10 @@ Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffe
     batch.call.send_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
   }
   const std::int64_t mine = rows_of(group.index);
-  Result<std::byte*> output = piece.entry->results->allocate(piece.part, with_rows(piece.shape(), mine));
+  Result<submit::Results::Memory> output = piece.entry->results->allocate(piece.part, with_rows(piece.shape(), mine));
   if (!output.ok()) return output.status();
   batch.call.input = piece.tensor().input;
-  batch.call.buffer = {*output, 0, static_cast<std::size_t>(mine) * row};
+  batch.call.buffer = {output->data, 0, static_cast<std::size_t>(mine) * row};
   return {};
 }
 

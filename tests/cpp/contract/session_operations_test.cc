@@ -219,7 +219,7 @@ TEST_CASE("a wrong call is refused, its peers hear why, and the job goes on", "[
 
 TEST_CASE("no memory for a result ends the job and names who had none", "[session][operations]") {
   class NoMemory final : public submit::Results {
-    Result<std::byte*> allocate(std::size_t, const std::vector<std::int64_t>&) override {
+    Result<Memory> allocate(std::size_t, const std::vector<std::int64_t>&) override {
       return Status::unavailable("no memory for 12 bytes");
     }
     void set_received_splits(std::vector<std::int64_t>) override {}

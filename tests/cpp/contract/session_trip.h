@@ -90,7 +90,7 @@ class Trip final : private submit::Results {
   std::vector<std::int64_t> received_splits;
 
  private:
-  Result<std::byte*> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override {
+  Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override {
     if (inputs_.empty()) {  // a join
       outputs.assign(1, filled<std::int64_t>(shape, -1));
     } else {
@@ -98,7 +98,7 @@ class Trip final : private submit::Results {
       for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
       outputs[part] = {inputs_[part].dtype, shape, std::vector<std::byte>(bytes)};
     }
-    return outputs[inputs_.empty() ? 0 : part].data.data();
+    return Memory{.data = outputs[inputs_.empty() ? 0 : part].data.data()};
   }
   void set_received_splits(std::vector<std::int64_t> rows) override { received_splits = std::move(rows); }
 

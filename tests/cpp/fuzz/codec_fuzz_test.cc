@@ -77,6 +77,7 @@ Request random_request(Source& source) {
   request.name = source.text();
   request.operation = source.one_of<Operation>(kOperationCount);
   request.dtype = source.one_of<DType>(kDTypeCount);
+  request.device = source.one_of<DeviceType>(kDeviceTypeCount);
   request.reduce_op = source.one_of<ReduceOp>(kReduceOpCount);
   request.root = source.number<std::int32_t>();
   request.prescale = source.scale();

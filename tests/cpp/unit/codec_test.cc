@@ -29,6 +29,7 @@ Request full_request() {
   request.name = std::string("layer1.0/weight\0bytes", 20);
   request.operation = Operation::kBarrier;
   request.dtype = DType::kBool;
+  request.device = DeviceType::kGpu;
   request.reduce_op = ReduceOp::kProduct;
   request.root = kMaxI32;
   request.prescale = {.factor = -0.125, .divisor = 3};

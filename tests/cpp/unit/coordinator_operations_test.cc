@@ -28,6 +28,7 @@ TEST_CASE("each operation needs agreement on what it uses, and on nothing else",
   using Change = std::function<void(wire::Request&)>;
   const std::vector<std::pair<std::string, Change>> changes = {
       {"dtype", [](auto& r) { r.dtype = DType::kInt8; }},
+      {"device", [](auto& r) { r.device = DeviceType::kGpu; }},
       {"first extent", [](auto& r) { r.shape[0] = 9; }},
       {"last extent", [](auto& r) { r.shape[1] = 9; }},
       {"rank", [](auto& r) { r.shape.push_back(1); }},
@@ -46,14 +47,14 @@ TEST_CASE("each operation needs agreement on what it uses, and on nothing else",
     }
     return names;
   };
-  const Names reductions = {"dtype",    "first extent", "last extent", "rank", "reduction",
-                            "prescale", "postscale",    "root",        "count"};
+  const Names reductions = {"dtype",     "device",   "first extent", "last extent", "rank",
+                            "reduction", "prescale", "postscale",    "root",        "count"};
   CHECK(refused(Operation::kAllreduce) == reductions);
   CHECK(refused(Operation::kReducescatter) == reductions);
   CHECK(refused(Operation::kBroadcast) ==
-        Names{"dtype", "first extent", "last extent", "rank", "root", "count"});
-  CHECK(refused(Operation::kAllgather) == Names{"dtype", "last extent", "rank", "root", "count"});
-  CHECK(refused(Operation::kAlltoall) == Names{"dtype", "last extent", "rank", "root", "count"});
+        Names{"dtype", "device", "first extent", "last extent", "rank", "root", "count"});
+  CHECK(refused(Operation::kAllgather) == Names{"dtype", "device", "last extent", "rank", "root", "count"});
+  CHECK(refused(Operation::kAlltoall) == Names{"dtype", "device", "last extent", "rank", "root", "count"});
   CHECK(refused(Operation::kBarrier).empty());
   CHECK(refused(Operation::kJoin).empty());
 }
