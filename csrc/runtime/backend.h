@@ -12,6 +12,7 @@
 #include "bootstrap/rendezvous.h"
 #include "channel/channel.h"
 #include "collective/fabric.h"
+#include "runtime/gpu/module.h"
 
 namespace roundelay::runtime {
 
@@ -21,6 +22,7 @@ struct Start {
   std::optional<bootstrap::Rendezvous> rendezvous{};  // of bootstrap store; MPI knows by itself
   std::vector<int> ranks{};                           // of MPI's world, those in the job; empty: all
   std::optional<int> communicator{};                  // or those of this one of MPI's, a Fortran handle
+  GpuParts gpu{};
 };
 
 // One per process, owned by the module, never destroyed while the process lives (MPI is finalised at exit).

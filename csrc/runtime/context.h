@@ -29,6 +29,8 @@ struct Submission {
   std::vector<submit::Part> parts;  // the tensors of request.dtype, shape and others
   std::vector<std::int64_t> splits;
   submit::Results* results = nullptr;
+  int gpu = -1;         // where request.device is a GPU: which, and
+  GpuEventPtr ready{};  // the point behind which inputs are there and outputs free
   // The caller's next call is wait() for the handle: until that comes back nobody else is woken for it.
   bool blocking = false;
 };
