@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "base/leak.h"
@@ -118,7 +118,20 @@ class OnDevicePending final : public Pending {
     return started.status();
   }
 
+  // Whoever only tests leaves the core to the streams' threads.
   Result<bool> test() override {
+    Result<bool> over = advance();
+    if (over.ok() && !*over) std::this_thread::yield();
+    return over;
+  }
+  [[nodiscard]] int waiting_for() const override { return inner_->waiting_for(); }
+  [[nodiscard]] bool crowded() const override { return true; }
+  collective::Nap idle(collective::Backoff& backoff) override {
+    return behind_ ? backoff.next() : inner_->idle(backoff);
+  }
+
+ private:
+  Result<bool> advance() {
     if (over_) return true;
     if (!behind_) {
       const Result<bool> enqueued = inner_->test();
@@ -133,13 +146,7 @@ class OnDevicePending final : public Pending {
     if (!mirrors_.bring_back()) return Status::internal("bytes beside a buffer on the device were touched");
     return true;
   }
-  [[nodiscard]] int waiting_for() const override { return inner_->waiting_for(); }
-  [[nodiscard]] bool crowded() const override { return true; }  // the streams' threads need the cores
-  collective::Nap idle(collective::Backoff& backoff) override {
-    return behind_ ? backoff.next() : inner_->idle(backoff);
-  }
 
- private:
   doubles::FakeGpu& gpu_;
   const GpuStream stream_;
   Mirrors mirrors_;
