@@ -24,7 +24,7 @@ struct NcclWorld {
     const platform::NcclId id = *nccl.front()->make_id();
     std::vector<std::unique_ptr<platform::NcclCommunicator>> communicators;
     for (int index = 0; index < size; ++index) {
-      communicators.push_back(*nccl[static_cast<std::size_t>(index)]->join(id, size, index, 0));
+      communicators.push_back(nccl[static_cast<std::size_t>(index)]->join(id, size, index, 0).value());
     }
     std::vector<std::unique_ptr<collective::Fabric>> made;
     for (std::size_t i = 0; i < nccl.size(); ++i) {
