@@ -111,11 +111,11 @@ TEST_CASE("nccl: a call that NCCL refuses has NCCL's words, and so have those af
     const Place place(world.gpu(0));
     const Status cause = Status::aborted("NCCL: unhandled system error");
     world.nccl[0]->fail(name, cause);
-    Call call = place.call(100);
+    Call call = place.call(104);
     if (name != std::string("all_reduce")) call.operation = Operation::kAlltoall;
     if (name == std::string("broadcast")) call.operation = Operation::kBroadcast;
-    call.send_bytes = call.receive_bytes = {50, 50};
-    const GpuMemory input = *place.gpu.allocate(0, 100);
+    call.send_bytes = call.receive_bytes = {52, 52};
+    const GpuMemory input = *place.gpu.allocate(0, 104);
     call.input = input.get();
     INFO(name);
     CHECK(run(*world.fabrics[0], call).message() == cause.message());
