@@ -30,24 +30,22 @@ class Gpus {
     return there.size() == participants;
   }
   void enqueue(const OperationId& operation, int rank, std::size_t participants) {
-    queues_[static_cast<std::size_t>(rank)].push_back({operation, participants});
+    auto& queue = queues_[static_cast<std::size_t>(rank)];
+    queue.push_back({operation, participants});
+    if (queue.size() == 1) is_foremost(queue.front());
   }
 
   // One operation, if any can run.
   bool run() {
-    std::map<OperationId, std::size_t> foremost;
-    for (const auto& queue : queues_) {
-      if (queue.empty()) continue;
-      const auto& [operation, participants] = queue.front();
-      if (++foremost[operation] < participants) continue;
-      const OperationId done = operation;
-      for (auto& other : queues_) {
-        if (!other.empty() && other.front().operation == done) other.pop_front();
-      }
-      ++ran;
-      return true;
+    if (runnable_.empty()) return false;
+    const OperationId done = runnable_.front();
+    runnable_.pop_front();
+    for (auto& queue : queues_) {
+      if (queue.empty() || queue.front().operation != done) continue;
+      queue.pop_front();
+      if (!queue.empty()) is_foremost(queue.front());
     }
-    return false;
+    return true;
   }
   [[nodiscard]] bool idle() const {
     for (const auto& queue : queues_) {
@@ -56,15 +54,20 @@ class Gpus {
     return true;
   }
 
-  int ran = 0;
-
  private:
   struct Enqueued {
     OperationId operation;
     std::size_t participants;
   };
+
+  void is_foremost(const Enqueued& enqueued) {
+    if (++foremost_[enqueued.operation] == enqueued.participants) runnable_.push_back(enqueued.operation);
+  }
+
   std::map<OperationId, std::set<int>> met_;
-  std::vector<std::deque<Enqueued>> queues_;  // by rank
+  std::vector<std::deque<Enqueued>> queues_;     // by rank
+  std::map<OperationId, std::size_t> foremost_;  // on how many GPUs
+  std::deque<OperationId> runnable_;
 };
 
 }  // namespace roundelay::sim

@@ -39,6 +39,13 @@ class SetsRank final : public runtime::NegotiationSink {
     std::set<std::string> failed;
     bool removed = false;
     int shut_down_by = -1;
+    [[nodiscard]] std::set<std::string> ordered() const {
+      std::set<std::string> names;
+      for (const Work& work : queue) {
+        for (const auto& entry : work.entries) names.insert(entry->request.name);
+      }
+      return names;
+    }
     [[nodiscard]] bool over() const { return removed || shut_down_by >= 0; }
   };
 
@@ -156,17 +163,13 @@ class SetsRank final : public runtime::NegotiationSink {
   }
   // Nothing will be ordered any more. What was ordered before goes on, unless communication is over.
   void end(Lane& lane, const Status& why, bool lane_too) {
-    std::set<std::string> ordered;
-    for (Work& work : lane.queue) {
-      for (auto& entry : work.entries) {
-        ordered.insert(entry->request.name);
-        if (lane_too) completer_.complete(lane.table, *entry, why);
-      }
-    }
     if (lane_too) {
+      for (Work& work : lane.queue) {
+        for (auto& entry : work.entries) completer_.complete(lane.table, *entry, why);
+      }
       lane.queue.clear();
-      ordered.clear();
     }
+    const auto ordered = lane.ordered();
     std::erase_if(lane.queue, [](const Work& work) { return work.joined.has_value(); });
     completer_.fail_all(lane.table, why);
     completed += static_cast<int>(std::erase_if(lane.in_flight, [&](const auto& use) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "channel/inproc/hub.h"
@@ -58,6 +59,7 @@ class SetsWorld {
   void leave(std::size_t r) {
     ranks[r]->negotiator.request_leave();
     places_[r].step = SIZE_MAX;
+    places_[r].leaves = true;
   }
   void kill(std::size_t r) {
     places_[r].gone = true;
@@ -81,6 +83,8 @@ class SetsWorld {
     std::size_t step = 0;
     int stage = 0;
     bool gone = false;
+    bool leaves = false;
+    bool left = false;
   };
 
   static LaneId lane_of(ProcessSetId set) { return {.process_set = set}; }
@@ -168,6 +172,16 @@ class SetsWorld {
     return true;
   }
 
+  // A rank that has left says so once more and reads no messages any more; what it is to run it still runs.
+  bool step(std::size_t r) {
+    const auto& lanes = ranks[r]->lanes;
+    const auto over = [](const auto& entry) { return entry.second->over(); };
+    if (places_[r].leaves && std::all_of(lanes.begin(), lanes.end(), over) &&
+        std::exchange(places_[r].left, true))
+      return false;
+    return ranks[r]->negotiator.step(now_);
+  }
+
   bool deliver_one() {
     const auto links = hub_.pending_links();
     if (links.empty()) return false;
@@ -183,7 +197,7 @@ class SetsWorld {
     if (what == 1) return gpus.run();
     if (places_[r].gone) return false;
     if (what < 4) return advance(r);
-    if (what == 4) return ranks[r]->negotiator.step(now_);  // also wake-ups for nothing
+    if (what == 4) return step(r);  // also wake-ups for nothing
     const LaneId lane =
         std::next(ranks[r]->lanes.begin(), static_cast<std::ptrdiff_t>(pick(ranks[r]->lanes.size())))->first;
     return what == 5 ? ranks[r]->run_lane(lane) : ranks[r]->enter(lane);
@@ -195,7 +209,7 @@ class SetsWorld {
     moved = gpus.run() || moved;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       if (places_[r].gone) continue;
-      moved = ranks[r]->negotiator.step(now_) || moved;
+      moved = step(r) || moved;
       for (auto& [id, lane] : ranks[r]->lanes) {
         moved = ranks[r]->enter(id) || moved;
         moved = ranks[r]->run_lane(id) || moved;
