@@ -37,6 +37,7 @@ class SetsRank final : public runtime::NegotiationSink {
     std::size_t operations = 0;  // begun
     std::map<std::string, submit::Handle> in_flight;
     std::set<std::string> failed;
+    bool removing = false;
     bool removed = false;
     int shut_down_by = -1;
     [[nodiscard]] std::set<std::string> ordered() const {
@@ -63,6 +64,19 @@ class SetsRank final : public runtime::NegotiationSink {
   void open(LaneId id, Group group, std::shared_ptr<AnnouncedWords::Words> words) {
     auto& lane = *lanes.emplace(id, std::make_unique<Lane>(group, std::move(words))).first->second;
     negotiator.add_lane(id, group, lane.table);
+  }
+  // From here the lane goes as soon as it can.
+  void begin_removal(LaneId id) {
+    find(id)->removing = true;
+    negotiator.begin_removal(id);
+  }
+  bool close_removed() {
+    for (const auto& [id, lane] : lanes) {
+      if (!lane->removing || !lane->queue.empty() || (!lane->over() && aborted.ok())) continue;
+      close(id);
+      return true;
+    }
+    return false;
   }
   void close(LaneId id) {
     negotiator.remove_lane(id);

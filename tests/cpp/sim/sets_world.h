@@ -100,7 +100,9 @@ class SetsWorld {
   // True: something was done.
   bool advance(std::size_t r) {
     Place& place = places_[r];
-    if (place.gone || finished(r)) return false;
+    if (place.gone) return false;
+    if (ranks[r]->close_removed()) return true;
+    if (finished(r)) return false;
     const int before = place.stage;
     if (!take(r, scripts[r][place.step], place.stage)) return place.stage != before;
     ++place.step;
@@ -165,11 +167,9 @@ class SetsWorld {
     if (stage < 2 && !agree(r, name, stage)) return false;
     SetsRank::Lane* lane = ranks[r]->find(lane_of(set));
     if (lane == nullptr || failed_in_world(r, name)) return true;
-    if (stage < 2) ranks[r]->negotiator.begin_removal(lane_of(set));
+    if (stage < 2) ranks[r]->begin_removal(lane_of(set));
     stage = 2;
-    if ((!lane->over() && ranks[r]->aborted.ok()) || !lane->queue.empty()) return false;
-    ranks[r]->close(lane_of(set));
-    return true;
+    return pick(4) == 0;  // another thread may go on with something else
   }
 
   // A rank that has left says so once more and reads no messages any more; what it is to run it still runs.
