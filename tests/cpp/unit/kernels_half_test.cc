@@ -2,7 +2,7 @@
 #include <bit>
 #include <random>
 
-#include "kernels/cpu/half.h"
+#include "kernels/half.h"
 #include "kernels/cpu/table.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/unit/kernels_reference.h"
