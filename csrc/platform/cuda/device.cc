@@ -1,8 +1,11 @@
 #include "platform/cuda/device.h"
 
+#include <cuda.h>
+
 #include <array>
 #include <atomic>
 #include <string>
+#include <utility>
 
 namespace roundelay::platform::cuda {
 
@@ -25,6 +28,27 @@ Status check(cudaError_t error, const char* call) {
   }
 }
 
+namespace {
+
+// A thread that never chose has device 0, and to go back there would start CUDA on it: hundreds of MiB for
+// nothing.
+bool in_use(int device) {
+  using GetState = CUresult (*)(CUdevice, unsigned*, int*);
+  static const GetState get_state = [] {
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &entry, 7000,
+                                                               cudaEnableDefault, &found);
+    return error == cudaSuccess ? reinterpret_cast<GetState>(entry) : nullptr;
+  }();
+  unsigned flags = 0;
+  int active = 1;
+  if (get_state != nullptr) (void)get_state(device, &flags, &active);
+  return active != 0;
+}
+
+}  // namespace
+
 OnDevice::OnDevice(int device) {
   int current = -1;
   status_ = check(cudaGetDevice(&current), "cudaGetDevice");
@@ -34,7 +58,7 @@ OnDevice::OnDevice(int device) {
 }
 
 OnDevice::~OnDevice() {
-  if (before_ >= 0) (void)cudaSetDevice(before_);
+  if (before_ >= 0 && in_use(before_)) (void)cudaSetDevice(before_);
 }
 
 Result<int> multiprocessors(int device) {
