@@ -17,7 +17,7 @@ struct AnyValue {
 };
 
 template <DType kFrom>
-ROUNDELAY_DEVICE AnyValue scaled_any(Stored<kFrom> from, const Scaler& by) {
+ROUNDELAY_DEVICE AnyValue scaled_any(Stored<kFrom> from, DType to, const Scaler& by) {
   if constexpr (kIsFloating<kFrom>) {
     using Real = std::conditional_t<kIsHalf<kFrom>, float, double>;
     const auto value = static_cast<Real>(number<kFrom>(from));
@@ -26,18 +26,19 @@ ROUNDELAY_DEVICE AnyValue scaled_any(Stored<kFrom> from, const Scaler& by) {
     return {false, 0, from != 0};
   } else {
     if (by.how == Scaling::kNone) return {false, 0, static_cast<std::int64_t>(from)};
-    if (kFrom == DType::kInt64 && divides_exactly<std::int64_t>(by.scale)) {
+    if (kFrom == DType::kInt64 && to == DType::kInt64 && divides_exactly<std::int64_t>(by.scale)) {
       return {false, 0, static_cast<std::int64_t>(from) / by.scale.divisor};
     }
     return {true, by.apply(static_cast<double>(from)), 0};
   }
 }
 
-ROUNDELAY_DEVICE AnyValue load_any(DType type, const std::byte* from, bool aligned, const Scaler& by) {
+ROUNDELAY_DEVICE AnyValue load_any(DType type, const std::byte* from, DType to, bool aligned,
+                                   const Scaler& by) {
   switch (type) {
 #define ROUNDELAY_CASE(kType) \
   case DType::kType:          \
-    return scaled_any<DType::kType>(load_one<Stored<DType::kType>>(from, aligned), by)
+    return scaled_any<DType::kType>(load_one<Stored<DType::kType>>(from, aligned), to, by)
     ROUNDELAY_CASE(kFloat64);
     ROUNDELAY_CASE(kFloat32);
     ROUNDELAY_CASE(kFloat16);

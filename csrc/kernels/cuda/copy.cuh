@@ -122,7 +122,7 @@ ROUNDELAY_DEVICE void copy_any(Thread thread, std::byte* to, DType to_type, cons
                                DType from_type, int count, int width, const Scaler& by, int to_size,
                                int from_size) {
   for (int i = thread.index; i < count; i += thread.count) {
-    const AnyValue value = load_any(from_type, from + i * from_size, width != 1, by);
+    const AnyValue value = load_any(from_type, from + i * from_size, to_type, width != 1, by);
     store_any(to_type, to + i * to_size, value, width != 1);
   }
 }
