@@ -33,12 +33,12 @@ ROUNDELAY_DEVICE AnyValue scaled_any(Stored<kFrom> from, DType to, const Scaler&
   }
 }
 
-ROUNDELAY_DEVICE AnyValue load_any(DType type, const std::byte* from, DType to, bool aligned,
-                                   const Scaler& by) {
+template <bool kAligned>
+ROUNDELAY_DEVICE AnyValue load_any(DType type, const std::byte* from, DType to, const Scaler& by) {
   switch (type) {
 #define ROUNDELAY_CASE(kType) \
   case DType::kType:          \
-    return scaled_any<DType::kType>(load_one<Stored<DType::kType>>(from, aligned), to, by)
+    return scaled_any<DType::kType>(load_one<kAligned, Stored<DType::kType>>(from), to, by)
     ROUNDELAY_CASE(kFloat64);
     ROUNDELAY_CASE(kFloat32);
     ROUNDELAY_CASE(kFloat16);
@@ -54,13 +54,13 @@ ROUNDELAY_DEVICE AnyValue load_any(DType type, const std::byte* from, DType to, 
   return {};
 }
 
-ROUNDELAY_DEVICE void store_any(DType type, std::byte* to, const AnyValue& value, bool aligned) {
+template <bool kAligned>
+ROUNDELAY_DEVICE void store_any(DType type, std::byte* to, const AnyValue& value) {
   switch (type) {
-#define ROUNDELAY_CASE(kType)                                                                         \
-  case DType::kType:                                                                                  \
-    return store_one(                                                                                 \
-        to, value.is_real ? convert<DType::kType>(value.real) : convert<DType::kType>(value.integer), \
-        aligned)
+#define ROUNDELAY_CASE(kType)   \
+  case DType::kType:            \
+    return store_one<kAligned>( \
+        to, value.is_real ? convert<DType::kType>(value.real) : convert<DType::kType>(value.integer))
     ROUNDELAY_CASE(kFloat64);
     ROUNDELAY_CASE(kFloat32);
     ROUNDELAY_CASE(kFloat16);

@@ -55,6 +55,29 @@ ROUNDELAY_DEVICE void copy_bytes(Thread thread, std::byte* to, const std::byte* 
   }
 }
 
+// One element at a time, but many threads side by side.
+template <DType kTo, DType kFrom, Scaling kHow, bool kAligned>
+ROUNDELAY_DEVICE void copy_singly(Thread thread, std::byte* to, const std::byte* from, int count,
+                                  const Scaler& by) {
+  using To = Stored<kTo>;
+  using From = Stored<kFrom>;
+  for (int first = thread.index; first < count; first += kUnroll * thread.count) {
+    From one[kUnroll];
+    ROUNDELAY_UNROLL
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = first + u * thread.count;
+      if (i < count) one[u] = load_one<kAligned, From>(from + i * static_cast<int>(sizeof(From)));
+    }
+    ROUNDELAY_UNROLL
+    for (int u = 0; u < kUnroll; ++u) {
+      const int i = first + u * thread.count;
+      if (i < count) {
+        store_one<kAligned>(to + i * static_cast<int>(sizeof(To)), scaled<kTo, kFrom, kHow>(one[u], by));
+      }
+    }
+  }
+}
+
 // `count` elements, at most a chunk. All loads are under way before the first store.
 template <DType kTo, DType kFrom, Scaling kHow>
 ROUNDELAY_DEVICE void copy_elements(Thread thread, std::byte* to, const std::byte* from, int count, int width,
@@ -79,20 +102,10 @@ ROUNDELAY_DEVICE void copy_elements(Thread thread, std::byte* to, const std::byt
     }
     return;
   }
-  for (int first = thread.index; first < count; first += kUnroll * thread.count) {
-    From one[kUnroll];
-    ROUNDELAY_UNROLL
-    for (int u = 0; u < kUnroll; ++u) {
-      const int i = first + u * thread.count;
-      if (i < count) one[u] = load_one<From>(from + i * static_cast<int>(sizeof(From)), width != 1);
-    }
-    ROUNDELAY_UNROLL
-    for (int u = 0; u < kUnroll; ++u) {
-      const int i = first + u * thread.count;
-      if (i < count) {
-        store_one(to + i * static_cast<int>(sizeof(To)), scaled<kTo, kFrom, kHow>(one[u], by), width != 1);
-      }
-    }
+  if (width != 1) {
+    copy_singly<kTo, kFrom, kHow, true>(thread, to, from, count, by);
+  } else {
+    copy_singly<kTo, kFrom, kHow, false>(thread, to, from, count, by);
   }
 }
 
@@ -118,12 +131,17 @@ ROUNDELAY_DEVICE void copy_chunk(Thread thread, std::byte* to, const std::byte* 
   }
 }
 
-ROUNDELAY_DEVICE void copy_any(Thread thread, std::byte* to, DType to_type, const std::byte* from,
-                               DType from_type, int count, int width, const Scaler& by, int to_size,
-                               int from_size) {
+struct AnyTypes {
+  DType to, from;
+  int to_size, from_size;
+};
+
+template <bool kAligned>
+ROUNDELAY_DEVICE void copy_any(Thread thread, std::byte* to, const std::byte* from, const AnyTypes& types,
+                               int count, const Scaler& by) {
   for (int i = thread.index; i < count; i += thread.count) {
-    const AnyValue value = load_any(from_type, from + i * from_size, to_type, width != 1, by);
-    store_any(to_type, to + i * to_size, value, width != 1);
+    const AnyValue value = load_any<kAligned>(types.from, from + i * types.from_size, types.to, by);
+    store_any<kAligned>(types.to, to + i * types.to_size, value);
   }
 }
 

@@ -19,8 +19,7 @@ struct Table {
   Scaler scaler;
   std::uint64_t chunk;
   std::int32_t items;
-  DType to_type, from_type;  // of the kernel for any types
-  std::uint8_t to_size, from_size;
+  AnyTypes types;  // of the kernel for any
   CopyItem item[kCapacity];
 };
 static_assert(sizeof(Table) <= 8 << 10);
@@ -68,9 +67,13 @@ __global__ void __launch_bounds__(kMostThreads) copy_kernel(const __grid_constan
 
 __global__ void __launch_bounds__(kMostThreads) any_kernel(const __grid_constant__ Table table) {
   const Chunk chunk = find_chunk(table);
-  copy_any(this_thread(), chunk.item->to + chunk.begin * table.to_size, table.to_type,
-           chunk.item->from + chunk.begin * table.from_size, table.from_type, chunk.count, chunk.item->width,
-           table.scaler, table.to_size, table.from_size);
+  std::byte* const to = chunk.item->to + chunk.begin * static_cast<unsigned>(table.types.to_size);
+  const std::byte* const from = chunk.item->from + chunk.begin * static_cast<unsigned>(table.types.from_size);
+  if (chunk.item->width != 1) {
+    copy_any<true>(this_thread(), to, from, table.types, chunk.count, table.scaler);
+  } else {
+    copy_any<false>(this_thread(), to, from, table.types, chunk.count, table.scaler);
+  }
 }
 
 using Kernel = void (*)(Table);
@@ -96,10 +99,8 @@ Status launch_some(const CopyGroup& group, std::span<const CopyItem> items, std:
   table.scaler = scaler;
   table.chunk = group.chunk;
   table.items = static_cast<std::int32_t>(items.size());
-  table.to_type = group.to_type;
-  table.from_type = group.from_type;
-  table.to_size = static_cast<std::uint8_t>(size_of(group.to_type));
-  table.from_size = static_cast<std::uint8_t>(size_of(group.from_type));
+  table.types = {group.to_type, group.from_type, static_cast<int>(size_of(group.to_type)),
+                 static_cast<int>(size_of(group.from_type))};
   std::copy(items.begin(), items.end(), table.item);
   void* arguments[] = {&table};
   return check(cudaLaunchKernel(find_kernel(group), dim3(blocks), dim3(static_cast<unsigned>(group.threads)),

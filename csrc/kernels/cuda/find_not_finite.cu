@@ -17,28 +17,33 @@ struct Search {
   std::uint64_t count;
 };
 
-template <DType kType>
-__global__ void __launch_bounds__(kMostThreads) search_kernel(const __grid_constant__ Search work) {
+template <DType kType, bool kAligned>
+__device__ __forceinline__ bool any_bad(const Search& work) {
   using Element = Stored<kType>;
   constexpr int kPack = pack_elements(sizeof(Element), 1);
   constexpr std::uint64_t kStep = std::uint64_t{kMostThreads} * kPack;
-  const auto address = reinterpret_cast<std::uintptr_t>(work.from);
-  const bool packs = address % kPackBytes == 0, aligned = address % sizeof(Element) == 0;
   const std::uint64_t begin = blockIdx.x * kStep * kUnroll;
+  const bool packs = kAligned && reinterpret_cast<std::uintptr_t>(work.from) % kPackBytes == 0;
   bool bad = false;
   if (packs && begin + kStep * kUnroll <= work.count) {
+    const std::byte* const from = work.from + (begin + threadIdx.x * kPack) * sizeof(Element);
     Pack<Element, kPack> pack[kUnroll];
     ROUNDELAY_UNROLL
-    for (int u = 0; u < kUnroll; ++u)
-      pack[u] =
-          load_pack<Element, kPack>(work.from + (begin + kStep * u + threadIdx.x * kPack) * sizeof(Element));
+    for (int u = 0; u < kUnroll; ++u) pack[u] = load_pack<Element, kPack>(from + u * kStep * sizeof(Element));
     ROUNDELAY_UNROLL
     for (int i = 0; i < kUnroll * kPack; ++i) bad |= !is_finite<kType>(pack[i / kPack].at[i % kPack]);
   } else {
     const std::uint64_t end = min(begin + kStep * kUnroll, work.count);
     for (std::uint64_t i = begin + threadIdx.x; i < end; i += kMostThreads)
-      bad |= !is_finite<kType>(load_one<Element>(work.from + i * sizeof(Element), aligned));
+      bad |= !is_finite<kType>(load_one<kAligned, Element>(work.from + i * sizeof(Element)));
   }
+  return bad;
+}
+
+template <DType kType>
+__global__ void __launch_bounds__(kMostThreads) search_kernel(const __grid_constant__ Search work) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(work.from) % sizeof(Stored<kType>) == 0;
+  const bool bad = aligned ? any_bad<kType, true>(work) : any_bad<kType, false>(work);
   if (bad) *work.result = 1.0F;  // whoever writes writes the same
 }
 

@@ -15,14 +15,19 @@ struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
 };
 
-template <typename T>
-ROUNDELAY_DEVICE T load_one(const std::byte* from, bool aligned) {
-  return aligned ? *reinterpret_cast<const T*>(from) : load<T>(from);
+// A template, as from a choice at run time the compiler makes one access for both.
+template <bool kAligned, typename T>
+ROUNDELAY_DEVICE T load_one(const std::byte* from) {
+  if constexpr (kAligned) {
+    return *reinterpret_cast<const T*>(from);
+  } else {
+    return load<T>(from);
+  }
 }
 
-template <typename T>
-ROUNDELAY_DEVICE void store_one(std::byte* to, T value, bool aligned) {
-  if (aligned) {
+template <bool kAligned, typename T>
+ROUNDELAY_DEVICE void store_one(std::byte* to, T value) {
+  if constexpr (kAligned) {
     *reinterpret_cast<T*>(to) = value;
   } else {
     store<T>(to, value);

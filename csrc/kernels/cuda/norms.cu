@@ -40,12 +40,11 @@ struct Both {
   }
 };
 
-template <DType kType>
+template <DType kType, bool kAligned>
 __device__ __forceinline__ Both thread_sum(const std::byte* from, std::uint64_t count) {
   using Element = Stored<kType>;
   constexpr int kPack = pack_elements(sizeof(Element), 1);
-  const auto address = reinterpret_cast<std::uintptr_t>(from);
-  const bool packs = address % kPackBytes == 0, aligned = address % sizeof(Element) == 0;
+  const bool packs = kAligned && reinterpret_cast<std::uintptr_t>(from) % kPackBytes == 0;
   const std::uint64_t step = std::uint64_t{blockDim.x} * kPack;
   Both sum;
   for (std::uint64_t first = std::uint64_t{threadIdx.x} * kPack; first < count; first += kUnroll * step) {
@@ -60,7 +59,7 @@ __device__ __forceinline__ Both thread_sum(const std::byte* from, std::uint64_t 
       for (int i = 0; i < kUnroll * kPack; ++i) {
         const std::uint64_t at = first + i / kPack * step + i % kPack;
         pack[i / kPack].at[i % kPack] =
-            at < count ? load_one<Element>(from + at * sizeof(Element), aligned) : Element{};
+            at < count ? load_one<kAligned, Element>(from + at * sizeof(Element)) : Element{};
       }
     }
     ROUNDELAY_UNROLL
@@ -75,8 +74,10 @@ __global__ void __launch_bounds__(kMostNormThreads) norms_kernel(const __grid_co
   __shared__ Both warps[kMostNormThreads / kWarp];
   const std::uint64_t begin = blockIdx.x * work.chunk;
   const std::uint64_t left = work.count - begin;
-  Both sum =
-      thread_sum<kType>(work.from + begin * sizeof(Stored<kType>), left < work.chunk ? left : work.chunk);
+  const std::uint64_t count = left < work.chunk ? left : work.chunk;
+  const std::byte* const from = work.from + begin * sizeof(Stored<kType>);
+  const bool aligned = reinterpret_cast<std::uintptr_t>(from) % sizeof(Stored<kType>) == 0;
+  Both sum = aligned ? thread_sum<kType, true>(from, count) : thread_sum<kType, false>(from, count);
   sum.gather();
   if (threadIdx.x % kWarp == 0) warps[threadIdx.x / kWarp] = sum;
   __syncthreads();

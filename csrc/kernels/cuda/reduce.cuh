@@ -66,19 +66,29 @@ ROUNDELAY_DEVICE void reduce_packs(Thread thread, const Reduction& work, std::ui
   }
 }
 
-template <DType kType, typename Kept>
-ROUNDELAY_DEVICE void reduce_chunk(Thread thread, const Reduction& work, std::uint64_t begin) {
+template <DType kType, typename Kept, bool kAligned>
+ROUNDELAY_DEVICE void reduce_singly(Thread thread, const Reduction& work, std::uint64_t begin,
+                                    std::uint64_t end) {
   using Element = Stored<kType>;
-  const std::uint64_t left = work.count - begin;
-  if (work.width == kPackBytes && left >= work.chunk) return reduce_packs<kType, Kept>(thread, work, begin);
-  const bool aligned = work.width != 1;
-  const std::uint64_t end = begin + (left < work.chunk ? left : work.chunk);
   for (std::uint64_t i = begin + thread.index; i < end; i += thread.count) {
     Kept kept;
-    kept.start(load_one<Element>(work.part[0] + i * sizeof(Element), aligned), work.op, work.prescale);
+    kept.start(load_one<kAligned, Element>(work.part[0] + i * sizeof(Element)), work.op, work.prescale);
     for (int p = 1; p < work.parts; ++p)
-      kept.add(load_one<Element>(work.part[p] + i * sizeof(Element), aligned), work.op, work.prescale);
-    store_one(work.to + i * sizeof(Element), kept.finish(work.scale), aligned);
+      kept.add(load_one<kAligned, Element>(work.part[p] + i * sizeof(Element)), work.op, work.prescale);
+    store_one<kAligned>(work.to + i * sizeof(Element), kept.finish(work.scale));
+  }
+}
+
+template <DType kType, typename Kept>
+ROUNDELAY_DEVICE void reduce_chunk(Thread thread, const Reduction& work, std::uint64_t begin) {
+  const std::uint64_t left = work.count - begin;
+  const std::uint64_t end = begin + (left < work.chunk ? left : work.chunk);
+  if (work.width == kPackBytes && left >= work.chunk) {
+    reduce_packs<kType, Kept>(thread, work, begin);
+  } else if (work.width != 1) {
+    reduce_singly<kType, Kept, true>(thread, work, begin, end);
+  } else {
+    reduce_singly<kType, Kept, false>(thread, work, begin, end);
   }
 }
 

@@ -47,10 +47,10 @@ Bytes copied(DType to, DType from, const Bytes& source, std::size_t count, std::
     kCopies[static_cast<std::size_t>(to) * 4 + static_cast<std::size_t>(from)](out + shift, in + shift, count,
                                                                                width, by);
   } else {
-    for (int thread = 0; thread < 64; ++thread) {
-      copy_any({thread, 64}, out + shift, to, in + shift, from, static_cast<int>(count), width,
-               make_scaler(scale), static_cast<int>(size_of(to)), static_cast<int>(size_of(from)));
-    }
+    const AnyTypes types{to, from, static_cast<int>(size_of(to)), static_cast<int>(size_of(from))};
+    const auto copy = width != 1 ? &copy_any<true> : &copy_any<false>;
+    for (int thread = 0; thread < 64; ++thread)
+      copy({thread, 64}, out + shift, in + shift, types, static_cast<int>(count), make_scaler(scale));
   }
   return {out + shift, out + shift + count * size_of(to)};
 }
