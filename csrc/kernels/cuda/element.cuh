@@ -18,8 +18,10 @@
 
 #ifdef __CUDA_ARCH__
 #define ROUNDELAY_UNROLL _Pragma("unroll")
+#define ROUNDELAY_ROLLED _Pragma("unroll 1")
 #else
 #define ROUNDELAY_UNROLL
+#define ROUNDELAY_ROLLED
 #endif
 #ifdef __CUDACC__
 #define ROUNDELAY_DEVICE __host__ __device__ __forceinline__

@@ -41,6 +41,7 @@ ROUNDELAY_DEVICE void reduce_packs(Thread thread, const Reduction& work, std::ui
   Kept kept[kPacks][kPack];
   const std::uint64_t first = begin + static_cast<std::uint64_t>(thread.index * kPack);
   const auto stride = static_cast<std::uint64_t>(thread.count * kPack);
+  ROUNDELAY_ROLLED
   for (int p = 0; p < work.parts; ++p) {
     Pack<Element, kPack> pack[kPacks];
     ROUNDELAY_UNROLL
@@ -70,9 +71,11 @@ template <DType kType, typename Kept, bool kAligned>
 ROUNDELAY_DEVICE void reduce_singly(Thread thread, const Reduction& work, std::uint64_t begin,
                                     std::uint64_t end) {
   using Element = Stored<kType>;
+  ROUNDELAY_ROLLED
   for (std::uint64_t i = begin + thread.index; i < end; i += thread.count) {
     Kept kept;
     kept.start(load_one<kAligned, Element>(work.part[0] + i * sizeof(Element)), work.op, work.prescale);
+    ROUNDELAY_ROLLED
     for (int p = 1; p < work.parts; ++p)
       kept.add(load_one<kAligned, Element>(work.part[p] + i * sizeof(Element)), work.op, work.prescale);
     store_one<kAligned>(work.to + i * sizeof(Element), kept.finish(work.scale));
