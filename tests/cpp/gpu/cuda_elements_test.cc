@@ -55,6 +55,23 @@ Bytes copied(DType to, DType from, const Bytes& source, std::size_t count, std::
   return {out + shift, out + shift + count * size_of(to)};
 }
 
+TEST_CASE("bytes are copied whole and alone, whatever the width", "[cuda]") {
+  constexpr int kThreads = 64;
+  for (const int width : {16, 8, 4, 2, 1}) {
+    for (const std::size_t bytes : {1, 15, 16, 17, 1023, 4096}) {
+      alignas(16) std::byte to[4096 + 32] = {};
+      alignas(16) std::byte from[4096 + 32] = {};
+      const Bytes source = values_of(DType::kUInt8, bytes, 10);
+      std::copy(source.begin(), source.end(), from + width);
+      for (int thread = 0; thread < kThreads; ++thread)
+        copy_bytes({thread, kThreads}, to + width, from + width, bytes, width);
+      INFO(bytes << " bytes, " << width << " at once");
+      REQUIRE(Bytes(to + width, to + width + bytes) == source);
+      REQUIRE((to[width - 1] == std::byte{} && to[static_cast<std::size_t>(width) + bytes] == std::byte{}));
+    }
+  }
+}
+
 TEST_CASE("the device's casts give the CPU's bits", "[cuda]") {
   constexpr std::size_t kCount = 5003;
   for (const DType to : kAllDTypes) {
