@@ -107,8 +107,18 @@ class Fabric {
   // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
   [[nodiscard]] virtual bool poisoned() const = 0;
+  // What went wrong since, in work that is enqueued to a stream; ok: nothing is known. One thread at a time.
+  virtual Status health() { return {}; }
+  // The abort word is raised: ends what is enqueued to a stream. One thread at a time.
+  virtual void give_up() {}
   // Whether allreduces may be Call::scattered: the same on all members.
   [[nodiscard]] virtual bool takes_scattered() const { return false; }
+  // What went wrong since, where calls that are done are still on their way (on a device). The thread as
+  // start()'s.
+  [[nodiscard]] virtual Status health() { return {}; }
+  // Ends what is on its way: it can come to no good end any more. The fabric is poisoned with `cause`, if it
+  // was not before. The thread as start()'s.
+  virtual void give_up(const Status& cause) { static_cast<void>(cause); }
   // Ends a sleep in one of this member's calls. From any thread.
   virtual void rouse() {}
   // Where members see at once what the others announce; null: nowhere. May outlive the fabric.

@@ -1,7 +1,11 @@
 // The fake device keeps the promises of its interfaces, and catches what tests rely on it to catch.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <csignal>
+#include <cstdio>
 #include <future>
 #include <limits>
 #include <numeric>
@@ -154,6 +158,26 @@ TEST_CASE("fake GPU: memory and devices that are no device's are refused", "[gpu
   CHECK(gpu.zero(0, memory.get(), 8, new_stream(gpu, 1)).code() == StatusCode::kInvalidArgument);
 }
 
+TEST_CASE("fake GPU: work on memory that was freed ends the process", "[gpu]") {
+  if (kRacesAreErrors) return;  // no threads after fork() there
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGABRT, SIG_DFL);
+    static_cast<void>(::freopen("/dev/null", "w", stderr));
+    FakeGpu gpu;
+    {
+      const GpuMemory memory = *gpu.allocate(0, 8);
+      const FakeGpu::Hold hold(gpu);
+      if (!gpu.zero(0, memory.get(), 8, nullptr).ok()) ::_exit(1);
+    }
+    static_cast<void>(gpu.drain(0, nullptr));
+    ::_exit(0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT));
+}
+
 TEST_CASE("fake GPU: it runs out of memory on order, and has it again when it is given back", "[gpu]") {
   FakeGpu gpu;
   gpu.limit_memory(100);
@@ -167,16 +191,14 @@ TEST_CASE("fake GPU: it runs out of memory on order, and has it again when it is
 }
 
 TEST_CASE("fake GPU: when the device fails, all calls and events say why", "[gpu]") {
+  std::promise<void> begun, end;
   FakeGpu gpu;
   const GpuStream stream = new_stream(gpu);
   const GpuMemory memory = device_memory(gpu, 8);
   const GpuEventPtr passed = event_behind(gpu, stream);
-  std::atomic<bool> ended{false};
-  std::promise<void> begun, end;
   const auto block = [&] {
     begun.set_value();
     end.get_future().wait();
-    ended = true;
   };
   REQUIRE(gpu.enqueue(0, stream, block, [&] { end.set_value(); }).ok());
   begun.get_future().wait();
