@@ -45,8 +45,7 @@ std::vector<OperandPtr> Operands::departed() {
   MutexLock lock(mutex_);
   const auto first = std::partition(departing_.begin(), departing_.end(),
                                     [](const OperandPtr& operand) { return !operand->there(); });
-  std::vector<OperandPtr> departed(std::make_move_iterator(first),
-                                   std::make_move_iterator(departing_.end()));
+  std::vector<OperandPtr> departed(std::make_move_iterator(first), std::make_move_iterator(departing_.end()));
   departing_.erase(first, departing_.end());
   return departed;
 }

@@ -20,8 +20,8 @@ using OperandPtr = std::unique_ptr<Operand, OperandDeleter>;
 
 // Thread-safe. Never destroys a tensor: what goes out is the caller's, who holds the GIL and no lock.
 //
-// An operation on a GPU is over for its caller before the device is done with it: where the caller's stream does
-// not tell when memory is free, the tensors stay here until it is.
+// An operation on a GPU is over for its caller before the device is done with it: where the caller's stream
+// does not tell when memory is free, the tensors stay here until it is.
 class Operands {
  public:
   void keep(submit::Handle handle, OperandPtr operand) EXCLUDES(mutex_);

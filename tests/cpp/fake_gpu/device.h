@@ -1,5 +1,5 @@
-// PyTorch's device "fakegpu" (PrivateUse1) over the fake device of tests/cpp/doubles, for Python tests of what
-// happens on GPUs, in real processes. What torch computes there is written late, in the stream's turn.
+// PyTorch's device "fakegpu" (PrivateUse1) over the fake device of tests/cpp/doubles, for Python tests of
+// what happens on GPUs, in real processes. What torch computes there is written late, in the stream's turn.
 #pragma once
 
 #include <c10/core/Allocator.h>

@@ -17,7 +17,9 @@ c10::DeviceIndex exchange(c10::DeviceIndex index) {
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return c10::kPrivateUse1; }
-  c10::Device exchangeDevice(c10::Device device) const override { return device_at(exchange(device.index())); }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return device_at(exchange(device.index()));
+  }
   c10::Device getDevice() const override { return device_at(current_device()); }
   void setDevice(c10::Device device) const override { set_current_device(device.index()); }
   void uncheckedSetDevice(c10::Device device) const noexcept override { set_current_device(device.index()); }

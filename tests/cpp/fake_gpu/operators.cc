@@ -97,7 +97,8 @@ const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::Mem
 
 at::Scalar local_scalar(const Tensor& self) { return at::_local_scalar_dense(read(self)); }
 
-Tensor& set_storage(Tensor& self, at::Storage storage, std::int64_t offset, IntArrayRef size, IntArrayRef stride) {
+Tensor& set_storage(Tensor& self, at::Storage storage, std::int64_t offset, IntArrayRef size,
+                    IntArrayRef stride) {
   return at::native::set_storage_cpu_(self, std::move(storage), offset, size, stride);
 }
 
@@ -119,9 +120,9 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& slope, con
                                                         bool transposed, IntArrayRef output_padding,
                                                         std::int64_t groups, std::array<bool, 3> wanted) {
   const std::array<std::int64_t, 1> biases{weight.size(transposed ? 1 : 0)};
-  const auto [x, w, b] = at::convolution_backward(read(slope), read(input), read(weight), IntArrayRef(biases),
-                                                  stride, padding, dilation, transposed, output_padding,
-                                                  groups, wanted);
+  const auto [x, w, b] =
+      at::convolution_backward(read(slope), read(input), read(weight), IntArrayRef(biases), stride, padding,
+                               dilation, transposed, output_padding, groups, wanted);
   const auto back = [&](const Tensor& one) { return one.defined() ? one.to(input.device()) : one; };
   return {back(x), back(w), back(b)};
 }
