@@ -47,11 +47,6 @@ void Accelerator::serve(GpuRuntime& runtime, c10::DeviceType type) {
   type_ = type;
 }
 
-void Accelerator::forget_device() {
-  MutexLock lock(mutex_);
-  device_.reset();
-}
-
 Result<std::optional<CallerStream>> Accelerator::stream_for(const c10::Device& device,
                                                             const std::string& label) {
   if (device.is_cpu()) return std::optional<CallerStream>();
@@ -63,11 +58,6 @@ Result<std::optional<CallerStream>> Accelerator::stream_for(const c10::Device& d
                            "or move the tensor with cpu()");
   if (runtime_ == nullptr || device.type() != type_)
     return Status::invalid(where + "Roundelay works on the CPU and on CUDA devices; move it with cpu()");
-  if (device_.value_or(device) != device)
-    return Status::invalid(where + "this process works on " + device_->str() +
-                           " since its first operation on a GPU: a process has one; call "
-                           "torch.cuda.set_device(hvd.local_rank()) before making tensors");
-  device_ = device;
   return std::optional<CallerStream>(std::in_place, *runtime_, device);
 }
 

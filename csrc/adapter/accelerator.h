@@ -49,11 +49,9 @@ class Accelerator {
  public:
   // From now on `runtime` serves torch's devices of `type`.
   void serve(GpuRuntime& runtime, c10::DeviceType type) EXCLUDES(mutex_);
-  // The next operation on a GPU tells which one is this process's: between two inits.
-  void forget_device() EXCLUDES(mutex_);
 
   // Nothing on the CPU. `label` is what messages call the tensor. Errors: kInvalidArgument: a device that is
-  // not served, or another one than the process's, with the cure.
+  // not served, with the cure.
   Result<std::optional<CallerStream>> stream_for(const c10::Device& device, const std::string& label)
       EXCLUDES(mutex_);
 
@@ -61,7 +59,6 @@ class Accelerator {
   Mutex mutex_;
   GpuRuntime* runtime_ GUARDED_BY(mutex_) = nullptr;
   c10::DeviceType type_ GUARDED_BY(mutex_) = c10::kCUDA;
-  std::optional<c10::Device> device_ GUARDED_BY(mutex_);
 };
 
 }  // namespace roundelay::adapter

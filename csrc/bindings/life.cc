@@ -80,7 +80,6 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
     backend = *result;
   }
   the.used = true;
-  the.accelerator.forget_device();
   with.gpu = the.gpu;
   with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);

@@ -107,10 +107,6 @@ class Fabric {
   // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
   [[nodiscard]] virtual bool poisoned() const = 0;
-  // What went wrong since, in work that is enqueued to a stream; ok: nothing is known. One thread at a time.
-  virtual Status health() { return {}; }
-  // The abort word is raised: ends what is enqueued to a stream. One thread at a time.
-  virtual void give_up() {}
   // Whether allreduces may be Call::scattered: the same on all members.
   [[nodiscard]] virtual bool takes_scattered() const { return false; }
   // What went wrong since, where calls that are done are still on their way (on a device). The thread as

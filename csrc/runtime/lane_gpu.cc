@@ -65,7 +65,7 @@ void Lane::look_at_device() {
 // wait for ever.
 bool Lane::give_up_device() {
   if (!gpu_ || !watches_device()) return false;
-  gpu_->give_up();
+  gpu_->fabric().give_up(abort_.cause());
   enqueued_.clear();
   watches_device_.store(false, std::memory_order_release);
   return true;

@@ -188,7 +188,7 @@ void GpuFabric::choose(std::unique_ptr<platform::NcclCommunicator> communicator)
                                           .runtime = *parts_.runtime,
                                           .kernels = *parts_.kernels,
                                           .device = device_,
-                                          .staged = staged_.get()});
+                                          .staged = *staged_});
   }
   chosen_ = nccl_ ? nccl_.get() : staged_.get();
 }
@@ -215,8 +215,8 @@ RegionMaker GpuFabric::region_maker() const {
 
 Status GpuFabric::health() { return chosen_ == nullptr ? Status{} : chosen_->health(); }
 
-void GpuFabric::give_up() {
-  if (nccl_) nccl_->give_up();
+void GpuFabric::give_up(const Status& cause) {
+  if (chosen_ != nullptr) chosen_->give_up(cause);
 }
 
 }  // namespace roundelay::runtime

@@ -36,7 +36,7 @@ class GpuFabric final : public collective::Fabric {
   [[nodiscard]] bool poisoned() const override;
   [[nodiscard]] RegionMaker region_maker() const override;
   [[nodiscard]] Status health() override;
-  void give_up() override;
+  void give_up(const Status& cause) override;
   void rouse() override { cpu_.rouse(); }
 
  private:

@@ -45,8 +45,6 @@ Status GpuPlace::take_in(const Batch& batch) {
 
 Result<GpuEventPtr> GpuPlace::mark() { return parts_.runtime->mark(device_, stream_); }
 
-void GpuPlace::give_up() { fabric_.give_up(); }
-
 Status GpuPlace::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   return bytes == 0 ? Status{} : parts_.runtime->copy(device_, to, from, bytes, stream_);
 }

@@ -29,7 +29,6 @@ class GpuPlace final : public Workplace {
   // The point behind all that was enqueued until now.
   [[nodiscard]] Result<GpuEventPtr> mark();
   // Memory that the batches before used may be the device's until this event is reached.
-  void give_up();
 
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
   [[nodiscard]] GpuStream stream() const override { return stream_; }
