@@ -14,7 +14,12 @@ _ON_DEVICE = "it needs a GPU"
 _TWO_ARE_ENOUGH = "a dry run has 2 ranks at most"
 _CONFIGURE = (
     *("cmake", "-S", str(ROOT), "-B", "{build}", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"),
-    *("-DROUNDELAY_IN_TREE=ON", "-DROUNDELAY_TESTS=ON", "-DROUNDELAY_WITH_TORCH=ON", "-DROUNDELAY_WITH_MPI=OFF"),
+    *(
+        "-DROUNDELAY_IN_TREE=ON",
+        "-DROUNDELAY_TESTS=ON",
+        "-DROUNDELAY_WITH_TORCH=ON",
+        "-DROUNDELAY_WITH_MPI=OFF",
+    ),
     *(f"-DPython3_EXECUTABLE={sys.executable}", "-DROUNDELAY_CUDA_ARCHITECTURES=native"),
 )
 _BUILD = ("cmake", "--build", "{build}", "-j", str(os.cpu_count()), "--target")
@@ -33,7 +38,9 @@ STEPS: Sequence[Step] = (
     Step("build", 240, (*_BUILD, "modules"), dry=_BUILT, vital=True),
     Step("build of the C++ checks", 120, (*_BUILD, "test_cuda", "gpu_kernels"), dry=_BUILT),
     Step("kernels and runtime", 60, ("{build}/tests/cpp/test_cuda",), dry=_ON_DEVICE),
-    Step("bandwidth of kernels", 60, ("{build}/benchmarks/gpu_kernels",), dry=_ON_DEVICE, lines=figures.kernels),
+    Step(
+        "bandwidth of kernels", 60, ("{build}/benchmarks/gpu_kernels",), dry=_ON_DEVICE, lines=figures.kernels
+    ),
     *(_ranks("operations", "test_operations.py", ranks, 60) for ranks in (1, 2, 4)),
     *(_ranks("training parity", "test_parity.py", ranks, 60) for ranks in (2, 4)),
     Step(
