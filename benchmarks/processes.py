@@ -11,7 +11,7 @@ _GRACE_S = 15.0
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Have a launcher end its ranks, as in groups of their own they outlive one that is killed; then kill it."""
+    """Have a launcher end its ranks, which outlive it if it is killed; then kill what is left."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)

@@ -1,4 +1,4 @@
-"""Run all GPU tests and benchmarks on this machine, in under 10 minutes, into one JSON: `tools/gpu_check.sh`."""
+"""Run all GPU tests and benchmarks of this machine, in under 10 minutes, into one JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from benchmarks.gpu.steps import STEPS
 
 _LIMIT_S = 570.0
 _NCCL_ALLOWS_IT = (2, 30, 3)  # several ranks on one GPU
-# For NCCLs before that: ranks look like hosts of their own, and meet over the loopback.
+# Before that ranks look like hosts of their own to it, and meet over the loopback.
 _AS_HOSTS = {
     "NCCL_NET": "Socket",
     "NCCL_SOCKET_IFNAME": "lo",
@@ -41,7 +41,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def sharing(nccl: tuple[int, ...] | None) -> Mapping[str, str]:
     """What lets several ranks of NCCL be on one GPU."""
-    return {"NCCL_MULTI_RANK_GPU_ENABLE": "1"} if nccl and nccl >= _NCCL_ALLOWS_IT else _AS_HOSTS
+    allowed = nccl is not None and nccl >= _NCCL_ALLOWS_IT
+    return {"NCCL_MULTI_RANK_GPU_ENABLE": "1", **({} if allowed else _AS_HOSTS)}
 
 
 def _place(dry: bool, output: Path) -> Place:

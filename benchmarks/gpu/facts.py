@@ -16,7 +16,7 @@ FAKE = "none: a fake one"
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("+")[0].split(".")[:2])
+    return tuple(int(part) for part in text.partition("+")[0].split(".")[:2])
 
 
 def _gpus() -> list[tuple[str, str]]:

@@ -54,7 +54,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Place:
-    """Where steps run: the kind of device, the build's folder, where their output goes, and their environment."""
+    """Where steps run: the kind of device, the build, where their output goes, their environment."""
 
     device: str
     build: Path

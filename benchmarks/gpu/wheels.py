@@ -1,4 +1,4 @@
-"""Puts packages that the checks lack beside the build, out of a folder of wheels: no network, no changes to Python.
+"""Puts packages that the checks lack beside the build, out of a folder of wheels, without a network.
 
 `python -m benchmarks.gpu.wheels [--wheels DIR]`: exit code 2, and one line, where something is missing.
 """
@@ -38,7 +38,7 @@ def missing(requirements: str) -> list[str]:
 def _install(names: Sequence[str]) -> bool:
     if not names:
         return True
-    # All that they need is in the list as well; with dependencies pip would want wheels of what is there already.
+    # What they need is in the list as well; with dependencies pip would ask for wheels of what is there.
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
     return subprocess.call([*command, "--upgrade", "--target", str(SITE), *names]) == 0
 
