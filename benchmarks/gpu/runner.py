@@ -63,7 +63,10 @@ class Place:
 
     def words(self, step: Step) -> list[str]:
         """Make the step's command line."""
-        filled = [word.format(build=self.build, device=self.device) for word in step.command]
+        here = (("{build}", str(self.build)), ("{device}", self.device))
+        filled = list(step.command)
+        for mark, text in here:
+            filled = [word.replace(mark, text) for word in filled]
         if not step.ranks:
             return filled
         # NCCL takes ranks for different ones by their host; see docs/gpu.md.

@@ -19,6 +19,7 @@ _CONFIGURE = (
         "-DROUNDELAY_TESTS=ON",
         "-DROUNDELAY_WITH_TORCH=ON",
         "-DROUNDELAY_WITH_MPI=OFF",
+        "-DROUNDELAY_WITH_CUDA=ON",
     ),
     *(f"-DPython3_EXECUTABLE={sys.executable}", "-DROUNDELAY_CUDA_ARCHITECTURES=native"),
 )
