@@ -83,7 +83,8 @@ def _tell(check: Check) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 1: a check failed, 2: nothing can be checked here."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
     if arguments.table:
         document.write_page(json.loads(arguments.table.read_text()))
         return 0
@@ -93,6 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     words = arguments.steps or [""]
     steps = [step for step in STEPS if any(word in step.name for word in words)]
+    if not steps:
+        parser.error(f"no step has one of these in its name: {', '.join(step.name for step in STEPS)}")
     found = []
     for check in checks(steps, _place(dry, arguments.output), dry):
         _tell(check)
