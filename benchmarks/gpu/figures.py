@@ -27,5 +27,11 @@ def host_time(found: Mapping[str, Any]) -> list[Line]:
 
 
 def kernels(found: Mapping[str, Any]) -> list[Line]:
-    """Each kernel's least share of a copy's bandwidth, over the sizes."""
-    return []
+    """Of each size the kernel that is slowest beside a copy."""
+    made = []
+    for cell in found["sizes"]:
+        name, share = min(cell["fractions"].items(), key=lambda item: float(item[1]))
+        work = f"slowest of {len(cell['fractions'])} kernels, {show.size_text(cell['bytes'])}"
+        copy = f"{cell['copy_gb_per_s']:.0f} GB/s"
+        made.append(Line(work, name, "copy of", copy, share, "x", Goal(_BANDWIDTH)))
+    return made

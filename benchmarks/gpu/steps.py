@@ -37,10 +37,10 @@ def _ranks(name: str, file: str, ranks: int, budget_s: float) -> Step:
 STEPS: Sequence[Step] = (
     Step("configure", 60, _CONFIGURE, dry=_BUILT, vital=True),
     Step("build", 240, (*_BUILD, "modules"), dry=_BUILT, vital=True),
-    Step("build of the C++ checks", 120, (*_BUILD, "test_cuda", "gpu_kernels"), dry=_BUILT),
+    Step("build of the C++ checks", 120, (*_BUILD, "test_cuda", "bench_gpu_kernels"), dry=_BUILT),
     Step("kernels and runtime", 60, ("{build}/tests/cpp/test_cuda",), dry=_ON_DEVICE),
     Step(
-        "bandwidth of kernels", 60, ("{build}/benchmarks/gpu_kernels",), dry=_ON_DEVICE, lines=figures.kernels
+        "bandwidth of kernels", 60, ("{build}/csrc/bench_gpu_kernels",), dry=_ON_DEVICE, lines=figures.kernels
     ),
     *(_ranks("operations", "test_operations.py", ranks, 60) for ranks in (1, 2, 4)),
     *(_ranks("training parity", "test_parity.py", ranks, 60) for ranks in (2, 4)),

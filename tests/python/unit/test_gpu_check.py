@@ -114,6 +114,15 @@ def test_host_time_is_beside_ddp() -> None:
     assert (line.own, line.met) == ("not measured: no DDP: no group", None)
 
 
+def test_of_each_size_the_slowest_kernel_counts() -> None:
+    sizes = [(1 << 20, {"pack": 0.9, "cast": 0.8}), (25 << 20, {"pack": 0.95, "cast": 0.9})]
+    cells = [{"bytes": size, "copy_gb_per_s": 2000.4, "fractions": found} for size, found in sizes]
+    assert [line.cells() for line in figures.kernels({"sizes": cells})] == [
+        ["slowest of 2 kernels, 1 MiB", "cast", "copy of 2000 GB/s", "0.8x", ">= 0.85x", "no"],
+        ["slowest of 2 kernels, 25 MiB", "cast", "copy of 2000 GB/s", "0.9x", ">= 0.85x", "yes"],
+    ]
+
+
 def _result(dry: bool, checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = ("gpu", "driver", "torch", "cuda", "nccl", "python")
     return {
