@@ -54,9 +54,6 @@ Status check_input(const at::Tensor& tensor, const std::string& label) {
   if (tensor.layout() != at::kStrided) return refuse(label, "is sparse; make it dense with to_dense()");
   if (tensor.is_quantized()) return refuse(label, "is quantized; convert it with dequantize()");
   if (tensor.is_complex()) return refuse(label, "is complex; pass torch.view_as_real() of it");
-  if (!tensor.device().is_cpu())
-    return refuse(label, "is on device " + tensor.device().str() +
-                             ", but this build works on the CPU; move it with cpu()");
   if (!tensor.has_storage())
     return refuse(label, "has no memory of its own (a fake or wrapped tensor?); pass a plain tensor");
   if (!dtype_of(tensor.scalar_type()))
@@ -72,6 +69,9 @@ Status check_output(const at::Tensor& input, const at::Tensor& output, const std
   if (output.scalar_type() != input.scalar_type())
     return refuse(label, std::string("has dtype ") + c10::toString(input.scalar_type()) +
                              " but its output has " + c10::toString(output.scalar_type()));
+  if (output.device() != input.device())
+    return refuse(label, "is on device " + input.device().str() + " but its output on " +
+                             output.device().str() + "; make the output there");
   if (output.sizes() != input.sizes())
     return refuse(label,
                   "has shape " + text_of(input.sizes()) + " but its output has " + text_of(output.sizes()));

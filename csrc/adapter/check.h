@@ -1,4 +1,4 @@
-// Which tensors the core can work on.
+// Which tensors the core can work on, but for where they are: that is for adapter/accelerator.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -90,30 +90,54 @@ Operand::Item Operand::item(const at::Tensor& input, const at::Tensor& output) {
   return item;
 }
 
+// Empty, on the device of all these tensors.
+Result<OperandPtr> Operand::make_on_one_device(const std::vector<at::Tensor>& inputs, const std::string& name,
+                                               Accelerator& accelerator) {
+  OperandPtr operand(new Operand);
+  if (inputs.empty()) return operand;
+  const c10::Device device = inputs.front().device();
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    if (inputs[i].device() != device)
+      return Status::invalid(label(name, i, inputs.size()) + " is on device " + inputs[i].device().str() +
+                             ", but tensor 0 on " + device.str() +
+                             "; group tensors of one device, or move it there");
+  }
+  auto stream = accelerator.stream_for(device, label(name, 0, inputs.size()));
+  if (!stream.ok()) return stream.status();
+  operand->stream_ = *stream;
+  return operand;
+}
+
 Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs,
-                                 const std::vector<at::Tensor>& outputs, const std::string& name) {
+                                 const std::vector<at::Tensor>& outputs, const std::string& name,
+                                 Accelerator& accelerator) {
   if (inputs.size() != outputs.size()) return Status::invalid("each tensor needs an output of its own");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::string member = label(name, i, inputs.size());
     ROUNDELAY_RETURN_IF_ERROR(check_input(inputs[i], member));
     ROUNDELAY_RETURN_IF_ERROR(check_output(inputs[i], outputs[i], member));
   }
+  auto made = make_on_one_device(inputs, name, accelerator);
+  if (!made.ok()) return made;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
   return caught([&] {
-    OperandPtr operand(new Operand);
+    OperandPtr operand = std::move(made).value();
     for (std::size_t i = 0; i < inputs.size(); ++i) operand->items_.push_back(item(inputs[i], outputs[i]));
     return operand;
   });
 }
 
-Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const std::string& name) {
+Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const std::string& name,
+                                 Accelerator& accelerator) {
   for (std::size_t i = 0; i < inputs.size(); ++i)
     ROUNDELAY_RETURN_IF_ERROR(check_input(inputs[i], label(name, i, inputs.size())));
+  auto made = make_on_one_device(inputs, name, accelerator);
+  if (!made.ok()) return made;
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
   return caught([&] {
-    OperandPtr operand(new Operand);
+    OperandPtr operand = std::move(made).value();
     for (const at::Tensor& input : inputs) operand->items_.push_back(item(input));
     return operand;
   });
@@ -155,15 +179,21 @@ std::vector<wire::TensorSpec> Operand::specs() const {
   return specs;
 }
 
+Result<GpuEventPtr> Operand::ready() const { return stream_ ? stream_->mark() : GpuEventPtr(); }
+
 // Not at::empty: on whatever thread this is, a dispatch mode of the user's could call Python.
 Result<submit::Results::Memory> Operand::allocate(std::size_t part, const std::vector<std::int64_t>& shape) {
   const c10::InferenceMode normal(false);
-  return caught([&] {
-    Item& item = items_.at(part);
-    item.target =
-        at::Tensor(at::detail::empty_cpu(shape, item.type, false, std::optional<at::MemoryFormat>{}));
-    return Memory{.data = static_cast<std::byte*>(item.target.mutable_data_ptr())};
+  Result<at::Tensor> made = caught([&] {
+    const at::ScalarType type = items_.at(part).type;
+    return stream_ ? stream_->allocate(shape, type)
+                   : at::Tensor(at::detail::empty_cpu(shape, type, false, std::optional<at::MemoryFormat>{}));
   });
+  if (!made.ok()) return made.status();
+  Result<GpuEventPtr> free = ready();
+  if (!free.ok()) return free.status();
+  at::Tensor& target = items_[part].target = std::move(made).value();
+  return Memory{.data = static_cast<std::byte*>(target.mutable_data_ptr()), .free = std::move(*free)};
 }
 
 void Operand::set_received_splits(std::vector<std::int64_t> rows) {
@@ -171,9 +201,19 @@ void Operand::set_received_splits(std::vector<std::int64_t> rows) {
   has_received_splits_ = true;
 }
 
-void Operand::finish() {
+bool Operand::there() const {
+  if (!there_) return true;
+  const Result<bool> reached = there_->reached();
+  return !reached.ok() || *reached;  // a device that has failed works on nothing
+}
+
+Status Operand::finish() {
+  const bool elsewhere = stream_ && !stream_->is_current();
+  if (there_) ROUNDELAY_RETURN_IF_ERROR(stream_->hold_back_current(*there_));
   for (Item& item : items_) {
+    if (elsewhere && item.target.defined()) stream_->lend_to_current(item.target);
     if (!item.output.defined()) continue;
+    if (elsewhere && !item.target.is_same(item.output)) stream_->lend_to_current(item.output);
     const c10::InferenceMode as_made(item.output.is_inference());
     const at::NoGradGuard no_grad;  // the other guard turns gradients on
     if (!item.target.is_same(item.output)) {
@@ -182,6 +222,7 @@ void Operand::finish() {
       item.output.unsafeGetTensorImpl()->bump_version();  // autograd must notice a write behind its back
     }
   }
+  return {};
 }
 
 std::vector<at::Tensor> Operand::allocated() const {

@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "adapter/accelerator.h"
 #include "adapter/operands.h"
 #include "base/region.h"
 #include "base/status.h"
@@ -16,7 +18,8 @@
 
 namespace roundelay::adapter {
 
-// Keeps the tensors alive. What is not contiguous is staged: copied here, and back by finish().
+// Keeps the tensors alive. What is not contiguous is staged: copied here, and back by finish(). On a GPU all
+// this is enqueued in the caller's stream.
 // All calls on Python's threads, but those of Results; the destructor needs the GIL.
 class Operand final : public submit::Results {
  public:
@@ -24,9 +27,11 @@ class Operand final : public submit::Results {
   // Errors: kInvalidArgument, naming the tensor, what is wrong with it and the cure; kUnavailable (no
   // memory).
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs,
-                                 const std::vector<at::Tensor>& outputs, const std::string& name);
+                                 const std::vector<at::Tensor>& outputs, const std::string& name,
+                                 Accelerator& accelerator);
   // The core allocates the outputs. Errors: as make().
-  static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name);
+  static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name,
+                                 Accelerator& accelerator);
   // A bucket: contiguous, in this region.
   static OperandPtr make_in_place(const at::Tensor& tensor, RegionPtr region);
   // No input; the core allocates an output of int64.
@@ -35,11 +40,22 @@ class Operand final : public submit::Results {
   [[nodiscard]] std::vector<submit::Part> parts() const;
   [[nodiscard]] std::vector<wire::TensorSpec> specs() const;
 
+  // The GPU that all of it is on; -1: the CPU.
+  [[nodiscard]] int gpu() const { return stream_ ? stream_->device_index() : -1; }
+  // Inputs are there, and outputs free, behind what is in the caller's stream now. Null on the CPU.
+  [[nodiscard]] Result<GpuEventPtr> ready() const;
+
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
   void set_received_splits(std::vector<std::int64_t> rows) override;
+  void set_there(GpuEventPtr event) override { there_ = std::move(event); }
 
-  // The operation succeeded: puts results where the caller wants them. May run without the GIL.
-  void finish();
+  // The operation succeeded: puts results where the caller wants them; on a GPU in what is the calling
+  // thread's current stream by now, and the host goes on. May run without the GIL. Errors: as GpuEvent.
+  [[nodiscard]] Status finish();
+  // Once the operation is done: whether results are there, and nobody else works on its memory.
+  [[nodiscard]] bool there() const;
+  // After finish(): whether memory may go although it is not there(), as its stream waits for that.
+  [[nodiscard]] bool may_go() const { return !stream_ || stream_->is_current() || there(); }
   // What the core allocated, and after an alltoall the received splits (int32; int64 where
   // a number needs it).
   [[nodiscard]] std::vector<at::Tensor> allocated() const;
@@ -55,11 +71,15 @@ class Operand final : public submit::Results {
   };
 
   Operand() = default;
+  static Result<OperandPtr> make_on_one_device(const std::vector<at::Tensor>& inputs, const std::string& name,
+                                               Accelerator& accelerator);
   static Item item(const at::Tensor& input);
   static Item item(const at::Tensor& input, const at::Tensor& output);
 
   std::vector<Item> items_;
   RegionPtr region_;  // of the only item
+  std::optional<CallerStream> stream_;
+  GpuEventPtr there_;
   std::vector<std::int64_t> received_splits_;
   bool has_received_splits_ = false;
 };

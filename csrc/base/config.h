@@ -33,11 +33,12 @@ struct Config {
   Duration progress_timeout = std::chrono::seconds(30);  // plus bytes over a slow link's rate
   Duration start_timeout = std::chrono::seconds(30);
   // What is used
-  std::string bootstrap = "auto";  // auto | mpi | store | single
-  std::string channel = "auto";    // auto | shm | tcp | mpi
-  std::string fabric = "auto";     // auto | shm | mpi | c10d
-  std::string node_id;             // "": hostname and boot id
-  std::string interface;           // "": any; network interfaces for tcp, comma separated
+  std::string bootstrap = "auto";   // auto | mpi | store | single
+  std::string channel = "auto";     // auto | shm | tcp | mpi
+  std::string fabric = "auto";      // auto | shm | mpi | c10d
+  std::string gpu_fabric = "auto";  // auto | nccl | staged
+  std::string node_id;              // "": hostname and boot id
+  std::string interface;            // "": any; network interfaces for tcp, comma separated
   // What is shown
   std::string timeline;  // "": off, a path, or DYNAMIC
   bool timeline_mark_cycles = false;

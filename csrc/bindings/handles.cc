@@ -19,6 +19,18 @@ namespace {
 // How long a waiter sleeps between two looks at Python's signals.
 constexpr Duration kSignalPeriod = std::chrono::milliseconds(100);
 
+std::vector<at::Tensor> outputs_of(adapter::OperandPtr operand) {
+  std::vector<at::Tensor> outputs = operand->allocated();
+  if (!operand->may_go()) life_operands().see_off(std::move(operand));
+  drop_departed();
+  return outputs;
+}
+
+// As Horovod has it: on a GPU, too, when results are there.
+bool poll(submit::Handle handle) {
+  return value_of(life_context()->poll(handle)) && life_operands().there(handle);
+}
+
 }  // namespace
 
 Status wait(runtime::Context& context, submit::Handle handle) {
@@ -36,15 +48,17 @@ Status wait(runtime::Context& context, submit::Handle handle) {
 std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
   const auto context = life_context();
   if (!context->poll(handle).ok()) return std::nullopt;  // unknown
-  const Status status = wait(*context, handle);
+  Status status = wait(*context, handle);
   adapter::OperandPtr operand = life_operands().take(handle);
   if (status.ok()) {
     if (!operand) return std::vector<at::Tensor>();
+    Status finished;
     {
       const py::gil_scoped_release no_gil;
-      operand->finish();
+      finished = operand->finish();
     }
-    return operand->allocated();
+    if (finished.ok()) return outputs_of(std::move(operand));
+    status = finished;
   }
   // After a fault the medium may still write: the memory is given up for good.
   if (status.code() == StatusCode::kAborted) (void)operand.release();
@@ -52,9 +66,7 @@ std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
 }
 
 void bind_handles(py::module_& module) {
-  module.def(
-      "poll", [](submit::Handle handle) { return value_of(life_context()->poll(handle)); },
-      py::arg("handle"));
+  module.def("poll", poll, py::arg("handle"));
   module.def("synchronize", synchronize, py::arg("handle"));
   module.def("flush", [] { life_context()->flush(); });
 }

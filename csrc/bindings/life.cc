@@ -27,6 +27,8 @@ struct Life {
   // Inits so far, by the ranks in the job; those of a communicator count together.
   std::map<std::pair<std::vector<int>, bool>, std::uint32_t> generation GUARDED_BY(change);
   adapter::Operands operands;
+  adapter::Accelerator accelerator;
+  runtime::GpuParts gpu GUARDED_BY(change);
   std::atomic<bool> used{false};    // an init was begun
   std::atomic<bool> forked{false};  // in a child of a process that had used us: its threads are not here
 };
@@ -78,6 +80,7 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
     backend = *result;
   }
   the.used = true;
+  with.gpu = the.gpu;
   with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);
   if (!context.ok()) return context.status();
@@ -94,7 +97,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
   Status status;
   {
     const py::gil_scoped_release no_gil;
-    status = start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator});
+    status = start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator, {}});
   }
   check(status);
 }
@@ -104,8 +107,13 @@ void drop_operands(runtime::Context& context) {
   for (const submit::Handle handle : life().operands.handles()) {
     const std::optional<Status> status = context.wait(handle, Deadline::at(steady_now()));
     adapter::OperandPtr operand = life().operands.take(handle);
-    if (!status || status->code() == StatusCode::kAborted) (void)operand.release();
+    if (!status || status->code() == StatusCode::kAborted) {
+      (void)operand.release();
+    } else if (operand) {
+      life_operands().see_off(std::move(operand));
+    }
   }
+  drop_departed();
 }
 
 void shut_down() {
@@ -165,6 +173,14 @@ std::shared_ptr<const LoadedConfig> life_config() {
 }
 
 adapter::Operands& life_operands() { return life().operands; }
+void drop_departed() { life().operands.departed().clear(); }
+
+adapter::Accelerator& life_accelerator() { return life().accelerator; }
+
+void set_gpu_parts(const runtime::GpuParts& parts) {
+  MutexLock changing(life().change);
+  life().gpu = parts;
+}
 
 void bind_life(py::module_& module) {
   ::pthread_atfork(nullptr, nullptr, in_forked_child);

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "adapter/accelerator.h"
 #include "adapter/operands.h"
 #include "base/config.h"
 #include "runtime/context.h"
@@ -17,5 +18,11 @@ std::shared_ptr<const LoadedConfig> life_config();
 
 // Tensors in flight.
 adapter::Operands& life_operands();
+// Of those that are done, what the device is done with by now goes. With the GIL.
+void drop_departed();
+
+// Which GPU tensors may be on; set up by load_gpu(), for this process's inits to come.
+adapter::Accelerator& life_accelerator();
+void set_gpu_parts(const runtime::GpuParts& parts);
 
 }  // namespace roundelay::bindings

@@ -11,6 +11,7 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   bindings::bind_errors(module);
   bindings::bind_config(module);
   bindings::bind_life(module);
+  bindings::bind_gpu(module);
   bindings::bind_operations(module);
   bindings::bind_gradient_pool(module);
   bindings::bind_handles(module);

@@ -49,11 +49,17 @@ submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, R
     specs.erase(specs.begin());
     request.others = std::move(specs);
   }
+  Result<GpuEventPtr> ready = operand->ready();
+  if (!ready.ok()) refuse(*context, route.process_set, std::move(request), ready.status());
+  if (operand->gpu() >= 0) request.device = DeviceType::kGpu;
+  drop_departed();
   const submit::Handle handle = value_of(context->submit({.process_set = route.process_set,
                                                           .request = std::move(request),
                                                           .parts = operand->parts(),
                                                           .splits = std::move(splits),
                                                           .results = operand.get(),
+                                                          .gpu = operand->gpu(),
+                                                          .ready = std::move(*ready),
                                                           .blocking = route.blocking}));
   life_operands().keep(handle, std::move(operand));
   return handle;
@@ -76,7 +82,7 @@ submit::Handle grouped_allreduce(Route route, const Tensors& tensors, const Tens
                                  const Name& name, int op, double prescale_factor, double postscale_factor) {
   wire::Request request = request_of(Operation::kAllreduce, name);
   set_reduction(request, op, prescale_factor, postscale_factor, route.process_set);
-  auto operand = adapter::Operand::make(tensors, outputs, request.name);
+  auto operand = adapter::Operand::make(tensors, outputs, request.name, life_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 
@@ -89,24 +95,25 @@ submit::Handle broadcast(Route route, const at::Tensor& tensor, const at::Tensor
                          const Name& name) {
   wire::Request request = request_of(Operation::kBroadcast, name);
   request.root = root;
-  auto operand = adapter::Operand::make({tensor}, {output}, request.name);
+  auto operand = adapter::Operand::make({tensor}, {output}, request.name, life_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 
 submit::Handle barrier(Route route) {
-  return submit(adapter::Operand::make({}, ""), request_of(Operation::kBarrier, std::nullopt), route);
+  return submit(adapter::Operand::make({}, "", life_accelerator()),
+                request_of(Operation::kBarrier, std::nullopt), route);
 }
 
 submit::Handle allgather(Route route, const Tensors& tensors, const Name& name) {
   wire::Request request = request_of(Operation::kAllgather, name);
-  auto operand = adapter::Operand::make(tensors, request.name);
+  auto operand = adapter::Operand::make(tensors, request.name, life_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 
 submit::Handle alltoall(Route route, const at::Tensor& tensor, std::vector<std::int64_t> splits,
                         const Name& name) {
   wire::Request request = request_of(Operation::kAlltoall, name);
-  auto operand = adapter::Operand::make({tensor}, request.name);
+  auto operand = adapter::Operand::make({tensor}, request.name, life_accelerator());
   return submit(std::move(operand), std::move(request), route, std::move(splits));
 }
 
@@ -114,7 +121,7 @@ submit::Handle reducescatter(Route route, const Tensors& tensors, const Name& na
                              double prescale_factor, double postscale_factor) {
   wire::Request request = request_of(Operation::kReducescatter, name);
   set_reduction(request, op, prescale_factor, postscale_factor, route.process_set);
-  auto operand = adapter::Operand::make(tensors, request.name);
+  auto operand = adapter::Operand::make(tensors, request.name, life_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 

@@ -109,6 +109,12 @@ class Fabric {
   [[nodiscard]] virtual bool poisoned() const = 0;
   // Whether allreduces may be Call::scattered: the same on all members.
   [[nodiscard]] virtual bool takes_scattered() const { return false; }
+  // What went wrong since, where calls that are done are still on their way (on a device). The thread as
+  // start()'s.
+  [[nodiscard]] virtual Status health() { return {}; }
+  // Ends what is on its way: it can come to no good end any more. The fabric is poisoned with `cause`, if it
+  // was not before. The thread as start()'s.
+  virtual void give_up(const Status& cause) { static_cast<void>(cause); }
   // Ends a sleep in one of this member's calls. From any thread.
   virtual void rouse() {}
   // Where members see at once what the others announce; null: nowhere. May outlive the fabric.

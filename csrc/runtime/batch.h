@@ -8,7 +8,6 @@
 
 #include "collective/fabric.h"
 #include "collective/scatter_list.h"
-#include "fuse/fusion_buffer.h"
 #include "fuse/layout.h"
 #include "submit/table.h"
 
@@ -42,12 +41,16 @@ struct Batch {
 
   collective::ScatterList scattered;  // where the fabric takes the pieces as they lie; else,
   fuse::Layout layout;                // when there is more than one, of the fusion buffer
-  fuse::FusionBuffer* fusion = nullptr;
+  std::byte* fusion = nullptr;
   std::vector<std::int64_t> sent, received;  // what members tell each other beside the data
   collective::Call call;
   std::unique_ptr<collective::Pending> pending;
+  GpuEventPtr there;  // on a GPU: all of it is done behind this point
   TimePoint started{};
 
+  [[nodiscard]] bool on_gpu() const {
+    return !entries.empty() && entries.front()->request.device == DeviceType::kGpu;
+  }
   [[nodiscard]] const wire::Request& request() const { return entries.front()->request; }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;

@@ -1,6 +1,8 @@
 #include "runtime/context.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
@@ -132,6 +134,12 @@ Status check_placement(const Placement& placement, const std::optional<bootstrap
                          " on its host; set ROUNDELAY_NODE_ID to one value for each node");
 }
 
+// NCCL's own switch, and what was used before there was one.
+bool ranks_may_share_gpu() {
+  const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return std::getenv("NCCL_HOSTID") != nullptr || (allowed != nullptr && std::string_view(allowed) != "0");
+}
+
 Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,
                Deadline deadline) {
   const Config& config = parts.config;
@@ -197,6 +205,8 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
 
   SessionParts parts;
   parts.config = config;
+  parts.gpu = start.gpu;
+  parts.ranks_may_share_gpu = ranks_may_share_gpu();
   parts.bootstrap = (*ranks)->name();
   const auto fabrics = std::make_shared<Fabrics>(config, backend);
   parts.make_fabric = [fabrics](const Group& group) { return fabrics->make(group); };

@@ -9,6 +9,8 @@ namespace roundelay::runtime {
 
 namespace {
 
+constexpr Duration kDeviceWatch = std::chrono::milliseconds(100);
+
 // A caller that waits for a lane's operation: if that goes by schedule it sees by itself when it may begin.
 class Minding {
  public:
@@ -110,6 +112,11 @@ void Engine::rouse_lanes(const Lane* but_for) {
   }
 }
 
+bool Engine::lanes_watch_devices() const {
+  const auto all = seats();
+  return std::any_of(all->begin(), all->end(), [](const auto& seat) { return seat->lane->watches_device(); });
+}
+
 bool Engine::lanes_have_work() const {
   const auto all = seats();
   return std::any_of(all->begin(), all->end(), [](const auto& seat) { return seat->lane->has_work(); });
@@ -148,7 +155,9 @@ void Engine::coordinate() {
     moved = attention_.load(std::memory_order_acquire) || moved;
     if (moved && !one_thread_) rouse_lanes();
     const bool busy = one_thread_ && lanes_have_work();
-    if (busy) moved = step_lanes() || moved;
+    const bool watches = one_thread_ && lanes_watch_devices();
+    if (busy || watches) moved = step_lanes() || moved;
+    if (watches) due = due.sooner(Deadline::after(kDeviceWatch));
     if (moved) {
       backoff.reset();
     } else if (busy) {
@@ -176,8 +185,8 @@ void Engine::run_lane(Seat& seat) {
   while (!stopping_.load(std::memory_order_acquire) && !seat.leaving.load(std::memory_order_acquire)) {
     if (!lane.has_work() && !lane.may_enter()) {
       backoff.reset();
-      lane.wait_for_work(Deadline::never());
-      continue;
+      lane.wait_for_work(lane.watches_device() ? Deadline::after(kDeviceWatch) : Deadline::never());
+      if (!lane.watches_device()) continue;
     }
     collective::Nap nap;
     {

@@ -81,6 +81,7 @@ class Engine {
   bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
   [[nodiscard]] bool lanes_have_work() const;
+  [[nodiscard]] bool lanes_watch_devices() const;
   [[nodiscard]] std::shared_ptr<const Seats> seats() const EXCLUDES(seats_mutex_);
 
   channel::Channel& channel_;

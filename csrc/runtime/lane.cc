@@ -11,7 +11,6 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
-constexpr std::size_t kDepth = 2;                 // batches with a fusion buffer of their own
 constexpr double kSlowLinkBytesPerSecond = 10e6;  // allowed beyond progress_timeout: this rate, at worst
 
 Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
@@ -19,13 +18,14 @@ Deadline progress_deadline(TimePoint now, Duration timeout, std::size_t bytes) {
   return Deadline::at(now + timeout + std::chrono::duration_cast<Duration>(transfer));
 }
 
-// Only sums of one dtype travel together; each Adasum has dot products of its own, and what is in a region
-// need not be packed.
+// Only sums of one dtype, in memory of one kind, travel together; each Adasum has dot products of its own,
+// and what is in a region need not be packed.
 std::uint64_t fusion_class(const Piece& piece) {
   const wire::Request& request = piece.entry->request;
   const bool fusable = request.operation == Operation::kAllreduce && request.reduce_op != ReduceOp::kAdasum &&
                        request.region.key == 0;
-  return fusable ? static_cast<std::uint64_t>(piece.dtype()) : fuse::kNoFusion;
+  if (!fusable) return fuse::kNoFusion;
+  return static_cast<std::uint64_t>(piece.dtype()) + kDTypeCount * static_cast<std::uint64_t>(request.device);
 }
 
 }  // namespace
@@ -43,8 +43,10 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
       options_(options),
       faults_(std::move(faults)),
       announcements_(options_.schedule_lock ? fabric_->announcements() : nullptr),
-      table_(announcements_) {
-  for (std::size_t i = 0; i < kDepth; ++i) buffers_.emplace_back(options_.fusion_threshold);
+      table_(announcements_),
+      host_(std::make_unique<HostPlace>(*fabric_, options_.fusion_threshold)) {
+  if (!options_.gpu) return;
+  gpu_ = std::make_unique<GpuPlace>(options_.gpu->parts, *fabric_, options_.gpu->fabric);
 }
 
 Lane::~Lane() { close_fabric(); }
@@ -52,9 +54,8 @@ Lane::~Lane() { close_fabric(); }
 void Lane::close_fabric() {
   if (!fabric_) return;
   // The medium may still write to what an unfinished call was given.
-  if (fabric_->poisoned()) {
-    for (fuse::FusionBuffer& buffer : buffers_) buffer.leak();
-  }
+  if (fabric_->poisoned()) host_->leak_buffers();
+  gpu_.reset();
   std::unique_ptr<collective::Fabric> last;  // freed without the lock
   MutexLock lock(mutex_);
   last = std::move(fabric_);
@@ -139,7 +140,9 @@ bool Lane::step() {
   bool moved = enter();
   moved = start_prepared() || moved;
   moved = prepare_next() || moved;
-  return test_running() || moved;
+  moved = test_running() || moved;
+  if (!enqueued_.empty()) look_at_device();
+  return moved;
 }
 
 collective::Nap Lane::idle(collective::Backoff& backoff) {
@@ -162,15 +165,23 @@ bool Lane::prepare_next() {
     queue_.pop_front();
   }
   const TimePoint begin = steady_now();
-  fuse::FusionBuffer& buffer = buffers_[next_buffer_];
-  const Status prepared = batch->steps->prepare(*batch, *fabric_, buffer);
+  const Status prepared = prepare(*batch);
   if (batch->fusion != nullptr) {
-    next_buffer_ = (next_buffer_ + 1) % buffers_.size();
     timeline_.record_span(Track::kCopy, "pack", begin, steady_now(), batch->bytes());
   }
   prepared_ = std::move(batch);
   if (!prepared.ok()) on_error(*prepared_, prepared);
   return true;
+}
+
+Workplace& Lane::place_of(const Batch& batch) const {
+  if (batch.on_gpu()) return *gpu_;
+  return *host_;
+}
+
+Status Lane::prepare(Batch& batch) {
+  if (batch.on_gpu()) ROUNDELAY_RETURN_IF_ERROR(gpu_->take_in(batch));
+  return batch.steps->prepare(batch, place_of(batch));
 }
 
 bool Lane::start_prepared() {
@@ -188,7 +199,8 @@ void Lane::start(Batch& batch) {
   const std::size_t bytes = std::max(batch.call.buffer.bytes, batch.bytes());
   batch.call.deadline = progress_deadline(steady_now(), options_.progress_timeout, bytes);
   batch.call.abort = &abort_;
-  auto pending = fabric_->start(batch.call);
+  Workplace& place = batch.call.stream == nullptr ? *host_ : place_of(batch);
+  auto pending = place.fabric().start(batch.call);
   if (pending.ok()) {
     batch.pending = std::move(pending).value();
   } else {
@@ -206,7 +218,7 @@ bool Lane::test_running() {
   }
   if (!*done) return false;
   if (batch.steps->next != nullptr) {
-    const Result<bool> more = batch.steps->next(batch, group_);
+    const Result<bool> more = batch.steps->next(batch, place_of(batch));
     if (!more.ok()) {
       on_error(batch, more.status());
       return true;
@@ -216,16 +228,26 @@ bool Lane::test_running() {
       return true;
     }
   }
-  const auto over = std::move(running_);
-  finish(*over);
+  const TimePoint reduced = steady_now();
+  if (const Status finished = finish(batch); !finished.ok()) {
+    on_error(batch, finished);
+  } else {
+    conclude(std::move(running_), reduced);
+  }
   return true;
 }
 
-void Lane::finish(Batch& batch) {
-  const TimePoint reduced = steady_now();
-  batch.steps->finish(batch);
-  record(batch, reduced);
-  release(batch, Status{});
+Status Lane::finish(Batch& batch) {
+  if (batch.steps->finish != nullptr) {
+    ROUNDELAY_RETURN_IF_ERROR(batch.steps->finish(batch, place_of(batch)));
+  }
+  return batch.on_gpu() ? hand_over(batch) : Status{};
+}
+
+void Lane::conclude(std::unique_ptr<Batch> batch, TimePoint reduced) {
+  record(*batch, reduced);
+  release(*batch, Status{});
+  if (batch->on_gpu()) watch(std::move(batch));
   forget_work(1);
 }
 
@@ -237,6 +259,7 @@ void Lane::record(const Batch& batch, TimePoint reduced) {
   counters_.tensors += tensors;
   counters_.bytes += static_cast<std::int64_t>(bytes);
   if (tensors > 1) counters_.fused_tensors += tensors;
+  if (batch.on_gpu()) counters_.gpu_operations += 1;
   if (!timeline_.enabled()) return;
   if (batch.fusion != nullptr) timeline_.record_span(Track::kCopy, "unpack", reduced, steady_now(), bytes);
   CollectiveSpan span{.operation = batch.request().operation,
@@ -306,7 +329,8 @@ bool Lane::fail_everything() {
   }
   if (prepared_) batches.push_front(std::move(prepared_));
   if (running_) batches.push_front(std::move(running_));
-  if (batches.empty()) return false;
+  const bool gave_up = give_up_device();
+  if (batches.empty()) return gave_up;
   const Status cause = abort_.cause();
   for (const auto& batch : batches) fail(*batch, cause);
   forget_work(batches.size());

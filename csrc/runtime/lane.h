@@ -19,25 +19,34 @@
 #include "base/annotations.h"
 #include "collective/fabric.h"
 #include "complete/completer.h"
-#include "fuse/fusion_buffer.h"
 #include "negotiate/participant.h"
 #include "runtime/batch.h"
+#include "runtime/gpu/gpu_place.h"
 #include "runtime/progress_token.h"
 #include "runtime/timeline.h"
+#include "runtime/workplace.h"
 #include "submit/table.h"
 #include "wire/messages.h"
 
 namespace roundelay::runtime {
+
+// Where tensors on a GPU may come.
+struct LaneGpu {
+  GpuParts parts;
+  GpuFabricOptions fabric;
+};
 
 struct LaneOptions {
   Duration progress_timeout = std::chrono::seconds(30);
   // A batch of several tensors has at most so many bytes, padding included; larger buffers are given back.
   std::size_t fusion_threshold = 0;
   bool schedule_lock = false;  // where the fabric lets members announce what they submit
+  std::optional<LaneGpu> gpu{};
 };
 
 struct LaneCounters {
   std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
+  std::atomic<std::int64_t> gpu_operations{0};
   std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // sums alone: fabrics count these
 
   void add(const LaneCounters& other) {
@@ -49,6 +58,7 @@ struct LaneCounters {
     sleeps += other.sleeps;
     wakes += other.wakes;
     locked_operations += other.locked_operations;
+    gpu_operations += other.gpu_operations;
   }
 };
 
@@ -106,6 +116,8 @@ class Lane {
 
   // Ordered and not complete. After an abort: until all of it has been failed.
   [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
+  // Something is enqueued to a GPU and not known to be done: step() is to look at it now and then.
+  [[nodiscard]] bool watches_device() const { return watches_device_.load(std::memory_order_acquire); }
   // Sleeps until rouse(), the deadline or, by schedule, until all have announced the next operation; not at
   // all while there is work. The lane's thread only.
   void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
@@ -134,7 +146,10 @@ class Lane {
   bool start_prepared();
   void start(Batch& batch);
   bool prepare_next() EXCLUDES(mutex_);
-  void finish(Batch& batch);
+  [[nodiscard]] Workplace& place_of(const Batch& batch) const;
+  Status prepare(Batch& batch);
+  Status finish(Batch& batch);
+  void conclude(std::unique_ptr<Batch> batch, TimePoint reduced) EXCLUDES(mutex_);
   void record(const Batch& batch, TimePoint reduced);
   // The batch is over; an entry is complete when its last one is.
   void release(Batch& batch, const Status& outcome);
@@ -144,6 +159,18 @@ class Lane {
   [[nodiscard]] std::string describe(const Batch& batch) const;
   [[nodiscard]] int culprit(const Batch& batch) const;
   void forget_work(std::size_t batches);
+
+  // lane_gpu.cc
+  Status hand_over(Batch& batch);
+  void watch(std::unique_ptr<Batch> batch) EXCLUDES(mutex_);
+  void look_at_device();
+  bool give_up_device();
+
+  // A batch that the device has not done, or is not known to have done.
+  struct Enqueued {
+    std::unique_ptr<Batch> batch;
+    Deadline deadline;  // from when everything before it was done; never: that has not been yet
+  };
 
   const LaneId id_;
   const Group group_;
@@ -165,14 +192,17 @@ class Lane {
   std::unique_ptr<Batch> running_;
   std::unique_ptr<Batch> prepared_;
   bool faulted_ = false;  // reported; waiting for the abort word
-  std::vector<fuse::FusionBuffer> buffers_;
-  std::size_t next_buffer_ = 0;
+  const std::unique_ptr<HostPlace> host_;
+  std::unique_ptr<GpuPlace> gpu_;  // null: no tensor on a GPU comes
+  std::deque<Enqueued> enqueued_;
+  TimePoint next_look_{};
 
   Mutex entering_;  // from taking a position to queueing it; before mutex_ and the table's lock
   std::uint64_t schedule_ GUARDED_BY(entering_) = 0;  // the order that began it
 
   std::atomic<int> work_{0};
   std::atomic<bool> news_{false};
+  std::atomic<bool> watches_device_{false};
   Mutex mutex_;
   CondVar work_came_;
   bool roused_ GUARDED_BY(mutex_) = false;

@@ -70,8 +70,11 @@ Result<submit::Handle> Session::submit(Submission submission) {
   entry.parts = std::move(submission.parts);
   entry.splits = std::move(submission.splits);
   entry.results = submission.results;
+  entry.gpu = submission.gpu;
+  entry.ready = std::move(submission.ready);
   entry.stamps.submitted = steady_now();
-  const std::string wrong = wrong_with(entry, (*lane)->group());
+  std::string wrong = wrong_with(entry, (*lane)->group());
+  if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = wrong_gpu(entry.gpu);
   if (wrong.empty()) return submit_to(**lane, std::move(entry), submission.blocking);
   const std::string subject = entry.request.name.empty() ? "" : " of '" + entry.request.name + "'";
   entry.request.error = std::string(name_of(entry.request.operation)) + subject + ": " + wrong;
@@ -79,6 +82,18 @@ Result<submit::Handle> Session::submit(Submission submission) {
   if (static_cast<int>(entry.request.reduce_op) >= kReduceOpCount) entry.request.reduce_op = ReduceOp::kSum;
   submit_error_to(**lane, std::move(entry.request));
   return status;
+}
+
+// A process works on one GPU, that of its first operation.
+std::string Session::wrong_gpu(int index) {
+  if (parts_.gpu.runtime == nullptr) {
+    return "the tensor is on a GPU, but this build has no CUDA part; move it with cpu(), or build where nvcc "
+           "is";
+  }
+  int ours = -1;
+  if (gpu_.compare_exchange_strong(ours, index) || ours == index) return {};
+  return "the tensor is on GPU " + std::to_string(index) + ", but this process works on GPU " +
+         std::to_string(ours) + "; call torch.cuda.set_device(hvd.local_rank()) before tensors are made";
 }
 
 Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry, bool blocking) {
@@ -164,6 +179,7 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"sleeps", lane.sleeps},
           {"wakes", lane.wakes},
           {"locked_operations", lane.locked_operations},
+          {"gpu_operations", lane.gpu_operations},
           {"schedule_locks", control.locks},
           {"schedule_unlocks", control.unlocks},
           {"reports_sent", control.reports},
@@ -215,7 +231,8 @@ void Session::shutdown() {
 
 bool Session::any_work() const {
   const auto lanes = sets_.lanes();
-  return std::any_of(lanes.begin(), lanes.end(), [](const auto& lane) { return lane->has_work(); });
+  return std::any_of(lanes.begin(), lanes.end(),
+                     [](const auto& lane) { return lane->has_work() || lane->watches_device(); });
 }
 
 void Session::fail_all(const Status& why) {

@@ -37,6 +37,8 @@ struct SessionParts {
   std::function<Result<std::unique_ptr<collective::Fabric>>(const Group&)> make_fabric;
   std::unique_ptr<TimelineFile> timeline_file;  // on rank 0; open if the timeline is on from the start
   Backend* backend = nullptr;
+  GpuParts gpu{};
+  bool ranks_may_share_gpu = false;
 };
 
 // Of a job with so many ranks, in bytes; 0: nothing is fused.
@@ -99,6 +101,7 @@ class Session final : public Context, private NegotiationSink {
   static void fail_what_is_left(Lane& lane);
   void report_fault(const std::string& why);
 
+  std::string wrong_gpu(int index);
   Result<submit::Handle> submit_to(Lane& lane, submit::Entry entry, bool blocking = false);
   void submit_error_to(Lane& lane, wire::Request request);
   Result<submit::Handle> announce(wire::Request request, const std::string& wrong);
@@ -124,6 +127,7 @@ class Session final : public Context, private NegotiationSink {
   Engine engine_;
   Mutex changing_;  // held while a process set is added or removed, before all other locks
   std::atomic<bool> stopped_{false};
+  std::atomic<int> gpu_{-1};   // the process's, once it has come into use
   TimePoint next_shipping_{};  // the coordination thread's own
   Mutex shipping_;             // Timeline::drain is for one thread at a time
 

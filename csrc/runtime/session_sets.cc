@@ -24,6 +24,11 @@ std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::
   // Where one thread does it all it sleeps in the channel, and not where announcements wake it.
   const bool threads = id == LaneId{} ? parts_.channel->any_thread() : !engine_.one_thread();
   options.schedule_lock = parts_.config.schedule_lock && threads && fabric->any_thread();
+  if (parts_.gpu.runtime != nullptr) {
+    const GpuFabricOptions gpu{gpu_fabric_wish(parts_.config.gpu_fabric), parts_.ranks_may_share_gpu,
+                               parts_.config.start_timeout};
+    options.gpu = LaneGpu{parts_.gpu, gpu};
+  }
   return std::make_shared<Lane>(id, std::move(fabric), completer_, timeline_, abort_, options,
                                 Lane::Faults{[this, wake](wire::Stuck stuck) {
                                                negotiator_.report_stuck(std::move(stuck));

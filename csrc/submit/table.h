@@ -65,7 +65,8 @@ struct Entry {
   std::vector<Part> parts;           // one, or a grouped operation's; none: barrier, join, process set
   std::vector<std::int64_t> splits;  // alltoall: rows for each member
   Results* results = nullptr;
-  GpuEventPtr ready{};         // request.device is a GPU: inputs are there, outputs free, behind this point
+  int gpu = -1;                // request.device is a GPU: which one
+  GpuEventPtr ready{};         // inputs are there, outputs free, behind this point
   std::size_t unfinished = 0;  // the lane's: batches that still work on it
   Stamps stamps;
 

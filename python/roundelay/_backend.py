@@ -24,6 +24,11 @@ def c10d_module() -> str | None:
     return _module("_c10d")
 
 
+def cuda_module() -> str | None:
+    """Path of the module for NVIDIA's GPUs, or None where it was not built."""
+    return _module("_cuda")
+
+
 def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple[str | None, Launch]:
     """The module to load at init (None: a single process), and why.
 

@@ -103,7 +103,7 @@ def examine(environment: Mapping[str, str]) -> Iterator[Check]:
     yield from rows
     yield from check_two_levels(rows)
     yield Check("fabric inproc", State.OFF, "for ranks that are threads of one process: the tests' fabric")
-    yield Check("fabric nccl", State.OFF, "GPUs: not in this version")
+    yield check_gpu()
 
 
 def check_core() -> list[Check]:
@@ -162,6 +162,21 @@ def check_c10d_module() -> Check:
     if path is None:
         return Check("c10d module", State.BROKEN, "not in this build", REBUILD)
     return Check("c10d module", State.OK, path)
+
+
+def check_gpu() -> Check:
+    """What tensors on GPUs are reduced by, if this machine has any."""
+    import torch
+
+    from roundelay import _core, _gpu
+
+    if _backend.cuda_module() is None:
+        return Check("GPUs", State.OFF, f"no CUDA module in this build: put nvcc on PATH, then {REBUILD}")
+    if not torch.cuda.is_available():
+        return Check("GPUs", State.OFF, "PyTorch finds none that it can use")
+    version = _core.nccl_version(_gpu.nccl_library())
+    way = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
+    return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {way}")
 
 
 def launch(way: str, environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
@@ -296,7 +311,7 @@ def check_build() -> str:
             section("Controllers", {"MPI": mpi_built, "Gloo": gloo_built}),
             section(
                 "Tensor Operations",
-                {"NCCL": False, "DDL": False, "CCL": False, "MPI": mpi_built, "Gloo": gloo_built},
+                {"NCCL": _backend.cuda_module() is not None, "DDL": False, "CCL": False, "MPI": mpi_built, "Gloo": gloo_built},
             ),
         ]
     )

@@ -33,7 +33,7 @@ class NcclCommunicator {
 
   [[nodiscard]] virtual Status begin_group() = 0;
   [[nodiscard]] virtual Status end_group() = 0;
-  // `premultiplied`: each part times this factor first, in the element type (sums of floating types; 1 is
+  // `premultiplied`: each part times this factor first, in the element type (sums of fp32 and fp64; 1 is
   // none). `average`: the sum divided by the members (floating types, premultiplied 1).
   struct Reduction {
     ReduceOp op = ReduceOp::kSum;

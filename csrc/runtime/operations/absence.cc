@@ -13,7 +13,7 @@ int first_present(const std::vector<int>& absent) {
 
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
-Status tell(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
+Status tell(Batch& batch, Workplace&) {
   batch.sent.resize(1);
   batch.call.operation = Operation::kBroadcast;
   batch.call.dtype = DType::kInt64;
@@ -22,7 +22,7 @@ Status tell(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
   return {};
 }
 
-Result<bool> skip_one(Batch& batch, const Group&) {
+Result<bool> skip_one(Batch& batch, Workplace&) {
   if (batch.sent.front()-- <= 0) return false;
   batch.call = {};
   batch.call.operation = Operation::kBarrier;
@@ -32,7 +32,7 @@ Result<bool> skip_one(Batch& batch, const Group&) {
 
 }  // namespace
 
-const OperationSteps kAnnounceSteps = {check, tell, nullptr, nothing_to_finish};
-const OperationSteps kSkipSteps = {check, tell, skip_one, nothing_to_finish};
+const OperationSteps kAnnounceSteps = {check, tell, nullptr, nullptr};
+const OperationSteps kSkipSteps = {check, tell, skip_one, nullptr};
 
 }  // namespace roundelay::runtime

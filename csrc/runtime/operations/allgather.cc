@@ -5,7 +5,7 @@ namespace {
 
 std::string check(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
 
-Status prepare(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
+Status prepare(Batch& batch, Workplace& place) {
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   std::int64_t rows = 0;
@@ -15,15 +15,16 @@ Status prepare(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
     rows += extent;
     batch.call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
   }
-  Result<submit::Results::Memory> output = piece.entry->results->allocate(piece.part, with_rows(piece.shape(), rows));
+  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
+  batch.call.stream = place.stream();
   batch.call.input = piece.tensor().input;
-  batch.call.buffer = {output->data, 0, static_cast<std::size_t>(rows) * row};
+  batch.call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
   return {};
 }
 
 }  // namespace
 
-const OperationSteps kAllgatherSteps = {check, prepare, nullptr, nothing_to_finish};
+const OperationSteps kAllgatherSteps = {check, prepare, nullptr, nullptr};
 
 }  // namespace roundelay::runtime

@@ -1,5 +1,3 @@
-#include "fuse/pack.h"
-#include "kernels/kernels.h"
 #include "runtime/operations/operations.h"
 
 namespace roundelay::runtime {
@@ -39,57 +37,55 @@ void scatter(Batch& batch) {
   batch.call.buffer.bytes = batch.scattered.bytes();
 }
 
-void prepare_in_place(Batch& batch) {
+Status prepare_in_place(Batch& batch, Workplace& place) {
   const submit::Part& part = batch.pieces.front().tensor();
   if (part.input != part.output) {
-    kernels::scale_copy(part.output, part.input, part.count, part.dtype, Scale{});
+    ROUNDELAY_RETURN_IF_ERROR(place.copy(part.output, part.input, part.bytes()));
   }
   batch.call.buffer = buffer_of(batch.request(), part);
+  return {};
 }
 
-Status pack(Batch& batch, fuse::FusionBuffer& fusion) {
+Status pack(Batch& batch, Workplace& place) {
   std::vector<std::size_t> sizes;
   sizes.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) sizes.push_back(piece.bytes());
   batch.layout = fuse::make_layout(sizes);
-  ROUNDELAY_RETURN_IF_ERROR(fusion.reserve(batch.layout.bytes));
+  const Result<std::byte*> buffer = place.fusion_buffer(batch.layout.bytes);
+  if (!buffer.ok()) return buffer.status();
   std::vector<fuse::PackItem> items;
   items.reserve(sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     const submit::Part& part = batch.pieces[i].tensor();
     items.push_back({part.input, batch.layout.slots[i]});
   }
-  fuse::pack(items, fusion.data());
-  batch.fusion = &fusion;
-  batch.call.buffer = {fusion.data(), 0, batch.layout.bytes};
-  return {};
+  batch.fusion = *buffer;
+  batch.call.buffer = {*buffer, 0, batch.layout.bytes};
+  return place.pack(items, *buffer);
 }
 
-Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer& fusion) {
+Status prepare(Batch& batch, Workplace& place) {
   batch.call.operation = Operation::kAllreduce;
   batch.call.dtype = batch.pieces.front().dtype();
-  set_reduction(batch.call, batch.request(), fabric.group().size());
+  batch.call.stream = place.stream();
+  set_reduction(batch.call, batch.request(), place.fabric().group().size());
   const bool in_region = batch.pieces.front().tensor().region != nullptr;
-  const bool scatters = fabric.takes_scattered() && batch.call.reduce_op != ReduceOp::kAdasum && !in_region;
-  if (scatters) {
-    scatter(batch);
-  } else if (batch.pieces.size() == 1) {
-    prepare_in_place(batch);
-  } else {
-    return pack(batch, fusion);
-  }
+  const bool scatters =
+      place.fabric().takes_scattered() && batch.call.reduce_op != ReduceOp::kAdasum && !in_region;
+  if (!scatters) return batch.pieces.size() == 1 ? prepare_in_place(batch, place) : pack(batch, place);
+  scatter(batch);
   return {};
 }
 
-void finish(Batch& batch) {
-  if (batch.fusion == nullptr) return;
+Status finish(Batch& batch, Workplace& place) {
+  if (batch.fusion == nullptr) return {};
   std::vector<fuse::UnpackItem> items;
   items.reserve(batch.pieces.size());
   for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
     const submit::Part& part = batch.pieces[i].tensor();
     items.push_back({part.output, batch.layout.slots[i]});
   }
-  fuse::unpack(items, batch.fusion->data());
+  return place.unpack(items, batch.fusion);
 }
 
 }  // namespace

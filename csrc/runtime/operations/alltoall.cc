@@ -1,4 +1,4 @@
-// Two calls: members tell each other how many rows they send, then the rows.
+// Two calls: members tell each other, from CPU to CPU, how many rows they send, then the rows.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -35,8 +35,8 @@ std::string check(const submit::Entry& entry, const Group& group) {
          std::to_string(entry.request.shape.front());
 }
 
-Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer&) {
-  const Group& group = fabric.group();
+Status prepare(Batch& batch, Workplace& place) {
+  const Group& group = place.fabric().group();
   const auto members = static_cast<std::size_t>(group.size());
   batch.sent = batch.entries.front()->splits;
   batch.received.assign(members, 0);
@@ -50,7 +50,7 @@ Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffe
   return {};
 }
 
-Result<bool> next(Batch& batch, const Group&) {
+Result<bool> next(Batch& batch, Workplace& place) {
   const Piece& piece = batch.pieces.front();
   collective::Call& call = batch.call;
   if (batch.sent.empty()) return false;  // those were the rows
@@ -60,16 +60,20 @@ Result<bool> next(Batch& batch, const Group&) {
     call.receive_bytes[member] = static_cast<std::size_t>(batch.received[member]) * row;
   }
   const std::int64_t rows = std::accumulate(batch.received.begin(), batch.received.end(), std::int64_t{0});
-  Result<submit::Results::Memory> output = piece.entry->results->allocate(0, with_rows(piece.shape(), rows));
+  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
   batch.sent.clear();
   call.dtype = piece.dtype();
+  call.stream = place.stream();
   call.input = piece.tensor().input;
-  call.buffer = {output->data, 0, static_cast<std::size_t>(rows) * row};
+  call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
   return true;
 }
 
-void finish(Batch& batch) { batch.entries.front()->results->set_received_splits(std::move(batch.received)); }
+Status finish(Batch& batch, Workplace&) {
+  batch.entries.front()->results->set_received_splits(std::move(batch.received));
+  return {};
+}
 
 }  // namespace
 

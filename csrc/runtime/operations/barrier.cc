@@ -5,13 +5,13 @@ namespace {
 
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
-Status prepare(Batch& batch, const collective::Fabric&, fuse::FusionBuffer&) {
+Status prepare(Batch& batch, Workplace&) {
   batch.call.operation = Operation::kBarrier;
   return {};
 }
 
 }  // namespace
 
-const OperationSteps kBarrierSteps = {check, prepare, nullptr, nothing_to_finish};
+const OperationSteps kBarrierSteps = {check, prepare, nullptr, nullptr};
 
 }  // namespace roundelay::runtime

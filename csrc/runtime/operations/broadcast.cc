@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/operations/operations.h"
 
@@ -13,22 +12,23 @@ std::string check(const submit::Entry& entry, const Group& group) {
          std::to_string(group.size()) + " ranks";
 }
 
-Status prepare(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer&) {
-  const Group& group = fabric.group();
+Status prepare(Batch& batch, Workplace& place) {
+  const Group& group = place.fabric().group();
   const submit::Part& part = batch.pieces.front().tensor();
   const auto root = std::find(group.ranks.begin(), group.ranks.end(), batch.request().root);
   batch.call.operation = Operation::kBroadcast;
   batch.call.dtype = part.dtype;
   batch.call.root = static_cast<int>(root - group.ranks.begin());
-  if (batch.call.root == group.index && part.input != part.output && part.count > 0) {
-    std::memcpy(part.output, part.input, part.bytes());
+  if (batch.call.root == group.index && part.input != part.output) {
+    ROUNDELAY_RETURN_IF_ERROR(place.copy(part.output, part.input, part.bytes()));
   }
+  batch.call.stream = place.stream();
   batch.call.buffer = {part.output, 0, part.bytes()};
   return {};
 }
 
 }  // namespace
 
-const OperationSteps kBroadcastSteps = {check, prepare, nullptr, nothing_to_finish};
+const OperationSteps kBroadcastSteps = {check, prepare, nullptr, nullptr};
 
 }  // namespace roundelay::runtime

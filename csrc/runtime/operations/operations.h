@@ -8,8 +8,8 @@
 
 #include "base/group.h"
 #include "base/status.h"
-#include "fuse/fusion_buffer.h"
 #include "runtime/batch.h"
+#include "runtime/workplace.h"
 
 namespace roundelay::runtime {
 
@@ -18,12 +18,12 @@ struct OperationSteps {
   std::string (*check)(const submit::Entry& entry, const Group& group);
   // Brings the input to where the fabric can work on it (which may be where it is, or else the output, or the
   // fusion buffer) and fills batch.call. Errors: kUnavailable (no memory).
-  Status (*prepare)(Batch& batch, const collective::Fabric& fabric, fuse::FusionBuffer& fusion);
+  Status (*prepare)(Batch& batch, Workplace& place);
   // After each call. True: batch.call is another one that belongs to this batch. Errors: as prepare. May be
   // null: one call is all.
-  Result<bool> (*next)(Batch& batch, const Group& group);
-  // Brings the result to the outputs.
-  void (*finish)(Batch& batch);
+  Result<bool> (*next)(Batch& batch, Workplace& place);
+  // Brings the result to the outputs. Errors: as prepare. May be null: it is there.
+  Status (*finish)(Batch& batch, Workplace& place);
 };
 
 // Null for what never reaches a lane's fabric: join, process set.
@@ -43,7 +43,6 @@ extern const OperationSteps kAnnounceSteps;
 extern const OperationSteps kSkipSteps;
 
 // Shared by the operations:
-inline void nothing_to_finish(Batch&) {}
 // Bytes of one row: of all dimensions but the first. `shape` has a first dimension.
 std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype);
 // `shape` with another first dimension.

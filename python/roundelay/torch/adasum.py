@@ -11,6 +11,7 @@ import torch
 from roundelay import _core
 from roundelay.torch.compression import Compressor
 from roundelay.torch.operations import Adasum, Max
+from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import ProcessSet, set_id
 
 
@@ -42,16 +43,19 @@ class DeltaSync:
         with torch.no_grad():
             deltas = [parameter.detach() - start for parameter, start in before]
             packed = [self._compression.compress(delta) for delta in deltas]
-            wires = [wire for wire, _ in packed]
             number = set_id(self._process_set)
-            _core.grouped_allreduce(wires, wires, self._name, Adasum, 1.0, 1.0, number)
+            for part, wires in enumerate(by_device((wire, wire) for wire, _ in packed)):
+                name = f"{self._name}.part{part}" if part else self._name
+                _core.grouped_allreduce(wires, wires, name, Adasum, 1.0, 1.0, number)
             for (parameter, start), (wire, context) in zip(before, packed, strict=True):
                 parameter.copy_(start.add_(self._compression.decompress(wire, context)))
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """GradScaler's findings (by device, not 0: overflow), made the worst of all ranks', in place."""
-        worst = torch.tensor([float(any(value.item() for value in found.values()))])
+        device = max(found, key=lambda one: one.type != "cpu")  # a GPU's are not waited for
+        findings = [value.reshape(1).to(device, torch.float32) for value in found.values()]
+        worst = torch.cat(findings).amax().reshape(1)
         name = f"{self._name}.overflow"
         _core.allreduce(worst, worst, name, Max, 1.0, 1.0, set_id(self._process_set))
         for value in found.values():
-            value.fill_(worst.item())
+            value.copy_(worst.reshape(value.shape))

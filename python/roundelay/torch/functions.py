@@ -80,7 +80,7 @@ def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
 def _agree_on_names(names: list[str], process_set: ProcessSet) -> None:
     """Raises on every rank where they differ: a tensor that only some have would be waited for."""
     digest = hashlib.blake2b(repr(names).encode(), digest_size=8).digest()
-    mine = torch.tensor([int.from_bytes(digest, "little", signed=True)])
+    mine = torch.tensor([int.from_bytes(digest, "little", signed=True)], device="cpu")
     if len(operations.allgather(mine, name="parameters", process_set=process_set).unique()) == 1:
         return
     everyone = allgather_object((_core.rank(), names), "parameters.names", process_set)
@@ -125,7 +125,7 @@ def broadcast_object(
     head = parcel.head()
     operations.broadcast_(head, root_rank, f"{name}.head", process_set)
     if _core.rank() != root_rank:
-        parcel = _Parcel(torch.empty(int(head[0]), dtype=torch.uint8), is_error=bool(head[1]))
+        parcel = _Parcel(torch.empty(int(head[0]), dtype=torch.uint8, device="cpu"), is_error=bool(head[1]))
     operations.broadcast_(parcel.data, root_rank, f"{name}.data", process_set)
     parcel.raise_error(root_rank)
     return obj if _core.rank() == root_rank else parcel.content()
@@ -173,7 +173,7 @@ class _Parcel:
 
     def head(self) -> torch.Tensor:
         """What a receiver must know first: the length in bytes, and whether it is an error's text."""
-        return torch.tensor([self.data.numel(), int(self.is_error)], dtype=torch.int64)
+        return torch.tensor([self.data.numel(), int(self.is_error)], dtype=torch.int64, device="cpu")
 
     def content(self) -> Any:
         return pickle.loads(self.data.numpy().data)
@@ -247,7 +247,7 @@ def _agree(
     process_set: ProcessSet,
 ) -> None:
     """Raises on every rank, naming the first of them, if some have other parameters than the root."""
-    differs = torch.tensor([_core.size() - _core.rank() if roots != mine else 0])
+    differs = torch.tensor([_core.size() - _core.rank() if roots != mine else 0], device="cpu")
     operations.allreduce_(differs, name="optimizer.layout", op=operations.Max, process_set=process_set)
     if int(differs) == 0:
         return

@@ -16,6 +16,7 @@ import torch
 from roundelay import _core
 from roundelay.torch import operations
 from roundelay.torch.gradient import Contribution, Gradient, Reducing
+from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import set_id
 
 DENSE = 1  # of a waiting gradient; DENSE + n: sparse in n dimensions
@@ -91,8 +92,10 @@ class GradientGroup:
             self._waiting.pop(gradient, None)
             if parameter is not None:
                 given.append((gradient, gradient.contribution(parameter)))
-        if not given:
-            return
+        for part in by_device((contribution.wire, (one, contribution)) for one, contribution in given):
+            self._submit_on_one_device(part)
+
+    def _submit_on_one_device(self, given: list[tuple[Gradient, Contribution]]) -> None:
         rule = given[0][0].rule
         wires = [contribution.wire for _, contribution in given]
         scale = (rule.prescale_factor, rule.postscale_factor)

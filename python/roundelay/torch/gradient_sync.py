@@ -216,7 +216,8 @@ class GradientSync:
         waiting = [group.waiting(gradient) for group in groups for gradient in group.members]
         wanted = [gradient.wanted for gradient in members]
         plan = self._plan.notes(members, alone)
-        notes = torch.tensor([0 if final else 1, *submitted, *waiting, *wanted, *plan], dtype=torch.uint8)
+        values = [0 if final else 1, *submitted, *waiting, *wanted, *plan]
+        notes = torch.tensor(values, dtype=torch.uint8, device="cpu")
         for group in groups:
             group.submitted = 0
         self._rounds += 1

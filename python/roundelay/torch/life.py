@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _backend, _core, _part
+from roundelay import _backend, _core, _gpu, _part
 from roundelay.torch import calibration
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
@@ -44,6 +44,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
     path, meet = _part.choose(part, _core.load_config().bootstrap)
+    _gpu.load()
     rendezvous = None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet))
     _core.init(path, rendezvous, list(part.ranks), part.communicator)
     restart_scopes()
@@ -118,9 +119,14 @@ def mpi_threads_supported() -> bool:
     return path is not None and mpi_enabled() and "MPI_THREAD_MULTIPLE" in _core.backend_description(path)
 
 
+def cuda_built() -> bool:
+    """Whether this build has the module for NVIDIA's GPUs."""
+    return _backend.cuda_module() is not None
+
+
 def nccl_built() -> int:
-    """NCCL's version code, 0: not in this build."""
-    return 0
+    """The version code of the NCCL that would be used, such as 23007; 0: no NCCL, or no CUDA in this build."""
+    return _core.nccl_version(_gpu.nccl_library()) if cuda_built() else 0
 
 
 def gloo_built() -> bool:
@@ -138,7 +144,7 @@ def _not_built() -> bool:
     return False
 
 
-ddl_built = ccl_built = cuda_built = rocm_built = _not_built
+ddl_built = ccl_built = rocm_built = _not_built
 
 
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:

@@ -9,7 +9,7 @@ from torch._compile import _disable_dynamo
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.lazy import LazyModuleMixin
 
-from roundelay.torch.operations import Sum, allreduce_
+from roundelay.torch.operations import Sum, allreduce_, allreduce_async_, synchronize
 from roundelay.torch.operations.common import Call
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -72,7 +72,7 @@ class SyncBatchNorm(_BatchNorm):
         self.num_batches_tracked.add_(1)
         if count == 0:
             return
-        share = 1.0 / int(self.num_batches_tracked) if self.momentum is None else self.momentum
+        share = self.num_batches_tracked.double().reciprocal() if self.momentum is None else self.momentum
         unbiased = variance * (count / (count - 1))
         for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
             running.copy_((1.0 - share) * running.to(new.dtype) + share * new)
@@ -141,6 +141,19 @@ def _total(values: torch.Tensor, step: str, process_set: ProcessSet) -> torch.Te
     return allreduce_(values, op=Sum, name=_name(step), process_set=process_set)
 
 
+def _sums(sums: torch.Tensor, count: int, process_set: ProcessSet) -> tuple[torch.Tensor, int]:
+    """Both over all ranks. The count is a number of the host, which waits for no GPU to have it."""
+    counts = torch.tensor([count], dtype=torch.float64, device="cpu")
+    if sums.device.type == "cpu":
+        both = _total(torch.cat([sums, counts]), "mean", process_set)
+        return both[:-1], int(both[-1])
+    handle = allreduce_async_(sums, op=Sum, name=_name("mean"), process_set=process_set)
+    try:
+        return sums, int(_total(counts, "count", process_set))
+    finally:
+        synchronize(handle)
+
+
 @torch.no_grad()
 def _statistics(values: torch.Tensor, process_set: ProcessSet) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Mean and (biased) variance of each channel, and the number of values, over all ranks.
@@ -158,13 +171,12 @@ def _statistics(values: torch.Tensor, process_set: ProcessSet) -> tuple[torch.Te
         mean, variance = mean.double(), variance.double()
     else:
         mean = variance = torch.zeros(values.size(1), dtype=torch.float64, device=values.device)
-    sums = _total(torch.cat([mean * count, mean.new_tensor([count])]), "mean", process_set)
-    total = int(sums[-1])
+    sums, total = _sums(mean * count, count, process_set)
     if total == 1:
         raise ValueError(
             "batch normalisation needs more than 1 value per channel to train, but all ranks have 1 together"
         )
-    whole_mean = sums[:-1] / max(total, 1)
+    whole_mean = sums / max(total, 1)
     deviations = variance * count + (mean - whole_mean).square() * count
     whole_variance = _total(deviations, "variance", process_set) / max(total, 1)
     return whole_mean.to(dtype), whole_variance.to(dtype), total

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
@@ -138,12 +138,23 @@ class Call:
 
 def row_of_this_rank(*numbers: int) -> torch.Tensor:
     """The rank and the numbers: gathered rows must say whose they are, as joined ranks have none."""
-    return torch.tensor([[_core.rank(), *numbers]], dtype=torch.int64)
+    return torch.tensor([[_core.rank(), *numbers]], dtype=torch.int64, device="cpu")
 
 
 def never_empty(group: list[torch.Tensor]) -> list[torch.Tensor]:
     """An empty group travels as a tensor without elements: ranks whose groups differ must get an error."""
-    return group or [torch.empty(0)]
+    return group or [torch.empty(0, device="cpu")]
+
+
+_One = TypeVar("_One")
+
+
+def by_device(pairs: Iterable[tuple[torch.Tensor, _One]]) -> list[list[_One]]:
+    """What belongs to tensors of one device together, as an operation needs it; each in the order given."""
+    parts: dict[torch.device, list[_One]] = {}
+    for tensor, one in pairs:
+        parts.setdefault(tensor.device, []).append(one)
+    return list(parts.values())
 
 
 def gradient_name(name: str | None) -> str | None:

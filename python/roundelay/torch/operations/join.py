@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from roundelay import _core
+from roundelay import _core, _gpu
 from roundelay.torch.operations.common import Call
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -14,9 +14,14 @@ def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
 
     Meanwhile the others' operations go on without this rank: to an allreduce it gives nothing (Average still
     divides by the number of all ranks), to an allgather no rows. A broadcast from it is an error on them.
-    ``device`` is accepted for compatibility. The result is a world rank, the same on all ranks.
+    ``device`` is accepted for compatibility; on a machine with GPUs ValueError where it is none of them. The
+    result is a world rank, the same on all ranks.
     """
-    return int(_core.join(Call("join", None, process_set).group)[0])
+    with Call("join", None, process_set) as call:
+        count = _gpu.devices()
+        if count is not None and isinstance(device, int) and not -1 <= device < count:
+            raise call.wrong(f"device is {device}, but this process sees GPUs 0 to {count - 1} (-1: none)")
+    return int(_core.join(call.group)[0])
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache
 
@@ -54,15 +55,22 @@ def sparse_allreduce_async(
         _check(tensor, op, call)
     shape = tensor.shape
     entries = tensor.detach()
-    parts = [entries._indices().t(), entries._values(), row_of_this_rank(op, *shape)]
-    handle = grouped_allgather_async(parts, name, process_set)
+    parts = [entries._indices().t(), entries._values()]
+    head = [row_of_this_rank(op, *shape)]
+    if entries.device.type == "cpu":
+        handles = [grouped_allgather_async(parts + head, name, process_set)]
+    else:  # nobody waits for the device to read a number
+        handles = [
+            grouped_allgather_async(parts, name, process_set),
+            grouped_allgather_async(head, name and f"{name}.head", process_set),
+        ]
 
     @cache
     def result() -> torch.Tensor:
-        gathered = synchronize(handle)
-        if gathered is None:
-            raise RuntimeError(f"handle {handle} was waited for twice")
-        indices, values, heads = gathered
+        gathered = [synchronize(handle) for handle in handles]
+        if None in gathered:
+            raise RuntimeError(f"handle {handles[0]} was waited for twice")
+        indices, values, heads = itertools.chain.from_iterable(gathered)
         _check_alike(heads, name)
         if op == Average:
             values = _divided(values, process_set.size())

@@ -1,0 +1,64 @@
+#include "adapter/accelerator.h"
+
+#include <ATen/EmptyTensor.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/TensorOptions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace roundelay::adapter {
+namespace {
+
+GpuStream native(const c10::Stream& stream) { return static_cast<GpuStream>(stream.native_handle()); }
+
+c10::Stream current_stream(const c10::Device& device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+}  // namespace
+
+CallerStream::CallerStream(GpuRuntime& runtime, c10::Device device)
+    : runtime_(&runtime), stream_(current_stream(device)) {}
+
+Result<GpuEventPtr> CallerStream::mark() const { return runtime_->mark(device_index(), native(stream_)); }
+
+// Not at::empty: on whatever thread this is, a dispatch mode of the user's could call Python.
+at::Tensor CallerStream::allocate(const std::vector<std::int64_t>& shape, at::ScalarType type) const {
+  const c10::StreamGuard guard(stream_);
+  const c10::DispatchKeySet keys(c10::computeDispatchKey(type, at::kStrided, stream_.device()));
+  c10::Allocator* const allocator = c10::GetAllocator(stream_.device_type());
+  return at::Tensor(at::detail::empty_generic(shape, allocator, keys, type, std::nullopt));
+}
+
+c10::Stream CallerStream::current() const { return current_stream(stream_.device()); }
+
+Status CallerStream::hold_back_current(const GpuEvent& event) const {
+  return event.hold_back(native(current()));
+}
+
+void CallerStream::lend_to_current(const at::Tensor& tensor) const {
+  c10::impl::VirtualGuardImpl(stream_.device_type())
+      .recordDataPtrOnStream(tensor.storage().data_ptr(), current());
+}
+
+void Accelerator::serve(GpuRuntime& runtime, c10::DeviceType type) {
+  MutexLock lock(mutex_);
+  runtime_ = &runtime;
+  type_ = type;
+}
+
+Result<std::optional<CallerStream>> Accelerator::stream_for(const c10::Device& device,
+                                                            const std::string& label) {
+  if (device.is_cpu()) return std::optional<CallerStream>();
+  MutexLock lock(mutex_);
+  const std::string where = label + " is on device " + device.str() + ", but ";
+  if (runtime_ == nullptr && device.is_cuda())
+    return Status::invalid(where +
+                           "this build of Roundelay has no CUDA part; install Roundelay again where nvcc is, "
+                           "or move the tensor with cpu()");
+  if (runtime_ == nullptr || device.type() != type_)
+    return Status::invalid(where + "Roundelay works on the CPU and on CUDA devices; move it with cpu()");
+  return std::optional<CallerStream>(std::in_place, *runtime_, device);
+}
+
+}  // namespace roundelay::adapter

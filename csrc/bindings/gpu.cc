@@ -1,0 +1,51 @@
+// The part for GPUs: loaded apart from the core, where the process has a GPU.
+#include <c10/core/Device.h>
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings/errors.h"
+#include "bindings/life.h"
+#include "bindings/topics.h"
+#include "platform/nccl/library.h"
+#include "runtime/gpu/loader.h"
+#include "runtime/gpu/module.h"
+
+namespace roundelay::bindings {
+namespace {
+
+// For all inits from now on. Called again it does nothing: the module stays for as long as the process.
+void load_gpu(const std::string& module_path, const std::string& nccl_path, const std::string& device_type) {
+  const c10::DeviceType type = c10::Device(device_type).type();
+  runtime::GpuParts parts;
+  {
+    const py::gil_scoped_release no_gil;
+    const runtime::GpuModule* const module = value_of(runtime::load_gpu_module(module_path));
+    parts.runtime = module->runtime;
+    parts.kernels = module->kernels;
+    auto nccl = platform::open_nccl(nccl_path);
+    if (nccl.ok()) {
+      parts.nccl = std::move(nccl).value().release();  // for as long as the process
+    } else {
+      parts.why_no_nccl = nccl.status().message();
+    }
+  }
+  life_accelerator().serve(*parts.runtime, type);
+  set_gpu_parts(parts);
+}
+
+int nccl_version(const std::string& path) {
+  const py::gil_scoped_release no_gil;
+  const auto nccl = platform::open_nccl(path);
+  return nccl.ok() ? (*nccl)->version() : 0;
+}
+
+}  // namespace
+
+void bind_gpu(py::module_& module) {
+  module.def("load_gpu", load_gpu, py::arg("module_path"), py::arg("nccl_path"), py::arg("device_type"));
+  module.def("nccl_version", nccl_version, py::arg("nccl_path"));
+}
+
+}  // namespace roundelay::bindings

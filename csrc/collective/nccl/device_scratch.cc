@@ -1,0 +1,40 @@
+#include "collective/nccl/device_scratch.h"
+
+#include <utility>
+
+#include "base/leak.h"
+
+namespace roundelay::collective::nccl {
+
+bool DeviceScratch::Block::idle() const {
+  if (!last_use) return true;
+  const Result<bool> reached = last_use->reached();
+  return reached.ok() && *reached;
+}
+
+DeviceScratch::~DeviceScratch() {
+  outgrown_.push_back(std::move(block_));
+  for (Block& block : outgrown_) {
+    if (!block.idle()) leak(std::move(block.memory));
+  }
+}
+
+Result<std::byte*> DeviceScratch::take(std::size_t bytes, GpuStream stream) {
+  std::erase_if(outgrown_, [](const Block& block) { return block.idle(); });
+  if (bytes > block_.bytes) {
+    Result<GpuMemory> memory = runtime_.allocate(device_, bytes);
+    if (!memory.ok()) return memory.status();
+    outgrown_.push_back(std::exchange(block_, Block{std::move(memory).value(), bytes, nullptr}));
+  }
+  if (block_.last_use) ROUNDELAY_RETURN_IF_ERROR(block_.last_use->hold_back(stream));
+  return block_.memory.get();
+}
+
+Status DeviceScratch::give(GpuStream stream) {
+  Result<GpuEventPtr> mark = runtime_.mark(device_, stream);
+  if (!mark.ok()) return mark.status();
+  block_.last_use = std::move(mark).value();
+  return {};
+}
+
+}  // namespace roundelay::collective::nccl

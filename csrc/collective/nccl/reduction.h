@@ -1,0 +1,21 @@
+// How NCCL carries out a reduction: what it can do itself, what kernels do before and after.
+#pragma once
+
+#include <optional>
+
+#include "collective/fabric.h"
+#include "platform/nccl/api.h"
+
+namespace roundelay::collective::nccl {
+
+struct Reduction {
+  DType wire = DType::kFloat32;  // what NCCL reduces; wider than the elements where they have to be widened
+  Scale before;                  // of each part, by a kernel
+  platform::NcclCommunicator::Reduction reduction{};
+  Scale after;  // of the result, by a kernel
+};
+
+// Null: NCCL and kernels would not give what the CPU gives, but for rounding. The same on all members.
+[[nodiscard]] std::optional<Reduction> reduction_of(const Call& call, int members);
+
+}  // namespace roundelay::collective::nccl

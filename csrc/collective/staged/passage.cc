@@ -1,0 +1,106 @@
+#include "collective/staged/passage.h"
+
+namespace roundelay::collective::staged {
+
+Passage::Passage(Host& host, const Call& call)
+    : host_(host), call_(call), plan_(call, host.cpu.group().index, host.piece_bytes) {}
+
+Passage::~Passage() {
+  if (!crossing_) return;
+  crossing_.reset();
+  if (PinnedBlock* const block = coming_.front().block; block != nullptr && host_.cpu.poisoned()) {
+    block->abandon();
+  }
+}
+
+Result<bool> Passage::advance() {
+  bool again = true;
+  while (again) {
+    const bool before = std::exchange(moved_, false);
+    ROUNDELAY_RETURN_IF_ERROR(come_down());
+    ROUNDELAY_RETURN_IF_ERROR(cross());
+    again = moved_;
+    moved_ = moved_ || before;
+  }
+  return over_ == plan_.count();
+}
+
+Status Passage::come_down() {
+  while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
+    Coming coming{plan_[begun_], nullptr, nullptr};
+    if (coming.step.pinned > 0) {
+      const Result<PinnedBlock*> block = host_.blocks.take(coming.step.pinned);
+      if (!block.ok()) return block.status();
+      if (*block == nullptr) return {};
+      coming.block = *block;
+    }
+    ROUNDELAY_RETURN_IF_ERROR(fetch(coming));
+    coming_.push_back(std::move(coming));
+    ++begun_;
+    moved_ = true;
+  }
+  return {};
+}
+
+// A barrier has no bytes, but its turn in the stream.
+Status Passage::fetch(Coming& coming) {
+  const Step& step = coming.step;
+  const bool bytes = step.from != nullptr && step.given.bytes > 0;
+  if (bytes) {
+    ROUNDELAY_RETURN_IF_ERROR(host_.runtime.copy(host_.device, coming.block->data() + step.given.offset,
+                                                 step.from, step.given.bytes, call_.stream));
+  } else if (call_.operation != Operation::kBarrier || call_.stream == nullptr) {
+    return {};
+  }
+  auto there = host_.runtime.mark(host_.device, call_.stream);
+  if (!there.ok()) return there.status();
+  coming.there = std::move(*there);
+  if (coming.block != nullptr) coming.block->busy_until(coming.there);
+  return {};
+}
+
+Status Passage::cross() {
+  while (!coming_.empty()) {
+    const Coming& first = coming_.front();
+    if (!crossing_) {
+      const Result<bool> begun = begin(first);
+      if (!begun.ok()) return begun.status();
+      if (!*begun) return {};
+    }
+    const Result<bool> over = crossing_->test();
+    if (!over.ok()) return over.status();
+    if (!*over) return {};
+    crossing_.reset();
+    ROUNDELAY_RETURN_IF_ERROR(send_up(first));
+    coming_.pop_front();
+    ++over_;
+    moved_ = true;
+  }
+  return {};
+}
+
+Result<bool> Passage::begin(const Coming& coming) {
+  if (coming.there) {
+    const Result<bool> there = coming.there->reached();
+    if (!there.ok() || !*there) return there;
+  }
+  std::byte* const pinned = coming.block == nullptr ? nullptr : coming.block->data();
+  auto started = host_.cpu.start(plan_.on_host(coming.step, pinned));
+  if (!started.ok()) return started.status();
+  crossing_ = std::move(started).value();
+  moved_ = true;
+  return true;
+}
+
+Status Passage::send_up(const Coming& coming) {
+  const Step& step = coming.step;
+  if (step.to == nullptr || step.result.bytes == 0) return {};
+  ROUNDELAY_RETURN_IF_ERROR(host_.runtime.copy(
+      host_.device, step.to, coming.block->data() + step.result.offset, step.result.bytes, call_.stream));
+  auto up = host_.runtime.mark(host_.device, call_.stream);
+  if (!up.ok()) return up.status();
+  coming.block->busy_until(std::move(*up));
+  return {};
+}
+
+}  // namespace roundelay::collective::staged

@@ -1,0 +1,50 @@
+// How a call on a GPU's memory is cut into steps on the host's. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "collective/fabric.h"
+
+namespace roundelay::collective::staged {
+
+inline constexpr std::size_t kElement = 8;  // bytes of the largest
+
+struct Range {
+  std::size_t offset = 0, bytes = 0;
+};
+
+// One call of the CPU's fabric, in so many bytes of pinned memory.
+struct Step {
+  std::size_t pinned = 0;
+  const std::byte* from = nullptr;  // on the device: what comes down to `given` before; null: nothing
+  Range given;
+  std::byte* to = nullptr;  // on the device: where `result` goes up to after; null: nowhere
+  Range result;
+};
+
+class Plan {
+ public:
+  // `call` has been checked, and outlives it. `self`: this member's index in the group. `piece_bytes` is a
+  // multiple of kElement.
+  Plan(const Call& call, int self, std::size_t piece_bytes);
+
+  // As many on all members: at least one.
+  [[nodiscard]] std::uint64_t count() const { return count_; }
+  [[nodiscard]] Step operator[](std::uint64_t number) const;
+  [[nodiscard]] Call on_host(const Step& step, std::byte* pinned) const;
+
+ private:
+  [[nodiscard]] Step piece(std::uint64_t number) const;
+  [[nodiscard]] Step gather() const;
+  [[nodiscard]] Step exchange() const;
+  [[nodiscard]] Step scatter() const;
+
+  const Call& call_;
+  const std::size_t self_;
+  const bool absent_;
+  std::size_t piece_bytes_ = SIZE_MAX;  // not cut
+  std::uint64_t count_ = 1;
+};
+
+}  // namespace roundelay::collective::staged

@@ -1,0 +1,187 @@
+#include "platform/nccl/communicator.h"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+
+#include "base/annotations.h"
+#include "base/clock.h"
+
+namespace roundelay::platform::nccl {
+namespace {
+
+// All that is enqueued has been settled before: only NCCL's own threads have to end.
+constexpr Duration kFinalizing = std::chrono::seconds(2);
+
+DataType type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return kFloat64;
+    case DType::kFloat32:
+      return kFloat32;
+    case DType::kFloat16:
+      return kFloat16;
+    case DType::kBFloat16:
+      return kBfloat16;
+    case DType::kInt64:
+      return kInt64;
+    case DType::kInt32:
+      return kInt32;
+    case DType::kInt8:
+      return kInt8;
+    default:
+      return kUint8;
+  }
+}
+
+RedOp operator_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kProduct:
+      return kProd;
+    case ReduceOp::kMin:
+      return kMin;
+    case ReduceOp::kMax:
+      return kMax;
+    default:
+      return kSum;
+  }
+}
+
+class Communicator final : public NcclCommunicator {
+ public:
+  Communicator(const Functions& functions, Comm comm) : nccl_(functions), comm_(comm) {}
+  ~Communicator() override {
+    const Result<bool> idle = settled();
+    const MutexLock lock(mutex_);
+    if (comm_ == nullptr) return;
+    if (idle.ok() && *idle && finalized()) {
+      static_cast<void>(nccl_.comm_destroy(comm_));
+    } else {
+      static_cast<void>(nccl_.comm_abort(comm_));
+    }
+  }
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  Result<bool> settled() override {
+    const MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(usable());
+    Code state = kSuccess;
+    ROUNDELAY_RETURN_IF_ERROR(checked("ncclCommGetAsyncError", nccl_.comm_get_async_error(comm_, &state)));
+    ROUNDELAY_RETURN_IF_ERROR(checked("a call in progress", state));
+    return state == kSuccess;
+  }
+  void abort() override {
+    const MutexLock lock(mutex_);
+    if (comm_ == nullptr) return;
+    static_cast<void>(nccl_.comm_abort(comm_));
+    comm_ = nullptr;
+  }
+
+  Status begin_group() override {
+    const MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(usable());
+    return checked("ncclGroupStart", nccl_.group_start());
+  }
+  // Also of an aborted communicator: the group is the calling thread's.
+  Status end_group() override {
+    const MutexLock lock(mutex_);
+    return checked("ncclGroupEnd", nccl_.group_end());
+  }
+
+  Status all_reduce(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction,
+                    GpuStream stream) override {
+    return reduced("ncclAllReduce", dtype, reduction, [&](RedOp op, Comm comm) {
+      return nccl_.all_reduce(from, to, count, type_of(dtype), op, comm, stream);
+    });
+  }
+  Status reduce_scatter(const void* from, void* to, std::size_t count_each, DType dtype, Reduction reduction,
+                        GpuStream stream) override {
+    return reduced("ncclReduceScatter", dtype, reduction, [&](RedOp op, Comm comm) {
+      return nccl_.reduce_scatter(from, to, count_each, type_of(dtype), op, comm, stream);
+    });
+  }
+  Status all_gather(const void* from, void* to, std::size_t bytes_each, GpuStream stream) override {
+    const MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(usable());
+    return checked("ncclAllGather", nccl_.all_gather(from, to, bytes_each, kUint8, comm_, stream));
+  }
+  Status broadcast(void* data, std::size_t bytes, int root, GpuStream stream) override {
+    const MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(usable());
+    return checked("ncclBroadcast", nccl_.broadcast(data, data, bytes, kUint8, root, comm_, stream));
+  }
+  Status send(const void* from, std::size_t bytes, int to, GpuStream stream) override {
+    const MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(usable());
+    return checked("ncclSend", nccl_.send(from, bytes, kUint8, to, comm_, stream));
+  }
+  Status receive(void* to, std::size_t bytes, int from, GpuStream stream) override {
+    const MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(usable());
+    return checked("ncclRecv", nccl_.recv(to, bytes, kUint8, from, comm_, stream));
+  }
+
+ private:
+  [[nodiscard]] Status usable() const REQUIRES(mutex_) {
+    if (comm_ != nullptr) return {};
+    return Status::aborted("NCCL: the communicator was aborted");
+  }
+  [[nodiscard]] Status checked(const char* call, Code result) const REQUIRES(mutex_) {
+    if (result == kSuccess || result == kInProgress) return {};
+    return error_of(nccl_, call, result, comm_);
+  }
+
+  template <typename Start>
+  [[nodiscard]] Status reduced(const char* call, DType dtype, Reduction reduction, Start start) {
+    const MutexLock lock(mutex_);
+    ROUNDELAY_RETURN_IF_ERROR(usable());
+    if (reduction.average) return checked(call, start(kAvg, comm_));
+    if (reduction.premultiplied == 1.0) return checked(call, start(operator_of(reduction.op), comm_));
+    RedOp op = kSum;
+    ROUNDELAY_RETURN_IF_ERROR(make_operator(op, reduction.premultiplied, dtype));
+    const Code started = start(op, comm_);
+    // What is given to a call is not needed any more when that has returned.
+    ROUNDELAY_RETURN_IF_ERROR(checked("ncclRedOpDestroy", nccl_.red_op_destroy(op, comm_)));
+    return checked(call, started);
+  }
+  [[nodiscard]] Status make_operator(RedOp& op, double factor, DType dtype) REQUIRES(mutex_) {
+    auto narrow = static_cast<float>(factor);
+    if (dtype != DType::kFloat64 && dtype != DType::kFloat32) {
+      return Status::internal("NCCL: no factor of " + std::string(name_of(dtype)));
+    }
+    void* const scalar = dtype == DType::kFloat64 ? static_cast<void*>(&factor) : &narrow;
+    return checked("ncclRedOpCreatePreMulSum",
+                   nccl_.red_op_create_pre_mul_sum(&op, scalar, type_of(dtype), kHostImmediate, comm_));
+  }
+
+  [[nodiscard]] bool finalized() REQUIRES(mutex_) {
+    const Deadline deadline = Deadline::after(kFinalizing);
+    Code state = nccl_.comm_finalize(comm_);
+    while (state == kInProgress && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (nccl_.comm_get_async_error(comm_, &state) != kSuccess) return false;
+    }
+    return state == kSuccess;
+  }
+
+  const Functions& nccl_;
+  Mutex mutex_;
+  Comm comm_ GUARDED_BY(mutex_);  // null: aborted
+};
+
+}  // namespace
+
+Status error_of(const Functions& functions, const char* call, Code result, Comm comm) {
+  std::string text = std::string("NCCL: ") + call + ": " + functions.get_error_string(result);
+  const char* const last = functions.get_last_error(comm);
+  if (last != nullptr && *last != '\0') text += std::string(" (") + last + ")";
+  return Status::aborted(text);
+}
+
+std::unique_ptr<NcclCommunicator> make_communicator(const Functions& functions, Comm comm) {
+  return std::make_unique<Communicator>(functions, comm);
+}
+
+}  // namespace roundelay::platform::nccl

@@ -1,0 +1,35 @@
+// Which fabric a group uses between its GPUs: what members tell each other of theirs, and what follows from
+// it. Pure: all members come to the same end.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/group.h"
+#include "platform/nccl/api.h"
+
+namespace roundelay::runtime {
+
+enum class GpuFabricWish : std::uint8_t { kAuto, kNccl, kStaged };  // ROUNDELAY_GPU_FABRIC
+
+GpuFabricWish gpu_fabric_wish(const std::string& name);
+
+// Of one member, as it travels.
+struct GpuCard {
+  std::int32_t nccl_version = 0;    // 0: it has no NCCL
+  std::uint32_t may_share = 0;      // it allows another rank on its GPU
+  std::array<char, 64> identity{};  // of its GPU, the beginning
+  platform::NcclId id{};            // of the first member: the communicator's
+};
+
+struct GpuChoice {
+  bool nccl = false;
+  std::string why;  // why not NCCL; names ranks, cause and cure
+};
+
+// `cards`: by member.
+GpuChoice choose_gpu_fabric(const std::vector<GpuCard>& cards, const Group& group, GpuFabricWish wish);
+
+}  // namespace roundelay::runtime

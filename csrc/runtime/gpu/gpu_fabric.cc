@@ -1,0 +1,222 @@
+#include "runtime/gpu/gpu_fabric.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/leak.h"
+#include "base/log.h"
+#include "collective/nccl/nccl_fabric.h"
+#include "collective/staged/staged_fabric.h"
+
+namespace roundelay::runtime {
+
+using collective::Call;
+using collective::Pending;
+
+// The first call, after what must come before it: cards go round, NCCL's communicator is made, and all hear
+// whether that went well everywhere.
+class GpuFabric::Meeting final : public Pending {
+ public:
+  Meeting(GpuFabric& fabric, const Call& call)
+      : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
+  ~Meeting() override {
+    if (step_ == Step::kCall || !fabric_.cpu_.poisoned()) return;
+    leak(std::move(cards_));  // the medium may still write there
+    leak(std::move(mine_));
+    leak(std::move(verdict_));
+  }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  Status begin() {
+    ROUNDELAY_RETURN_IF_ERROR(write_card());
+    Call call = cpu_call(Operation::kAllgather, DType::kUInt8);
+    cards_.resize(members() * sizeof(GpuCard));
+    call.input = mine_.data();
+    call.receive_bytes.assign(members(), sizeof(GpuCard));
+    call.buffer = {cards_.data(), 0, cards_.size()};
+    return start(fabric_.cpu_, call);
+  }
+
+  Result<bool> test() override {
+    if (step_ == Step::kJoin) {
+      const Result<bool> over = joined();
+      if (!over.ok() || !*over) return over;
+    }
+    while (true) {
+      const Result<bool> done = current_->test();
+      if (!done.ok() || !*done) return done;
+      if (step_ == Step::kCall) return true;
+      ROUNDELAY_RETURN_IF_ERROR(go_on());
+      if (step_ == Step::kJoin) return false;
+    }
+  }
+
+  [[nodiscard]] int waiting_for() const override { return current_ ? current_->waiting_for() : -1; }
+  [[nodiscard]] bool crowded() const override { return current_ && current_->crowded(); }
+  collective::Nap idle(collective::Backoff& backoff) override {
+    return step_ == Step::kJoin ? backoff.next() : current_->idle(backoff);
+  }
+
+ private:
+  enum class Step : unsigned char { kIntroduce, kJoin, kAgree, kCall };
+
+  [[nodiscard]] std::size_t members() const { return static_cast<std::size_t>(fabric_.group().size()); }
+
+  Status write_card() {
+    const GpuParts& parts = fabric_.parts_;
+    GpuCard card;
+    const Result<std::string> identity = parts.runtime->identity(fabric_.device_);
+    if (!identity.ok()) return identity.status();
+    identity->copy(card.identity.data(), card.identity.size() - 1);
+    card.may_share = fabric_.options_.may_share ? 1 : 0;
+    if (parts.nccl != nullptr && fabric_.options_.wish != GpuFabricWish::kStaged) {
+      card.nccl_version = parts.nccl->version();
+      if (fabric_.group().index == 0) {
+        const Result<platform::NcclId> id = parts.nccl->make_id();
+        if (!id.ok()) return id.status();
+        card.id = *id;
+      }
+    }
+    mine_.resize(sizeof card);
+    std::memcpy(mine_.data(), &card, sizeof card);
+    return {};
+  }
+
+  Call cpu_call(Operation operation, DType dtype) const {
+    Call call;
+    call.operation = operation;
+    call.dtype = dtype;
+    call.deadline = deadline_;
+    call.abort = call_.abort;
+    return call;
+  }
+
+  Status start(Fabric& fabric, const Call& call) {
+    auto pending = fabric.start(call);
+    if (!pending.ok()) return pending.status();
+    current_ = std::move(pending).value();
+    return {};
+  }
+
+  Status go_on() {
+    if (step_ == Step::kAgree) return settle(verdict_.front() == fabric_.group().size() ? "" : late_reason());
+    std::vector<GpuCard> cards(members());
+    std::memcpy(cards.data(), cards_.data(), cards_.size());
+    const GpuChoice choice = choose_gpu_fabric(cards, fabric_.group(), fabric_.options_.wish);
+    if (!choice.nccl) return settle(choice.why);
+    auto joining = fabric_.parts_.nccl->join(cards.front().id, fabric_.group().size(), fabric_.group().index,
+                                             fabric_.device_);
+    current_.reset();
+    step_ = Step::kJoin;
+    failure_ = joining.status();
+    if (joining.ok()) communicator_ = std::move(joining).value();
+    return {};
+  }
+
+  // Until this member's communicator is there, or is not to be had. True: the others are told.
+  Result<bool> joined() {
+    if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
+    if (failure_.ok()) {
+      const Result<bool> there = communicator_->settled();
+      if (there.ok() && !*there && !deadline_.passed()) return false;
+      if (!there.ok()) failure_ = there.status();
+      if (there.ok() && !*there) failure_ = Status::aborted("its peers did not come in time");
+    }
+    step_ = Step::kAgree;
+    verdict_ = {failure_.ok() ? fabric_.group().size() : fabric_.group().index};
+    Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
+    call.reduce_op = ReduceOp::kMin;
+    call.deadline = Deadline::after(fabric_.options_.patience);
+    call.buffer = {reinterpret_cast<std::byte*>(verdict_.data()), 0, sizeof(std::int64_t)};
+    ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
+    return true;
+  }
+
+  [[nodiscard]] std::string late_reason() const {
+    const auto member = static_cast<std::size_t>(verdict_.front());
+    if (static_cast<int>(member) == fabric_.group().index) return failure_.message();
+    return "rank " + std::to_string(fabric_.group().ranks[member]) + " could not join NCCL's communicator";
+  }
+
+  // How it ended, for all members alike; then the call itself. `why_not`: NCCL; empty: it is there.
+  Status settle(const std::string& why_not) {
+    if (!why_not.empty()) {
+      if (fabric_.options_.wish == GpuFabricWish::kNccl) {
+        return Status::unavailable("ROUNDELAY_GPU_FABRIC=nccl, but " + why_not);
+      }
+      if (communicator_) communicator_->abort();
+      communicator_.reset();
+      if (fabric_.group().index == 0 && fabric_.options_.wish == GpuFabricWish::kAuto) {
+        log(LogLevel::kWarning,
+            "GPU tensors of process set " + std::to_string(fabric_.group().id) +
+                " travel through host memory, several times slower than NCCL: " + why_not);
+      }
+    }
+    fabric_.choose(std::move(communicator_));
+    step_ = Step::kCall;
+    return start(*fabric_.chosen_, call_);
+  }
+
+  GpuFabric& fabric_;
+  const Call call_;
+  const Deadline deadline_;
+  Step step_ = Step::kIntroduce;
+  std::unique_ptr<Pending> current_;
+  std::vector<std::byte> mine_, cards_;
+  std::unique_ptr<platform::NcclCommunicator> communicator_;
+  Status failure_;  // of this member's communicator
+  std::vector<std::int64_t> verdict_;
+};
+
+GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
+    : parts_(parts), cpu_(cpu), options_(options) {}
+
+GpuFabric::~GpuFabric() = default;
+
+Status GpuFabric::open(int device) {
+  device_ = device;
+  staged_ = collective::make_staged_fabric(cpu_, *parts_.runtime, device);
+  return {};
+}
+
+void GpuFabric::choose(std::unique_ptr<platform::NcclCommunicator> communicator) {
+  if (communicator) {
+    nccl_ = collective::make_nccl_fabric({.group = group(),
+                                          .communicator = std::move(communicator),
+                                          .runtime = *parts_.runtime,
+                                          .kernels = *parts_.kernels,
+                                          .device = device_,
+                                          .staged = *staged_});
+  }
+  chosen_ = nccl_ ? nccl_.get() : staged_.get();
+}
+
+Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
+  if (chosen_ != nullptr) return chosen_->start(call);
+  if (!call.absent.empty()) return staged_->start(call);  // not all would come to the meeting
+  auto meeting = std::make_unique<Meeting>(*this, call);
+  ROUNDELAY_RETURN_IF_ERROR(meeting->begin());
+  return std::unique_ptr<Pending>(std::move(meeting));
+}
+
+std::string_view GpuFabric::name() const { return chosen_ == nullptr ? "gpu" : chosen_->name(); }
+
+bool GpuFabric::poisoned() const {
+  return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (nccl_ && nccl_->poisoned());
+}
+
+RegionMaker GpuFabric::region_maker() const {
+  return [](std::uint64_t, std::size_t) -> Result<RegionPtr> {
+    return Status::unavailable("a GPU's memory makes no regions");
+  };
+}
+
+Status GpuFabric::health() { return chosen_ == nullptr ? Status{} : chosen_->health(); }
+
+void GpuFabric::give_up(const Status& cause) {
+  if (chosen_ != nullptr) chosen_->give_up(cause);
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,74 @@
+// A lane's work on a GPU: done for the host when it is enqueued, and looked after until the device has done
+// it.
+#include <utility>
+
+#include "runtime/lane.h"
+
+namespace roundelay::runtime {
+namespace {
+
+constexpr Duration kBetweenLooks = std::chrono::milliseconds(5);
+// A collective on the device also waits for what peers have enqueued before it, which is no fault of theirs.
+constexpr int kDeviceTimeouts = 10;
+
+}  // namespace
+
+Status Lane::hand_over(Batch& batch) {
+  Result<GpuEventPtr> there = gpu_->mark();
+  if (!there.ok()) return there.status();
+  batch.there = std::move(there).value();
+  for (const auto& entry : batch.entries) {
+    if (entry->results != nullptr) entry->results->set_there(batch.there);
+  }
+  return {};
+}
+
+void Lane::watch(std::unique_ptr<Batch> batch) {
+  batch->pending.reset();
+  enqueued_.push_back({std::move(batch), Deadline::never()});
+  if (watches_device_.exchange(true, std::memory_order_acq_rel)) return;
+  MutexLock lock(mutex_);  // the lane's thread sleeps without an end
+  roused_ = true;
+  work_came_.notify_all();
+  if (announcements_) announcements_->rouse();
+}
+
+void Lane::look_at_device() {
+  const TimePoint now = steady_now();
+  if (now < next_look_ || faulted_) return;
+  next_look_ = now + kBetweenLooks;
+  Status failed = gpu_->fabric().health();
+  while (failed.ok() && !enqueued_.empty()) {
+    const Result<bool> done = enqueued_.front().batch->there->reached();
+    failed = done.status();
+    if (!done.ok() || !*done) break;
+    enqueued_.pop_front();
+  }
+  watches_device_.store(!enqueued_.empty(), std::memory_order_release);
+  if (enqueued_.empty()) return;
+  Enqueued& first = enqueued_.front();
+  const std::string what = describe(*first.batch) + " on a GPU";
+  if (!failed.ok()) {
+    faulted_ = true;
+    const int self = group_.world_rank();
+    faults_.fault(
+        {self, "rank " + std::to_string(self) + " failed inside " + what + ": " + failed.message()});
+  } else if (first.deadline == Deadline::never()) {
+    first.deadline = Deadline::at(now + kDeviceTimeouts * options_.progress_timeout);
+  } else if (first.deadline.passed()) {
+    faulted_ = true;
+    faults_.stuck({id_, first.batch->sequence, -1, what + " (ROUNDELAY_PROGRESS_TIMEOUT times 10)"});
+  }
+}
+
+// The abort word is raised: streams that wait for a peer go on, and who synchronizes with the device does not
+// wait for ever.
+bool Lane::give_up_device() {
+  if (!gpu_ || !watches_device()) return false;
+  gpu_->fabric().give_up(abort_.cause());
+  enqueued_.clear();
+  watches_device_.store(false, std::memory_order_release);
+  return true;
+}
+
+}  // namespace roundelay::runtime

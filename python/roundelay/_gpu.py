@@ -1,0 +1,57 @@
+"""The part for GPUs: a module of its own, loaded by the first init() of a process that has a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from roundelay import _backend, _core
+
+
+@dataclass
+class _Part:
+    """What init() loads: the module's path, torch's device type that it serves, and whether it is loaded."""
+
+    path: str | None = None  # None: the one beside the package
+    device_type: str = "cuda"
+    loaded: bool = False
+
+
+_part = _Part()
+
+
+def use(path: str, device_type: str) -> None:
+    """Instead of CUDA's: another module, for another of torch's devices. Before the first ``init()``."""
+    _part.path, _part.device_type = path, device_type
+
+
+def module() -> str | None:
+    """Path of the module, or None where it was not built."""
+    return _part.path or _backend.cuda_module()
+
+
+def nccl_library() -> str:
+    """Path of the NCCL that torch has with it; "": what the loader finds."""
+    found = importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.nccl")
+    for folder in (found and found.submodule_search_locations) or ():
+        path = Path(folder, "lib", "libnccl.so.2")
+        if path.exists():
+            return str(path)
+    return ""
+
+
+def load() -> None:
+    """Loads it where there is a GPU to use; once. RuntimeError: it does not fit, and why."""
+    path = module()
+    if path is None or _part.loaded or (_part.path is None and not torch.cuda.is_available()):
+        return
+    _core.load_gpu(path, nccl_library(), _part.device_type)
+    _part.loaded = True
+
+
+def devices() -> int | None:
+    """How many GPUs this process sees; None where it cannot use any."""
+    return torch.get_device_module(_part.device_type).device_count() if _part.loaded else None

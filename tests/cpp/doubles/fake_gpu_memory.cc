@@ -1,0 +1,80 @@
+#include "tests/cpp/doubles/fake_gpu_memory.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <string>
+
+namespace roundelay::doubles {
+namespace {
+
+constexpr std::align_val_t kAlignment{256};
+constexpr int kFresh = 0xAB, kFreed = 0xDD;
+
+}  // namespace
+
+Result<GpuMemory> FakeMemory::allocate(Kind kind, std::size_t bytes) {
+  {
+    const MutexLock lock(mutex_);
+    Account& of_kind = account(kind);
+    if (bytes > of_kind.limit || of_kind.used > of_kind.limit - bytes) {
+      return Status::unavailable("out of memory: " + std::to_string(bytes) + " bytes" +
+                                 (kind == Kind::kPinned ? " of pinned memory" : " on the fake device"));
+    }
+    of_kind.used += bytes;
+  }
+  const std::size_t size = std::max(bytes, std::size_t{1});
+  auto* const data = static_cast<std::byte*>(::operator new(size, kAlignment));
+  std::memset(data, kFresh, size);
+  {
+    const MutexLock lock(mutex_);
+    blocks_.emplace(data, Block{bytes, kind, false});
+  }
+  return GpuMemory(data, [self = shared_from_this()](std::byte* memory) {
+    self->forget(memory);
+    ::operator delete(memory, kAlignment);
+  });
+}
+
+std::shared_ptr<void> FakeMemory::adopt(ByteSpan memory) {
+  const MutexLock lock(mutex_);
+  blocks_.insert_or_assign(memory.data(), Block{memory.size(), Kind::kDevice, true});
+  return {memory.data(),
+          [self = shared_from_this()](void* data) { self->forget(static_cast<std::byte*>(data)); }};
+}
+
+void FakeMemory::limit(Kind kind, std::size_t bytes) {
+  const MutexLock lock(mutex_);
+  account(kind).limit = bytes;
+}
+
+FakeMemory::Kind FakeMemory::kind_of(ConstByteSpan bytes) {
+  const MutexLock lock(mutex_);
+  auto block = blocks_.upper_bound(bytes.data());
+  if (block == blocks_.begin()) return Kind::kNone;
+  --block;
+  const auto offset = static_cast<std::size_t>(bytes.data() - block->first);
+  const bool inside = offset <= block->second.bytes && bytes.size() <= block->second.bytes - offset;
+  return inside ? block->second.kind : Kind::kNone;
+}
+
+void FakeMemory::expect_live(ConstByteSpan bytes) {
+  if (bytes.empty() || kind_of(bytes) != Kind::kNone) return;
+  std::fprintf(stderr, "fake GPU: %zu bytes at %p were freed before the work on them was done\n",
+               bytes.size(), static_cast<const void*>(bytes.data()));
+  std::abort();
+}
+
+void FakeMemory::forget(std::byte* data) {
+  const MutexLock lock(mutex_);
+  const auto block = blocks_.find(data);
+  if (!block->second.adopted) {
+    account(block->second.kind).used -= block->second.bytes;
+    std::memset(data, kFreed, block->second.bytes);
+  }
+  blocks_.erase(block);
+}
+
+}  // namespace roundelay::doubles

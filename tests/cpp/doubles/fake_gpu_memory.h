@@ -1,0 +1,48 @@
+// The fake device's memory: host memory that knows what it is, and for how long.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+
+#include "base/annotations.h"
+#include "base/bytes.h"
+#include "base/gpu_runtime.h"
+
+namespace roundelay::doubles {
+
+// Thread-safe. Blocks keep it.
+class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
+ public:
+  enum class Kind : unsigned char { kNone, kDevice, kPinned };
+
+  // Full of garbage. kUnavailable beyond the limit.
+  [[nodiscard]] Result<GpuMemory> allocate(Kind kind, std::size_t bytes) EXCLUDES(mutex_);
+  // Memory of somebody else's counts as the device's while the result is kept.
+  [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) EXCLUDES(mutex_);
+  // All blocks of this kind together.
+  void limit(Kind kind, std::size_t bytes) EXCLUDES(mutex_);
+
+  // Of the block that has all these bytes.
+  [[nodiscard]] Kind kind_of(ConstByteSpan bytes) EXCLUDES(mutex_);
+  // Ends the process, with a message, where a piece of work uses bytes that are freed.
+  void expect_live(ConstByteSpan bytes) EXCLUDES(mutex_);
+
+ private:
+  struct Block {
+    std::size_t bytes;
+    Kind kind;
+    bool adopted;
+  };
+  struct Account {
+    std::size_t used = 0, limit = SIZE_MAX;
+  };
+  void forget(std::byte* data) EXCLUDES(mutex_);
+  Account& account(Kind kind) REQUIRES(mutex_) { return kind == Kind::kDevice ? device_ : pinned_; }
+
+  Mutex mutex_;
+  std::map<const std::byte*, Block> blocks_ GUARDED_BY(mutex_);
+  Account device_ GUARDED_BY(mutex_), pinned_ GUARDED_BY(mutex_);
+};
+
+}  // namespace roundelay::doubles

@@ -1,0 +1,173 @@
+// Sessions whose ranks have a fake GPU each, and one operation on tensors there.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/cpp/contract/session_trip.h"
+#include "tests/cpp/doubles/fake_gpu.h"
+#include "tests/cpp/doubles/fake_nccl.h"
+
+namespace roundelay::contract {
+
+// One rank's.
+struct Device {
+  explicit Device(int rank, bool alone = true)
+      : gpu({.seed = static_cast<unsigned>(rank + 1),
+             .identity = "fake GPU " + (alone ? std::to_string(rank) + "." : std::string())}),
+        nccl(gpu),
+        producer(gpu.make_stream(0).value()),
+        consumer(gpu.make_stream(0).value()) {}
+  ~Device() {
+    gpu.free_stream(0, producer);
+    gpu.free_stream(0, consumer);
+  }
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  doubles::FakeGpu gpu;
+  doubles::FakeNccl nccl;
+  GpuStream producer, consumer;  // the user's
+};
+
+class GpuWorld {
+ public:
+  // `fabric`: as in ROUNDELAY_GPU_FABRIC.
+  GpuWorld(int size, const std::string& fabric, bool one_gpu_each = true, bool with_nccl = true,
+           Config config = {}) {
+    for (int rank = 0; rank < size; ++rank) devices.push_back(std::make_unique<Device>(rank, one_gpu_each));
+    config.gpu_fabric = fabric;
+    sessions = std::make_unique<SessionWorld>(size, config, [&](runtime::SessionParts& parts) {
+      Device& device = *devices[static_cast<std::size_t>(parts.placement.rank)];
+      parts.gpu = {.runtime = &device.gpu,
+                   .kernels = &device.gpu,
+                   .nccl = with_nccl ? &device.nccl : nullptr,
+                   .why_no_nccl = with_nccl ? "" : "none"};
+    });
+  }
+  using User = std::function<std::string(runtime::Session&, Device&, int rank)>;
+  void run(const User& user) {
+    sessions->run([&](runtime::Session& session, int rank) {
+      return user(session, *devices[static_cast<std::size_t>(rank)], rank);
+    });
+  }
+  void shutdown() { sessions->shutdown(); }
+
+  std::vector<std::unique_ptr<Device>> devices;
+  std::unique_ptr<SessionWorld> sessions;
+};
+
+// Inputs are written by the producer's stream, late; results are read by the consumer's. The host waits for
+// neither before the end.
+class GpuTrip final : private submit::Results {
+ public:
+  GpuTrip(Device& device, std::vector<Tensor> tensors, ProcessSetId process_set = 0)
+      : outputs(tensors.size()), device_(device), inputs_(std::move(tensors)), process_set_(process_set) {}
+  GpuTrip(Device& device, Tensor tensor, ProcessSetId process_set = 0)
+      : GpuTrip(device, std::vector<Tensor>{std::move(tensor)}, process_set) {}
+  GpuTrip(const GpuTrip&) = delete;
+  GpuTrip& operator=(const GpuTrip&) = delete;
+
+  Status start(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
+    runtime::Submission submission;
+    const bool in_place =
+        request.operation == Operation::kAllreduce || request.operation == Operation::kBroadcast;
+    results_.resize(inputs_.size());
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const Tensor& input = inputs_[i];
+      const GpuMemory given = produce(input.data);
+      given_.push_back(given);
+      if (in_place) {
+        outputs[i] = {input.dtype, input.shape, std::vector<std::byte>(input.data.size())};
+        results_[i] = given;
+      }
+      submission.parts.push_back({input.dtype, given.get(), in_place ? given.get() : nullptr,
+                                  input.data.size() / size_of(input.dtype)});
+      if (i > 0) request.others.push_back({input.dtype, input.shape});
+    }
+    request.dtype = inputs_.front().dtype;
+    request.shape = inputs_.front().shape;
+    request.device = DeviceType::kGpu;
+    submission.gpu = 0;
+    submission.ready = device_.gpu.mark(0, device_.producer).value();
+    submission.process_set = process_set_;
+    submission.request = std::move(request);
+    submission.splits = std::move(splits);
+    submission.results = this;
+    const auto handle = session.submit(std::move(submission));
+    if (handle.ok()) handle_ = *handle;
+    return handle.status();
+  }
+  // Until the collective is enqueued.
+  Status wait(runtime::Session& session) { return *session.wait(handle_, Deadline::never()); }
+  // Behind wait(): the results into `outputs`.
+  Status fetch() {
+    if (!there_) return Status::internal("nobody said where the results are");
+    ROUNDELAY_RETURN_IF_ERROR(there_->hold_back(device_.consumer));
+    std::vector<GpuMemory> copies;
+    for (std::size_t i = 0; i < results_.size(); ++i) {
+      const std::size_t bytes = outputs[i].data.size();
+      copies.push_back(device_.gpu.allocate_pinned(std::max<std::size_t>(1, bytes)).value());
+      if (bytes == 0) continue;
+      ROUNDELAY_RETURN_IF_ERROR(
+          device_.gpu.copy(0, copies[i].get(), results_[i].get(), bytes, device_.consumer));
+    }
+    ROUNDELAY_RETURN_IF_ERROR(device_.gpu.drain(0, device_.consumer));
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      std::memcpy(outputs[i].data.data(), copies[i].get(), outputs[i].data.size());
+    }
+    return {};
+  }
+  Status run(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
+    ROUNDELAY_RETURN_IF_ERROR(start(session, std::move(request), std::move(splits)));
+    ROUNDELAY_RETURN_IF_ERROR(wait(session));
+    return fetch();
+  }
+
+  std::vector<Tensor> outputs;
+  std::vector<std::int64_t> received_splits;
+
+ private:
+  GpuMemory produce(const std::vector<std::byte>& data) {
+    const std::size_t bytes = std::max<std::size_t>(1, data.size());
+    GpuMemory pinned = device_.gpu.allocate_pinned(bytes).value();
+    GpuMemory memory = device_.gpu.allocate(0, bytes).value();
+    if (data.empty()) return memory;
+    std::memcpy(pinned.get(), data.data(), data.size());
+    static_cast<void>(device_.gpu.copy(0, memory.get(), pinned.get(), data.size(), device_.producer));
+    pinned_.push_back(std::move(pinned));
+    return memory;
+  }
+  // The user's stream still writes there, as to memory that was freed and given again.
+  Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override {
+    std::size_t bytes = size_of(inputs_[part].dtype);
+    for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
+    outputs[part] = {inputs_[part].dtype, shape, std::vector<std::byte>(bytes)};
+    results_[part] = device_.gpu.allocate(0, std::max<std::size_t>(1, bytes)).value();
+    ROUNDELAY_RETURN_IF_ERROR(device_.gpu.zero(0, results_[part].get(), bytes, device_.consumer));
+    return Memory{.data = results_[part].get(), .free = device_.gpu.mark(0, device_.consumer).value()};
+  }
+  void set_received_splits(std::vector<std::int64_t> rows) override { received_splits = std::move(rows); }
+  void set_there(GpuEventPtr event) override { there_ = std::move(event); }
+
+  Device& device_;
+  std::vector<Tensor> inputs_;
+  const ProcessSetId process_set_;
+  std::vector<GpuMemory> given_, results_, pinned_;
+  GpuEventPtr there_;
+  submit::Handle handle_ = 0;
+};
+
+// "" or what is wrong.
+inline std::string expect(const GpuTrip& trip, const Status& status, const std::vector<Tensor>& expected) {
+  if (!status.ok()) return status.message();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (trip.outputs[i] != expected[i]) return "tensor " + std::to_string(i) + ": wrong shape or values";
+  }
+  return {};
+}
+
+}  // namespace roundelay::contract

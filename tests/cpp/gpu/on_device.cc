@@ -1,0 +1,198 @@
+#include "tests/cpp/gpu/on_device.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "base/leak.h"
+#include "collective/check.h"
+#include "collective/present.h"
+
+namespace roundelay::gpu_test {
+namespace {
+
+using collective::Call;
+using collective::Fabric;
+using collective::Pending;
+
+constexpr std::byte kGarbage{0xAB};  // of the fake's fresh memory
+constexpr std::size_t kGuard = 16;
+
+std::size_t bytes_given(const Call& call, int self) {
+  const std::vector<std::size_t>& sends = call.send_bytes;
+  if (call.operation == Operation::kAllgather) return call.receive_bytes[static_cast<std::size_t>(self)];
+  const bool parts = call.operation == Operation::kAlltoall || call.operation == Operation::kReducescatter;
+  return parts ? std::accumulate(sends.begin(), sends.end(), std::size_t{0}) : 0;
+}
+
+// Host bytes on the device, at the same address modulo 16, between guards.
+class Mirror {
+ public:
+  Mirror(doubles::FakeGpu& gpu, ConstByteSpan host) : host_(host) {
+    if (host.empty()) return;
+    const std::size_t shift = reinterpret_cast<std::uintptr_t>(host.data()) % kGuard;
+    auto memory = gpu.allocate(0, kGuard + shift + host.size() + kGuard);
+    if (!memory.ok()) return;  // the call says so: its buffer has no memory
+    memory_ = std::move(*memory);
+    data_ = memory_.get() + kGuard + shift;
+    std::memcpy(data_, host.data(), host.size());
+  }
+
+  // Of a byte of the host's.
+  [[nodiscard]] std::byte* at(const std::byte* host) const {
+    return data_ == nullptr ? nullptr : data_ + (host - host_.data());
+  }
+  [[nodiscard]] bool guards_hold() const {
+    const auto garbage = [](std::byte b) { return b == kGarbage; };
+    const std::byte* const end = at(host_.data() + host_.size());
+    return data_ == nullptr ||
+           (std::all_of(memory_.get(), data_, garbage) && std::all_of(end, end + kGuard, garbage));
+  }
+  void abandon() { leak(std::move(memory_)); }
+
+ private:
+  ConstByteSpan host_;
+  GpuMemory memory_;
+  std::byte* data_ = nullptr;
+};
+
+// What a call gives and gets: one mirror where the one lies in the other.
+class Mirrors {
+ public:
+  Mirrors(doubles::FakeGpu& gpu, const Call& call, int self)
+      : result_(call.buffer.bytes == 0 ? nullptr : call.buffer.data(), call.buffer.bytes),
+        given_(call.input, bytes_given(call, self)),
+        together_(overlap()),
+        first_(gpu, together_ ? both() : ConstByteSpan(result_)),
+        second_(gpu, together_ ? ConstByteSpan() : given_) {}
+
+  [[nodiscard]] Call on_device(Call call, GpuStream stream) const {
+    call.stream = stream;
+    call.buffer = {result_.empty() ? nullptr : first_.at(result_.data()), 0, result_.size(), nullptr};
+    call.input = given_.empty() ? nullptr : (together_ ? first_ : second_).at(given_.data());
+    return call;
+  }
+  // False: bytes beside the buffers were touched.
+  [[nodiscard]] bool bring_back() const {
+    if (!result_.empty()) std::memcpy(result_.data(), first_.at(result_.data()), result_.size());
+    return first_.guards_hold() && second_.guards_hold();
+  }
+  // The device may still use them.
+  void abandon() {
+    first_.abandon();
+    second_.abandon();
+  }
+
+ private:
+  [[nodiscard]] bool overlap() const {
+    if (result_.empty() || given_.empty()) return false;
+    return given_.data() < result_.data() + result_.size() && result_.data() < given_.data() + given_.size();
+  }
+  [[nodiscard]] ConstByteSpan both() const {
+    const std::byte* const begin = std::min<const std::byte*>(result_.data(), given_.data());
+    return {begin,
+            std::max<const std::byte*>(result_.data() + result_.size(), given_.data() + given_.size())};
+  }
+
+  const ByteSpan result_;
+  const ConstByteSpan given_;
+  const bool together_;
+  Mirror first_, second_;
+};
+
+class OnDevicePending final : public Pending {
+ public:
+  OnDevicePending(doubles::FakeGpu& gpu, GpuStream stream, Mirrors mirrors)
+      : gpu_(gpu), stream_(stream), mirrors_(std::move(mirrors)) {}
+  ~OnDevicePending() override {
+    inner_.reset();
+    if (!over_) mirrors_.abandon();
+  }
+
+  Status start(Fabric& fabric, const Call& call) {
+    auto started = fabric.start(mirrors_.on_device(call, stream_));
+    if (started.ok()) inner_ = std::move(*started);
+    return started.status();
+  }
+
+  // Whoever only tests leaves the core to the streams' threads.
+  Result<bool> test() override {
+    Result<bool> over = advance();
+    if (over.ok() && !*over) std::this_thread::yield();
+    return over;
+  }
+  [[nodiscard]] int waiting_for() const override { return inner_->waiting_for(); }
+  [[nodiscard]] bool crowded() const override { return true; }
+  collective::Nap idle(collective::Backoff& backoff) override {
+    return behind_ ? backoff.next() : inner_->idle(backoff);
+  }
+
+ private:
+  Result<bool> advance() {
+    if (over_) return true;
+    if (!behind_) {
+      const Result<bool> enqueued = inner_->test();
+      if (!enqueued.ok() || !*enqueued) return enqueued;
+      auto behind = gpu_.mark(0, stream_);
+      if (!behind.ok()) return behind.status();
+      behind_ = std::move(*behind);
+    }
+    const Result<bool> reached = behind_->reached();
+    if (!reached.ok() || !*reached) return reached;
+    over_ = true;
+    if (!mirrors_.bring_back()) return Status::internal("bytes beside a buffer on the device were touched");
+    return true;
+  }
+
+  doubles::FakeGpu& gpu_;
+  const GpuStream stream_;
+  Mirrors mirrors_;
+  std::unique_ptr<Pending> inner_;
+  GpuEventPtr behind_;
+  bool over_ = false;
+};
+
+class OnDevice final : public Fabric {
+ public:
+  OnDevice(std::unique_ptr<Fabric> fabric, doubles::FakeGpu& gpu, GpuStream stream)
+      : fabric_(std::move(fabric)), gpu_(gpu), stream_(stream) {}
+  ~OnDevice() override {
+    fabric_.reset();
+    gpu_.free_stream(0, stream_);
+  }
+
+  [[nodiscard]] std::string_view name() const override { return fabric_->name(); }
+  [[nodiscard]] const Group& group() const override { return fabric_->group(); }
+  [[nodiscard]] bool any_thread() const override { return fabric_->any_thread(); }
+  [[nodiscard]] bool poisoned() const override { return fabric_->poisoned(); }
+  void rouse() override { fabric_->rouse(); }
+
+  Result<std::unique_ptr<Pending>> start(const Call& call) override {
+    const bool here = !is_absent(call, group().index);
+    if (!here || !check_call(call, group()).ok()) {  // nothing to bring there
+      Call as_it_is = call;
+      as_it_is.stream = stream_;
+      return fabric_->start(as_it_is);
+    }
+    auto pending = std::make_unique<OnDevicePending>(gpu_, stream_, Mirrors(gpu_, call, group().index));
+    ROUNDELAY_RETURN_IF_ERROR(pending->start(*fabric_, call));
+    return std::unique_ptr<Pending>(std::move(pending));
+  }
+
+ private:
+  std::unique_ptr<Fabric> fabric_;
+  doubles::FakeGpu& gpu_;
+  const GpuStream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Fabric> on_device(std::unique_ptr<Fabric> fabric, doubles::FakeGpu& gpu) {
+  auto stream = gpu.make_stream(0);
+  return std::make_unique<OnDevice>(std::move(fabric), gpu, stream.ok() ? *stream : nullptr);
+}
+
+}  // namespace roundelay::gpu_test

@@ -1,0 +1,217 @@
+// Whole sessions whose tensors are on GPUs, over a fake device and a fake NCCL.
+#include "tests/cpp/gpu/gpu_trip.h"
+
+namespace roundelay::contract {
+namespace {
+
+const std::string kBoth[] = {"nccl", "staged"};
+
+float sum_to(int size) { return static_cast<float>(size * (size + 1) / 2); }
+
+TEST_CASE("every operation on a GPU has the CPU's result", "[session][gpu]") {
+  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
+  const int size = GENERATE(1, 2, 3);
+  INFO(fabric << ", " << size << " ranks");
+  GpuWorld world(size, fabric);
+  world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
+    const auto mine = static_cast<float>(rank + 1);
+    for (int round = 0; round < 3; ++round) {
+      GpuTrip sum(device, filled<float>({5, 7}, mine));
+      Status status = sum.run(session, request_of(Operation::kAllreduce, "sum"));
+      if (auto wrong = expect(sum, status, {filled<float>({5, 7}, sum_to(size))}); !wrong.empty())
+        return wrong;
+
+      GpuTrip mean(device, filled<double>({3}, rank));
+      status = mean.run(session, request_of(Operation::kAllreduce, "mean", ReduceOp::kAverage));
+      if (auto wrong = expect(mean, status, {filled<double>({3}, (size - 1) / 2.0)}); !wrong.empty())
+        return wrong;
+
+      GpuTrip root(device, filled<std::int64_t>({4}, rank));
+      wire::Request from_last = request_of(Operation::kBroadcast, "root");
+      from_last.root = size - 1;
+      status = root.run(session, from_last);
+      if (auto wrong = expect(root, status, {filled<std::int64_t>({4}, size - 1)}); !wrong.empty())
+        return wrong;
+
+      std::vector<std::int32_t> all;
+      for (int r = 0; r < size; ++r) all.insert(all.end(), static_cast<std::size_t>(r + 1), r);
+      GpuTrip gathered(device, filled<std::int32_t>({rank + 1}, rank));
+      status = gathered.run(session, request_of(Operation::kAllgather, "gather"));
+      if (auto wrong = expect(gathered, status, {vector_of(all)}); !wrong.empty()) return wrong;
+
+      std::vector<std::int32_t> from_each;
+      for (int r = 0; r < size; ++r) from_each.insert(from_each.end(), 2, r);
+      GpuTrip exchanged(device, filled<std::int32_t>({2 * size}, rank));
+      status = exchanged.run(session, request_of(Operation::kAlltoall, "exchange"),
+                             std::vector<std::int64_t>(static_cast<std::size_t>(size), 2));
+      if (auto wrong = expect(exchanged, status, {vector_of(from_each)}); !wrong.empty()) return wrong;
+
+      GpuTrip scattered(device, filled<float>({2 * size, 3}, mine));
+      status = scattered.run(session, request_of(Operation::kReducescatter, "scatter"));
+      if (auto wrong = expect(scattered, status, {filled<float>({2, 3}, sum_to(size))}); !wrong.empty())
+        return wrong;
+    }
+    return {};
+  });
+  world.shutdown();
+}
+
+TEST_CASE("many tensors in flight on a GPU and on the CPU go by the order of names", "[session][gpu]") {
+  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
+  INFO(fabric);
+  GpuWorld world(2, fabric);
+  world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
+    for (int round = 0; round < 5; ++round) {
+      std::vector<std::unique_ptr<GpuTrip>> trips;
+      std::vector<std::unique_ptr<Trip>> on_cpu;
+      for (int i = 0; i < 20; ++i) {
+        const auto value = static_cast<float>(rank + i);
+        const std::string name = std::to_string(i);
+        trips.push_back(std::make_unique<GpuTrip>(device, filled<float>({i * 13 + 1}, value)));
+        on_cpu.push_back(std::make_unique<Trip>(filled<float>({i + 1}, value)));
+        if (Status s = trips.back()->start(session, request_of(Operation::kAllreduce, "gpu" + name)); !s.ok())
+          return s.message();
+        if (Status s = on_cpu.back()->start(session, request_of(Operation::kAllreduce, "cpu" + name));
+            !s.ok())
+          return s.message();
+      }
+      session.flush();
+      for (int i = 0; i < 20; ++i) {
+        const auto index = static_cast<std::size_t>(i);
+        const auto sum = static_cast<float>(1 + 2 * i);
+        Status status = trips[index]->wait(session);
+        if (status.ok()) status = trips[index]->fetch();
+        if (auto wrong = expect(*trips[index], status, {filled<float>({i * 13 + 1}, sum)}); !wrong.empty())
+          return wrong;
+        status = on_cpu[index]->finish(session);
+        if (auto wrong = expect(*on_cpu[index], status, {filled<float>({i + 1}, sum)}); !wrong.empty())
+          return wrong;
+      }
+    }
+    if (session.stats().at("gpu_operations") == 0) return "nothing went over the GPU";
+    return {};
+  });
+  world.shutdown();
+}
+
+TEST_CASE("the host waits until a collective is enqueued, not for the device", "[session][gpu]") {
+  GpuWorld world(2, "nccl");
+  world.run([](runtime::Session& session, Device& device, int) -> std::string {
+    GpuTrip first(device, filled<float>({8}, 1.0F));  // the members meet
+    const Status met = first.run(session, request_of(Operation::kAllreduce, "first"));
+    if (!met.ok()) return met.message();
+    GpuTrip trip(device, filled<float>({8}, 1.0F));
+    {
+      const doubles::FakeGpu::Hold busy(device.gpu);
+      if (Status s = trip.start(session, request_of(Operation::kAllreduce, "held")); !s.ok())
+        return s.message();
+      const Status enqueued = trip.wait(session);  // would hang if it waited for the device
+      if (!enqueued.ok()) return enqueued.message();
+    }
+    return expect(trip, trip.fetch(), {filled<float>({8}, 2.0F)});
+  });
+  world.shutdown();
+}
+
+TEST_CASE("ranks that disagree on the device hear of it, and go on", "[session][gpu]") {
+  GpuWorld world(2, "staged");
+  world.run([](runtime::Session& session, Device& device, int rank) -> std::string {
+    const wire::Request request = request_of(Operation::kAllreduce, "here or there");
+    Trip here(filled<float>({2}, 1.0F));
+    GpuTrip there(device, filled<float>({2}, 1.0F));
+    Status status = rank == 0 ? here.start(session, request) : there.start(session, request);
+    if (!status.ok()) return status.message();
+    status = rank == 0 ? here.finish(session) : there.wait(session);
+    const std::string expected =
+        "Mismatched allreduce of 'here or there': rank 0 has a tensor on the CPU, rank 1 has a tensor on a "
+        "GPU.";
+    if (status.message().find(expected) != 0) return "said: " + status.message();
+    GpuTrip again(device, filled<float>({2}, 1.0F));
+    status = again.run(session, request);
+    return expect(again, status, {filled<float>({2}, 2.0F)});
+  });
+  world.shutdown();
+}
+
+TEST_CASE("a GPU tensor without a CUDA part is refused on all ranks", "[session][gpu]") {
+  SessionWorld world(2);
+  world.run([](runtime::Session& session, int rank) -> std::string {
+    Flight flight{std::vector<float>(4, 1.0F)};
+    const auto on_gpu = [](wire::Request& request) { request.device = DeviceType::kGpu; };
+    Status status = rank == 0 ? take_off(session, "g", flight, on_gpu) : take_off(session, "g", flight);
+    if (rank == 1 && status.ok()) status = *session.wait(flight.handle, Deadline::never());
+    const std::string expected = "the tensor is on a GPU, but this build has no CUDA part";
+    if (status.message().find(expected) == std::string::npos) return "said: " + status.message();
+    return sum_once(session, rank, "after", 2);
+  });
+  world.shutdown();
+}
+
+TEST_CASE("two ranks on one GPU go through host memory", "[session][gpu]") {
+  GpuWorld world(2, "auto", false);
+  world.run([](runtime::Session& session, Device& device, int) -> std::string {
+    GpuTrip trip(device, filled<float>({3}, 1.0F));
+    const Status status = trip.run(session, request_of(Operation::kAllreduce, "t"));
+    return expect(trip, status, {filled<float>({3}, 2.0F)});
+  });
+  world.shutdown();
+}
+
+TEST_CASE("where NCCL is demanded and cannot be, all ranks hear why", "[session][gpu]") {
+  GpuWorld world(2, "nccl", true, false);
+  world.run([](runtime::Session& session, Device& device, int) -> std::string {
+    GpuTrip trip(device, filled<float>({3}, 1.0F));
+    if (Status s = trip.start(session, request_of(Operation::kAllreduce, "t")); !s.ok()) return s.message();
+    const std::string said = trip.wait(session).message();
+    const bool clear = said.find("ROUNDELAY_GPU_FABRIC=nccl, but rank 0 has no NCCL") != std::string::npos;
+    return clear ? "" : "said: " + said;
+  });
+  world.shutdown();
+}
+
+TEST_CASE("while ranks have joined, the others' GPU tensors are summed", "[session][gpu]") {
+  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
+  INFO(fabric);
+  GpuWorld world(3, fabric);
+  world.run([](runtime::Session& session, Device& device, int rank) -> std::string {
+    for (int i = 0; i <= rank; ++i) {
+      GpuTrip trip(device, filled<float>({1 << 20}, 1.0F));
+      const Status status = trip.run(session, request_of(Operation::kAllreduce, "t"));
+      const auto present = static_cast<float>(3 - i);
+      if (auto wrong = expect(trip, status, {filled<float>({1 << 20}, present)}); !wrong.empty())
+        return wrong;
+    }
+    const auto last = join(session);
+    if (!last.ok()) return last.status().message();
+    GpuTrip after(device, filled<float>({2}, 1.0F));
+    return expect(after, after.run(session, request_of(Operation::kAllreduce, "after")),
+                  {filled<float>({2}, 3.0F)});
+  });
+  world.shutdown();
+}
+
+TEST_CASE("a device that fails ends the job with its words", "[session][gpu]") {
+  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
+  INFO(fabric);
+  GpuWorld world(2, fabric);
+  world.run([](runtime::Session& session, Device& device, int rank) -> std::string {
+    GpuTrip first(device, filled<float>({8}, 1.0F));
+    const Status met = first.run(session, request_of(Operation::kAllreduce, "first"));
+    if (!met.ok()) return met.message();
+    if (rank == 1) device.gpu.fail(Status::aborted("the GPU has fallen off the bus"));
+    Trip trip(filled<float>({8}, 1.0F));  // its own tensor would fail in the user's hands
+    if (rank == 1) {
+      session.fail("the GPU has fallen off the bus");
+      return {};
+    }
+    GpuTrip next(device, filled<float>({8}, 1.0F));
+    Status status = next.start(session, request_of(Operation::kAllreduce, "next"));
+    if (status.ok()) status = next.wait(session);
+    return status.message().find("fallen off the bus") != std::string::npos ? ""
+                                                                            : "said: " + status.message();
+  });
+  world.shutdown();
+}
+
+}  // namespace
+}  // namespace roundelay::contract
