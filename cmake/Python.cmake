@@ -41,7 +41,7 @@ list(TRANSFORM torch_libraries REPLACE "(.+)" "${torch_folder}/lib/lib\\1.so")
 target_link_libraries(roundelay_torch INTERFACE ${torch_libraries} Python3::Module)
 target_include_directories(roundelay_torch SYSTEM INTERFACE ${torch_folder}/include
                            ${torch_folder}/include/torch/csrc/api/include)
-target_compile_definitions(roundelay_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+target_compile_definitions(roundelay_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
 set(ROUNDELAY_HAS_TORCH ON)
 file(STRINGS ${torch_folder}/version.py torch_version REGEX "^__version__")
 string(REGEX REPLACE ".*'(.*)'.*" "\\1" torch_version "${torch_version}")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class Step:
     budget_s: float
     command: Sequence[str]
     ranks: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
     dry: str = ""
     lines: Callable[[Mapping[str, Any]], list[Line]] = _no_lines
     vital: bool = False
@@ -109,7 +110,7 @@ def run(step: Step, place: Place, limit_s: float) -> Check:
             process = subprocess.Popen(
                 place.words(step),
                 cwd=ROOT,
-                env={**os.environ, **place.environment},
+                env={**os.environ, **step.environment, **place.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
