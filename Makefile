@@ -71,6 +71,7 @@ test-cpp: build $(STAMPS)/test-packages  ## the C++ tests
 	@ctest --test-dir build/dev --output-on-failure --no-tests=error
 
 test-python: build $(STAMPS)/test-packages  ## the Python tests (the parallel ones start their own ranks)
+	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
 	@$(PY) -m pytest
 
 bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and MPI, with goals, JSON and plot

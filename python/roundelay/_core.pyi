@@ -88,7 +88,7 @@ def init(
     communicator: int | None = None,
 ) -> None: ...
 
-# The module for GPUs, for all inits to come, whose tensors are on torch's devices of `device_type`. `nccl_path`
+# The module for GPUs, for all inits to come; its tensors are on torch's devices of `device_type`. `nccl_path`
 # "": what the loader finds. RuntimeError where the module does not fit; no NCCL is no error.
 def load_gpu(module_path: str, nccl_path: str, device_type: str) -> None: ...
 

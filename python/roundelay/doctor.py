@@ -311,7 +311,13 @@ def check_build() -> str:
             section("Controllers", {"MPI": mpi_built, "Gloo": gloo_built}),
             section(
                 "Tensor Operations",
-                {"NCCL": _backend.cuda_module() is not None, "DDL": False, "CCL": False, "MPI": mpi_built, "Gloo": gloo_built},
+                {
+                    "NCCL": _backend.cuda_module() is not None,
+                    "DDL": False,
+                    "CCL": False,
+                    "MPI": mpi_built,
+                    "Gloo": gloo_built,
+                },
             ),
         ]
     )

@@ -81,7 +81,7 @@ Status Passage::cross() {
 
 Result<bool> Passage::begin(const Coming& coming) {
   if (coming.there) {
-    const Result<bool> there = coming.there->reached();
+    Result<bool> there = coming.there->reached();
     if (!there.ok() || !*there) return there;
   }
   std::byte* const pinned = coming.block == nullptr ? nullptr : coming.block->data();

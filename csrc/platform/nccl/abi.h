@@ -16,7 +16,6 @@ struct UniqueId {
 
 enum Code : int {
   kSuccess = 0,
-  kRemoteError = 6,
   kInProgress = 7,  // of a non-blocking communicator: ask it later
 };
 

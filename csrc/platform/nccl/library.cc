@@ -3,23 +3,15 @@
 #include <dlfcn.h>
 
 #include <bit>
-#include <utility>
 
-#include "platform/nccl/abi.h"
 #include "platform/nccl/communicator.h"
 #include "platform/nccl/current_device.h"
+#include "platform/nccl/functions.h"
 
 namespace roundelay::platform {
 namespace {
 
 constexpr const char* kSoname = "libnccl.so.2";
-
-std::string text_of(int version) {
-  const bool old = version < nccl::version_code(1, 0, 0);  // until 2.8.4: 2804
-  const int major = old ? version / 1000 : version / 10000;
-  const int minor = old ? version / 100 % 10 : version / 100 % 100;
-  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(version % 100);
-}
 
 std::string last_error() {
   const char* const text = ::dlerror();
@@ -35,36 +27,9 @@ Result<void*> load(const std::string& path) {
                              "): install PyTorch with CUDA, or the wheel nvidia-nccl of its CUDA version");
 }
 
-template <typename Function>
-bool resolve(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(::dlsym(library, name));
-  return function != nullptr;
-}
-
-Result<nccl::Functions> functions_of(void* library, const std::string& what) {
-  nccl::Functions functions;
-  int version = 0;
-  if (!resolve(library, "ncclGetVersion", functions.get_version) ||
-      functions.get_version(&version) != nccl::kSuccess) {
-    return Status::unavailable(what + " is no NCCL: it does not tell its version");
-  }
-  if (version < nccl::kOldestVersion) {
-    return Status::unavailable("NCCL " + text_of(version) + " (" + what +
-                               ") is too old: " + text_of(nccl::kOldestVersion) +
-                               " or later is needed; install a newer PyTorch");
-  }
-#define ROUNDELAY_RESOLVE(member, name)                                                          \
-  if (!resolve(library, "nccl" #name, functions.member)) {                                       \
-    return Status::unavailable("NCCL " + text_of(version) + " (" + what + ") lacks nccl" #name); \
-  }
-  ROUNDELAY_NCCL_FUNCTIONS(ROUNDELAY_RESOLVE)
-#undef ROUNDELAY_RESOLVE
-  return functions;
-}
-
 class Library final : public NcclApi {
  public:
-  Library(const nccl::Functions& functions, int version) : nccl_(functions), version_(version) {}
+  explicit Library(const nccl::Found& found) : nccl_(found.functions), version_(found.version) {}
 
   [[nodiscard]] int version() const override { return version_; }
 
@@ -99,11 +64,10 @@ class Library final : public NcclApi {
 Result<std::unique_ptr<NcclApi>> open_nccl(const std::string& path) {
   const Result<void*> library = load(path);
   if (!library.ok()) return library.status();
-  const Result<nccl::Functions> functions = functions_of(*library, path.empty() ? kSoname : path);
-  if (!functions.ok()) return functions.status();
-  int version = 0;
-  static_cast<void>(functions->get_version(&version));
-  return std::unique_ptr<NcclApi>(std::make_unique<Library>(*functions, version));
+  const auto find = [&library](const char* name) { return ::dlsym(*library, name); };
+  const Result<nccl::Found> found = nccl::find_functions(find, path.empty() ? kSoname : path);
+  if (!found.ok()) return found.status();
+  return std::unique_ptr<NcclApi>(std::make_unique<Library>(*found));
 }
 
 }  // namespace roundelay::platform

@@ -125,7 +125,7 @@ def cuda_built() -> bool:
 
 
 def nccl_built() -> int:
-    """The version code of the NCCL that would be used, such as 23007; 0: no NCCL, or no CUDA in this build."""
+    """The version code, such as 23007, of the NCCL that would be used; 0: none, or a build without CUDA."""
     return _core.nccl_version(_gpu.nccl_library()) if cuda_built() else 0
 
 

@@ -12,6 +12,7 @@
 #include "base/annotations.h"
 #include "base/version.h"
 #include "runtime/gpu/module.h"
+#include "tests/cpp/fake_gpu/forgetful.h"
 
 namespace roundelay::fake_gpu {
 namespace {
@@ -103,10 +104,14 @@ void check(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
 }  // namespace roundelay::fake_gpu
 
-// What the core loads: the same device.
+// What the core loads: the same device; with FAKE_GPU_FORGETS=1 its events hold nothing back.
 extern "C" roundelay::runtime::GpuModule* roundelay_gpu() {
   using namespace roundelay;
-  static auto& module = *new runtime::GpuModule{version(), &fake_gpu::gpu(), &fake_gpu::gpu()};
+  doubles::FakeGpu& gpu = fake_gpu::gpu();
+  static const bool forgets = fake_gpu::number("FAKE_GPU_FORGETS", 0) != 0;
+  static GpuRuntime& device =
+      forgets ? static_cast<GpuRuntime&>(*new fake_gpu::Forgetful(gpu)) : static_cast<GpuRuntime&>(gpu);
+  static auto& module = *new runtime::GpuModule{version(), &device, &gpu};
   return &module;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/leak.h"
 #include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/doubles/fake_gpu.h"
 #include "tests/cpp/doubles/fake_nccl.h"
@@ -102,7 +103,11 @@ class GpuTrip final : private submit::Results {
     return handle.status();
   }
   // Until the collective is enqueued.
-  Status wait(runtime::Session& session) { return *session.wait(handle_, Deadline::never()); }
+  Status wait(runtime::Session& session) {
+    Status status = *session.wait(handle_, Deadline::never());
+    if (status.code() == StatusCode::kAborted) give_up();
+    return status;
+  }
   // Behind wait(): the results into `outputs`.
   Status fetch() {
     if (!there_) return Status::internal("nobody said where the results are");
@@ -131,6 +136,12 @@ class GpuTrip final : private submit::Results {
   std::vector<std::int64_t> received_splits;
 
  private:
+  // After a fault the device may still use the memory.
+  void give_up() {
+    leak(std::move(given_));
+    leak(std::move(results_));
+    leak(std::move(pinned_));
+  }
   GpuMemory produce(const std::vector<std::byte>& data) {
     const std::size_t bytes = std::max<std::size_t>(1, data.size());
     GpuMemory pinned = device_.gpu.allocate_pinned(bytes).value();

@@ -240,12 +240,10 @@ def test_sets_of_communicators_are_refused(job: None) -> None:
         hvd.ProcessSet(Communicator())  # type: ignore[arg-type]
 
 
-def test_there_are_no_gpus(job: None) -> None:
-    """A tensor that is not on the CPU, of the kind that every machine can make."""
-    with pytest.raises(ValueError, match="meta"):
+def test_other_devices_are_refused(job: None) -> None:
+    """A tensor of the kind that every machine can make."""
+    with pytest.raises(ValueError, match="on device meta, but Roundelay works on the CPU and on CUDA"):
         hvd.allreduce(torch.ones(1, device="meta"))
-    assert not hvd.cuda_built()
-    assert hvd.nccl_built() == 0
 
 
 def test_the_timeline_needs_its_variable(job: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+// A device on which nobody waits for an event: what a test must notice.
+#pragma once
+
+#include "base/gpu_runtime.h"
+
+namespace roundelay::fake_gpu {
+
+// Over `device`, which outlives it.
+class Forgetful final : public GpuRuntime {
+ public:
+  explicit Forgetful(GpuRuntime& device) : device_(device) {}
+
+  Result<std::string> description() override { return device_.description(); }
+  Result<int> device_count() override { return device_.device_count(); }
+  Result<std::string> identity(int device) override { return device_.identity(device); }
+  Result<GpuStream> make_stream(int device) override { return device_.make_stream(device); }
+  void free_stream(int device, GpuStream stream) override { device_.free_stream(device, stream); }
+  Result<GpuEventPtr> mark(int device, GpuStream stream) override {
+    Result<GpuEventPtr> made = device_.mark(device, stream);
+    if (!made.ok()) return made;
+    return GpuEventPtr(std::make_shared<const Event>(std::move(made).value()));
+  }
+  Result<GpuMemory> allocate(int device, std::size_t bytes) override {
+    return device_.allocate(device, bytes);
+  }
+  Result<GpuMemory> allocate_pinned(std::size_t bytes) override { return device_.allocate_pinned(bytes); }
+  Status copy(int device, std::byte* to, const std::byte* from, std::size_t bytes,
+              GpuStream stream) override {
+    return device_.copy(device, to, from, bytes, stream);
+  }
+  Status zero(int device, std::byte* to, std::size_t bytes, GpuStream stream) override {
+    return device_.zero(device, to, bytes, stream);
+  }
+  Status drain(int device, GpuStream stream) override { return device_.drain(device, stream); }
+
+ private:
+  class Event final : public GpuEvent {
+   public:
+    explicit Event(GpuEventPtr real) : real_(std::move(real)) {}
+    Result<bool> reached() const override { return real_->reached(); }
+    Status hold_back(GpuStream /*stream*/) const override { return {}; }
+
+   private:
+    const GpuEventPtr real_;
+  };
+  GpuRuntime& device_;
+};
+
+}  // namespace roundelay::fake_gpu

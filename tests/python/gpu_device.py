@@ -1,0 +1,75 @@
+"""PyTorch's device "fakegpu": a GPU without a GPU (tests/cpp/fake_gpu), whose streams run late.
+
+`use()` before `hvd.init()` lets the core work on it. Every operator waits for what is enqueued in the current
+stream, and for nothing else: a wait for an event that is missing gives wrong values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import backend_registration
+
+from roundelay import _gpu
+
+NAME = "fakegpu"
+LIBRARY = Path(__file__).with_name("fake_gpu.so")
+
+
+class _Device(types.ModuleType):
+    """What torch asks of a device's module, `torch.fakegpu`."""
+
+    def device_count(self) -> int:
+        return int(torch.accelerator.device_count())
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> int:
+        return int(torch.accelerator.current_device_index())
+
+    def manual_seed_all(self, seed: int) -> None:
+        """All is computed on the CPU, with its generator."""
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+
+def use() -> None:
+    """Makes the device known to torch, and to the core at the next `init()`."""
+    assert LIBRARY.exists(), f"no {LIBRARY.name}: cmake --build build/dev --target fake_gpu"
+    torch.ops.load_library(str(LIBRARY))
+    backend_registration.rename_privateuse1_backend(NAME)
+    torch._register_device_module(NAME, _Device(NAME))
+    _gpu.use(str(LIBRARY), NAME)
+
+
+def _call(name: str, *arguments: Any) -> None:
+    getattr(ctypes.CDLL(str(LIBRARY)), name)(*arguments)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Inside, the device is busy: no stream begins any work."""
+    _call("fake_gpu_hold", True)
+    try:
+        yield
+    finally:
+        _call("fake_gpu_hold", False)
+
+
+@contextmanager
+def on(stream: torch.Stream) -> Iterator[None]:
+    """Inside, it is the current stream."""
+    before = torch.accelerator.current_stream()
+    torch.accelerator.set_stream(stream)
+    try:
+        yield
+    finally:
+        torch.accelerator.set_stream(before)
