@@ -93,8 +93,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     import roundelay.torch as hvd
 
-    hvd.init()
     kind = arguments.device
+    if kind == "fakegpu":
+        import gpu_device
+
+        gpu_device.use()
+    hvd.init()
     device = torch.device(kind, 0) if kind != "cpu" else torch.device(kind)
     group = _GROUP.get(kind)
     ways = [way for way in _WAYS if way != "ddp" or group]

@@ -70,10 +70,7 @@ class Place:
             filled = [word.replace(mark, text) for word in filled]
         if not step.ranks:
             return filled
-        # NCCL takes ranks for different ones by their host; see docs/gpu.md.
-        own_host = ["sh", "-c", 'NCCL_HOSTID=rank$RANK exec "$@"', "rank"]
-        launcher = [sys.executable, "-m", "roundelay.run.cli", "-np", str(step.ranks), "--gloo"]
-        return [*launcher, *own_host, *filled]
+        return [sys.executable, "-m", "roundelay.run.cli", "-np", str(step.ranks), "--gloo", *filled]
 
 
 def figures(output: str) -> dict[str, Any] | None:

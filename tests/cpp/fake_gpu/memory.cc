@@ -33,7 +33,7 @@ class Pool final : public c10::Allocator {
     std::byte* const data = block->memory.get();
     return {data, block.release(), &Pool::free, stream.device()};
   }
-  c10::DeleterFn raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     const c10::Stream stream = current_stream(-1);
     drain(stream);
