@@ -23,7 +23,7 @@ _CONFIGURE = (
     *(f"-DPython3_EXECUTABLE={sys.executable}", "-DROUNDELAY_CUDA_ARCHITECTURES=native"),
 )
 _HOST_TIME = (sys.executable, "-m", "benchmarks.gpu.host_time", "--device", "{device}")
-_PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/python/gpu/test_faults.py")
+_PYTEST = (sys.executable, "-m", "pytest", "-q", "tests/python/gpu/test_faults.py")
 _MATRIX = "matrix/test_matrix.py"
 _DYNAMIC = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 _BUILD = ("cmake", "--build", "{build}", "-j", str(os.cpu_count()), "--target")
