@@ -63,6 +63,6 @@ _TRAINING = (
     _ranks("broadcast of states", "parallel/test_torch_functions.py", 2, 60),
     Step("host time of a step", 60, _HOST_TIME, lines=figures.host_time),
 )
-_FAULTS = (Step("ranks that die or stop", 120, _PYTEST),)
+_FAULTS = (Step("ranks that die or stop", 180, _PYTEST),)
 
 STEPS: Sequence[Step] = (*_BUILDING, *_KERNELS, *_OPERATIONS, *_TRAINING, *_FAULTS)
