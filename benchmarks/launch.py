@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.processes import end
 from roundelay.run.errors import UsageError
 from roundelay.run.mpi import Job, Mpirun, command_line, exported, find_mpirun
 from tests.rig import Rig
@@ -23,7 +23,6 @@ from tests.rig import Rig
 _ROOT = Path(__file__).resolve().parent.parent
 GATE = "gate"  # in the folder of a job: a counter a rank, each in a cache line of its own
 GATE_STRIDE = 64
-_GRACE_S = 15.0
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
@@ -106,7 +105,7 @@ def run_ranks(
         try:
             code = process.wait(timeout)
         except BaseException as error:
-            _end(process)
+            end(process)
             if isinstance(error, subprocess.TimeoutExpired):
                 why = f"{module} with {ranks} ranks did not end within {timeout:.0f} s"
                 raise JobError(why) from None
@@ -115,16 +114,6 @@ def run_ranks(
         if code != 0 or not all(result.exists() for result in results):
             raise JobError(f"{module} with {ranks} ranks failed: exit code {code}", code or 1)
         return [json.loads(result.read_text()) for result in results]
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Have mpirun end its ranks: in groups of their own, they outlive one that is killed."""
-    process.terminate()
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def machine(mpirun: Mpirun) -> dict[str, Any]:

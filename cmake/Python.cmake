@@ -18,7 +18,6 @@ if(NOT Python3_FOUND)
   return()
 endif()
 
-# torch's own CMake package: flags, ABI and C++ standard are its decision.
 execute_process(
   COMMAND ${Python3_EXECUTABLE} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
   OUTPUT_VARIABLE torch_folder OUTPUT_STRIP_TRAILING_WHITESPACE)
@@ -33,16 +32,17 @@ find_package(Python3 QUIET COMPONENTS Interpreter Development.Module)
 if(NOT Python3_Development.Module_FOUND)
   message(FATAL_ERROR "Python.h of ${Python3_EXECUTABLE} is missing; install it: apt-get install python3-dev")
 endif()
-list(APPEND CMAKE_PREFIX_PATH ${torch_folder}/share/cmake)
-# kineto is inside of libtorch_cpu; TorchConfig warns where it finds no file of that name.
-set(kineto_LIBRARY ${torch_folder}/lib/libtorch_cpu.so CACHE INTERNAL "")
-find_package(Torch REQUIRED QUIET)
-find_library(TORCH_PYTHON_LIBRARY torch_python PATHS ${torch_folder}/lib NO_DEFAULT_PATH REQUIRED)
 
+# Not by torch's own CMake package: that of a CUDA build asks for a whole CUDA toolkit, of which nothing here has
+# need. Python has loaded the libraries when our modules come.
 add_library(roundelay_torch INTERFACE)
-target_link_libraries(roundelay_torch INTERFACE ${TORCH_LIBRARIES} ${TORCH_PYTHON_LIBRARY} Python3::Module)
-target_include_directories(roundelay_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
-separate_arguments(torch_flags UNIX_COMMAND "${TORCH_CXX_FLAGS}")
-target_compile_options(roundelay_torch INTERFACE ${torch_flags})
+set(torch_libraries torch_python torch_cpu c10)
+list(TRANSFORM torch_libraries REPLACE "(.+)" "${torch_folder}/lib/lib\\1.so")
+target_link_libraries(roundelay_torch INTERFACE ${torch_libraries} Python3::Module)
+target_include_directories(roundelay_torch SYSTEM INTERFACE ${torch_folder}/include
+                           ${torch_folder}/include/torch/csrc/api/include)
+target_compile_definitions(roundelay_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
 set(ROUNDELAY_HAS_TORCH ON)
-message(STATUS "Roundelay: torch ${Torch_VERSION} in ${torch_folder}")
+file(STRINGS ${torch_folder}/version.py torch_version REGEX "^__version__")
+string(REGEX REPLACE ".*'(.*)'.*" "\\1" torch_version "${torch_version}")
+message(STATUS "Roundelay: torch ${torch_version} in ${torch_folder}")

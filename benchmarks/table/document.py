@@ -19,17 +19,22 @@ def markdown(lines: Sequence[Line], machine: Mapping[str, Any], day: str) -> str
         f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
         f"Python {machine['python']}, one thread a rank, {day}."
     )
-    head, *rows = (f"| {' | '.join(cells)} |" for cells in (COLUMNS, *(line.cells() for line in lines)))
-    return "\n".join([where, "", head, f"|{'---|' * len(COLUMNS)}", *rows, ""])
+    return "\n".join([where, "", *rows(COLUMNS, [line.cells() for line in lines]), ""])
 
 
-def with_table(page: str, table: str) -> str:
+def rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    """Make the lines of a Markdown table."""
+    head, *body = (f"| {' | '.join(cells)} |" for cells in (columns, *lines))
+    return [head, f"|{'---|' * len(columns)}", *body]
+
+
+def with_table(page: str, table: str, begin: str = BEGIN) -> str:
     """Put the table between the page's two marks; ValueError if it has not exactly these."""
-    before, begin, rest = page.partition(BEGIN)
+    before, found, rest = page.partition(begin)
     _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in after:
-        raise ValueError(f"the page needs one '{BEGIN}' and then one '{END}'")
-    return f"{before}{BEGIN}\n{table}{END}{after}"
+    if not found or not end or begin in rest or END in after:
+        raise ValueError(f"the page needs one '{begin}' and then one '{END}'")
+    return f"{before}{begin}\n{table}{END}{after}"
 
 
 def write_page(table: str) -> None:

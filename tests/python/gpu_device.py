@@ -2,6 +2,7 @@
 
 `use()` before `hvd.init()` lets the core work on it. Every operator waits for what is enqueued in the current
 stream, and for nothing else: a wait for an event that is missing gives wrong values.
+With RANKS_DEVICE=cuda it is a real one (tools/gpu_check.sh).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from torch.utils import backend_registration
 
 from roundelay import _gpu
 
-NAME = "fakegpu"
+NAME = os.environ.get("RANKS_DEVICE", "fakegpu")
+_LONG = 2_000_000_000  # cycles
 LIBRARY = Path(__file__).with_name("fake_gpu.so")
 
 
@@ -43,7 +45,17 @@ class _Device(types.ModuleType):
 
 
 def use() -> None:
-    """Makes the device known to torch, and to the core at the next `init()`."""
+    """Makes the device known to torch, and to the core at the next `init()`; by default tensors are there."""
+    if NAME == "cuda":
+        rank = int(os.environ.get("LOCAL_RANK", "0"))
+        os.environ["NCCL_HOSTID"] = f"rank{rank}"  # or it refuses several on one GPU
+        torch.cuda.set_device(rank % torch.cuda.device_count())
+    else:
+        _use_fake()
+    torch.set_default_device(NAME)
+
+
+def _use_fake() -> None:
     assert LIBRARY.exists(), f"no {LIBRARY.name}: cmake --build build/dev --target fake_gpu"
     torch.ops.load_library(str(LIBRARY))
     backend_registration.rename_privateuse1_backend(NAME)
@@ -57,7 +69,11 @@ def _call(name: str, *arguments: Any) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Inside, the device is busy: no stream begins any work."""
+    """Inside, no stream begins any work; on a real device the current one does not, for a second or so."""
+    if NAME == "cuda":
+        torch.cuda._sleep(_LONG)
+        yield
+        return
     _call("fake_gpu_hold", True)
     try:
         yield

@@ -3,7 +3,7 @@
 `run_checks(file, np)` starts `mpirun -np N python ranks.py file`: every rank imports the file and runs all
 its functions whose names begin with `check_`, in order, with a barrier between. A start costs seconds, so a
 file has many checks and one test for each number of ranks. What hangs is killed, and every rank says where
-it hung. With RANKS_DEVICE=fakegpu tensors are on a fake GPU unless the file says otherwise.
+it hung. With RANKS_DEVICE tensors are there (gpu_device.py) unless the file says otherwise.
 """
 
 from __future__ import annotations
@@ -128,11 +128,10 @@ def main(file: str) -> None:
     import roundelay.torch as hvd
 
     torch.set_num_threads(1)
-    if os.environ.get("RANKS_DEVICE") == "fakegpu":
+    if "RANKS_DEVICE" in os.environ:
         import gpu_device
 
         gpu_device.use()
-        torch.set_default_device(gpu_device.NAME)
     hvd.init()
     checks = _checks_of(file)
     assert checks, f"{file} has no check_ functions"

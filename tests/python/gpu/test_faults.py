@@ -18,7 +18,6 @@ ON_GPU = f"""
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 import gpu_device
 gpu_device.use()
-torch.set_default_device(gpu_device.NAME)
 hvd.init()
 ready()
 """

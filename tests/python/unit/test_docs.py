@@ -21,7 +21,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "csrc"
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
 LIMIT_S = 100.0
 LONGEST_PAGE = 79  # lines, of those that are short by intent
-SHORT_PAGES = ("optimizer.md", "configuration.md", "threads.md")
+SHORT_PAGES = ("optimizer.md", "configuration.md", "threads.md", "gpu.md")
 
 # The same command, sooner: the full training is `make train`'s.
 SOONER = {"examples/digits.py": "examples/digits.py --epochs 1", "-np 4": "-np 2"}

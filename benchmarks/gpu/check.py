@@ -1,0 +1,115 @@
+"""Run all GPU tests and benchmarks of this machine, in under 10 minutes, into one JSON."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchmarks import show
+from benchmarks.gpu import document, facts
+from benchmarks.gpu.runner import ROOT, Check, Place, Step, run
+from benchmarks.gpu.steps import STEPS
+
+_LIMIT_S = 570.0
+_NCCL_ALLOWS_IT = (2, 30, 3)  # several ranks on one GPU
+# Before that ranks look like hosts of their own to it, and meet over the loopback.
+_AS_HOSTS = {
+    "NCCL_NET": "Socket",
+    "NCCL_SOCKET_IFNAME": "lo",
+    "NCCL_IB_DISABLE": "1",
+    "NCCL_NVLS_ENABLE": "0",
+    "NCCL_MNNVL_ENABLE": "0",
+    "NCCL_MAX_NCHANNELS": "2",
+}
+_DRY = {"MATRIX_CELL": "*-float32-vector-async*-world"}  # a few
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tools/gpu_check.sh", description=__doc__)
+    parser.add_argument("--wheels", metavar="DIR", help="a folder of wheels for packages that are missing")
+    parser.add_argument("--output", type=Path, default=Path("out/gpu.json"), help="default: out/gpu.json")
+    parser.add_argument("--steps", nargs="+", metavar="WORD", help="only steps whose names have one of these")
+    parser.add_argument("--dry-run", action="store_true", help="no GPU here: what runs on the fake device")
+    parser.add_argument("--table", type=Path, metavar="JSON", help="run nothing; put it into docs/gpu.md")
+    return parser
+
+
+def sharing(nccl: tuple[int, ...] | None) -> Mapping[str, str]:
+    """What lets several ranks of NCCL be on one GPU."""
+    allowed = nccl is not None and nccl >= _NCCL_ALLOWS_IT
+    return {"NCCL_MULTI_RANK_GPU_ENABLE": "1", **({} if allowed else _AS_HOSTS)}
+
+
+def _place(dry: bool, output: Path) -> Place:
+    folder = output.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    device = "fakegpu" if dry else "cuda"
+    path = [str(ROOT / "python"), str(ROOT / "tests" / "python"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **sharing(facts.nccl_version()),
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+        "PYTHONUNBUFFERED": "1",
+        "OMP_NUM_THREADS": "1",
+        "RANKS_DEVICE": device,
+        "RANKS_LIMIT_S": "55",
+        "NVIDIA_TF32_OVERRIDE": "0",  # results are compared
+        **(_DRY if dry else {}),
+    }
+    return Place(device, ROOT / "build" / ("dev" if dry else "gpu"), folder.resolve(), environment)
+
+
+def checks(steps: Sequence[Step], place: Place, dry: bool) -> Iterator[Check]:
+    """Run the steps in turn, for all the time that there is."""
+    deadline = time.monotonic() + _LIMIT_S
+    broken = ""
+    for step in steps:
+        left = deadline - time.monotonic()
+        why = step.dry if dry else ""
+        why = why or broken or ("" if left > 0 else f"the {_LIMIT_S:.0f} s were over")
+        check = Check(step.name, None, message=f"not run: {why}") if why else run(step, place, left)
+        if step.vital and check.ok is False:
+            broken = f"'{step.name}' failed"
+        yield check
+
+
+def _tell(check: Check) -> None:
+    first, _, rest = check.message.partition("\n")
+    print(f"{document.VERDICTS[check.ok]:8}{check.name}, {check.seconds:.1f} s  {first}", flush=True)
+    if rest:
+        print(rest, flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; 1: a check failed, 2: nothing can be checked here."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.table:
+        document.write_page(json.loads(arguments.table.read_text()))
+        return 0
+    dry = arguments.dry_run
+    if problems := [] if dry else facts.problems():
+        print("\n".join(f"gpu_check: {problem}" for problem in problems), file=sys.stderr)
+        return 2
+    words = arguments.steps or [""]
+    steps = [step for step in STEPS if any(word in step.name for word in words)]
+    if not steps:
+        parser.error(f"no step has one of these in its name: {', '.join(step.name for step in STEPS)}")
+    found = []
+    for check in checks(steps, _place(dry, arguments.output), dry):
+        _tell(check)
+        found.append(check)
+    result = {**facts.facts(dry), "dry_run": dry, "checks": [dataclasses.asdict(check) for check in found]}
+    show.console().print(show.table(document.COLUMNS, document.rows(result), texts=len(document.COLUMNS)))
+    arguments.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {arguments.output}")
+    return 1 if any(check.ok is False for check in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""A result as a table, in the terminal and in docs/gpu.md. Pure, but for writing the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.steps import STEPS
+from benchmarks.table.document import rows as markdown_rows
+from benchmarks.table.document import with_table
+from benchmarks.table.line import Line
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
+BEGIN = "<!-- tools/gpu_check.sh --table writes from here -->"
+COLUMNS = ("check", "result", "seconds", "measured")
+VERDICTS = {True: "ok", False: "FAILED", None: "not run"}
+
+
+def _lines(check: Mapping[str, Any]) -> list[Line]:
+    figures = check["figures"]
+    (step,) = (step for step in STEPS if step.name == check["name"])
+    return [] if figures is None else step.lines(figures)
+
+
+def _measured(check: Mapping[str, Any]) -> str:
+    if check["ok"] is None:
+        return str(check["message"]).partition("\n")[0]
+    said = (f"{line.work}: {' '.join(filter(None, line.cells()[1:5]))}" for line in _lines(check))
+    return "; ".join(said) or str(check["message"]).partition("\n")[0]
+
+
+def rows(result: Mapping[str, Any]) -> list[list[str]]:
+    """Make a row a check."""
+    return [
+        [check["name"], VERDICTS[check["ok"]], f"{check['seconds']:.0f}", _measured(check)]
+        for check in result["checks"]
+    ]
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Make the table, with what it ran on above it."""
+    where = (
+        f"{result['gpu']}, driver {result['driver']}, torch {result['torch']}, CUDA {result['cuda']}, "
+        f"NCCL {result['nccl']}, Python {result['python']}, {result['date'].partition('T')[0]}."
+    )
+    return "\n".join([where, "", *markdown_rows(COLUMNS, rows(result)), ""])
+
+
+def write_page(result: Mapping[str, Any]) -> None:
+    """Put the table into docs/gpu.md; of a dry run there is nothing to keep."""
+    if result["dry_run"]:
+        raise SystemExit("gpu_check: that was a dry run, which measures nothing")
+    PAGE.write_text(with_table(PAGE.read_text(), markdown(result), BEGIN))

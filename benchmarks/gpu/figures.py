@@ -1,0 +1,37 @@
+"""What steps measured, as lines beside their goals. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchmarks import show
+from benchmarks.table.line import Goal, Line, missing
+
+_BANDWIDTH = 0.85  # of a copy on the device of as many bytes, in the same run
+
+
+def host_time(found: Mapping[str, Any]) -> list[Line]:
+    """A step's host time, of each model, against DDP's: no more than that."""
+    made = []
+    for cell in found["cells"]:
+        work = f"host time of a step, {cell['model']}"
+        seconds = cell["seconds"]
+        if "ddp" not in seconds:
+            made.append(missing(work, f"no DDP: {found['missing']}"))
+            continue
+        own, theirs = (seconds[who]["median"] for who in ("roundelay", "ddp"))
+        texts = show.seconds_text(own), show.seconds_text(theirs)
+        made.append(Line(work, texts[0], "DDP", texts[1], own / theirs, "x", Goal(1.0, at_least=False)))
+    return made
+
+
+def kernels(found: Mapping[str, Any]) -> list[Line]:
+    """Of each size the kernel that is slowest beside a copy."""
+    made = []
+    for cell in found["sizes"]:
+        name, share = min(cell["fractions"].items(), key=lambda item: float(item[1]))
+        work = f"slowest of {len(cell['fractions'])} kernels, {show.size_text(cell['bytes'])}"
+        copy = f"{cell['copy_gb_per_s']:.0f} GB/s"
+        made.append(Line(work, name, "copy of", copy, share, "x", Goal(_BANDWIDTH)))
+    return made

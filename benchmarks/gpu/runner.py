@@ -1,0 +1,130 @@
+"""Runs a step: a command with a budget, whose last JSON object on stdout is what it measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.processes import end
+from benchmarks.table.line import Line
+
+ROOT = Path(__file__).resolve().parents[2]
+_SAID = 20  # lines of a failure's output that are kept
+
+
+def _no_lines(_: Mapping[str, Any]) -> list[Line]:
+    return []
+
+
+@dataclass(frozen=True)
+class Step:
+    """One check.
+
+    In `command` {build} is the build's folder and {device} the kind of device. With `ranks` it is started so
+    many times, which meet without MPI. `dry` says why a machine without GPU cannot run it. `lines` compares
+    what it measured with its goals. Without a `vital` one the others have no meaning.
+    """
+
+    name: str
+    budget_s: float
+    command: Sequence[str]
+    ranks: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+    dry: str = ""
+    lines: Callable[[Mapping[str, Any]], list[Line]] = _no_lines
+    vital: bool = False
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of a step. `ok` is None where it was not run, or not measured; `message` says why."""
+
+    name: str
+    ok: bool | None
+    seconds: float = 0.0
+    figures: Mapping[str, Any] | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where steps run: the kind of device, the build, where their output goes, their environment."""
+
+    device: str
+    build: Path
+    output: Path
+    environment: Mapping[str, str]
+
+    def words(self, step: Step) -> list[str]:
+        """Make the step's command line."""
+        here = (("{build}", str(self.build)), ("{device}", self.device))
+        filled = list(step.command)
+        for mark, text in here:
+            filled = [word.replace(mark, text) for word in filled]
+        if not step.ranks:
+            return filled
+        return [sys.executable, "-m", "roundelay.run.cli", "-np", str(step.ranks), "--gloo", *filled]
+
+
+def figures(output: str) -> dict[str, Any] | None:
+    """Read the last JSON object that begins a line and ends the output; None where there is none."""
+    lines = output.splitlines()
+    for first in reversed(range(len(lines))):
+        if lines[first].startswith("{"):
+            try:
+                found = json.loads("\n".join(lines[first:]))
+            except ValueError:
+                continue
+            return found if isinstance(found, dict) else None
+    return None
+
+
+def judged(step: Step, seconds: float, output: str) -> Check:
+    """Tell whether the goals are met, of a step that ended well."""
+    found = figures(output)
+    lines = step.lines(found) if found is not None else []
+    missed = [line for line in lines if line.met is False]
+    absent = [line for line in lines if line.value is None]
+    said = "; ".join(f"{line.work}: {' '.join(filter(None, line.cells()[1:5]))}" for line in missed or absent)
+    ok = False if missed else None if absent else True
+    return Check(step.name, ok, seconds, found, said)
+
+
+def run(step: Step, place: Place, limit_s: float) -> Check:
+    """Run it for at most its budget, or `limit_s` seconds where that is less."""
+    limit_s = min(limit_s, step.budget_s)
+    log = place.output / f"{step.name.replace(' ', '_').replace(',', '')}.txt"
+    begin = time.monotonic()
+    with log.open("wb") as out:
+        try:
+            process = subprocess.Popen(
+                place.words(step),
+                cwd=ROOT,
+                env={**os.environ, **step.environment, **place.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return Check(step.name, False, message=f"cannot be started: {error}")
+        try:
+            code = process.wait(limit_s)
+            why = f"exit code {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            why = f"did not end within {limit_s:.0f} s, and was ended"
+        finally:
+            end(process)
+    seconds = round(time.monotonic() - begin, 1)
+    output = log.read_text(errors="replace")
+    if why:
+        said = [line for line in output.splitlines() if line.strip()]
+        return Check(step.name, False, seconds, message="\n".join([why, *said[-_SAID:]]))
+    return judged(step, seconds, output)

@@ -1,0 +1,68 @@
+"""What is checked, in this order. The ranks' checks are those of tests/python, with tensors on the GPU."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from benchmarks.gpu import figures
+from benchmarks.gpu.runner import ROOT, Step
+
+_BUILT = "a dry run takes what is built"
+_ON_DEVICE = "it needs a GPU"
+_CONFIGURE = (
+    *("cmake", "-S", str(ROOT), "-B", "{build}", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"),
+    *(
+        "-DROUNDELAY_IN_TREE=ON",
+        "-DROUNDELAY_TESTS=ON",
+        "-DROUNDELAY_WITH_TORCH=ON",
+        "-DROUNDELAY_WITH_MPI=OFF",
+        "-DROUNDELAY_WITH_CUDA=ON",
+    ),
+    *(f"-DPython3_EXECUTABLE={sys.executable}", "-DROUNDELAY_CUDA_ARCHITECTURES=native"),
+)
+_HOST_TIME = (sys.executable, "-m", "benchmarks.gpu.host_time", "--device", "{device}")
+_PYTEST = (sys.executable, "-m", "pytest", "-q", "tests/python/gpu/test_faults.py")
+_MATRIX = "matrix/test_matrix.py"
+_DYNAMIC = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
+_BUILD = ("cmake", "--build", "{build}", "-j", str(os.cpu_count()), "--target")
+
+
+def _ranks(name: str, file: str, ranks: int, budget_s: float, **environment: str) -> Step:
+    """All checks of a test file, by so many ranks on one GPU."""
+    work = ("tests/python/ranks.py", f"tests/python/{file}")
+    said = f"{name}, {ranks} rank{'s' if ranks > 1 else ''}"
+    return Step(said, budget_s, (sys.executable, *work), ranks=ranks, environment=environment)
+
+
+_BUILDING = (
+    Step("configure", 60, _CONFIGURE, dry=_BUILT, vital=True),
+    Step("build", 240, (*_BUILD, "modules"), dry=_BUILT, vital=True),
+    Step("build of the C++ checks", 120, (*_BUILD, "test_cuda", "bench_gpu_kernels"), dry=_BUILT),
+)
+_KERNELS = (
+    Step("kernels and runtime", 60, ("{build}/tests/cpp/test_cuda",), dry=_ON_DEVICE),
+    Step(
+        "bandwidth of kernels", 60, ("{build}/csrc/bench_gpu_kernels",), dry=_ON_DEVICE, lines=figures.kernels
+    ),
+)
+_OPERATIONS = (
+    _ranks("all operations", _MATRIX, 1, 60, **_DYNAMIC),
+    _ranks("all operations", _MATRIX, 2, 60, **_DYNAMIC),
+    # NCCL's average of 3, which the other set has, is not a division: it may be an ulp off.
+    _ranks("all operations", _MATRIX, 4, 90, MATRIX_CELL="*-world", **_DYNAMIC),
+    _ranks("all operations through host memory", _MATRIX, 2, 60, ROUNDELAY_GPU_FABRIC="staged", **_DYNAMIC),
+    *(_ranks("streams and early frees", "gpu/test_streams.py", ranks, 60) for ranks in (1, 2, 4)),
+    _ranks("CPU and GPU in one job", "gpu/test_wrong_devices.py", 2, 60),
+)
+_TRAINING = (
+    *(_ranks("training as one process", "gpu/test_training.py", ranks, 60) for ranks in (1, 2, 4)),
+    _ranks("training of more models", "parity/test_torch_parity.py", 2, 60),
+    _ranks("SyncBatchNorm", "parallel/test_sync_batch_norm.py", 2, 60),
+    _ranks("broadcast of states", "parallel/test_torch_functions.py", 2, 60),
+    Step("host time of a step", 60, _HOST_TIME, lines=figures.host_time),
+)
+_FAULTS = (Step("ranks that die or stop", 180, _PYTEST),)
+
+STEPS: Sequence[Step] = (*_BUILDING, *_KERNELS, *_OPERATIONS, *_TRAINING, *_FAULTS)

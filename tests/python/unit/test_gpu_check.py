@@ -1,0 +1,174 @@
+"""tools/gpu_check.sh: what a step's end means, what is kept of it; and a dry run of the steps."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gpu import document, figures, runner, wheels
+from benchmarks.gpu.check import checks, sharing
+from benchmarks.gpu.runner import Place, Step
+from benchmarks.table.line import Goal, Line, missing
+
+
+def _python(program: str) -> list[str]:
+    return [sys.executable, "-c", program]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place("fakegpu", Path("build"), tmp_path, {"SAID": "so"})
+
+
+def _measured(found: Mapping[str, Any]) -> list[Line]:
+    value = found["value"]
+    return [missing("work", "no peer") if value is None else Line("work", "1 s", value=value, goal=Goal(2.0))]
+
+
+@pytest.mark.parametrize(
+    ("value", "ok", "message"),
+    [(2.0, True, ""), (1.5, False, "work: 1 s 1.5x >= 2x"), (None, None, "work: not measured: no peer")],
+)
+def test_goals_decide(value: float | None, ok: bool | None, message: str, place: Place) -> None:
+    program = f"print('words'); print('''{json.dumps({'value': value}, indent=1)}''')"
+    check = runner.run(Step("one, 2 of it", 60, _python(program), lines=_measured), place, 60)
+    assert (check.ok, check.figures, check.message) == (ok, {"value": value}, message)
+    assert (place.output / "one_2_of_it.txt").read_text().startswith("words\n")
+
+
+def test_a_failure_says_its_last_words(place: Place) -> None:
+    program = "import os, sys; print('{'); print(os.environ['SAID']); sys.exit(3)"
+    check = runner.run(Step("one", 60, _python(program)), place, 60)
+    assert (check.ok, check.message) == (False, "exit code 3\n{\nso")
+    assert runner.run(Step("one", 60, ["./none"]), place, 60).message.startswith("cannot be started: ")
+
+
+def test_what_hangs_is_ended_with_all_that_it_started(place: Place) -> None:
+    pid = place.output / "pid"
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+    program = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {stubborn!r}])\n"
+    program += f"open({str(pid)!r}, 'w').write(str(p.pid)); print('began', flush=True); p.wait()"
+    begin = time.monotonic()
+    check = runner.run(Step("one", 600, _python(program)), place, 3.0)
+    assert (check.ok, check.message) == (False, "did not end within 3 s, and was ended\nbegan")
+    assert time.monotonic() - begin < 60
+    deadline = time.monotonic() + 10
+    while _runs(int(pid.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_without_a_vital_step_the_others_have_no_meaning(place: Place) -> None:
+    steps = [Step("build", 60, _python("raise SystemExit(1)"), vital=True), Step("one", 60, _python(""))]
+    assert [(check.ok, check.message) for check in checks(steps, place, dry=False)] == [
+        (False, "exit code 1"),
+        (None, "not run: 'build' failed"),
+    ]
+
+
+def test_what_a_machine_without_gpu_cannot_run_is_not_ok(place: Place) -> None:
+    steps = [
+        Step("one", 60, _python("raise SystemExit(1)"), dry="it needs a GPU"),
+        Step("two", 60, _python("")),
+    ]
+    assert [(check.ok, check.message) for check in checks(steps, place, dry=True)] == [
+        (None, "not run: it needs a GPU"),
+        (True, ""),
+    ]
+
+
+def test_ranks_on_one_gpu_are_hosts_to_nccl_until_it_takes_them(place: Place) -> None:
+    assert dict(sharing((2, 30, 3))) == {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+    assert sharing((2, 28, 9))["NCCL_NET"] == "Socket"
+    words = place.words(Step("one", 60, ["program", "{device}"], ranks=2))
+    assert words[1:] == ["-m", "roundelay.run.cli", "-np", "2", "--gloo", "program", "fakegpu"]
+
+
+def test_packages_that_are_missing() -> None:
+    assert wheels.missing("# all\nnumpy\nno-such-package-here  # why\n\n") == ["no-such-package-here"]
+    assert wheels.missing(wheels.REQUIREMENTS.read_text()) == []
+
+
+def test_host_time_is_beside_ddp() -> None:
+    seconds = {who: {"median": time} for who, time in (("none", 1e-3), ("roundelay", 3e-3), ("ddp", 2e-3))}
+    (line,) = figures.host_time({"cells": [{"model": "mlp", "seconds": seconds}]})
+    assert (line.work, line.value, line.met) == ("host time of a step, mlp", 1.5, False)
+    del seconds["ddp"]
+    (line,) = figures.host_time({"missing": "no group", "cells": [{"model": "mlp", "seconds": seconds}]})
+    assert (line.own, line.met) == ("not measured: no DDP: no group", None)
+
+
+def test_of_each_size_the_slowest_kernel_counts() -> None:
+    sizes = [(1 << 20, {"pack": 0.9, "cast": 0.8}), (25 << 20, {"pack": 0.95, "cast": 0.9})]
+    cells = [{"bytes": size, "copy_gb_per_s": 2000.4, "fractions": found} for size, found in sizes]
+    assert [line.cells() for line in figures.kernels({"sizes": cells})] == [
+        ["slowest of 2 kernels, 1 MiB", "cast", "copy of 2000 GB/s", "0.8x", ">= 0.85x", "no"],
+        ["slowest of 2 kernels, 25 MiB", "cast", "copy of 2000 GB/s", "0.9x", ">= 0.85x", "yes"],
+    ]
+
+
+def _result(dry: bool, checks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    names = ("gpu", "driver", "torch", "cuda", "nccl", "python")
+    return {
+        **{name: f"{name} 1" for name in names},
+        "date": "2026-01-01T00:00:00+00:00",
+        "dry_run": dry,
+        "checks": checks,
+    }
+
+
+def test_the_page_takes_a_real_result_only() -> None:
+    seconds = {who: {"median": 2e-3} for who in ("none", "roundelay", "ddp")}
+    measured = {"cells": [{"model": "mlp", "seconds": seconds}]}
+    found = [
+        {"name": "build", "ok": False, "seconds": 1.2, "figures": None, "message": "exit code 1\nwords"},
+        {"name": "host time of a step", "ok": True, "seconds": 9.0, "figures": measured, "message": ""},
+    ]
+    assert document.markdown(_result(False, found)).splitlines() == [
+        "gpu 1, driver driver 1, torch torch 1, CUDA cuda 1, NCCL nccl 1, Python python 1, 2026-01-01.",
+        "",
+        "| check | result | seconds | measured |",
+        "|---|---|---|---|",
+        "| build | FAILED | 1 | exit code 1 |",
+        "| host time of a step | ok | 9 | host time of a step, mlp: 2 ms DDP 2 ms 1x <= 1x |",
+    ]
+    page = document.PAGE.read_text()
+    document.with_table(page, "", document.BEGIN)  # it has its marks
+    with pytest.raises(SystemExit, match="dry run"):
+        document.write_page(_result(True, found))
+    assert document.PAGE.read_text() == page
+
+
+def test_a_dry_run_is_honest(tmp_path: Path) -> None:
+    output = tmp_path / "gpu.json"
+    script, words = (
+        runner.ROOT / "tools" / "gpu_check.sh",
+        ("configure", "bandwidth", "operations, 2", "host time"),
+    )
+    command = [str(script), "--dry-run", "--output", str(output), "--steps", *words]
+    told = runner.run(
+        Step("dry run", 110, command), Place("", Path(), tmp_path, {"PYTHON": sys.executable}), 110
+    )
+    assert told.ok, told.message
+    result = json.loads(output.read_text())
+    assert result["dry_run"]
+    assert [(check["name"], check["ok"], check["message"]) for check in result["checks"]] == [
+        ("configure", None, "not run: a dry run takes what is built"),
+        ("bandwidth of kernels", None, "not run: it needs a GPU"),
+        ("all operations, 2 ranks", True, ""),
+        *[("host time of a step", None, result["checks"][-1]["message"])],
+    ]
+    assert "not measured: no DDP" in result["checks"][-1]["message"]

@@ -1,0 +1,21 @@
+#!/bin/sh
+# All GPU tests and benchmarks on this machine's NVIDIA GPU, in under 10 minutes, into out/gpu.json; --help says more.
+# Needs torch with CUDA and nvcc, no network, no MPI. PYTHON: which one, if not the first that has torch.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+command -v nvcc >/dev/null || PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
+
+python=
+for candidate in "${PYTHON:-python3}" "$root/.venv/bin/python"; do
+  if "$candidate" -c 'import importlib.util as u, sys; sys.exit(not u.find_spec("torch"))' 2>/dev/null; then
+    python=$candidate
+    break
+  fi
+done
+[ "$python" ] || { echo "gpu_check: no Python with torch: set PYTHON to one" >&2; exit 2; }
+
+# What wheels.py installs is for the checks alone.
+export PATH="$root/build/gpu-site/bin:$PATH"
+export PYTHONPATH="$root/build/gpu-site:$root/python:$root${PYTHONPATH:+:$PYTHONPATH}"
+"$python" -m benchmarks.gpu.wheels "$@"
+exec "$python" -m benchmarks.gpu.check "$@"
