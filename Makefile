@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format bench asan ubsan tsan build-asan build-ubsan build-tsan wheel-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan wheel-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,7 +79,7 @@ bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and M
 
 # --- what developers do -----------------------------------------------------------------------------------------
 
-CXX_FILES = $(shell find benchmarks csrc tests/cpp -name '*.h' -o -name '*.cc')
+CXX_FILES = $(shell find benchmarks csrc tests/cpp -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh')
 
 lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, clang-tidy where installed
 	@clang-format --dry-run -Werror $(CXX_FILES)
@@ -91,6 +91,23 @@ lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, cla
 format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
 	@clang-format -i $(CXX_FILES)
 	@ruff check --fix . ; ruff format .
+
+# NCCL's header, to compare our declarations with; where no CUDA is installed, a compiler too.
+CUDA := build/cuda/nvidia
+$(STAMPS)/cuda-wheels: $(STAMPS)/venv tools/requirements-cuda.txt
+	@if command -v nvcc >/dev/null; then grep '^nvidia-nccl' tools/requirements-cuda.txt >build/cuda.txt; \
+	  else echo "no nvcc on PATH: fetching NVIDIA's wheels"; cp tools/requirements-cuda.txt build/cuda.txt; fi
+	@$(PY) -m pip install --quiet --upgrade --no-deps --target build/cuda -r build/cuda.txt \
+	  || $(call cure,pip could not install tools/requirements-cuda.txt,check the network; nvcc can be that of an installed CUDA 13)
+	@if [ -d $(CUDA)/cu13/lib ]; then ln -sfn lib $(CUDA)/cu13/lib64; fi
+	@touch $@
+
+cuda: build/dev/build.ninja $(STAMPS)/cuda-wheels  ## compile all that is CUDA; runs nothing, needs no GPU
+	@cmake build/dev -DROUNDELAY_WITH_CUDA=ON -DNCCL_INCLUDE_DIR=$(CURDIR)/$(CUDA)/nccl/include >build/configure.log 2>&1 \
+	  || { cat build/configure.log; exit 1; }
+	@cmake --build build/dev --target all_cuda -j $(JOBS) -- --quiet
+	@test "$$(nm -D --defined-only python/roundelay/_cuda.so | cut -d' ' -f3)" = roundelay_gpu \
+	  || $(call cure,_cuda.so exports more than roundelay_gpu,see csrc/CMakeLists.txt)
 
 build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@$(PY) tools/get_catch2.py

@@ -14,12 +14,14 @@ find_package(Threads REQUIRED)
 
 add_library(roundelay_flags INTERFACE)
 target_include_directories(roundelay_flags INTERFACE ${PROJECT_SOURCE_DIR}/csrc)
-target_compile_options(roundelay_flags INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
+# nvcc knows none of these.
+target_compile_options(roundelay_flags INTERFACE
+                       "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>")
 if(ROUNDELAY_WERROR)
-  target_compile_options(roundelay_flags INTERFACE -Werror)
+  target_compile_options(roundelay_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
-  target_compile_options(roundelay_flags INTERFACE -Wthread-safety)
+  target_compile_options(roundelay_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety>)
 endif()
 target_link_libraries(roundelay_flags INTERFACE Threads::Threads)
 

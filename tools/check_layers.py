@@ -16,7 +16,7 @@ TABLE: dict[str, set[str]] = {
     "base": set(),
     "platform": {"base"},
     "wire": {"base"},
-    "kernels": {"base"},
+    "kernels": {"base", "platform/x"},
     "submit": BELOW,
     "fuse": BELOW | {"kernels"},
     "bootstrap": BELOW | {"platform/x"},
@@ -36,11 +36,13 @@ TABLE["bindings"] = BELOW_RUNTIME | {"runtime", "adapter"}
 FOREIGN: list[tuple[re.Pattern[str], str, set[str]]] = [
     (re.compile(r"mpi(-ext)?\.h$"), "mpi.h", {"mpi"}),
     (re.compile(r"nccl\.h$"), "nccl.h", {"nccl"}),
-    (re.compile(r"(cuda|cuda_runtime|cuda_fp16)(_api)?\.h$"), "a CUDA header", {"cuda", "nccl"}),
+    (re.compile(r"cuda\w*\.h$"), "a CUDA header", {"cuda", "nccl"}),
     (re.compile(r"(torch|ATen|c10|pybind11)/|Python\.h$"), "a torch header", {"adapter", "bindings", "c10d"}),
 ]
 # Platform folders that only the folders of the same name may see, and the runtime's folder of that name.
 OPTIONAL = {"mpi", "cuda", "c10d"}
+# A backend's folder -> the sibling that has its interface.
+INTERFACE = {"cuda": "gpu"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -54,7 +56,7 @@ def _allowed(folders: tuple[str, ...], target: str) -> bool:
         return False
     if top == folders[0]:
         # Of its own siblings a backend sees none: channel/tcp does not know channel/inproc.
-        return len(folders) == 1 or not kind or kind == folders[1]
+        return len(folders) == 1 or kind in {"", folders[1], INTERFACE.get(folders[1])}
     for entry in TABLE[folders[0]]:
         head, _, tail = entry.partition("/")
         if head != top:
@@ -92,7 +94,7 @@ def check_file(path: Path, csrc: Path) -> list[str]:
 def check(root: Path) -> list[str]:
     """Return one line for each break of the table below `root`/csrc."""
     csrc = root / "csrc"
-    files = sorted(path for suffix in ("*.h", "*.cc") for path in csrc.rglob(suffix))
+    files = sorted(path for suffix in ("*.h", "*.cc", "*.cu", "*.cuh") for path in csrc.rglob(suffix))
     return [line for path in files for line in check_file(path, csrc)]
 
 

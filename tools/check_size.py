@@ -15,7 +15,7 @@ from pathlib import Path
 
 FILE_LINES = 400
 FUNCTION_LINES = 70
-CODE = {".h", ".cc", ".py", ".pyi", ".cmake", ".sh"}
+CODE = {".h", ".cc", ".cu", ".cuh", ".py", ".pyi", ".cmake", ".sh"}
 TEXT = {".md", ".toml", ".json", ".txt", ".yml", ".yaml", ""} | CODE
 # Split, so that this file passes its own check.
 BANNED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
@@ -82,7 +82,7 @@ def check_text(name: str, text: str) -> list[str]:
     functions: Iterator[tuple[str, int, int]] = iter(())
     if suffix in {".py", ".pyi"}:
         functions = python_functions(text)
-    elif suffix in {".h", ".cc"}:
+    elif suffix in {".h", ".cc", ".cu", ".cuh"}:
         functions = cpp_functions(text)
     for function, first, size in functions:
         if size > FUNCTION_LINES:

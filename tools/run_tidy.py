@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "dev"
 PASSED = ROOT / "build" / "tidy"
 TORCH = ("adapter", "bindings")  # torch's headers take minutes under the analyser
+SUFFIX = ".cc"  # of CUDA the analyser knows another dialect
 
 
 def compiled_files() -> list[Path]:
@@ -27,7 +28,7 @@ def compiled_files() -> list[Path]:
     commands = json.loads((BUILD / "compile_commands.json").read_text())
     files = {Path(command["file"]) for command in commands}
     csrc = ROOT / "csrc"
-    own = [file for file in files if csrc in file.parents and file.is_file()]
+    own = [file for file in files if csrc in file.parents and file.suffix == SUFFIX and file.is_file()]
     return sorted(file for file in own if file.relative_to(csrc).parts[0] not in TORCH)
 
 

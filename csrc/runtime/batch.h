@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collective/fabric.h"
 #include "collective/scatter_list.h"
 #include "fuse/layout.h"
+#include "negotiate/participant.h"
 #include "submit/table.h"
 
 namespace roundelay::runtime {
@@ -38,6 +40,9 @@ struct Batch {
   std::vector<std::shared_ptr<submit::Entry>> entries;  // whose pieces these are, each once
   std::vector<std::int64_t> extents;  // allgather: of the tensor's first dimension, by member
   std::vector<int> absent;            // members that skip this
+  // On a GPU that other process sets use, too: when it may be enqueued. `ends_turn`: the last one of several.
+  std::optional<negotiate::Turn> turn{};
+  bool ends_turn = false;
 
   collective::ScatterList scattered;  // where the fabric takes the pieces as they lie; else,
   fuse::Layout layout;                // when there is more than one, of the fusion buffer

@@ -130,6 +130,8 @@ void Lane::enqueue(std::uint64_t sequence, const negotiate::Execution& execution
   for (auto& batch : batches) {
     batch->sequence = sequence;
     batch->index = index++;
+    batch->turn = execution.turn;
+    batch->ends_turn = batch == batches.back();
     queue_.push_back(std::move(batch));
   }
 }
@@ -185,7 +187,7 @@ Status Lane::prepare(Batch& batch) {
 }
 
 bool Lane::start_prepared() {
-  if (running_ || !prepared_) return false;
+  if (running_ || !prepared_ || !may_go(*prepared_)) return false;
   running_ = std::move(prepared_);
   running_->started = steady_now();
   for (const auto& entry : running_->entries) {
@@ -197,7 +199,7 @@ bool Lane::start_prepared() {
 
 void Lane::start(Batch& batch) {
   const std::size_t bytes = std::max(batch.call.buffer.bytes, batch.bytes());
-  batch.call.deadline = progress_deadline(steady_now(), options_.progress_timeout, bytes);
+  batch.call.deadline = progress_deadline(steady_now(), patience(batch), bytes);
   batch.call.abort = &abort_;
   Workplace& place = batch.call.stream == nullptr ? *host_ : place_of(batch);
   auto pending = place.fabric().start(batch.call);
@@ -245,6 +247,7 @@ Status Lane::finish(Batch& batch) {
 }
 
 void Lane::conclude(std::unique_ptr<Batch> batch, TimePoint reduced) {
+  leave_turn(*batch);
   record(*batch, reduced);
   release(*batch, Status{});
   if (batch->on_gpu()) watch(std::move(batch));

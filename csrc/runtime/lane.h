@@ -22,6 +22,7 @@
 #include "negotiate/participant.h"
 #include "runtime/batch.h"
 #include "runtime/gpu/gpu_place.h"
+#include "runtime/gpu/turns.h"
 #include "runtime/progress_token.h"
 #include "runtime/timeline.h"
 #include "runtime/workplace.h"
@@ -33,6 +34,7 @@ namespace roundelay::runtime {
 // Where tensors on a GPU may come.
 struct LaneGpu {
   GpuParts parts;
+  Turns* turns;
   GpuFabricOptions fabric;
 };
 
@@ -161,7 +163,10 @@ class Lane {
   void forget_work(std::size_t batches);
 
   // lane_gpu.cc
+  [[nodiscard]] bool may_go(const Batch& batch) const;
+  void leave_turn(const Batch& batch);
   Status hand_over(Batch& batch);
+  [[nodiscard]] Duration patience(const Batch& batch) const;
   void watch(std::unique_ptr<Batch> batch) EXCLUDES(mutex_);
   void look_at_device();
   bool give_up_device();

@@ -8,10 +8,23 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kBetweenLooks = std::chrono::milliseconds(5);
-// A collective on the device also waits for what peers have enqueued before it, which is no fault of theirs.
+// The device also does what was enqueued before, here and at the peers, which is nobody's fault.
 constexpr int kDeviceTimeouts = 10;
 
 }  // namespace
+
+// Two collectives on one GPU would wait for each other, were they enqueued in different orders.
+bool Lane::may_go(const Batch& batch) const {
+  return !batch.turn || !options_.gpu || options_.gpu->turns->may_go(batch.turn->previous);
+}
+
+void Lane::leave_turn(const Batch& batch) {
+  if (batch.turn && batch.ends_turn && options_.gpu) options_.gpu->turns->gone(batch.turn->stamp);
+}
+
+Duration Lane::patience(const Batch& batch) const {
+  return options_.progress_timeout * (batch.on_gpu() ? kDeviceTimeouts : 1);
+}
 
 Status Lane::hand_over(Batch& batch) {
   Result<GpuEventPtr> there = gpu_->mark();
@@ -54,7 +67,7 @@ void Lane::look_at_device() {
     faults_.fault(
         {self, "rank " + std::to_string(self) + " failed inside " + what + ": " + failed.message()});
   } else if (first.deadline == Deadline::never()) {
-    first.deadline = Deadline::at(now + kDeviceTimeouts * options_.progress_timeout);
+    first.deadline = Deadline::at(now + patience(*first.batch));
   } else if (first.deadline.passed()) {
     faulted_ = true;
     faults_.stuck({id_, first.batch->sequence, -1, what + " (ROUNDELAY_PROGRESS_TIMEOUT times 10)"});

@@ -36,6 +36,7 @@ std::size_t fusion_threshold(const Config& config, int ranks) {
 
 Session::Session(SessionParts parts)
     : parts_(std::move(parts)),
+      turns_([this] { engine_.rouse_lanes(); }),
       timeline_(parts_.placement.rank),
       completer_(handles_, [this](const submit::Entry& entry) { observe(entry); }),
       negotiator_(*parts_.channel, parts_.placement.rank, parts_.placement.size,

@@ -118,6 +118,7 @@ class Session final : public Context, private NegotiationSink {
 
   SessionParts parts_;
   AbortToken abort_;
+  Turns turns_;
   Timeline timeline_;
   submit::HandleTable handles_;
   complete::Completer completer_;

@@ -27,7 +27,7 @@ std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::
   if (parts_.gpu.runtime != nullptr) {
     const GpuFabricOptions gpu{gpu_fabric_wish(parts_.config.gpu_fabric), parts_.ranks_may_share_gpu,
                                parts_.config.start_timeout};
-    options.gpu = LaneGpu{parts_.gpu, gpu};
+    options.gpu = LaneGpu{parts_.gpu, &turns_, gpu};
   }
   return std::make_shared<Lane>(id, std::move(fabric), completer_, timeline_, abort_, options,
                                 Lane::Faults{[this, wake](wire::Stuck stuck) {

@@ -29,7 +29,7 @@ class _Device(types.ModuleType):
     """What torch asks of a device's module, `torch.fakegpu`."""
 
     def device_count(self) -> int:
-        return int(os.environ.get("FAKE_GPU_DEVICES", "1"))
+        return int(os.environ.get("FAKE_GPU_DEVICES", "1"))  # as tests/cpp/fake_gpu/device.cc
 
     def is_available(self) -> bool:
         return True

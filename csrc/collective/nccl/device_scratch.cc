@@ -7,7 +7,7 @@
 namespace roundelay::collective::nccl {
 
 bool DeviceScratch::Block::idle() const {
-  if (!last_use) return true;
+  if (taken || !last_use) return !taken;
   const Result<bool> reached = last_use->reached();
   return reached.ok() && *reached;
 }
@@ -24,9 +24,12 @@ Result<std::byte*> DeviceScratch::take(std::size_t bytes, GpuStream stream) {
   if (bytes > block_.bytes) {
     Result<GpuMemory> memory = runtime_.allocate(device_, bytes);
     if (!memory.ok()) return memory.status();
-    outgrown_.push_back(std::exchange(block_, Block{std::move(memory).value(), bytes, nullptr}));
+    outgrown_.push_back(std::exchange(block_, Block()));
+    block_.memory = std::move(memory).value();
+    block_.bytes = bytes;
   }
   if (block_.last_use) ROUNDELAY_RETURN_IF_ERROR(block_.last_use->hold_back(stream));
+  block_.taken = true;
   return block_.memory.get();
 }
 
@@ -34,6 +37,7 @@ Status DeviceScratch::give(GpuStream stream) {
   Result<GpuEventPtr> mark = runtime_.mark(device_, stream);
   if (!mark.ok()) return mark.status();
   block_.last_use = std::move(mark).value();
+  block_.taken = false;
   return {};
 }
 

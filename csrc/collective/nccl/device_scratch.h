@@ -26,6 +26,7 @@ class DeviceScratch {
   struct Block {
     GpuMemory memory;
     std::size_t bytes = 0;
+    bool taken = false;    // not all that uses it is enqueued
     GpuEventPtr last_use;  // null: never used
     [[nodiscard]] bool idle() const;
   };

@@ -18,13 +18,6 @@ inline constexpr std::size_t kBlock = 512;  // elements; 4 KiB of doubles
 
 using Parts = std::span<const void* const>;
 
-struct Unscaled {
-  template <typename Real>
-  [[gnu::always_inline]] Real operator()(Real value) const {
-    return value;
-  }
-};
-
 // fp32 in fp64, halves in fp32.
 template <DType kType, typename R>
 struct RealSum {
@@ -50,7 +43,6 @@ struct RealSum {
   alignas(64) Real sum[kBlock];
 };
 
-// fp64 has no wider type: the rounding errors of the additions are a second sum.
 struct CompensatedSum {
   using Stored = double;
   using Real = double;
@@ -59,56 +51,20 @@ struct CompensatedSum {
   [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to, By by) {
     for (std::size_t i = from; i < to; ++i) {
       const double value = by(load<double>(part + i * sizeof(double)));
-      const double before = kFirst ? 0.0 : high[i];
-      const double after = kFirst ? value : before + value;
-      const double added = after - before;
-      low[i] = kFirst ? 0.0 : low[i] + ((before - (after - added)) + (value - added));
-      high[i] = after;
+      const Compensated both = kFirst ? Compensated{value, 0.0} : Compensated{high[i], low[i]}.plus(value);
+      high[i] = both.high;
+      low[i] = both.low;
     }
   }
   template <typename By>
   [[gnu::always_inline]] void finish(std::byte* destination, std::size_t from, std::size_t to, By by) const {
     for (std::size_t i = from; i < to; ++i)
-      store<double>(destination + i * sizeof(double), same_nan(by(total(i))));
-  }
-  // The quotient and what the division left over: equal parts come back to the last bit.
-  [[gnu::always_inline]] void finish(std::byte* destination, std::size_t from, std::size_t to,
-                                     ScaleBy<double, false> by) const {
-    const double divisor = by.divisor, factor = by.factor;
-    for (std::size_t i = from; i < to; ++i) {
-      const double sum = total(i) * factor;
-      const double rest = factor == 1.0 ? (high[i] - sum) + low[i] : 0.0;
-      const double quotient = sum / divisor;
-      const double product = quotient * divisor;
-      const double left = (sum - product) - product_error(quotient, divisor, product);
-      const double whole = quotient + (left + rest) / divisor;
-      // The correction is no number where something is infinite, or nearly.
-      store<double>(destination + i * sizeof(double), same_nan(whole == whole ? whole : quotient));
-    }
-  }
-
-  [[gnu::always_inline]] double total(std::size_t i) const {
-    const double sum = high[i] + low[i];
-    return sum == sum ? sum : high[i];
-  }
-  // quotient * divisor - product, exactly, for divisors (a number of ranks) below 2^26: the quotient in two
-  // halves of its bits, each of whose products fits.
-  [[gnu::always_inline]] static double product_error(double quotient, double divisor, double product) {
-    constexpr std::uint64_t kLowBits = (std::uint64_t{1} << 27U) - 1;
-    const double upper = std::bit_cast<double>(std::bit_cast<std::uint64_t>(quotient) & ~kLowBits);
-    const double lower = quotient - upper;
-    return (upper * divisor - product) + lower * divisor;
+      store<double>(destination + i * sizeof(double), Compensated{high[i], low[i]}.scaled(by));
   }
 
   alignas(64) double high[kBlock];
   alignas(64) double low[kBlock];
 };
-
-template <typename Real, bool kPowerOfTwo>
-[[gnu::always_inline]] inline ScaleBy<Real, kPowerOfTwo> scale_by(Scale scale) {
-  const Real divisor = static_cast<Real>(scale.divisor);
-  return {static_cast<Real>(scale.factor), kPowerOfTwo ? Real{1} / divisor : divisor};
-}
 
 template <bool kFirst, typename Sum>
 [[gnu::always_inline]] inline void take(Sum& sum, const std::byte* part, std::size_t count, Scale prescale) {
@@ -165,17 +121,12 @@ template <DType kType>
 [[gnu::always_inline]] inline void finish(const IntegerSum<kType>& sum, std::byte* destination,
                                           std::size_t count, Scale scale) {
   using Stored = typename IntegerSum<kType>::Stored;
-  constexpr auto kLeast = static_cast<std::int64_t>(std::numeric_limits<Stored>::min());
-  constexpr auto kMost = static_cast<std::int64_t>(std::numeric_limits<Stored>::max());
-  // By fp64 the quotients of narrow types are exact, or out of their range.
-  constexpr std::int64_t kExactDivisor = sizeof(Stored) < 8 ? 1 << 20 : 0;
   if (scale.identity()) {
     for (std::size_t i = 0; i < count; ++i)
       store<Stored>(destination + i * sizeof(Stored), static_cast<Stored>(sum.sum[i]));
-  } else if (scale.factor == 1.0 && scale.divisor > kExactDivisor) {
+  } else if (divides_exactly<Stored>(scale)) {
     for (std::size_t i = 0; i < count; ++i) {
-      const std::int64_t value = std::clamp(sum.sum[i] / scale.divisor, kLeast, kMost);
-      store<Stored>(destination + i * sizeof(Stored), static_cast<Stored>(value));
+      store<Stored>(destination + i * sizeof(Stored), divide<Stored>(sum.sum[i], scale.divisor));
     }
   } else {
     const auto by = scale_by<double, false>(scale);

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/element.h"
+#include "kernels/element.h"
 #include "kernels/kernels.h"
 
 namespace roundelay::kernels {

@@ -4,7 +4,8 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/element.h"
+#include "kernels/arithmetic.h"
+#include "kernels/element.h"
 
 namespace roundelay::kernels {
 
@@ -33,16 +34,6 @@ template <typename To, typename From, typename F>
     store<To>(destination + i * sizeof(To), function(load<From>(source + i * sizeof(From))));
 }
 
-// One multiplication, one division. A power of two divides by multiplying with its reciprocal: the same bits.
-template <typename Real, bool kPowerOfTwo>
-struct ScaleBy {
-  Real factor;
-  Real divisor;  // or its reciprocal
-  [[gnu::always_inline]] Real operator()(Real value) const {
-    return kPowerOfTwo ? value * factor * divisor : value * factor / divisor;
-  }
-};
-
 template <DType kType, bool kPowerOfTwo>
 struct ScaleElement {
   using E = Element<kType>;
@@ -59,8 +50,6 @@ struct ScaleElement {
     }
   }
 };
-
-inline bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
 
 template <DType kType>
 [[gnu::always_inline]] inline void scale_loop(std::byte* destination, const std::byte* source,

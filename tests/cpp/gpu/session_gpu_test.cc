@@ -1,6 +1,8 @@
 // Whole sessions whose tensors are on GPUs, over a fake device and a fake NCCL.
 #include "tests/cpp/gpu/gpu_trip.h"
 
+#include <algorithm>
+
 namespace roundelay::contract {
 namespace {
 
@@ -165,6 +167,37 @@ TEST_CASE("where NCCL is demanded and cannot be, all ranks hear why", "[session]
     const std::string said = trip.wait(session).message();
     const bool clear = said.find("ROUNDELAY_GPU_FABRIC=nccl, but rank 0 has no NCCL") != std::string::npos;
     return clear ? "" : "said: " + said;
+  });
+  world.shutdown();
+}
+
+TEST_CASE("process sets that share GPUs take turns", "[session][gpu]") {
+  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
+  INFO(fabric);
+  GpuWorld world(3, fabric);
+  world.run([](runtime::Session& session, Device& device, int rank) -> std::string {
+    std::vector<std::pair<ProcessSetId, float>> mine = {{0, 3.0F}};
+    for (const std::vector<int>& ranks : {std::vector<int>{0, 1}, {1, 2}, {0, 2}}) {
+      const auto id = add_set(session, ranks);
+      if (!id.ok()) return id.status().message();
+      if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) mine.emplace_back(*id, 2.0F);
+    }
+    for (int round = 0; round < 20; ++round) {
+      std::rotate(mine.begin(), mine.begin() + 1 + (rank + round) % 2, mine.end());  // each rank in its order
+      std::vector<std::unique_ptr<GpuTrip>> trips;
+      for (const auto& [id, sum] : mine) {
+        trips.push_back(std::make_unique<GpuTrip>(device, filled<float>({50}, 1.0F), id));
+        const Status started = trips.back()->start(session, request_of(Operation::kAllreduce, "t"));
+        if (!started.ok()) return started.message();
+      }
+      for (std::size_t i = 0; i < trips.size(); ++i) {
+        Status status = trips[i]->wait(session);
+        if (status.ok()) status = trips[i]->fetch();
+        const Tensor expected = filled<float>({50}, mine[i].second);
+        if (auto wrong = expect(*trips[i], status, {expected}); !wrong.empty()) return wrong;
+      }
+    }
+    return {};
   });
   world.shutdown();
 }

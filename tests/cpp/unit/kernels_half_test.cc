@@ -2,8 +2,8 @@
 #include <bit>
 #include <random>
 
-#include "kernels/cpu/half.h"
 #include "kernels/cpu/table.h"
+#include "kernels/half.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/unit/kernels_reference.h"
 

@@ -8,12 +8,12 @@
 
 namespace roundelay::kernels {
 
-[[gnu::always_inline]] inline std::uint32_t select(bool which, std::uint32_t yes, std::uint32_t no) {
+[[gnu::always_inline]] constexpr std::uint32_t select(bool which, std::uint32_t yes, std::uint32_t no) {
   const std::uint32_t mask = 0U - static_cast<std::uint32_t>(which);
   return (yes & mask) | (no & ~mask);
 }
 
-[[gnu::always_inline]] inline float half_to_float(std::uint16_t half) {
+[[gnu::always_inline]] constexpr float half_to_float(std::uint16_t half) {
   constexpr std::uint32_t kRebias = 112U << 23;    // fp32's exponent bias less fp16's
   constexpr std::uint32_t kSmallest = 113U << 23;  // 2^-14, the least normal fp16
   const std::uint32_t sign = (half & 0x8000U) << 16;
@@ -29,7 +29,7 @@ namespace roundelay::kernels {
   return std::bit_cast<float>(sign | bits);
 }
 
-[[gnu::always_inline]] inline std::uint16_t float_to_half(float value) {
+[[gnu::always_inline]] constexpr std::uint16_t float_to_half(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
   // Rounding may carry into the exponent: 65520 becomes infinity by itself.
@@ -44,12 +44,12 @@ namespace roundelay::kernels {
   return static_cast<std::uint16_t>(((bits >> 16) & 0x8000U) | half);
 }
 
-[[gnu::always_inline]] inline float bfloat_to_float(std::uint16_t value) {
+[[gnu::always_inline]] constexpr float bfloat_to_float(std::uint16_t value) {
   const std::uint32_t bits = static_cast<std::uint32_t>(value) << 16;
   return std::bit_cast<float>((bits & 0x7fffffffU) > 0x7f800000U ? bits | 0x400000U : bits);
 }
 
-[[gnu::always_inline]] inline std::uint16_t float_to_bfloat(float value) {
+[[gnu::always_inline]] constexpr std::uint16_t float_to_bfloat(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const std::uint32_t nan = (bits >> 16) | 0x40U;

@@ -1,0 +1,95 @@
+// Scaling and sums of many parts, of one element.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "base/dtype.h"
+#include "kernels/element.h"
+
+namespace roundelay::kernels {
+
+constexpr bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
+
+struct Unscaled {
+  template <typename Real>
+  [[gnu::always_inline]] constexpr Real operator()(Real value) const {
+    return value;
+  }
+};
+
+// One multiplication, one division. A power of two divides by multiplying with its reciprocal: the same bits.
+template <typename Real, bool kPowerOfTwo>
+struct ScaleBy {
+  Real factor;
+  Real divisor;  // or its reciprocal
+  [[gnu::always_inline]] constexpr Real operator()(Real value) const {
+    return kPowerOfTwo ? value * factor * divisor : value * factor / divisor;
+  }
+};
+
+template <typename Real, bool kPowerOfTwo>
+[[gnu::always_inline]] constexpr ScaleBy<Real, kPowerOfTwo> scale_by(Scale scale) {
+  const Real divisor = static_cast<Real>(scale.divisor);
+  return {static_cast<Real>(scale.factor), kPowerOfTwo ? Real{1} / divisor : divisor};
+}
+
+// fp64 has no wider type: the rounding errors of the additions are a second sum.
+struct Compensated {
+  double high;
+  double low;
+
+  [[gnu::always_inline]] constexpr Compensated plus(double value) const {
+    const double after = high + value;
+    const double added = after - high;
+    return {after, low + ((high - (after - added)) + (value - added))};
+  }
+  [[gnu::always_inline]] constexpr double total() const {
+    const double sum = high + low;
+    return sum == sum ? sum : high;
+  }
+  template <typename By>
+  [[gnu::always_inline]] constexpr double scaled(By by) const {
+    return same_nan(by(total()));
+  }
+  // The quotient and what the division left over: equal parts come back to the last bit.
+  [[gnu::always_inline]] constexpr double scaled(ScaleBy<double, false> by) const {
+    const double sum = total() * by.factor;
+    const double rest = by.factor == 1.0 ? (high - sum) + low : 0.0;
+    const double quotient = sum / by.divisor;
+    const double product = quotient * by.divisor;
+    const double left = (sum - product) - product_error(quotient, by.divisor, product);
+    const double whole = quotient + (left + rest) / by.divisor;
+    // The correction is no number where something is infinite, or nearly.
+    return same_nan(whole == whole ? whole : quotient);
+  }
+  // quotient * divisor - product, exactly, for divisors (a number of ranks) below 2^26: the quotient in two
+  // halves of its bits, each of whose products fits.
+  [[gnu::always_inline]] static constexpr double product_error(double quotient, double divisor,
+                                                               double product) {
+    constexpr std::uint64_t kLowBits = (std::uint64_t{1} << 27U) - 1;
+    const double upper = std::bit_cast<double>(std::bit_cast<std::uint64_t>(quotient) & ~kLowBits);
+    const double lower = quotient - upper;
+    return (upper * divisor - product) + lower * divisor;
+  }
+};
+
+// Whether a sum of integers is divided as one. By fp64 the quotients of narrow types are exact, or out of
+// their range.
+template <typename T>
+constexpr bool divides_exactly(Scale scale) {
+  constexpr std::int64_t kExactDivisor = sizeof(T) < 8 ? 1 << 20 : 0;
+  return scale.factor == 1.0 && scale.divisor > kExactDivisor;
+}
+
+// Truncated toward zero, saturated.
+template <typename T>
+[[gnu::always_inline]] constexpr T divide(std::int64_t sum, std::int64_t divisor) {
+  constexpr auto kLeast = static_cast<std::int64_t>(std::numeric_limits<T>::min());
+  constexpr auto kMost = static_cast<std::int64_t>(std::numeric_limits<T>::max());
+  const std::int64_t value = sum / divisor;
+  return static_cast<T>(value < kLeast ? kLeast : value > kMost ? kMost : value);
+}
+
+}  // namespace roundelay::kernels

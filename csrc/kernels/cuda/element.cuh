@@ -1,0 +1,140 @@
+// What a device's thread computes of one element: as kernels/cpu does, to the bit. The arithmetic is the same
+// constexpr code; here is where the device has instructions of its own for it, or would make another NaN.
+// Compiles without CUDA too, for tests.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/convert.h"
+#include "kernels/cuda/scaler.h"
+#include "kernels/element.h"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#endif
+
+#ifdef __CUDA_ARCH__
+#define ROUNDELAY_UNROLL _Pragma("unroll")
+#define ROUNDELAY_ROLLED _Pragma("unroll 1")
+#else
+#define ROUNDELAY_UNROLL
+#define ROUNDELAY_ROLLED
+#endif
+#ifdef __CUDACC__
+#define ROUNDELAY_DEVICE __host__ __device__ __forceinline__
+#else
+#define ROUNDELAY_DEVICE inline
+#endif
+
+namespace roundelay::kernels::cuda {
+
+template <DType kType>
+using Stored = typename Element<kType>::Stored;
+template <DType kType>
+inline constexpr bool kIsHalf = kType == DType::kFloat16 || kType == DType::kBFloat16;
+template <DType kType>
+inline constexpr bool kIsFloating = kIsHalf<kType> || std::is_floating_point_v<Stored<kType>>;
+
+// Exact for numbers; a NaN is some NaN.
+template <DType kType>
+ROUNDELAY_DEVICE typename Element<kType>::Wide number(Stored<kType> value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (kType == DType::kFloat16) return __half2float(__ushort_as_half(value));
+#endif
+  return Element<kType>::operand(value);
+}
+
+// Rounded once; a NaN is some NaN.
+template <DType kType>
+ROUNDELAY_DEVICE Stored<kType> rounded(typename Element<kType>::Wide value) {
+#ifdef __CUDA_ARCH__
+  if constexpr (kType == DType::kFloat16) return __half_as_ushort(__float2half_rn(value));
+  if constexpr (kType == DType::kBFloat16) return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+#endif
+  return Element<kType>::narrow(value);
+}
+
+// As rounded(); a NaN is the type's one quiet NaN.
+template <DType kType>
+ROUNDELAY_DEVICE Stored<kType> result(typename Element<kType>::Wide value) {
+  if constexpr (kIsHalf<kType>) {
+    constexpr Stored<kType> kNan = kType == DType::kFloat16 ? 0x7e00 : 0x7fc0;
+    return value == value ? rounded<kType>(value) : kNan;
+  } else {
+    return Element<kType>::result(value);
+  }
+}
+
+// A floating type's bits: 1, kExponent and kFraction of them.
+template <DType kType>
+struct Layout {
+  using Bits =
+      std::conditional_t<sizeof(Stored<kType>) == 8, std::uint64_t,
+                         std::conditional_t<sizeof(Stored<kType>) == 4, std::uint32_t, std::uint16_t>>;
+  static constexpr int kFraction = kType == DType::kFloat64   ? 52
+                                   : kType == DType::kFloat32 ? 23
+                                   : kType == DType::kFloat16 ? 10
+                                                              : 7;
+  static constexpr int kSign = 8 * static_cast<int>(sizeof(Bits)) - 1;
+  static constexpr Bits kFractionBits = static_cast<Bits>((Bits{1} << kFraction) - 1);
+  static constexpr Bits kMagnitudeBits = static_cast<Bits>((Bits{1} << kSign) - 1);
+  static constexpr Bits kInfinity = static_cast<Bits>(kMagnitudeBits & ~kFractionBits);
+  static constexpr Bits kQuiet = static_cast<Bits>(kInfinity | Bits{1} << (kFraction - 1));
+  // What a processor makes of 0 * infinity.
+  static constexpr Bits kMade = static_cast<Bits>(kQuiet | Bits{kMadeNanSign} << kSign);
+};
+
+template <DType kType>
+ROUNDELAY_DEVICE bool is_finite(Stored<kType> value) {
+  using L = Layout<kType>;
+  return (std::bit_cast<typename L::Bits>(value) & L::kInfinity) != L::kInfinity;
+}
+
+// A NaN that becomes a NaN keeps its sign and the upper bits of its payload, and gets quiet.
+template <DType kTo, DType kFrom>
+ROUNDELAY_DEVICE Stored<kTo> nan_from(Stored<kFrom> value) {
+  using To = Layout<kTo>;
+  using From = Layout<kFrom>;
+  const auto bits = std::bit_cast<typename From::Bits>(value);
+  if ((bits & From::kMagnitudeBits) <= From::kInfinity) return std::bit_cast<Stored<kTo>>(To::kMade);
+  const auto payload = static_cast<std::uint64_t>(bits & From::kFractionBits) << (52 - From::kFraction);
+  const auto sign = static_cast<std::uint64_t>(bits >> From::kSign) << To::kSign;
+  return std::bit_cast<Stored<kTo>>(
+      static_cast<typename To::Bits>(sign | To::kQuiet | payload >> (52 - To::kFraction)));
+}
+
+// `value`, in what kFrom is scaled in, as kTo; `from` is what it was made of.
+template <DType kTo, DType kFrom, typename Real>
+ROUNDELAY_DEVICE Stored<kTo> finished(Real value, Stored<kFrom> from) {
+  if constexpr (kIsFloating<kTo> && kIsFloating<kFrom>) {
+    if (value != value) return nan_from<kTo, kFrom>(from);
+  }
+  if constexpr (kIsHalf<kTo> && std::is_same_v<Real, float>) {
+    return rounded<kTo>(value);
+  } else if constexpr (kIsHalf<kTo>) {
+    return rounded<kTo>(round_to_odd(value));
+  } else {
+    return convert<kTo>(value);
+  }
+}
+
+// to = scale(from), rounded once: kernels::scale_copy and kernels::cast in one.
+template <DType kTo, DType kFrom, Scaling kHow>
+ROUNDELAY_DEVICE Stored<kTo> scaled(Stored<kFrom> from, const Scaler& by) {
+  if constexpr (kHow == Scaling::kNone) {
+    return finished<kTo, kFrom>(number<kFrom>(from), from);
+  } else if constexpr (kHow == Scaling::kFloatTimes || kHow == Scaling::kFloatOver) {
+    static_assert(kTo == kFrom && kTo == DType::kFloat32);
+    return finished<kTo, kFrom>(
+        kHow == Scaling::kFloatTimes ? from * by.float_factor : from / by.float_factor, from);
+  } else {
+    using Real = std::conditional_t<kIsHalf<kFrom>, float, double>;
+    const auto value = static_cast<Real>(number<kFrom>(from));
+    return finished<kTo, kFrom>(by.real<Real>().template apply<kHow>(value), from);
+  }
+}
+
+}  // namespace roundelay::kernels::cuda

@@ -1,0 +1,31 @@
+// The interface base/gpu_runtime.h over CUDA's runtime library. A process has one.
+#pragma once
+
+#include <atomic>
+#include <string>
+
+#include "base/gpu_runtime.h"
+
+namespace roundelay::platform::cuda {
+
+class CudaRuntime final : public GpuRuntime {
+ public:
+  Result<std::string> description() override;
+  Result<int> device_count() override;
+  Result<std::string> identity(int device) override;
+  Result<GpuStream> make_stream(int device) override;
+  void free_stream(int device, GpuStream stream) override;
+  Result<GpuEventPtr> mark(int device, GpuStream stream) override;
+  // cudaMalloc and cudaFree, which wait for the device: callers keep what they have.
+  Result<GpuMemory> allocate(int device, std::size_t bytes) override;
+  Result<GpuMemory> allocate_pinned(std::size_t bytes) override;
+  Status copy(int device, std::byte* to, const std::byte* from, std::size_t bytes, GpuStream stream) override;
+  Status zero(int device, std::byte* to, std::size_t bytes, GpuStream stream) override;
+  Status drain(int device, GpuStream stream) override;
+
+ private:
+  // Pinned memory belongs to no device, but CUDA would start on device 0 for it where none is current.
+  std::atomic<int> last_device_{0};
+};
+
+}  // namespace roundelay::platform::cuda

@@ -1,0 +1,140 @@
+// reduce_parts, norms and find_not_finite on a GPU.
+#include <cmath>
+
+#include "kernels/kernels.h"
+#include "tests/cpp/cuda/device.h"
+#include "tests/cpp/cuda/values.h"
+
+namespace roundelay::tests {
+namespace {
+
+using kernels::reference::kAllDTypes;
+
+void check_reduction(DType dtype, ReduceOp op, std::size_t parts, std::size_t count, std::size_t shift,
+                     Scale prescale, Scale scale, bool in_place) {
+  const Stream stream;
+  std::vector<Bytes> sources;
+  std::vector<const void*> host;
+  std::vector<DeviceBytes> memory;
+  std::vector<const std::byte*> device;
+  for (std::size_t p = 0; p < parts; ++p)
+    sources.push_back(values_of(dtype, count, static_cast<unsigned>(p)));
+  for (const Bytes& source : sources) {
+    host.push_back(source.data());
+    memory.emplace_back(source, shift);
+    device.push_back(memory.back().data());
+  }
+  memory.emplace_back(Bytes(count * size_of(dtype)), shift);
+  const DeviceBytes& to = memory[in_place ? 0 : parts];
+  Bytes expected(count * size_of(dtype));
+  kernels::reduce_parts(expected.data(), host, count, dtype, op, prescale, scale);
+  require(kernels().reduce_parts(kDevice, to.data(), device, count, dtype, op, prescale, scale, stream));
+  INFO(name_of(dtype) << " " << name_of(op) << ", " << parts << " parts of " << count << " off by " << shift
+                      << ", prescale " << prescale.factor << " / " << prescale.divisor << ", scale "
+                      << scale.factor << " / " << scale.divisor);
+  REQUIRE(to.read(stream) == expected);
+}
+
+TEST_CASE("a GPU reduces parts to the CPU's bits", "[gpu]") {
+  for (const DType dtype : kAllDTypes) {
+    for (const ReduceOp op : kernels::reference::kAllOps) {
+      for (const std::size_t parts : {1, 2, 3, 8}) {
+        check_reduction(dtype, op, parts, 70001, 0, {}, {}, false);
+        check_reduction(dtype, op, parts, 70001, 0, {}, {1.0, 3}, true);
+        check_reduction(dtype, op, parts, 5003, 8, {0.5, 1}, {1.0, 4}, false);
+        check_reduction(dtype, op, parts, 5003, 1, {0.1, 3}, {}, true);
+      }
+    }
+  }
+}
+
+TEST_CASE("a GPU's reduction scales as the CPU's does", "[gpu]") {
+  for (const DType dtype : kAllDTypes) {
+    for (const Scale scale : kScales) {
+      check_reduction(dtype, ReduceOp::kSum, 3, 5003, 0, {}, scale, false);
+      check_reduction(dtype, ReduceOp::kSum, 3, 5003, 0, scale, {1.0, 3}, false);
+      check_reduction(dtype, ReduceOp::kMax, 3, 5003, 0, scale, scale, false);
+    }
+  }
+}
+
+TEST_CASE("a GPU reduces 256 parts, and says so of more", "[gpu]") {
+  check_reduction(DType::kFloat32, ReduceOp::kSum, 256, 1003, 0, {}, {1.0, 256}, false);
+  const std::vector<const std::byte*> many(257);
+  REQUIRE(!kernels()
+               .reduce_parts(kDevice, nullptr, many, 1, DType::kFloat32, ReduceOp::kSum, {}, {}, nullptr)
+               .ok());
+}
+
+std::vector<double> norms_of(DType dtype, const Bytes& source, std::size_t count, std::size_t chunk,
+                             std::size_t shift) {
+  const Stream stream;
+  const DeviceBytes in(source, shift);
+  const std::size_t chunks = (count + chunk - 1) / chunk;
+  const DeviceBytes out(Bytes(2 * chunks * sizeof(double)));
+  auto* const result = reinterpret_cast<double*>(out.data());
+  require(kernels().norms(kDevice, result, in.data(), count, chunk, dtype, stream));
+  const Bytes bytes = out.read(stream);
+  std::vector<double> norms(2 * chunks);
+  std::memcpy(norms.data(), bytes.data(), bytes.size());
+  return norms;
+}
+
+TEST_CASE("a GPU's norms are fp64's, and the same whatever the alignment", "[gpu]") {
+  constexpr std::size_t kCount = 100003;
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    Bytes source(kCount * size_of(dtype));
+    for (std::size_t i = 0; i < kCount; ++i)
+      kernels::reference::write(dtype, source.data() + i * size_of(dtype), std::sin(static_cast<double>(i)));
+    for (const std::size_t chunk : {std::size_t{1}, std::size_t{1000}, std::size_t{16384}, kCount}) {
+      if (chunk == 1 && dtype != DType::kFloat32) continue;
+      const std::vector<double> norms = norms_of(dtype, source, kCount, chunk, 0);
+      REQUIRE(norms == norms_of(dtype, source, kCount, chunk, 0));
+      REQUIRE(norms == norms_of(dtype, source, kCount, chunk, 1));
+      for (std::size_t c = 0; 2 * c < norms.size(); ++c) {
+        long double absolute = 0, squared = 0;
+        for (std::size_t i = c * chunk; i < std::min(kCount, (c + 1) * chunk); ++i) {
+          const long double x = kernels::reference::read(dtype, source.data() + i * size_of(dtype));
+          absolute += std::fabs(x);
+          squared += x * x;
+        }
+        INFO(name_of(dtype) << " chunk " << c << " of " << chunk);
+        REQUIRE(norms[2 * c] == Approx(static_cast<double>(absolute)).epsilon(1e-13));
+        REQUIRE(norms[2 * c + 1] == Approx(static_cast<double>(squared)).epsilon(1e-13));
+      }
+    }
+  }
+}
+
+float found(DType dtype, const Bytes& source, std::size_t count, std::size_t shift, float before) {
+  const Stream stream;
+  const DeviceBytes in(source, shift);
+  Bytes result(sizeof before);
+  kernels::reference::put(result.data(), before);
+  const DeviceBytes out(result);
+  auto* const flag = reinterpret_cast<float*>(out.data());
+  require(kernels().find_not_finite(kDevice, flag, in.data(), count, dtype, stream));
+  return kernels::reference::get<float>(out.read(stream).data());
+}
+
+TEST_CASE("a GPU finds the one element that is not finite, wherever it is", "[gpu]") {
+  constexpr std::size_t kCount = 50003;
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    Bytes source(kCount * size_of(dtype));
+    for (const std::size_t shift : {0, 1, 8}) {
+      REQUIRE(found(dtype, source, kCount, shift, 0.0F) == 0.0F);
+      REQUIRE(found(dtype, source, kCount, shift, 1.0F) == 1.0F);
+      for (const std::size_t place : {std::size_t{0}, std::size_t{33}, std::size_t{4097}, kCount - 1}) {
+        for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+          Bytes bad = source;
+          kernels::reference::write(dtype, bad.data() + place * size_of(dtype), value);
+          INFO(name_of(dtype) << " at " << place << " off by " << shift);
+          REQUIRE(found(dtype, bad, kCount, shift, 0.0F) == 1.0F);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace roundelay::tests

@@ -1,0 +1,44 @@
+// The GPU module, loaded on a machine that may have no GPU.
+#include "runtime/gpu/loader.h"
+
+#include <algorithm>
+
+#include "base/version.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::runtime {
+namespace {
+
+TEST_CASE("a GPU module that is not there is named", "[cuda]") {
+  const auto module = load_gpu_module("no/such/module.so");
+  REQUIRE(!module.ok());
+  REQUIRE(module.status().code() == StatusCode::kUnavailable);
+  REQUIRE(module.status().message().find("no/such/module.so") != std::string::npos);
+}
+
+TEST_CASE("a library of somebody else is no GPU module", "[cuda]") {
+  const auto module = load_gpu_module("libc.so.6");
+  REQUIRE(!module.ok());
+  REQUIRE(module.status().message() == "libc.so.6 is no GPU module of Roundelay");
+}
+
+#ifdef ROUNDELAY_CUDA_MODULE
+TEST_CASE("the CUDA module loads without a GPU, and says that there is none", "[cuda]") {
+  const auto module = load_gpu_module(ROUNDELAY_CUDA_MODULE);
+  INFO(module.status().message());
+  REQUIRE(module.ok());
+  REQUIRE((*module)->version == version());
+  const Result<int> count = (*module)->runtime->device_count();
+  if (count.ok()) return;  // here is one
+  REQUIRE(count.status().code() == StatusCode::kUnavailable);
+  REQUIRE(!(*module)->runtime->make_stream(0).ok());
+  REQUIRE(!(*module)->runtime->allocate(0, 1).ok());
+  REQUIRE(!(*module)->runtime->allocate_pinned(1).ok());
+  REQUIRE(!(*module)->runtime->identity(0).ok());
+  REQUIRE(!(*module)->runtime->description().ok());
+  REQUIRE(!(*module)->kernels->copy_batch(0, {}, {}, nullptr).ok());
+}
+#endif
+
+}  // namespace
+}  // namespace roundelay::runtime
