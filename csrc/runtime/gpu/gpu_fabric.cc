@@ -78,6 +78,8 @@ class GpuFabric::Meeting final : public Pending {
         if (!id.ok()) return id.status();
         card.id = *id;
       }
+    } else if (!parts.why_no_nccl.empty() && fabric_.options_.wish != GpuFabricWish::kStaged) {
+      log(LogLevel::kWarning, "no NCCL: " + parts.why_no_nccl);
     }
     mine_.resize(sizeof card);
     std::memcpy(mine_.data(), &card, sizeof card);
