@@ -14,6 +14,7 @@ import pytest
 from benchmarks.gpu import document, figures, runner, wheels
 from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Place, Step
+from benchmarks.table.document import with_table
 from benchmarks.table.line import Goal, Line, missing
 
 
@@ -146,7 +147,7 @@ def test_the_page_takes_a_real_result_only() -> None:
         "| host time of a step | ok | 9 | host time of a step, mlp: 2 ms DDP 2 ms 1x <= 1x |",
     ]
     page = document.PAGE.read_text()
-    document.with_table(page, "", document.BEGIN)  # it has its marks
+    with_table(page, "", document.BEGIN)  # it has its marks
     with pytest.raises(SystemExit, match="dry run"):
         document.write_page(_result(True, found))
     assert document.PAGE.read_text() == page
