@@ -6,6 +6,7 @@
 
 #include "base/leak.h"
 #include "base/log.h"
+#include "collective/gpu_alone.h"
 #include "collective/nccl/nccl_fabric.h"
 #include "collective/staged/staged_fabric.h"
 
@@ -196,6 +197,10 @@ void GpuFabric::choose(std::unique_ptr<platform::NcclCommunicator> communicator)
 }
 
 Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
+  if (group().size() == 1) {
+    ROUNDELAY_RETURN_IF_ERROR(collective::enqueue_alone(call, *parts_.runtime, *parts_.kernels, device_));
+    return collective::finished_call();
+  }
   if (chosen_ != nullptr) return chosen_->start(call);
   if (!call.absent.empty()) return staged_->start(call);  // not all would come to the meeting
   auto meeting = std::make_unique<Meeting>(*this, call);

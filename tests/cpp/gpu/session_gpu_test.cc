@@ -97,8 +97,9 @@ TEST_CASE("many tensors in flight on a GPU and on the CPU go by the order of nam
 }
 
 TEST_CASE("the host waits until a collective is enqueued, not for the device", "[session][gpu]") {
-  GpuWorld world(2, "nccl");
-  world.run([](runtime::Session& session, Device& device, int) -> std::string {
+  const int size = GENERATE(1, 2);
+  GpuWorld world(size, "nccl");
+  world.run([&](runtime::Session& session, Device& device, int) -> std::string {
     GpuTrip first(device, filled<float>({8}, 1.0F));  // the members meet
     const Status met = first.run(session, request_of(Operation::kAllreduce, "first"));
     if (!met.ok()) return met.message();
@@ -110,7 +111,7 @@ TEST_CASE("the host waits until a collective is enqueued, not for the device", "
       const Status enqueued = trip.wait(session);  // would hang if it waited for the device
       if (!enqueued.ok()) return enqueued.message();
     }
-    return expect(trip, trip.fetch(), {filled<float>({8}, 2.0F)});
+    return expect(trip, trip.fetch(), {filled<float>({8}, static_cast<float>(size))});
   });
   world.shutdown();
 }
