@@ -74,8 +74,9 @@ const auto kKnobs = std::to_array<Knob>({
 constexpr std::string_view kFewCandidates =
     "ROUNDELAY_AUTOTUNE tries the few sizes that a cost model prefers, each for as many steps";
 constexpr std::string_view kOneLevel =
-    "operations run over all ranks at one level; a later version has more, chosen by topology";
-constexpr std::string_view kNoGpu = "this version reduces on the CPU; GPUs come with a later one";
+    "levels follow from where the ranks are: shared memory inside the nodes, one more fabric between them";
+constexpr std::string_view kGpuAsItIs =
+    "on GPUs packing is batched, completion asynchronous, a process set has one stream, and NVTX no ranges";
 constexpr std::string_view kNoGloo =
     "ranks find each other through the launcher, without a rendezvous server";
 constexpr std::string_view kNoElastic =
@@ -93,10 +94,10 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"HIERARCHICAL_ALLGATHER", kOneLevel},
     {"TORUS_ALLREDUCE", kOneLevel},
     {"ADASUM_MPI_CHUNK_SIZE", "messages are cut to what the fabric carries at once, whatever the operation"},
-    {"BATCH_D2D_MEMCOPIES", kNoGpu},
-    {"NUM_NCCL_STREAMS", kNoGpu},
-    {"ENABLE_ASYNC_COMPLETION", kNoGpu},
-    {"DISABLE_NVTX_RANGES", kNoGpu},
+    {"BATCH_D2D_MEMCOPIES", kGpuAsItIs},
+    {"NUM_NCCL_STREAMS", kGpuAsItIs},
+    {"ENABLE_ASYNC_COMPLETION", kGpuAsItIs},
+    {"DISABLE_NVTX_RANGES", kGpuAsItIs},
     {"DISABLE_GROUP_FUSION",
      "a group is all or nothing whatever it is fused with; ROUNDELAY_FUSION_THRESHOLD=0 fuses nothing"},
     {"DYNAMIC_PROCESS_SETS", "process sets can always be added and removed"},
