@@ -208,9 +208,14 @@ std::uint64_t Coordinator::fusion_class_of(const wire::Request& r, const std::ve
   // Adasum is not linear: fused tensors would share their coefficients.
   if (r.operation != Operation::kAllreduce || r.reduce_op == ReduceOp::kAdasum || !one_dtype)
     return fuse::kNoFusion;
-  const ClassKey key{
-      r.dtype, r.reduce_op, r.prescale.factor, r.prescale.divisor, r.postscale.factor, r.postscale.divisor,
-      absent};
+  const ClassKey key{r.dtype,
+                     r.device,
+                     r.reduce_op,
+                     r.prescale.factor,
+                     r.prescale.divisor,
+                     r.postscale.factor,
+                     r.postscale.divisor,
+                     absent};
   return classes_.try_emplace(key, classes_.size() + 1).first->second;
 }
 
@@ -231,6 +236,11 @@ wire::Member Coordinator::member_for(const Ready& ready, wire::Order& order, Wri
   const wire::CacheId id = cache_.insert(request, in_use, order.evicted);
   writing.cache_full = id == wire::kNoCacheId;
   return {id, request.name};
+}
+
+void Coordinator::take_turns(bool yes) {
+  if (yes && !takes_turns_) finder_.interrupted();  // it may have seen some on a GPU
+  takes_turns_ = yes;
 }
 
 std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
@@ -270,6 +280,9 @@ void Coordinator::write_operations(wire::Order& order) {
     for (const std::size_t i : indices) operation.members.push_back(member_for(ready_[i], order, writing));
     operation.extents = std::move(ready_[indices.front()].extents);
     operation.absent = std::move(ready_[indices.front()].absent);
+    if (!takes_turns_ || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
+    if (!order.turn) order.turn.emplace();
+    order.turn->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
   }
   for (const wire::CacheId id : order.evicted) evicted_by_.emplace(id, order.sequence);
   classes_.clear();  // they matter within one plan only, and scales may change from step to step

@@ -54,6 +54,9 @@ class Coordinator {
 
   // `member` is the reporter's index in the group. Errors (kInternal): that rank broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);
+  // Whether operations on a GPU take turns with those of other process sets: then an order says which they
+  // are, for stamps to be given (negotiate/order_queue.h), and none of them is in a schedule.
+  void take_turns(bool yes);
   // The next order that is due; call until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
   // When time alone will make the next order or stall message due; sometimes a little before that.
@@ -142,6 +145,7 @@ class Coordinator {
   std::size_t period_ = 0;       // of the lock
   std::uint64_t locked_by_ = 0;  // the sequence of the order that began the last lock
   TimePoint silence_warned_{};
+  bool takes_turns_ = false;
   bool flush_ = false;
   int left_by_ = -1;
   bool closed_ = false;
@@ -168,8 +172,8 @@ class Coordinator {
   // Failed uses by name, until every member has applied the order that failed them. A report of such a name
   // by a member that had not applied it belongs to the failed use.
   std::unordered_map<std::string, std::uint64_t> settled_;
-  using ClassKey =
-      std::tuple<DType, ReduceOp, double, std::int64_t, double, std::int64_t, std::vector<std::int32_t>>;
+  using ClassKey = std::tuple<DType, DeviceType, ReduceOp, double, std::int64_t, double, std::int64_t,
+                              std::vector<std::int32_t>>;
   std::map<ClassKey, std::uint64_t> classes_;
 };
 

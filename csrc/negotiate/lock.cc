@@ -17,7 +17,7 @@ bool Coordinator::may_lock() const {
 
 // All that is repeated must be known to all members by id alone.
 void Coordinator::lock_if_periodic(wire::Order& order) {
-  bool plain = order.failures.empty() && order.evicted.empty() && !order.joined;
+  bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.turn;
   for (const wire::FusedOperation& operation : order.operations) {
     ScheduleFinder::Ids ids;
     plain = plain && operation.extents.empty() && operation.absent.empty();

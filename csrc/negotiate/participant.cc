@@ -165,6 +165,22 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
   return {};
 }
 
+Status Participant::apply_turn(const wire::Turn& turn, Applied& applied) const {
+  const auto member = static_cast<std::size_t>(member_);
+  if (member >= turn.stamps.previous.size())
+    return Status::internal("an order stamps operations, but not this rank's");
+  Turn next{turn.stamps.first, turn.stamps.previous[member]};
+  for (const std::int32_t operation : turn.operations) {
+    const auto index = static_cast<std::size_t>(operation);
+    if (index >= applied.operations.size())
+      return Status::internal("an order stamps operation " + std::to_string(operation) + ", but has only " +
+                              std::to_string(applied.operations.size()));
+    applied.operations[index].turn = next;
+    next = {next.stamp + 1, next.stamp};
+  }
+  return {};
+}
+
 void Participant::apply_failure(const wire::Failure& failure, Applied& applied) {
   const std::string& name = failure.name;
   const Status why(failure.code, failure.text);
@@ -209,6 +225,7 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   for (const wire::FusedOperation& operation : order.operations) {
     ROUNDELAY_RETURN_IF_ERROR(apply_operation(operation, applied));
   }
+  if (order.turn) ROUNDELAY_RETURN_IF_ERROR(apply_turn(*order.turn, applied));
   for (const wire::Failure& failure : order.failures) apply_failure(failure, applied);
   // Uses deferred behind an operation begin when it is ordered: ranks count uses, not completions.
   for (const Execution& execution : applied.operations) {

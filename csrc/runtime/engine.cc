@@ -151,7 +151,7 @@ void Engine::coordinate() {
       background_due_ = moved ? TimePoint::min() : due.when();
     }
     // The step may have taken a wake-up that was meant for this.
-    if (stopping_.load(std::memory_order_acquire)) return;
+    if (stopping_.load(std::memory_order_acquire)) break;
     moved = attention_.load(std::memory_order_acquire) || moved;
     if (moved && !one_thread_) rouse_lanes();
     const bool busy = one_thread_ && lanes_have_work();
@@ -166,6 +166,9 @@ void Engine::coordinate() {
       channel_.wait(due);
     }
   }
+  // What was asked for before stop() is still said: above all that this rank leaves.
+  BackgroundHold hold(negotiation_);
+  static_cast<void>(negotiator_.step(steady_now()));
 }
 
 bool Engine::step_lanes() {

@@ -17,19 +17,24 @@ std::int64_t nanoseconds(TimePoint t) { return t.time_since_epoch().count(); }
 
 Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,
                        NegotiationSink& sink)
-    : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink) {}
+    : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), turn_book_(size) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
-  Lane lane{group,
-            &table,
-            negotiate::Participant(id, group.index),
-            nullptr,
-            CoordinatorWatch(options_.stall_warning, options_.stall_abort),
+  Lane lane{group,          &table, negotiate::Participant(id, group.index),
+            nullptr,        {},     CoordinatorWatch(options_.stall_warning, options_.stall_abort),
             Watchdog(group)};
   negotiate::CoordinatorOptions options = options_;
   options.schedule_lock = options.schedule_lock && table.can_lock();
   if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options);
+  if (shares_gpus(id, lane)) tell_turn_members(id, group.ranks);
   lanes_.emplace(id, std::move(lane));
+}
+
+void Negotiator::remove_lane(LaneId id) {
+  const auto found = lanes_.find(id);
+  if (found == lanes_.end()) return;
+  if (shares_gpus(id, found->second) && !found->second.closed) tell_turn_members(id, {});
+  lanes_.erase(found);
 }
 
 void Negotiator::begin_removal(LaneId id) {
@@ -63,7 +68,8 @@ Deadline Negotiator::next_due() const {
   for (const auto& [id, lane] : lanes_) {
     due = due.sooner(lane.watchdog.next_due());
     if (lane.closed) continue;
-    due = due.sooner(lane.coordinator ? lane.coordinator->next_due() : lane.watch.next_due());
+    due = due.sooner(lane.watch.next_due());
+    if (lane.coordinator) due = due.sooner(lane.coordinator->next_due());
   }
   return due;
 }
@@ -106,7 +112,7 @@ bool Negotiator::receive_all(TimePoint now) {
 
 void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
   for (auto& [id, lane] : lanes_) {
-    if (lane.group.ranks.front() == from) lane.watch.on_heard(now);
+    if (awaited_by(lane) == from) lane.watch.on_heard(now);
   }
   if (auto* report = std::get_if<wire::Report>(&message)) {
     on_report(from, *report, now);
@@ -124,6 +130,8 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
     sink_.timeline_chunk(std::move(*chunk));
   } else if (auto* to = std::get_if<wire::TimelineSwitch>(&message)) {
     sink_.timeline_switch(*to);
+  } else if (!aborted_) {
+    dispatch_turns(from, message);
   }
 }
 
@@ -191,6 +199,7 @@ bool Negotiator::report_news(TimePoint now) {
   const bool flush = flush_.exchange(false, std::memory_order_acq_rel);
   const bool leave = leave_.load(std::memory_order_acquire);
   bool moved = false;
+  if (leave) refuse_turns();
   for (auto& [id, lane] : lanes_) {
     if (lane.closed) continue;
     if (leave) lane.participant.leave();
@@ -215,33 +224,13 @@ bool Negotiator::report_news(TimePoint now) {
   return moved;
 }
 
-bool Negotiator::give_orders(TimePoint now) {
-  bool moved = false;
-  for (auto& [id, lane] : lanes_) {
-    if (!lane.coordinator || lane.closed) continue;
-    while (auto order = lane.coordinator->take_order(now)) {
-      moved = true;
-      ++counters_.orders;
-      for (const int rank : lane.group.ranks) {
-        if (rank != rank_) send(rank, *order);
-      }
-      on_order(*order);
-      if (aborted_) return true;
-    }
-    for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
-    for (const auto& line : lane.coordinator->take_stall_warnings(now)) log(LogLevel::kWarning, line);
-    if (const auto verdict = lane.coordinator->take_verdict(now)) abort(*verdict, rank_);
-    if (aborted_) return true;
-  }
-  return moved;
-}
-
 void Negotiator::watch_coordinators(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
-    if (lane.coordinator || lane.closed) continue;
-    const int coordinator = lane.group.ranks.front();
-    const auto action =
-        lane.watch.check(lane.participant.outstanding() > 0 || lane.participant.frozen(), now);
+    const int coordinator = awaited_by(lane);
+    if (coordinator == rank_ || lane.closed) continue;
+    const bool waiting = lane.coordinator ? lane.orders.waiting()
+                                          : lane.participant.outstanding() > 0 || lane.participant.frozen();
+    const auto action = lane.watch.check(waiting, now);
     if (action == CoordinatorWatch::Action::kNothing) continue;
     if (action == CoordinatorWatch::Action::kPing) {
       send(coordinator, wire::Ping{0, nanoseconds(now)});
@@ -315,6 +304,7 @@ void Negotiator::on_pong(int from, const wire::Pong& pong) {
 }
 
 void Negotiator::on_lost(int from, const Status& why) {
+  if (from == 0) no_more_turns_ = true;
   if (!shares_open_lane(from)) return;  // it has left: a closed connection is what we expect
   abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
                    ". Its process ended or its host is unreachable; look for its own last message."},

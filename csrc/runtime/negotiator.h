@@ -16,7 +16,9 @@
 #include "base/annotations.h"
 #include "channel/channel.h"
 #include "negotiate/coordinator.h"
+#include "negotiate/order_queue.h"
 #include "negotiate/participant.h"
+#include "negotiate/turn_book.h"
 #include "runtime/coordinator_watch.h"
 #include "runtime/timeline_clock.h"
 #include "runtime/watchdog.h"
@@ -62,7 +64,7 @@ class Negotiator {
   // Before the first step, or by the token's holder. `table` outlives the lane. Messages that belong to a
   // lane that is not here are dropped.
   void add_lane(LaneId lane, const Group& group, submit::TensorTable& table);
-  void remove_lane(LaneId lane) { lanes_.erase(lane); }
+  void remove_lane(LaneId lane);
   // The process set is being removed: what was submitted until now is this rank's last word. Token's holder.
   void begin_removal(LaneId lane);
 
@@ -93,7 +95,8 @@ class Negotiator {
     submit::TensorTable* table;
     negotiate::Participant participant;
     std::unique_ptr<negotiate::Coordinator> coordinator;  // on the group's first rank
-    CoordinatorWatch watch;                               // on the others
+    negotiate::OrderQueue orders;                         // there, too
+    CoordinatorWatch watch;
     Watchdog watchdog;
     bool closed = false;
     bool flush = false;  // asked for
@@ -103,8 +106,11 @@ class Negotiator {
   bool receive_all(TimePoint now);
   bool take_posted(TimePoint now);
   bool report_news(TimePoint now);
-  bool give_orders(TimePoint now);
   void watch_coordinators(TimePoint now);
+  // Whose messages the lane's orders wait for.
+  [[nodiscard]] static int awaited_by(const Lane& lane) {
+    return lane.coordinator ? 0 : lane.group.ranks.front();
+  }
   bool judge(TimePoint now);
   void dispatch(int from, wire::Message message, TimePoint now);
   void on_report(int from, const wire::Report& report, TimePoint now);
@@ -120,12 +126,31 @@ class Negotiator {
   void send(int to, const wire::Message& message);
   [[nodiscard]] bool shares_open_lane(int rank) const;
 
+  // negotiator_orders.cc
+  bool give_orders(TimePoint now);
+  void give(LaneId id, const Lane& lane, const wire::Order& order);
+  void ask_for_turns(LaneId id, Lane& lane);
+  void tell_turn_members(LaneId id, const std::vector<int>& ranks);
+  void dispatch_turns(int from, const wire::Message& message);
+  void on_turn_members(int from, const wire::TurnMembers& members);
+  void on_turn_request(int from, const wire::TurnRequest& request);
+  void on_turn_grant(const wire::TurnGrant& grant);
+  // Rank 0 leaves.
+  void refuse_turns();
+  void break_turns(int from);
+  // Is this the coordinator of a set, other than the world, whose operations on GPUs may meet others there?
+  [[nodiscard]] static bool shares_gpus(LaneId id, const Lane& lane) {
+    return lane.coordinator && id.process_set != 0 && lane.group.size() > 1;
+  }
+
   channel::Channel& channel_;
   const int rank_;
   const int size_;
   const negotiate::CoordinatorOptions options_;
   NegotiationSink& sink_;
   std::map<LaneId, Lane> lanes_;
+  negotiate::TurnBook turn_book_;  // rank 0's
+  bool no_more_turns_ = false;     // rank 0 leaves, or is gone
   std::vector<ClockSample> clock_samples_;
   bool aborted_ = false;
   std::vector<wire::Request> drained_;

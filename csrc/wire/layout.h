@@ -118,6 +118,18 @@ void layout(auto& io, Is<Lock> auto& m) {
   io.require(!m.operations.empty(), "lock.operations", "is empty");
 }
 
+void layout(auto& io, Is<Stamps> auto& m) {
+  io.integer("stamps.first", m.first);
+  io.require(m.first > 0, "stamps.first", "is 0");
+  counts(io, "stamps.previous", m.previous);
+}
+
+void layout(auto& io, Is<Turn> auto& m) {
+  naturals(io, "turn.operations", m.operations);
+  io.require(!m.operations.empty(), "turn.operations", "is empty");
+  layout(io, m.stamps);
+}
+
 void layout(auto& io, Is<Order> auto& m) {
   layout(io, m.lane);
   io.integer("order.sequence", m.sequence);
@@ -126,10 +138,11 @@ void layout(auto& io, Is<Order> auto& m) {
   io.list("order.evicted", m.evicted, 1, [&](auto& id) { io.integer("order.evicted", id); });
   io.optional("order.joined", m.joined, [&](auto& joined) { layout(io, joined); });
   io.integer("order.shut_down_by", m.shut_down_by);
-  bool locks = m.lock.has_value(), unlocks = m.unlock.has_value();
-  io.flags("order.flags", m.removed, m.freeze, locks, unlocks);
+  bool locks = m.lock.has_value(), unlocks = m.unlock.has_value(), turn = m.turn.has_value();
+  io.flags("order.flags", m.removed, m.freeze, locks, unlocks, turn);
   io.present(locks, m.lock, [&](auto& lock) { layout(io, lock); });
   io.present(unlocks, m.unlock, [&](auto& from) { io.integer("order.unlock", from); });
+  io.present(turn, m.turn, [&](auto& taken) { layout(io, taken); });
 }
 
 void layout(auto& io, Is<Abort> auto& m) {
@@ -164,6 +177,23 @@ void layout(auto& io, Is<TimelineChunk> auto& m) {
 void layout(auto& io, Is<TimelineSwitch> auto& m) {
   io.boolean("timeline.on", m.on);
   io.boolean("timeline.mark_cycles", m.mark_cycles);
+}
+
+void layout(auto& io, Is<TurnMembers> auto& m) {
+  layout(io, m.lane);
+  naturals(io, "turn.ranks", m.ranks);
+}
+
+void layout(auto& io, Is<TurnRequest> auto& m) {
+  layout(io, m.lane);
+  io.integer("turn.sequence", m.sequence);
+  io.integer("turn.count", m.operations);
+}
+
+void layout(auto& io, Is<TurnGrant> auto& m) {
+  layout(io, m.lane);
+  io.integer("turn.sequence", m.sequence);
+  io.optional("turn.stamps", m.stamps, [&](auto& stamps) { layout(io, stamps); });
 }
 
 void layout(auto& io, Is<Introduction> auto& m) {

@@ -115,6 +115,21 @@ struct Lock {
   friend bool operator==(const Lock&, const Lock&) = default;
 };
 
+// Consecutive numbers that rank 0 gives to operations on a GPU, across process sets: a rank enqueues those
+// that it takes part in one after the other, from the least up.
+struct Stamps {
+  std::uint64_t first = 0;              // from 1
+  std::vector<std::uint64_t> previous;  // by group member: its last stamp before these; 0: none
+  friend bool operator==(const Stamps&, const Stamps&) = default;
+};
+
+// When an order's operations on a GPU may be enqueued: other process sets have some there too.
+struct Turn {
+  std::vector<std::int32_t> operations;  // which these are (indices, ascending); not empty
+  Stamps stamps;
+  friend bool operator==(const Turn&, const Turn&) = default;
+};
+
 struct Order {
   LaneId lane;
   std::uint64_t sequence = 0;  // 1, 2, 3 ... for each lane
@@ -127,6 +142,7 @@ struct Order {
   // The lock is over: positions before this one are carried out, before all that this order has; what was
   // submitted for later ones is negotiated.
   std::optional<std::uint64_t> unlock{};
+  std::optional<Turn> turn{};
   std::int32_t shut_down_by = -1;  // not -1: that rank left; this is the lane's last order
   bool removed = false;            // all ranks removed the process set; this is the lane's last order
   friend bool operator==(const Order&, const Order&) = default;
@@ -185,7 +201,31 @@ struct TimelineSwitch {
   friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
 };
 
-using Message =
-    std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch>;
+// A process set's coordinator to rank 0: these ranks' operations on a GPU take turns with other sets' from
+// here on; or, with no ranks, the set is over.
+struct TurnMembers {
+  LaneId lane;
+  std::vector<std::int32_t> ranks;  // world ranks, ascending
+  friend bool operator==(const TurnMembers&, const TurnMembers&) = default;
+};
+
+// ... and for each order that takes a turn.
+struct TurnRequest {
+  LaneId lane;
+  std::uint64_t sequence = 0;
+  std::uint32_t operations = 0;  // how many stamps
+  friend bool operator==(const TurnRequest&, const TurnRequest&) = default;
+};
+
+// Rank 0's answer. Without stamps: it leaves, and gives none any more.
+struct TurnGrant {
+  LaneId lane;
+  std::uint64_t sequence = 0;
+  std::optional<Stamps> stamps;
+  friend bool operator==(const TurnGrant&, const TurnGrant&) = default;
+};
+
+using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction,
+                             TimelineSwitch, TurnMembers, TurnRequest, TurnGrant>;
 
 }  // namespace roundelay::wire

@@ -69,7 +69,7 @@ Status Passage::cross() {
     }
     const Result<bool> over = crossing_->test();
     if (!over.ok()) return over.status();
-    if (!*over) return {};
+    if (!*over) return device_works();
     crossing_.reset();
     ROUNDELAY_RETURN_IF_ERROR(send_up(first));
     coming_.pop_front();
@@ -77,6 +77,12 @@ Status Passage::cross() {
     moved_ = true;
   }
   return {};
+}
+
+// Peers may come late, or never: the device's own failure is not to wait for them.
+Status Passage::device_works() const {
+  const GpuEventPtr& last = coming_.back().there;
+  return last ? last->reached().status() : Status{};
 }
 
 Result<bool> Passage::begin(const Coming& coming) {

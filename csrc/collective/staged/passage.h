@@ -47,6 +47,7 @@ class Passage {
   Status come_down();
   Status fetch(Coming& coming);
   Status cross();
+  [[nodiscard]] Status device_works() const;
   [[nodiscard]] Result<bool> begin(const Coming& coming);
   Status send_up(const Coming& coming);
 

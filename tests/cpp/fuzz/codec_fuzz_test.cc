@@ -1,5 +1,6 @@
 // Seeded fuzzing of the codec: structured round trips, mutated messages, random bytes. Decoding may allocate
 // a small multiple of its input only: this binary's operator new counts.
+#include <algorithm>
 #include <cstdlib>
 #include <limits>
 #include <new>
@@ -117,6 +118,12 @@ Report random_report(Source& source) {
   return report;
 }
 
+Stamps random_stamps(Source& source) {
+  Stamps stamps{std::max<std::uint64_t>(1, source.number<std::uint64_t>()), {}};
+  for (auto n = source.below(9); n > 0; --n) stamps.previous.push_back(source.number<std::uint64_t>());
+  return stamps;
+}
+
 Order random_order(Source& source) {
   Order order{.lane = source.lane(),
               .sequence = source.number<std::uint64_t>(),
@@ -160,6 +167,11 @@ Order random_order(Source& source) {
     }
   }
   if (source.below(4) == 0) order.unlock = source.number<std::uint64_t>();
+  if (source.below(4) == 0) {
+    auto& [operations, stamps] = order.turn.emplace();
+    for (auto n = 1 + source.below(9); n > 0; --n) operations.push_back(source.natural<std::int32_t>());
+    stamps = random_stamps(source);
+  }
   return order;
 }
 
@@ -189,6 +201,18 @@ Message random_message(Source& source) {
       return TimelineChunk{source.number<std::int32_t>(), source.coin(), source.text()};
     case 8:
       return TimelineSwitch{source.coin(), source.coin()};
+    case 9: {
+      TurnMembers members{source.lane(), {}};
+      for (auto n = source.below(9); n > 0; --n) members.ranks.push_back(source.natural<std::int32_t>());
+      return members;
+    }
+    case 10:
+      return TurnRequest{source.lane(), source.number<std::uint64_t>(), source.number<std::uint32_t>()};
+    case 11: {
+      TurnGrant grant{source.lane(), source.number<std::uint64_t>(), {}};
+      if (source.coin()) grant.stamps = random_stamps(source);
+      return grant;
+    }
     default:
       return Introduction{random_hello(source), source.text(), source.text(), source.text()};
   }
@@ -253,7 +277,7 @@ TEST_CASE("random bytes are refused or understood, within memory", "[codec][fuzz
   for (std::uint64_t seed = 0; seed < 150'000; ++seed) {
     INFO("seed " << seed);
     Source source(seed);
-    Bytes bytes = {std::byte{3}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
+    Bytes bytes = {std::byte{4}, static_cast<std::byte>(source.below(std::variant_size_v<Message> + 1))};
     for (auto n = source.below(64); n > 0; --n)
       bytes.push_back(static_cast<std::byte>(source.coin() ? source.below(4) : source.bits()));
     survives(bytes);

@@ -99,8 +99,9 @@ class GpuTrip final : private submit::Results {
     submission.splits = std::move(splits);
     submission.results = this;
     const auto handle = session.submit(std::move(submission));
-    if (handle.ok()) handle_ = *handle;
-    return handle.status();
+    if (!handle.ok()) return refused(handle.status());
+    handle_ = *handle;
+    return {};
   }
   // Until the collective is enqueued.
   Status wait(runtime::Session& session) {
@@ -136,6 +137,11 @@ class GpuTrip final : private submit::Results {
   std::vector<std::int64_t> received_splits;
 
  private:
+  // Nobody but the producer uses the memory.
+  Status refused(Status why) {
+    const Status written = device_.gpu.drain(0, device_.producer);
+    return written.ok() ? why : written;
+  }
   // After a fault the device may still use the memory.
   void give_up() {
     leak(std::move(given_));

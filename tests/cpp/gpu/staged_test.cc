@@ -18,7 +18,7 @@ using contract::run_call;
 
 class StagedMedium final : public contract::Medium {
  public:
-  [[nodiscard]] int largest_group() const override { return 4; }
+  [[nodiscard]] int largest_group() const override { return 3; }
   std::string run(int size, contract::Select /*select*/, const contract::Part& part) override {
     StagedWorld world(size);
     return contract::run_on_threads(world.for_host_memory(), part);

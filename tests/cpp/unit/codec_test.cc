@@ -74,6 +74,7 @@ Order full_order() {
   order.lock = Lock{kMaxU64, {{1, 2, kMaxU32}, {7}}};
   order.freeze = true;
   order.unlock = 300;
+  order.turn = {.operations = {0, 2}, .stamps = {.first = kMaxU64, .previous = {0, 300, kMaxU64}}};
   order.shut_down_by = 0;
   order.removed = true;
   return order;
@@ -100,6 +101,11 @@ std::vector<Message> samples() {
                    .node = "n",
                    .card = std::string(3, '\0'),
                    .door = "d"},
+      TurnMembers{},
+      TurnMembers{.lane = {.process_set = kMaxU32}, .ranks = {0, 300, kMaxI32}},
+      TurnRequest{.lane = {.process_set = 2}, .sequence = kMaxU64, .operations = kMaxU32},
+      TurnGrant{},
+      TurnGrant{.lane = {.process_set = 2}, .sequence = 7, .stamps = Stamps{1, {0, kMaxU64}}},
       TimelineChunk{.rank = 2, .last = true, .events = std::string(1000, '\x7f')},
   };
 }
@@ -134,7 +140,7 @@ TEST_CASE("the samples cover every kind of message", "[codec]") {
 
 TEST_CASE("bytes are laid out as documented, on every machine", "[codec]") {
   CHECK(encode(Ping{.token = 300, .sent = 0x0102030405060708}) ==
-        bytes_of({3, 5, 0xAC, 0x02, 8, 7, 6, 5, 4, 3, 2, 1}));
+        bytes_of({4, 5, 0xAC, 0x02, 8, 7, 6, 5, 4, 3, 2, 1}));
 }
 
 TEST_CASE("a step of cached tensors costs a few bytes", "[codec]") {
@@ -195,25 +201,25 @@ TEST_CASE("trailing bytes are an error", "[codec]") {
 TEST_CASE("errors name the field and the offset", "[codec]") {
   CHECK(error_of({}).find("format is cut off (at byte 0 of 0)") != std::string::npos);
   CHECK(error_of(bytes_of({1, 0})).find("format is not this build's") != std::string::npos);
-  CHECK(error_of(bytes_of({3, 200})).find("kind is none") != std::string::npos);
+  CHECK(error_of(bytes_of({4, 200})).find("kind is none") != std::string::npos);
   // Abort: culprit 0, text of 5 bytes of which 1 is there
   CHECK(
-      error_of(bytes_of({3, 3, 0, 5, 'x'})).find("abort.text is longer than the message (at byte 4 of 5)") !=
+      error_of(bytes_of({4, 3, 0, 5, 'x'})).find("abort.text is longer than the message (at byte 4 of 5)") !=
       std::string::npos);
   // Abort: culprit beyond 32 bits
-  CHECK(error_of(bytes_of({3, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0})).find("abort.culprit is out of range") !=
+  CHECK(error_of(bytes_of({4, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0})).find("abort.culprit is out of range") !=
         std::string::npos);
 }
 
 TEST_CASE("numbers have one form and fit their type", "[codec]") {
-  CHECK(error_of(bytes_of({3, 3, 0x80, 0x00, 0})).find("more bytes than it needs") != std::string::npos);
-  Bytes endless = bytes_of({3, 3});
+  CHECK(error_of(bytes_of({4, 3, 0x80, 0x00, 0})).find("more bytes than it needs") != std::string::npos);
+  Bytes endless = bytes_of({4, 3});
   endless.insert(endless.end(), 20, std::byte{0xFF});
   CHECK(error_of(endless).find("more than 64 bits") != std::string::npos);
 }
 
 // Report up to its two lists: format, kind, lane (0, -1), last order, flags.
-Bytes report_head() { return bytes_of({3, 1, 0, 1, 0, 0}); }
+Bytes report_head() { return bytes_of({4, 1, 0, 1, 0, 0}); }
 
 TEST_CASE("counts that the rest cannot hold are refused", "[codec]") {
   Bytes bytes = report_head();
@@ -274,6 +280,13 @@ TEST_CASE("values that no message may carry are refused", "[codec]") {
   order.operations.clear();
   order.failures = {{"a", StatusCode::kOk, ""}};
   CHECK(error_of(encode(order)).find("failure.code is success") != std::string::npos);
+  order.failures.clear();
+  order.turn = Turn{{}, {1, {}}};
+  CHECK(error_of(encode(order)).find("turn.operations is empty") != std::string::npos);
+  order.turn = Turn{{-1}, {1, {}}};
+  CHECK(error_of(encode(order)).find("turn.operations is negative") != std::string::npos);
+  CHECK(error_of(encode(TurnGrant{{}, 1, Stamps{}})).find("stamps.first is 0") != std::string::npos);
+  CHECK(error_of(encode(TurnMembers{{}, {-1}})).find("turn.ranks is negative") != std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+#include "negotiate/order_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace roundelay::negotiate {
+
+std::optional<wire::TurnRequest> OrderQueue::take_request() {
+  const auto next = std::find_if(orders_.begin(), orders_.end(), [&](const wire::Order& order) {
+    return waits(order) && order.sequence > asked_;
+  });
+  if (next == orders_.end()) return std::nullopt;
+  asked_ = next->sequence;
+  return wire::TurnRequest{next->lane, next->sequence,
+                           static_cast<std::uint32_t>(next->turn->operations.size())};
+}
+
+bool OrderQueue::grant(std::uint64_t sequence, wire::Stamps stamps) {
+  const auto asking = std::find_if(orders_.begin(), orders_.end(), [&](const wire::Order& order) {
+    return waits(order) && order.sequence == sequence && sequence <= asked_;
+  });
+  if (asking == orders_.end()) return false;
+  asking->turn->stamps = std::move(stamps);
+  return true;
+}
+
+void OrderQueue::refuse() {
+  const auto first = std::find_if(orders_.begin(), orders_.end(), waits);
+  if (first == orders_.end()) return;
+  wire::Order last;
+  last.lane = first->lane;
+  last.sequence = first->sequence;
+  last.shut_down_by = 0;
+  orders_.erase(first, orders_.end());
+  orders_.push_back(std::move(last));
+}
+
+std::optional<wire::Order> OrderQueue::take() {
+  if (orders_.empty() || waits(orders_.front())) return std::nullopt;
+  wire::Order order = std::move(orders_.front());
+  orders_.pop_front();
+  return order;
+}
+
+}  // namespace roundelay::negotiate

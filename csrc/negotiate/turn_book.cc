@@ -1,0 +1,37 @@
+#include "negotiate/turn_book.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace roundelay::negotiate {
+
+bool TurnBook::open(LaneId lane, std::vector<std::int32_t> ranks) {
+  const auto in_world = [&](std::int32_t rank) {
+    return rank >= 0 && static_cast<std::size_t>(rank) < last_.size();
+  };
+  if (!std::all_of(ranks.begin(), ranks.end(), in_world)) return false;
+  lanes_.insert_or_assign(lane, std::move(ranks));
+  return true;
+}
+
+std::optional<wire::Stamps> TurnBook::stamp(LaneId lane, std::size_t operations) {
+  std::vector<std::int32_t> ranks(last_.size());
+  if (lane == LaneId{}) {
+    std::iota(ranks.begin(), ranks.end(), 0);
+  } else if (const auto found = lanes_.find(lane); found != lanes_.end()) {
+    ranks = found->second;
+  } else {
+    return std::nullopt;
+  }
+  wire::Stamps stamps{next_, {}};
+  next_ += operations;
+  for (const std::int32_t rank : ranks) {
+    auto& last = last_[static_cast<std::size_t>(rank)];
+    stamps.previous.push_back(std::exchange(last, next_ - 1));
+  }
+  others_were_last_ = lane != LaneId{};
+  return stamps;
+}
+
+}  // namespace roundelay::negotiate

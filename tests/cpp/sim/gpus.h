@@ -1,0 +1,73 @@
+// What the lanes of all simulated ranks share: operations of the CPU, for which all who take part must come,
+// and a GPU a rank that runs what was enqueued there one after the other, as soon as all have it foremost.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "base/group.h"
+
+namespace roundelay::sim {
+
+// The same on all members.
+struct OperationId {
+  LaneId lane;
+  std::size_t index = 0;  // in its lane
+  friend auto operator<=>(const OperationId&, const OperationId&) = default;
+};
+
+class Gpus {
+ public:
+  explicit Gpus(int ranks) : queues_(static_cast<std::size_t>(ranks)) {}
+
+  // True once all are there.
+  bool meet(const OperationId& operation, int rank, std::size_t participants) {
+    auto& there = met_[operation];
+    there.insert(rank);
+    return there.size() == participants;
+  }
+  void enqueue(const OperationId& operation, int rank, std::size_t participants) {
+    auto& queue = queues_[static_cast<std::size_t>(rank)];
+    queue.push_back({operation, participants});
+    if (queue.size() == 1) is_foremost(queue.front());
+  }
+
+  // One operation, if any can run.
+  bool run() {
+    if (runnable_.empty()) return false;
+    const OperationId done = runnable_.front();
+    runnable_.pop_front();
+    for (auto& queue : queues_) {
+      if (queue.empty() || queue.front().operation != done) continue;
+      queue.pop_front();
+      if (!queue.empty()) is_foremost(queue.front());
+    }
+    return true;
+  }
+  [[nodiscard]] bool idle() const {
+    for (const auto& queue : queues_) {
+      if (!queue.empty()) return false;
+    }
+    return true;
+  }
+
+ private:
+  struct Enqueued {
+    OperationId operation;
+    std::size_t participants;
+  };
+
+  void is_foremost(const Enqueued& enqueued) {
+    if (++foremost_[enqueued.operation] == enqueued.participants) runnable_.push_back(enqueued.operation);
+  }
+
+  std::map<OperationId, std::set<int>> met_;
+  std::vector<std::deque<Enqueued>> queues_;     // by rank
+  std::map<OperationId, std::size_t> foremost_;  // on how many GPUs
+  std::deque<OperationId> runnable_;
+};
+
+}  // namespace roundelay::sim
