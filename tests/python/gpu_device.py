@@ -65,6 +65,16 @@ def held() -> Iterator[None]:
 
 
 @contextmanager
+def full() -> Iterator[None]:
+    """Inside, there is no memory on the device but what torch has had before and keeps."""
+    _call("fake_gpu_limit_memory", ctypes.c_size_t(0))
+    try:
+        yield
+    finally:
+        _call("fake_gpu_limit_memory", ctypes.c_size_t(-1))
+
+
+@contextmanager
 def on(stream: torch.Stream) -> Iterator[None]:
     """Inside, it is the current stream."""
     before = torch.accelerator.current_stream()

@@ -115,6 +115,9 @@ extern "C" roundelay::runtime::GpuModule* roundelay_gpu() {
   return &module;
 }
 
+// For tests: so many bytes may be had in all.
+extern "C" void fake_gpu_limit_memory(std::size_t bytes) { roundelay::fake_gpu::gpu().limit_memory(bytes); }
+
 // For tests: while held, no stream begins any work.
 extern "C" void fake_gpu_hold(bool held) {
   using Hold = roundelay::doubles::FakeGpu::Hold;
