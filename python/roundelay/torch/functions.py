@@ -157,7 +157,7 @@ def allgather_object(
 class _Parcel:
     """A pickled object on its way, or the text of the error that pickling it was."""
 
-    data: torch.Tensor = torch.empty(0, dtype=torch.uint8)  # noqa: RUF009  never written to
+    data: torch.Tensor = torch.empty(0, dtype=torch.uint8, device="cpu")  # noqa: RUF009  never written to
     is_error: bool = False
     cause: Exception | None = None  # on the rank that could not pickle
 

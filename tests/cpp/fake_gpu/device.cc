@@ -105,7 +105,7 @@ void check(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 }  // namespace roundelay::fake_gpu
 
 // What the core loads: the same device; with FAKE_GPU_FORGETS=1 its events hold nothing back.
-extern "C" roundelay::runtime::GpuModule* roundelay_gpu() {
+extern "C" __attribute__((visibility("default"))) roundelay::runtime::GpuModule* roundelay_gpu() {
   using namespace roundelay;
   doubles::FakeGpu& gpu = fake_gpu::gpu();
   static const bool forgets = fake_gpu::number("FAKE_GPU_FORGETS", 0) != 0;
@@ -119,7 +119,7 @@ extern "C" roundelay::runtime::GpuModule* roundelay_gpu() {
 extern "C" void fake_gpu_limit_memory(std::size_t bytes) { roundelay::fake_gpu::gpu().limit_memory(bytes); }
 
 // For tests: while held, no stream begins any work.
-extern "C" void fake_gpu_hold(bool held) {
+extern "C" __attribute__((visibility("default"))) void fake_gpu_hold(bool held) {
   using Hold = roundelay::doubles::FakeGpu::Hold;
   static Hold* hold = nullptr;
   if (held && hold == nullptr) hold = new Hold(roundelay::fake_gpu::gpu());
