@@ -116,7 +116,9 @@ extern "C" __attribute__((visibility("default"))) roundelay::runtime::GpuModule*
 }
 
 // For tests: so many bytes may be had in all.
-extern "C" void fake_gpu_limit_memory(std::size_t bytes) { roundelay::fake_gpu::gpu().limit_memory(bytes); }
+extern "C" __attribute__((visibility("default"))) void fake_gpu_limit_memory(std::size_t bytes) {
+  roundelay::fake_gpu::gpu().limit_memory(bytes);
+}
 
 // For tests: while held, no stream begins any work.
 extern "C" __attribute__((visibility("default"))) void fake_gpu_hold(bool held) {
