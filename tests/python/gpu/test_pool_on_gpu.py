@@ -176,7 +176,6 @@ def check_a_gradient_is_a_tensor_of_its_own() -> None:
     assert gradient.device == parameters[0].device
     assert gradient.untyped_storage().nbytes() == 3 * 4
     gradient.detach_()
-    gradient.record_stream(torch.Stream(gpu_device.NAME))
     hvd.allreduce_(gradient, op=hvd.Average)
     assert gradient_of(parameters[0]) == [hvd.size()] * 3
 
