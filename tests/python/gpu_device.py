@@ -65,6 +65,11 @@ def held() -> Iterator[None]:
         _call("fake_gpu_hold", False)
 
 
+def hold_stream(stream: torch.Stream, held: bool) -> None:
+    """From now on this stream, of device 0, begins no work; or does again."""
+    _call("fake_gpu_hold_stream", ctypes.c_int64(stream.stream_id), held)
+
+
 @contextmanager
 def full() -> Iterator[None]:
     """Inside, there is no memory on the device but what torch has had before and keeps."""

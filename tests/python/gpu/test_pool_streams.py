@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import pytest
@@ -15,7 +16,7 @@ from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_
 
 ROUNDS = 8
 SIZE = 1 << 10
-ON_GPU = {"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_DELAY_US": "2000"}
+ON_GPU = {"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_DELAY_US": "5000"}
 
 
 @pytest.mark.parametrize(("np", "seed"), [(1, 1), (2, 2), (2, 3), (4, 4)])
@@ -59,39 +60,70 @@ def check_backward_on_a_side_stream() -> None:
 
 def check_gradients_of_one_bucket_from_several_streams() -> None:
     """Autograd has each backward on the stream that its forward was on."""
-    parameters, optimizer = _pooled(6)
-    _train_on_streams(parameters, optimizer)
+    parameters = make_parameters(2, SIZE)
+    arriving = _late_on_its_stream(parameters)
+    optimizer = wrapped_sgd(parameters)
+    use_pool(optimizer)
+    _train_on_streams(parameters, optimizer, arriving)
 
 
 def check_gradients_of_one_group_from_several_streams() -> None:
-    parameters = make_parameters(6, SIZE)
-    _train_on_streams(parameters, wrapped_sgd(parameters, groups=[parameters]))
+    parameters = make_parameters(2, SIZE)
+    arriving = _late_on_its_stream(parameters)
+    _train_on_streams(parameters, wrapped_sgd(parameters, groups=[parameters]), arriving)
 
 
-def _train_on_streams(parameters: list[torch.nn.Parameter], optimizer: torch.optim.Optimizer) -> None:
-    streams = _streams(3)
-    main = torch.accelerator.current_stream()
-    for number in range(ROUNDS):
-        optimizer.zero_grad()
-        losses = []
-        for index, parameter in enumerate(parameters):
-            stream = streams[(index + number) % len(streams)]
-            stream.wait_stream(main)
-            with on(stream):
-                losses.append((parameter * _mine(number)).sum())
-        for stream in streams:
-            main.wait_stream(stream)
-        torch.stack(losses).sum().backward()
-        _expect(parameters, number)
-        optimizer.step()
+def _late_on_its_stream(parameters: list[torch.nn.Parameter]) -> list[torch.Stream]:
+    """A list: while it has streams, one that comes with a gradient goes no further for a while, once."""
+    waiting: list[torch.Stream] = []
+
+    def hold(_: torch.Tensor) -> None:
+        stream = torch.accelerator.current_stream()
+        if stream in waiting:
+            waiting.clear()
+            stream.synchronize()
+            gpu_device.hold_stream(stream, True)
+            threading.Timer(0.2, gpu_device.hold_stream, (stream, False)).start()
+
+    for parameter in parameters:
+        parameter.register_post_accumulate_grad_hook(hold)
+    return waiting
+
+
+def _train_on_streams(
+    parameters: list[torch.nn.Parameter], optimizer: torch.optim.Optimizer, arriving: list[torch.Stream]
+) -> None:
+    """The gradient that comes first is on the stream that calls backward, the last on another one."""
+    side, caller = _streams(2)
+    last, first = parameters
+    with on(caller):
+        for number in range(3):
+            optimizer.zero_grad()
+            side.wait_stream(caller)
+            with on(side):
+                loss = (last * _mine(number)).sum()
+            caller.wait_stream(side)
+            loss = loss + (first * _mine(number)).sum()
+            torch.accelerator.synchronize()
+            if number:  # the pool is this stream's
+                arriving.append(caller)
+            loss.backward()
+            assert not arriving
+            _expect(parameters, number)
+            optimizer.step()
 
 
 def check_a_step_that_is_given_up_on_another_stream() -> None:
-    """Its results may still be on their way into the pool."""
+    """Its results may still be on their way into the pool: the next one's gradients come behind them."""
     parameters, optimizer = _pooled(3)
-    for number, stream in enumerate(_streams(ROUNDS)):
+    streams = _streams(2 * ROUNDS)
+    mine = [[torch.full_like(one, _mine(number)) for one in parameters] for number in range(len(streams))]
+    torch.accelerator.synchronize()
+    for number, stream in enumerate(streams):
         with on(stream):
             optimizer.zero_grad()
-            add_gradients(*((parameter, _mine(number)) for parameter in parameters))
+            for parameter, gradient in zip(parameters, mine[number], strict=True):
+                parameter.grad = gradient
+            optimizer.synchronize()
             if number % 2:
                 _expect(parameters, number)
