@@ -61,7 +61,7 @@ def check_backward_on_a_side_stream() -> None:
 def check_gradients_of_one_bucket_from_several_streams() -> None:
     """Autograd has each backward on the stream that its forward was on."""
     parameters = make_parameters(2, SIZE)
-    arriving = _late_on_its_stream(parameters)
+    arriving = _late_on_its_stream(parameters, rewritten=False)
     optimizer = wrapped_sgd(parameters)
     use_pool(optimizer)
     _train_on_streams(parameters, optimizer, arriving)
@@ -69,21 +69,30 @@ def check_gradients_of_one_bucket_from_several_streams() -> None:
 
 def check_gradients_of_one_group_from_several_streams() -> None:
     parameters = make_parameters(2, SIZE)
-    arriving = _late_on_its_stream(parameters)
+    arriving = _late_on_its_stream(parameters, rewritten=True)
     _train_on_streams(parameters, wrapped_sgd(parameters, groups=[parameters]), arriving)
 
 
-def _late_on_its_stream(parameters: list[torch.nn.Parameter]) -> list[torch.Stream]:
-    """A list: while it has streams, one that comes with a gradient goes no further for a while, once."""
+def _late_on_its_stream(parameters: list[torch.nn.Parameter], rewritten: bool) -> list[torch.Stream]:
+    """A list: while it has streams, one that comes with a gradient goes no further for a while, once.
+
+    rewritten: the gradient is right only after that; in a pool its copy is.
+    """
     waiting: list[torch.Stream] = []
 
-    def hold(_: torch.Tensor) -> None:
-        stream = torch.accelerator.current_stream()
-        if stream in waiting:
-            waiting.clear()
-            stream.synchronize()
-            gpu_device.hold_stream(stream, True)
-            threading.Timer(0.2, gpu_device.hold_stream, (stream, False)).start()
+    def hold(parameter: torch.Tensor) -> None:
+        stream, gradient = torch.accelerator.current_stream(), parameter.grad
+        if stream not in waiting or gradient is None:
+            return
+        waiting.clear()
+        values = gradient.cpu()
+        if rewritten:
+            gradient.zero_()
+        stream.synchronize()
+        gpu_device.hold_stream(stream, True)
+        if rewritten:
+            gradient.copy_(values)
+        threading.Timer(0.2, gpu_device.hold_stream, (stream, False)).start()
 
     for parameter in parameters:
         parameter.register_post_accumulate_grad_hook(hold)
