@@ -65,7 +65,7 @@ class Pool(Contender):
 
     def make(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """Make a pool with one entry."""
-        pool = self._core.GradientPool(next(self._keys), count * dtype.itemsize, 0)
+        pool = self._core.GradientPool(next(self._keys), count * dtype.itemsize, 0, torch.device("cpu"))
         tensor = pool.fill(pool.add(0, torch.empty(count, dtype=dtype), dtype), None)
         self._pools[tensor.data_ptr()] = pool
         return tensor

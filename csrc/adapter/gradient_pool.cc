@@ -2,12 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/CPUAllocator.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cstdlib>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -17,27 +16,17 @@ namespace roundelay::adapter {
 namespace {
 
 // Keeps the region for as long as a storage points into it.
-c10::DataPtr in_region(const RegionPtr& region, std::size_t offset) {
+c10::DataPtr in_region(const RegionPtr& region, std::size_t offset, c10::Device device) {
   return {region->own.data() + offset, new RegionPtr(region),
-          [](void* held) { delete static_cast<RegionPtr*>(held); }, c10::Device(c10::kCPU)};
+          [](void* held) { delete static_cast<RegionPtr*>(held); }, device};
 }
 
 // Memory apart from the region, which it keeps all the same: what looks at a tensor from outside of torch
 // (NumPy) goes on looking there.
 struct MovedOut {
-  c10::DataPtr memory;
+  at::Tensor values;
   c10::DataPtr before;
 };
-
-void move_out(c10::StorageImpl& storage) {
-  const std::size_t bytes = storage.nbytes();
-  c10::DataPtr memory = c10::GetCPUAllocator()->allocate(bytes);
-  void* const data = memory.get();
-  std::memcpy(data, storage.data(), bytes);
-  auto* const kept = new MovedOut{std::move(memory), {}};
-  kept->before = storage.set_data_ptr(c10::DataPtr(
-      data, kept, [](void* held) { delete static_cast<MovedOut*>(held); }, c10::Device(c10::kCPU)));
-}
 
 // What autograd makes of gradients in a step, and what is freed as they are copied into a pool, glibc would
 // give back to the system and fault in again: 10,000 pages in a step of ResNet-50. It keeps twice as much of
@@ -53,7 +42,15 @@ void keep_freed_memory() {
 
 }  // namespace
 
-GradientPool::GradientPool(RegionPtr region) : region_(std::move(region)) { keep_freed_memory(); }
+GradientPool::GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator)
+    : region_(std::move(region)), device_(device), accelerator_(accelerator) {
+  if (device_.is_cpu()) {
+    keep_freed_memory();
+  } else {
+    const std::size_t bytes = region_->own.size();
+    tensor_at(0, bytes, {static_cast<std::int64_t>(bytes)}, {1}, at::kByte).zero_();
+  }
+}
 
 Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
   const auto bytes = static_cast<std::size_t>(parameter.numel()) * c10::elementSize(type);
@@ -75,9 +72,11 @@ void GradientPool::clear() {
 at::Tensor GradientPool::tensor_at(std::size_t offset, std::size_t bytes,
                                    const std::vector<std::int64_t>& sizes,
                                    const std::vector<std::int64_t>& strides, at::ScalarType type) const {
-  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, in_region(region_, offset), nullptr, false);
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, in_region(region_, offset, device_), nullptr,
+                       false);
   at::Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(type));
+      std::move(storage), c10::DispatchKeySet(c10::computeDispatchKey(type, at::kStrided, device_)),
+      c10::scalarTypeToTypeMeta(type));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   return tensor;
 }
@@ -88,9 +87,11 @@ bool GradientPool::is(const Entry& entry, const at::Tensor& gradient) const {
          gradient.strides() == entry.strides && !gradient.is_neg() && !gradient.requires_grad();
 }
 
-at::Tensor GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
+Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
   Entry& entry = entries_.at(index);
   if (is(entry, gradient)) return gradient;
+  if (settled_ && !settled_->stream.is_current())
+    ROUNDELAY_RETURN_IF_ERROR(settled_->stream.hold_back_current(*settled_->event));
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
   vacate(entry);
@@ -105,13 +106,32 @@ at::Tensor GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
   return tensor;
 }
 
+Status GradientPool::settle() {
+  const Result<std::optional<CallerStream>> stream = accelerator_.stream_for(device_, "a gradient pool");
+  if (!stream.ok()) return stream.status();
+  if (!*stream) return {};
+  Result<GpuEventPtr> event = (*stream)->mark();
+  if (!event.ok()) return event.status();
+  settled_.emplace(Settled{**stream, std::move(event).value()});
+  return {};
+}
+
 // Who still has the last tensor, or looks at its memory, keeps the values. Only its storage tells: a tensor
 // that was seen in Python counts itself as held as long as anything else holds it.
 void GradientPool::vacate(const Entry& entry) {
   const auto held = entry.storage.lock();
   if (!held || held->data() != region_->own.data() + entry.offset) return;
-  move_out(*held);
+  move_out(*held, entry);
   ++moved_out_;
+}
+
+void GradientPool::move_out(c10::StorageImpl& storage, const Entry& entry) const {
+  const at::Tensor values =
+      at::empty(static_cast<std::int64_t>(entry.bytes), at::device(device_).dtype(at::kByte));
+  values.copy_(tensor_at(entry.offset, entry.bytes, values.sizes().vec(), {1}, at::kByte));
+  auto* const kept = new MovedOut{values, {}};
+  kept->before = storage.set_data_ptr(c10::DataPtr(
+      values.mutable_data_ptr(), kept, [](void* held) { delete static_cast<MovedOut*>(held); }, device_));
 }
 
 Result<OperandPtr> GradientPool::bucket(std::size_t offset, std::size_t count, at::ScalarType type) const {
@@ -119,7 +139,9 @@ Result<OperandPtr> GradientPool::bucket(std::size_t offset, std::size_t count, a
   if (!contains(offset, bytes)) return Status::invalid("a bucket must lie within its gradient pool");
   const c10::InferenceMode normal(false);
   const std::vector<std::int64_t> sizes{static_cast<std::int64_t>(count)};
-  return Operand::make_in_place(tensor_at(offset, bytes, sizes, {1}, type), region_);
+  auto stream = accelerator_.stream_for(device_, "a gradient pool");
+  if (!stream.ok()) return stream.status();
+  return Operand::make_in_place(tensor_at(offset, bytes, sizes, {1}, type), region_, *stream);
 }
 
 }  // namespace roundelay::adapter

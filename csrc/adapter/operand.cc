@@ -143,10 +143,12 @@ Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const st
   });
 }
 
-OperandPtr Operand::make_in_place(const at::Tensor& tensor, RegionPtr region) {
+OperandPtr Operand::make_in_place(const at::Tensor& tensor, RegionPtr region,
+                                  std::optional<CallerStream> stream) {
   OperandPtr operand(new Operand);
   operand->items_.push_back(item(tensor, tensor));
   operand->region_ = std::move(region);
+  operand->stream_ = std::move(stream);
   return operand;
 }
 
@@ -208,7 +210,7 @@ bool Operand::there() const {
 }
 
 Status Operand::finish() {
-  const bool elsewhere = stream_ && !stream_->is_current();
+  const bool elsewhere = stream_ && !stream_->is_current() && !region_;  // a region is nobody's to lend
   if (there_) ROUNDELAY_RETURN_IF_ERROR(stream_->hold_back_current(*there_));
   for (Item& item : items_) {
     if (elsewhere && item.target.defined()) stream_->lend_to_current(item.target);

@@ -32,8 +32,9 @@ class Operand final : public submit::Results {
   // The core allocates the outputs. Errors: as make().
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name,
                                  Accelerator& accelerator);
-  // A bucket: contiguous, in this region.
-  static OperandPtr make_in_place(const at::Tensor& tensor, RegionPtr region);
+  // A bucket: contiguous, in this region; on a GPU submitted from `stream`.
+  static OperandPtr make_in_place(const at::Tensor& tensor, RegionPtr region,
+                                  std::optional<CallerStream> stream);
   // No input; the core allocates an output of int64.
   static OperandPtr make_number();
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/gpu_runtime.h"
 #include "base/status.h"
 
 namespace roundelay {
@@ -26,5 +27,7 @@ using RegionMaker = std::function<Result<RegionPtr>(std::uint64_t key, std::size
 
 // Reached by this process alone.
 Result<RegionPtr> make_private_region(std::uint64_t key, std::size_t bytes);
+// On a GPU, likewise; whatever was there before is in it.
+Result<RegionPtr> make_gpu_region(GpuRuntime& runtime, int gpu, std::uint64_t key, std::size_t bytes);
 
 }  // namespace roundelay

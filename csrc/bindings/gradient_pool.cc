@@ -23,15 +23,16 @@ struct BoundPool {
   std::weak_ptr<runtime::Context> context;
 };
 
-std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set) {
+std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set,
+                                     const c10::Device& device) {
   const auto context = life_context();
   Result<RegionPtr> region = Status::internal("");
   {
     const py::gil_scoped_release release;
-    region = context->make_region(process_set, key, bytes);
+    region = context->make_region(process_set, key, bytes, device.is_cpu() ? -1 : device.index());
   }
-  return std::make_unique<BoundPool>(
-      BoundPool{adapter::GradientPool(value_of(std::move(region))), process_set, context});
+  return std::make_unique<BoundPool>(BoundPool{
+      adapter::GradientPool(value_of(std::move(region)), device, life_accelerator()), process_set, context});
 }
 
 submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t count, at::ScalarType type,
@@ -48,7 +49,7 @@ submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t
 
 void bind_gradient_pool(py::module_& module) {
   py::class_<BoundPool>(module, "GradientPool")
-      .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"))
+      .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"), py::arg("device"))
       .def(
           "add",
           [](BoundPool& self, std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
@@ -60,9 +61,10 @@ void bind_gradient_pool(py::module_& module) {
       .def(
           "fill",
           [](BoundPool& self, std::size_t entry, const std::optional<at::Tensor>& gradient) {
-            return self.pool.fill(entry, gradient.value_or(at::Tensor()));
+            return value_of(self.pool.fill(entry, gradient.value_or(at::Tensor())));
           },
           py::arg("entry"), py::arg("gradient"))
+      .def("settle", [](BoundPool& self) { check(self.pool.settle()); })
       .def("allreduce_async", allreduce, py::arg("offset"), py::arg("count"), py::arg("dtype"),
            py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"));
 }

@@ -52,9 +52,11 @@ class Context {
   // Errors: kInvalidArgument (the call is wrong: this rank raises, and peers are told under the same name),
   // kAborted with the first cause after a fault or shutdown.
   virtual Result<submit::Handle> submit(Submission submission) = 0;
-  // Memory for allreduces in place, that ranks of the process set may reach: see base/region.h. Errors:
-  // kUnavailable, kInvalidArgument (unknown set), kAborted.
-  virtual Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes) = 0;
+  // Memory for allreduces in place, that ranks of the process set may reach: see base/region.h. On this
+  // `gpu`, for this rank alone and not zeroed; -1: on the CPU. Errors: kUnavailable, kInvalidArgument
+  // (unknown set, not the process's GPU), kAborted.
+  virtual Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
+                                        int gpu) = 0;
   // The caller's own checks failed: the peers get `request.error` for their use of this name.
   virtual void submit_error(ProcessSetId process_set, wire::Request request) = 0;
 

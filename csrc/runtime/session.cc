@@ -113,10 +113,14 @@ Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry, bool 
   return handle;
 }
 
-Result<RegionPtr> Session::make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes) {
+Result<RegionPtr> Session::make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
+                                       int gpu) {
   const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(process_set);
   if (!lane.ok()) return lane.status();
-  return (*lane)->make_region(key, bytes);
+  if (gpu < 0) return (*lane)->make_region(key, bytes);
+  const std::string wrong = wrong_gpu(gpu);
+  if (!wrong.empty()) return Status::invalid(wrong);
+  return make_gpu_region(*parts_.gpu.runtime, gpu, key, bytes);
 }
 
 void Session::submit_error(ProcessSetId process_set, wire::Request request) {

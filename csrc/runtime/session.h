@@ -56,7 +56,8 @@ class Session final : public Context, private NegotiationSink {
   [[nodiscard]] std::string fabric_name() const override { return std::string(world_->fabric().name()); }
 
   Result<submit::Handle> submit(Submission submission) override;
-  Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes) override;
+  Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
+                                int gpu) override;
   void submit_error(ProcessSetId process_set, wire::Request request) override;
   Result<submit::Handle> announce_new_set(std::vector<int> ranks) override;
   Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) override EXCLUDES(changing_);

@@ -92,6 +92,14 @@ def init(
 # "": what the loader finds. RuntimeError where the module does not fit; no NCCL is no error.
 def load_gpu(module_path: str, nccl_path: str, device_type: str) -> None: ...
 
+class Producers:
+    """The streams on which the tensors of one operation were made; those on the CPU have none."""
+
+    # The current stream has made `tensor`.
+    def note(self, tensor: torch.Tensor) -> None: ...
+    # The current stream waits for what is in the others now, on the device; and they are forgotten.
+    def gather(self) -> None: ...
+
 # The version code of the NCCL at this path; 0: none.
 def nccl_version(nccl_path: str) -> int: ...
 def shutdown() -> None: ...
@@ -116,11 +124,14 @@ def transports() -> dict[str, str]: ...
 def fail(why: str) -> None: ...
 
 class GradientPool:
-    """Zeros that ranks of a process set reduce where they lie; of one init(). Offsets and sizes in bytes."""
+    """Zeros that ranks of a process set reduce where they lie; of one init(). Offsets and sizes in bytes.
+
+    On a GPU all is enqueued in the current stream.
+    """
 
     # Every rank makes one with the same key (from 1 on, below 2**22) and size, and uses it when all have.
     # RuntimeError if there is no memory.
-    def __init__(self, key: int, size: int, process_set: int) -> None: ...
+    def __init__(self, key: int, size: int, process_set: int, device: torch.device) -> None: ...
     # A place for the gradient of `parameter`, in this dtype. The number of the entry.
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
     # Takes all entries out; what somebody still has of them moves out of the pool.
@@ -130,6 +141,8 @@ class GradientPool:
     # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
     # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
+    # On a GPU: what other streams fill is behind what is in this one now. After results came into it.
+    def settle(self) -> None: ...
     # In place, of `count` elements from `offset` on, the same ones on all ranks; `op` and handle as below.
     def allreduce_async(
         self,

@@ -52,6 +52,11 @@ def load() -> None:
     _part.loaded = True
 
 
+def serves(device: torch.device) -> bool:
+    """Whether the core works on tensors of this device, which is the CPU or a GPU."""
+    return device.type == "cpu" or (_part.loaded and device.type == _part.device_type)
+
+
 def devices() -> int | None:
     """How many GPUs this process sees; None where it cannot use any."""
     return torch.get_device_module(_part.device_type).device_count() if _part.loaded else None

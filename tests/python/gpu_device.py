@@ -81,6 +81,21 @@ def held() -> Iterator[None]:
         _call("fake_gpu_hold", False)
 
 
+def hold_stream(stream: torch.Stream, held: bool) -> None:
+    """From now on this stream, of device 0, begins no work; or does again."""
+    _call("fake_gpu_hold_stream", ctypes.c_int64(stream.stream_id), held)
+
+
+@contextmanager
+def full() -> Iterator[None]:
+    """Inside, there is no memory on the device but what torch has had before and keeps."""
+    _call("fake_gpu_limit_memory", ctypes.c_size_t(0))
+    try:
+        yield
+    finally:
+        _call("fake_gpu_limit_memory", ctypes.c_size_t(-1))
+
+
 @contextmanager
 def on(stream: torch.Stream) -> Iterator[None]:
     """Inside, it is the current stream."""

@@ -33,6 +33,7 @@ class GradientGroup:
         self._passes = 0  # since the last step: numbers the names
         self._waiting: dict[Gradient, int] = {}
         self._expected = 0
+        self._producers = _core.Producers()
 
     def arrived(self, gradient: Gradient) -> None:
         """This gradient is complete on this rank: submits the group if it was the last one."""
@@ -42,6 +43,9 @@ class GradientGroup:
         if not self._waiting:
             self._expected = sum(member.wanted for member in self.members)
         self._waiting[gradient] = kind
+        parameter = gradient.parameter
+        if not self.alone and parameter is not None and not parameter.is_cpu:
+            self._producers.note(parameter)
         if len(self._waiting) >= self._expected and max(self._waiting.values()) == DENSE:
             self.submitted += 1
             self.catch_up()
@@ -86,6 +90,7 @@ class GradientGroup:
         return name if self._passes == 1 else f"{name}.pass{self._passes}"
 
     def _submit(self, gradients: Sequence[Gradient]) -> None:
+        self._producers.gather()
         given: list[tuple[Gradient, Contribution]] = []
         for gradient in gradients:
             parameter = gradient.parameter

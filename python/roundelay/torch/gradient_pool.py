@@ -1,9 +1,10 @@
-"""An optimizer's gradients in one piece of memory for each dtype, in the order in which backward brings them.
+"""An optimizer's gradients in one piece of memory for each kind, in the order in which backward brings them.
 
 The pool is cut into buckets (bucket_tuning.py), anew where another size is better. A bucket is submitted when
 its last gradient is there, and reduced where it lies: nothing is packed, and within a node the ranks read
 each other's buckets in shared memory. ``.grad`` is an entry of the pool: when autograd has made a new tensor
-(after zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place.
+(after zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place. A kind is a
+device and a dtype. On a GPU all this is enqueued in the stream that is current in the gradient's hook.
 
 Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
 """
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from roundelay import _core
+from roundelay import _core, _gpu
 from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradient import Contribution, Gradient, Holds, Reducing, Reduction
@@ -26,7 +27,8 @@ from roundelay.torch.process_sets import set_id
 
 _ALIGNMENT = 64  # bytes
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire
-_KEYS = 2**22 - 2 * len(_DTYPES)
+_KINDS = 2 * len(_DTYPES)  # on the CPU or a GPU
+_KEYS = 2**22 - 2 * _KINDS
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
     """In what type a gradient would lie in a pool; None where it cannot."""
     rule, parameter = gradient.rule, gradient.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
-    if parameter is None or not known or parameter.device.type != "cpu":
+    if parameter is None or not known or not _gpu.serves(parameter.device):
         return None
     if parameter.layout != torch.strided or parameter.numel() == 0:
         return None
@@ -98,6 +100,7 @@ class Bucket(GradientGroup):
             else:  # frozen here: what others have for it is of no use
                 self._memory.fill(place.entry, None)
         self._waiting.clear()
+        self._producers.gather()
         self._fired.append(self)
         first, last = (self._places[self.members[i]] for i in (0, -1))
         rule = self.members[0].rule
@@ -129,14 +132,22 @@ class Bucket(GradientGroup):
 
 
 class _Pool:
-    """The gradients of one dtype, and their memory."""
+    """The gradients of one kind, and their memory. number: the process set's."""
 
-    def __init__(self, key: int, dtype: torch.dtype, gradients: Sequence[Gradient], number: int) -> None:
+    def __init__(
+        self,
+        key: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        gradients: Sequence[Gradient],
+        number: int,
+    ) -> None:
+        self.device = device
         self.dtype = dtype
         self.places: dict[Gradient, _Place] = {}
         self._elements = {gradient: _elements(gradient) for gradient in gradients}
         self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
-        self.memory = _core.GradientPool(key, self.bytes, number)
+        self.memory = _core.GradientPool(key, self.bytes, number, device)
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
@@ -148,14 +159,14 @@ class _Pool:
             elements = self._elements[gradient]
             like = gradient.parameter
             if like is None or like.numel() != elements:  # gone, or another by now: its place stays
-                like = torch.empty(elements, device="cpu")
+                like = torch.empty(elements, device=self.device)
             end = begin + elements * self.dtype.itemsize
             self.places[gradient] = _Place(begin, end, self.memory.add(begin, like, self.dtype))
             begin = _rounded(end)
 
 
 class Pools:
-    """All gradients of an optimizer that can lie in pools, one for each wire dtype.
+    """All gradients of an optimizer that can lie in pools, one for each device and wire dtype.
 
     gradients: in the order of their arrival. number: the optimizer's, among those of its process set. Every
     rank makes them of equal gradients. RuntimeError where there is no memory, ValueError where a gradient
@@ -165,16 +176,19 @@ class Pools:
     def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> None:
         self._prefix = prefix
         self._set = set_id(rule.process_set)
-        by_dtype: dict[torch.dtype, list[Gradient]] = {}
+        by_kind: dict[tuple[torch.device, torch.dtype], list[Gradient]] = {}
         for gradient in gradients:
-            dtype = wire_dtype(gradient)
-            if dtype is None:
+            dtype, parameter = wire_dtype(gradient), gradient.parameter
+            if dtype is None or parameter is None:
                 raise ValueError(f"{gradient.name} is of another kind than on other ranks")
-            by_dtype.setdefault(dtype, []).append(gradient)
+            by_kind.setdefault((parameter.device, dtype), []).append(gradient)
         self._pools = []
-        for dtype, members in by_dtype.items():
-            key = 1 + number * len(_DTYPES) % _KEYS + _DTYPES.index(dtype)
-            self._pools.append(_Pool(key, dtype, members, self._set))
+        for (device, dtype), members in by_kind.items():
+            kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
+            key = 1 + number * _KINDS % _KEYS + kind
+            self._pools.append(_Pool(key, device, dtype, members, self._set))
+        # What is known of costs is known of the CPU.
+        self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._fired: list[Bucket] = []  # in this step, in this order
         self._moved_out = 0
 
@@ -214,6 +228,12 @@ class Pools:
                 name = f"{self._prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
                 buckets.append(Bucket(name, pool, places, self._fired))
         return buckets
+
+    def settle(self) -> None:
+        """What was submitted is complete, in the stream that is current."""
+        for pool in self._pools:
+            if pool.device.type != "cpu":
+                pool.memory.settle()
 
     def step_over(self) -> list[Bucket]:
         """The buckets that were submitted in the step that ends, in this order."""

@@ -252,6 +252,7 @@ class GradientSync:
                 self._contribute(most, own.submitted, waiting)
                 self._finish()
             self._use(self._plan.heard(self._members(), plan, self._make_pools))
+            self._plan.settle()
         finally:
             span.end()
 

@@ -131,6 +131,11 @@ class PoolPlan:
         self._try(make, order)
         return []
 
+    def settle(self) -> None:
+        """At the end of a comparison: what was submitted is complete."""
+        if self._pools is not None:
+            self._pools.settle()
+
     # -- what happens on all ranks at once
 
     def _try(self, make: Maker, order: list[Gradient]) -> None:
@@ -151,7 +156,8 @@ class PoolPlan:
         """Uses the pool. meet: all ranks are here and can wait for each other; measure: some should."""
         assert self._pools is not None
         self._phase, self.recording = _Phase.RUNNING, False
-        auto = self._config.theta_auto and self._pools.largest() >= calibration.SMALLEST
+        large = self._pools.largest() >= calibration.SMALLEST
+        auto = self._config.theta_auto and self._pools.measurable and large
         with torch.no_grad():
             if auto and meet and measure:
                 calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)

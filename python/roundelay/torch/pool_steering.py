@@ -78,7 +78,7 @@ class Steering:
         """By the model, or what autotune begins with; as it is where nothing is known."""
         if self._tuner is not None:
             return self._tuner.cuts
-        link = calibration.known(self._set)
+        link = calibration.known(self._set) if self._pools.measurable else None
         if link is None or not self._config.theta_auto:
             return now
         most = self._config.fusion_threshold
@@ -121,6 +121,9 @@ class Steering:
             return None
         if not self._config.theta_auto:
             self._tell("nothing to tune, as ROUNDELAY_THETA says the size")
+            return None
+        if not self._pools.measurable:
+            self._tell("nothing to tune, as it has gradients on a GPU")
             return None
         every = candidates(
             self._pools.extents(self._ready), self._config.fusion_threshold, calibration.known(self._set)

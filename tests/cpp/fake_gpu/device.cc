@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,10 +116,24 @@ extern "C" __attribute__((visibility("default"))) roundelay::runtime::GpuModule*
   return &module;
 }
 
+// For tests: so many bytes may be had in all.
+extern "C" __attribute__((visibility("default"))) void fake_gpu_limit_memory(std::size_t bytes) {
+  roundelay::fake_gpu::gpu().limit_memory(bytes);
+}
+
 // For tests: while held, no stream begins any work.
 extern "C" __attribute__((visibility("default"))) void fake_gpu_hold(bool held) {
   using Hold = roundelay::doubles::FakeGpu::Hold;
   static Hold* hold = nullptr;
   if (held && hold == nullptr) hold = new Hold(roundelay::fake_gpu::gpu());
   if (!held) delete std::exchange(hold, nullptr);
+}
+
+// Of this stream alone.
+extern "C" __attribute__((visibility("default"))) void fake_gpu_hold_stream(std::int64_t id, bool held) {
+  using namespace roundelay;
+  static auto& holds = *new std::map<std::int64_t, doubles::FakeGpu::Hold>;
+  const c10::Stream stream = fake_gpu::stream_of(0, id);
+  if (held) holds.try_emplace(id, fake_gpu::gpu(), 0, fake_gpu::native(stream));
+  if (!held) holds.erase(id);
 }

@@ -40,12 +40,12 @@ class Pool final : public c10::Allocator {
     std::memcpy(to, from, bytes);
   }
 
- private:
-  using Key = std::pair<std::uint64_t, std::size_t>;  // stream, size
-
   static void free(void* context) {
     if (context != nullptr) static_cast<Pool*>(allocator())->put_back(BlockPtr(static_cast<Block*>(context)));
   }
+
+ private:
+  using Key = std::pair<std::uint64_t, std::size_t>;  // stream, size
 
   BlockPtr take(std::size_t bytes, const c10::Stream& stream) EXCLUDES(mutex_) {
     {
@@ -98,6 +98,7 @@ c10::Allocator* allocator() {
 }
 
 void record_on_stream(const c10::DataPtr& data, const c10::Stream& stream) {
+  if (data.get_deleter() != &Pool::free) return;  // somebody else's memory, as CUDA's has it
   auto* const block = static_cast<Block*>(data.get_context());
   if (block != nullptr && stream != block->home) block->borrowers.push_back(stream);
 }

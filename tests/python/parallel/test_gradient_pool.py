@@ -239,10 +239,12 @@ def _train(steps: int, pool: bool, **arguments: Any) -> list[torch.Tensor]:
     # A group for each: never in a pool.
     groups = None if pool else [[parameter] for parameter in model.parameters()]
     hvd.DistributedOptimizer(optimizer, groups=groups, **arguments)
-    generator = torch.Generator().manual_seed(hvd.rank())
+    generator = torch.Generator("cpu").manual_seed(hvd.rank())
+    device = torch.get_default_device()
     for step in range(steps):
         optimizer.zero_grad(set_to_none=step % 3 != 0)
-        model(torch.randn(4, 3, 8, 8, generator=generator)).square().mean().backward()
+        batch = torch.randn(4, 3, 8, 8, generator=generator, device="cpu").to(device)
+        model(batch).square().mean().backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
     if hvd.size() > 1:
