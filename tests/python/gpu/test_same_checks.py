@@ -9,7 +9,16 @@ import pytest
 from ranks import run_checks
 
 PARALLEL = Path(__file__).parents[1] / "parallel"
-FILES = ["test_alltoall.py", "test_reducescatter.py"]
+FILES = [
+    "test_allgather.py",
+    "test_alltoall.py",
+    "test_grouped.py",
+    "test_join.py",
+    "test_reducescatter.py",
+    "test_sync_batch_norm.py",
+    "test_torch_functions.py",
+    "test_torch_operations.py",
+]
 
 
 @pytest.mark.parametrize("file", FILES)
