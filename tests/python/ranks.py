@@ -2,8 +2,9 @@
 
 `run_checks(file, np)` starts `mpirun -np N python ranks.py file`: every rank imports the file and runs all
 its functions whose names begin with `check_`, in order, with a barrier between. A start costs seconds, so a
-file has many checks and one test for each number of ranks; and there may be several files, one after another. What hangs is killed, and every rank says where
-it hung. With RANKS_DEVICE tensors are there (gpu_device.py) unless the file says otherwise.
+file has many checks and one test for each number of ranks; several files may share a start. What hangs is
+killed, and every rank says where it hung. With RANKS_DEVICE tensors are there (gpu_device.py) unless the file
+says otherwise.
 """
 
 from __future__ import annotations

@@ -118,6 +118,9 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("dense_dim", at::native::dense_dim_sparse);
   m.impl("is_coalesced", at::native::is_coalesced_sparse);
   m.impl("_coalesced_", at::native::_coalesced_sparse_);
+  // Not left to the fallback, as torch has them for every device, in terms of what only dense tensors have.
+  m.impl("clone", torch::CppFunction::makeFromBoxedFunction<&through_cpu>());
+  m.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&through_cpu>());
 }
 
 // Of dense tensors, with sparse results.
