@@ -37,6 +37,13 @@ class _Device(types.ModuleType):
     def current_device(self) -> int:
         return int(torch.accelerator.current_device_index())
 
+    def device(self, device: torch.device) -> torch.accelerator.device_index:
+        """Inside, it is the current one."""
+        return torch.accelerator.device_index(device.index)
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
     def manual_seed_all(self, seed: int) -> None:
         """All is computed on the CPU, with its generator."""
 

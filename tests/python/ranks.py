@@ -2,8 +2,9 @@
 
 `run_checks(file, np)` starts `mpirun -np N python ranks.py file`: every rank imports the file and runs all
 its functions whose names begin with `check_`, in order, with a barrier between. A start costs seconds, so a
-file has many checks and one test for each number of ranks. What hangs is killed, and every rank says where
-it hung. With RANKS_DEVICE tensors are there (gpu_device.py) unless the file says otherwise.
+file has many checks and one test for each number of ranks; several files may share a start. What hangs is
+killed, and every rank says where it hung. With RANKS_DEVICE tensors are there (gpu_device.py) unless the file
+says otherwise.
 """
 
 from __future__ import annotations
@@ -100,9 +101,12 @@ def _python_path() -> list[str]:
     return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
 
 
-def run_checks(file: str, np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None) -> None:
+def run_checks(
+    file: str | Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
+) -> None:
     """Fails, with the output of all ranks, unless every check of `file` passed on every rank."""
-    run = launch([sys.executable, __file__, file], np, limit_s, env)
+    files = [file] if isinstance(file, str) else file
+    run = launch([sys.executable, __file__, *files], np, limit_s, env)
     done = run.output.count("all checks passed on rank ")
     assert run.returncode == 0, f"{np} ranks, exit code {run.returncode}\n{run.output}"
     assert not run.timed_out, run.output
@@ -119,8 +123,8 @@ def _checks_of(file: str) -> dict[str, object]:
     return {name: value for name, value in vars(module).items() if name.startswith("check_")}
 
 
-def main(file: str) -> None:
-    """One rank: runs the checks of `file` and exits with 1 at the first that fails."""
+def main(files: Sequence[str]) -> None:
+    """One rank: runs the checks of `files` and exits with 1 at the first that fails."""
     limit_s = float(os.environ["RANKS_LIMIT_S"])
     faulthandler.dump_traceback_later(limit_s, exit=True)
     import torch
@@ -133,6 +137,19 @@ def main(file: str) -> None:
 
         gpu_device.use()
     hvd.init()
+    for file in files:
+        _run_checks_of(file)
+    sys.stdout.write(f"all checks passed on rank {hvd.rank()}\n")
+    sys.stdout.flush()
+    hvd.shutdown()
+    faulthandler.cancel_dump_traceback_later()
+
+
+def _run_checks_of(file: str) -> None:
+    import torch
+
+    import roundelay.torch as hvd
+
     checks = _checks_of(file)
     assert checks, f"{file} has no check_ functions"
     for name, check in checks.items():
@@ -148,11 +165,7 @@ def main(file: str) -> None:
             os._exit(1)
         if hvd.rank() == 0:
             print(f"passed {name}", flush=True)
-    sys.stdout.write(f"all checks passed on rank {hvd.rank()}\n")
-    sys.stdout.flush()
-    hvd.shutdown()
-    faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

@@ -141,17 +141,22 @@ def _total(values: torch.Tensor, step: str, process_set: ProcessSet) -> torch.Te
     return allreduce_(values, op=Sum, name=_name(step), process_set=process_set)
 
 
-def _sums(sums: torch.Tensor, count: int, process_set: ProcessSet) -> tuple[torch.Tensor, int]:
-    """Both over all ranks. The count is a number of the host, which waits for no GPU to have it."""
+def _total_and_count(
+    values: torch.Tensor, counted: torch.Tensor, count: int, process_set: ProcessSet
+) -> tuple[torch.Tensor, int]:
+    """The variance's values, and the count, over all ranks.
+
+    ``counted`` is that count already; but the host waits for no GPU, and asks the other hosts meanwhile.
+    """
+    if counted.device.type == "cpu":
+        return _total(values, "variance", process_set), int(counted)
     counts = torch.tensor([count], dtype=torch.float64, device="cpu")
-    if sums.device.type == "cpu":
-        both = _total(torch.cat([sums, counts]), "mean", process_set)
-        return both[:-1], int(both[-1])
-    handle = allreduce_async_(sums, op=Sum, name=_name("mean"), process_set=process_set)
+    handle = allreduce_async_(counts, op=Sum, name=_name("count"), process_set=process_set)
     try:
-        return sums, int(_total(counts, "count", process_set))
+        values = _total(values, "variance", process_set)
     finally:
         synchronize(handle)
+    return values, int(counts)
 
 
 @torch.no_grad()
@@ -171,14 +176,15 @@ def _statistics(values: torch.Tensor, process_set: ProcessSet) -> tuple[torch.Te
         mean, variance = mean.double(), variance.double()
     else:
         mean = variance = torch.zeros(values.size(1), dtype=torch.float64, device=values.device)
-    sums, total = _sums(mean * count, count, process_set)
+    sums = _total(torch.cat([mean * count, mean.new_full((1,), count)]), "mean", process_set)
+    whole_mean = sums[:-1] / sums[-1:].clamp(min=1)
+    deviations = variance * count + (mean - whole_mean).square() * count
+    deviations, total = _total_and_count(deviations, sums[-1:], count, process_set)
     if total == 1:
         raise ValueError(
             "batch normalisation needs more than 1 value per channel to train, but all ranks have 1 together"
         )
-    whole_mean = sums / max(total, 1)
-    deviations = variance * count + (mean - whole_mean).square() * count
-    whole_variance = _total(deviations, "variance", process_set) / max(total, 1)
+    whole_variance = deviations / max(total, 1)
     return whole_mean.to(dtype), whole_variance.to(dtype), total
 
 

@@ -3,28 +3,20 @@
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
-#include <ATen/ops/_coalesced_native.h>
-#include <ATen/ops/_indices_native.h>
-#include <ATen/ops/_nnz_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
-#include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors_native.h>
-#include <ATen/ops/_values_native.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/dense_dim_native.h>
-#include <ATen/ops/indices_native.h>
-#include <ATen/ops/is_coalesced_native.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
-#include <ATen/ops/sparse_dim_native.h>
-#include <ATen/ops/values_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
 #include <array>
 #include <tuple>
 
 #include "tests/cpp/fake_gpu/device.h"
+#include "tests/cpp/fake_gpu/operators.h"
 
 namespace roundelay::fake_gpu {
 namespace {
@@ -58,11 +50,15 @@ Tensor seen_by_cpu(const Tensor& tensor) {
   return seen;
 }
 
+}  // namespace
+
 Tensor read(const Tensor& tensor) {
   if (tensor.is_cpu()) return tensor.clone();
   drain(current_stream(tensor.device().index()));
   return seen_by_cpu(tensor).clone();
 }
+
+namespace {
 
 Tensor copy_from(const Tensor& from, const Tensor& to, bool /*non_blocking*/) {
   const c10::impl::ExcludeDispatchKeyGuard no_autograd(c10::autograd_dispatch_keyset);
@@ -71,7 +67,10 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool /*non_blocking*/) {
     to.copy_(values);
     return to;
   }
-  enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to)] { target.copy_(values); });
+  enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to)] {
+    const c10::InferenceMode any_tensor;  // else those made in it may not be changed
+    target.copy_(values);
+  });
   return to;
 }
 
@@ -102,14 +101,14 @@ Tensor& set_storage(Tensor& self, at::Storage storage, std::int64_t offset, IntA
   return at::native::set_storage_cpu_(self, std::move(storage), offset, size, stride);
 }
 
-std::optional<Tensor> read(const std::optional<Tensor>& tensor) {
+std::optional<Tensor> read_if_any(const std::optional<Tensor>& tensor) {
   return tensor && tensor->defined() ? std::optional<Tensor>(read(*tensor)) : std::nullopt;
 }
 
 Tensor convolution(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias,
                    IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
                    IntArrayRef output_padding, std::int64_t groups) {
-  return at::convolution(read(input), read(weight), read(bias), stride, padding, dilation, transposed,
+  return at::convolution(read(input), read(weight), read_if_any(bias), stride, padding, dilation, transposed,
                          output_padding, groups)
       .to(input.device());
 }
@@ -125,6 +124,20 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& slope, con
                                dilation, transposed, output_padding, groups, wanted);
   const auto back = [&](const Tensor& one) { return one.defined() ? one.to(input.device()) : one; };
   return {back(x), back(w), back(b)};
+}
+
+// Its schema does not say that it changes the running statistics, so the fallback would not bring them back.
+std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const std::optional<Tensor>& weight,
+                                              const std::optional<Tensor>& bias,
+                                              const std::optional<Tensor>& mean,
+                                              const std::optional<Tensor>& variance, bool training,
+                                              double momentum, double eps) {
+  if (!mean || !mean->defined())
+    return at::_native_batch_norm_legit(input, weight, bias, training, momentum, eps);
+  Tensor running_mean = *mean;
+  Tensor running_variance = *variance;
+  return at::_native_batch_norm_legit(input, weight, bias, running_mean, running_variance, training, momentum,
+                                      eps);
 }
 
 void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) { at::native::cpu_fallback(op, stack); }
@@ -144,39 +157,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Tensor", at::native::set_tensor_);
   m.impl("set_.source_Storage", at::native::set_);
   m.impl("set_.source_Storage_storage_offset", set_storage);
+  m.impl("native_batch_norm", batch_norm);
   m.impl("convolution_overrideable", convolution);
   m.impl("convolution_backward_overrideable", convolution_backward);
-}
-
-// Sparse tensors of the device, as far as gradients of embeddings need them.
-Tensor read_sparse(const Tensor& tensor) {
-  return at::_sparse_coo_tensor_unsafe(read(tensor._indices()), read(tensor._values()), tensor.sizes());
-}
-
-Tensor coalesce(const Tensor& self) {
-  const Tensor sorted = read_sparse(self).coalesce();
-  return at::_sparse_coo_tensor_unsafe(sorted.indices().to(self.device()), sorted.values().to(self.device()),
-                                       self.sizes())
-      ._coalesced_(true);
-}
-
-Tensor& add_sparse(Tensor& self, const Tensor& other, const at::Scalar& alpha) {
-  return self.add_(read_sparse(other).to_dense().to(self.device()), alpha);
-}
-
-TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
-  m.impl("_sparse_coo_tensor_with_dims_and_tensors", at::native::new_with_dims_and_tensor_sparse_symint);
-  m.impl("_indices", at::native::_indices_sparse);
-  m.impl("_values", at::native::_values_sparse);
-  m.impl("indices", at::native::indices_sparse);
-  m.impl("values", at::native::values_sparse);
-  m.impl("_nnz", at::native::_nnz_sparse);
-  m.impl("sparse_dim", at::native::sparse_dim_sparse);
-  m.impl("dense_dim", at::native::dense_dim_sparse);
-  m.impl("is_coalesced", at::native::is_coalesced_sparse);
-  m.impl("_coalesced_", at::native::_coalesced_sparse_);
-  m.impl("_coalesce", coalesce);
-  m.impl("add_.Tensor", add_sparse);
 }
 
 }  // namespace

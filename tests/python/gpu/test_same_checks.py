@@ -9,9 +9,13 @@ import pytest
 from ranks import run_checks
 
 PARALLEL = Path(__file__).parents[1] / "parallel"
-FILES = ["test_alltoall.py", "test_reducescatter.py"]
+FILES = {  # by job, as a start costs seconds
+    "operations": ["allgather", "alltoall", "grouped", "join", "reducescatter", "torch_operations"],
+    "training": ["sync_batch_norm", "torch_functions", "torch_optimizer", "torch_optimizer_kinds"],
+}
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_on_a_gpu(file: str) -> None:
-    run_checks(str(PARALLEL / file), 2, env={"RANKS_DEVICE": "fakegpu"})
+@pytest.mark.parametrize("job", FILES)
+def test_on_a_gpu(job: str) -> None:
+    files = [str(PARALLEL / f"test_{name}.py") for name in FILES[job]]
+    run_checks(files, 2, limit_s=150, env={"RANKS_DEVICE": "fakegpu"})

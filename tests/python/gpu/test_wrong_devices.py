@@ -86,6 +86,16 @@ def check_join_names_a_gpu_that_is_there() -> None:
         assert hvd.join(device) == 0
 
 
+def check_batch_normalisation_on_different_devices() -> None:
+    if hvd.size() == 1:
+        return
+    device = GPU if hvd.rank() == 1 else CPU
+    with pytest.raises(hvd.HorovodInternalError, match="sync_batch_norm"):
+        hvd.SyncBatchNorm(3).to(device)(torch.ones(4, 3, device=device))
+    assert hvd.SyncBatchNorm(3)(torch.ones(4, 3)).abs().max().item() == 0.0
+    _goes_on()
+
+
 def check_splits_may_be_on_either() -> None:
     rows = torch.arange(2.0 * hvd.size())
     for device in (CPU, GPU):

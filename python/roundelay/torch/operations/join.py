@@ -19,7 +19,8 @@ def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
     """
     with Call("join", None, process_set) as call:
         count = _gpu.devices()
-        if count is not None and isinstance(device, int) and not -1 <= device < count:
+        number = isinstance(device, int) and not isinstance(device, bool)
+        if count is not None and number and not -1 <= device < count:
             raise call.wrong(f"device is {device}, but this process sees GPUs 0 to {count - 1} (-1: none)")
     return int(_core.join(call.group)[0])
 
