@@ -11,7 +11,13 @@ from ranks import run_checks
 PARALLEL = Path(__file__).parents[1] / "parallel"
 FILES = {  # by job, as a start costs seconds
     "operations": ["allgather", "alltoall", "grouped", "join", "reducescatter", "torch_operations"],
-    "training": ["sync_batch_norm", "torch_functions", "torch_optimizer", "torch_optimizer_kinds"],
+    "training": [
+        "sync_batch_norm",
+        "torch_functions",
+        "torch_functions_objects",
+        "torch_optimizer",
+        "torch_optimizer_kinds",
+    ],
 }
 
 
