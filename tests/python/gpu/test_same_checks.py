@@ -10,7 +10,7 @@ from ranks import run_checks
 
 PARALLEL = Path(__file__).parents[1] / "parallel"
 FILES = {  # by job, as a start costs seconds
-    "operations": ["allgather", "alltoall", "grouped", "join", "reducescatter", "torch_operations"],
+    "operations": ["allgather", "alltoall", "grouped", "join", "reducescatter", "sparse", "torch_operations"],
     "training": [
         "sync_batch_norm",
         "torch_functions",

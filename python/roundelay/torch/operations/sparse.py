@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+import math
+import zlib
 from collections.abc import Callable
 from functools import cache
 
@@ -37,6 +38,13 @@ def _check_alike(heads: torch.Tensor, name: str | None) -> None:
     raise HorovodInternalError(f"Mismatched sparse allreduce{of}: {what}: {', '.join(has)}")
 
 
+def _witness(op: int, shape: torch.Size, device: torch.device) -> torch.Tensor:
+    """Nothing, in a shape that says op and shape: ranks that differ hear of it without waiting for a GPU."""
+    fits = math.prod(shape) < 2**40  # the strides, into 64 bits
+    says = shape if fits else [zlib.crc32(repr(shape).encode())]
+    return torch.empty((0, op + 1, *says), dtype=torch.uint8, device=device)
+
+
 def _divided(values: torch.Tensor, size: int) -> torch.Tensor:
     return values / size if values.dtype.is_floating_point else values.div(size, rounding_mode="trunc")
 
@@ -55,23 +63,18 @@ def sparse_allreduce_async(
         _check(tensor, op, call)
     shape = tensor.shape
     entries = tensor.detach()
-    parts = [entries._indices().t(), entries._values()]
-    head = [row_of_this_rank(op, *shape)]
-    if entries.device.type == "cpu":
-        handles = [grouped_allgather_async(parts + head, name, process_set)]
-    else:  # nobody waits for the device to read a number
-        handles = [
-            grouped_allgather_async(parts, name, process_set),
-            grouped_allgather_async(head, name and f"{name}.head", process_set),
-        ]
+    on_cpu = entries.device.type == "cpu"
+    third = row_of_this_rank(op, *shape) if on_cpu else _witness(op, shape, entries.device)
+    handle = grouped_allgather_async([entries._indices().t(), entries._values(), third], name, process_set)
 
     @cache
     def result() -> torch.Tensor:
-        gathered = [synchronize(handle) for handle in handles]
-        if None in gathered:
-            raise RuntimeError(f"handle {handles[0]} was waited for twice")
-        indices, values, heads = itertools.chain.from_iterable(gathered)
-        _check_alike(heads, name)
+        gathered = synchronize(handle)
+        if gathered is None:
+            raise RuntimeError(f"handle {handle} was waited for twice")
+        indices, values, thirds = gathered
+        if on_cpu:
+            _check_alike(thirds, name)
         if op == Average:
             values = _divided(values, process_set.size())
         return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
