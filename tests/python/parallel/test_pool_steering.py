@@ -85,9 +85,9 @@ def check_sizes_follow_from_a_measurement() -> None:
     for number in range(2):
         parameters = make_parameters(24, SIZE)
         optimizer = wrapped_sgd(parameters)
-        before = hvd.stats()["operations"]
+        before = hvd.stats()["tensors"]
         use_pool(optimizer)
-        cost.append(hvd.stats()["operations"] - before)
+        cost.append(hvd.stats()["tensors"] - before)
         if hvd.size() > 1:
             _cuts_of_all(optimizer)
             link = calibration.known(hvd.global_process_set)
