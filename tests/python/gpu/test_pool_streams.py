@@ -133,6 +133,6 @@ def check_a_step_that_is_given_up_on_another_stream() -> None:
             optimizer.zero_grad()
             for parameter, gradient in zip(parameters, mine[number], strict=True):
                 parameter.grad = gradient
-            optimizer.synchronize()
+            optimizer.synchronize()  # type: ignore[attr-defined]
             if number % 2:
                 _expect(parameters, number)
