@@ -4,8 +4,11 @@ set -eu
 python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+# Code for one kind of GPU tells as much as for all of them.
+export SKBUILD_CMAKE_DEFINE=ROUNDELAY_CUDA_ARCHITECTURES=90-real
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" .
 "$python" -m pip install --quiet --no-deps --target "$folder/site" "$folder"/roundelay-*.whl
+if command -v nvcc >/dev/null; then test -e "$folder/site/roundelay/_cuda.so"; fi
 cat >"$folder/alone.py" <<'PROGRAM'
 import pathlib
 import sys
