@@ -40,7 +40,7 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
       completer_(completer),
       timeline_(timeline),
       abort_(abort),
-      options_(options),
+      options_(std::move(options)),
       faults_(std::move(faults)),
       announcements_(options_.schedule_lock ? fabric_->announcements() : nullptr),
       table_(announcements_),

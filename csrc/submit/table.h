@@ -45,7 +45,7 @@ class Results {
   // Alltoall: rows received from each member.
   virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
   // On a GPU, before the handle is done: all results are there behind this point.
-  virtual void set_there(GpuEventPtr /*event*/) {}
+  virtual void set_there(GpuEventPtr /*event*/) {}  // NOLINT(performance-unnecessary-value-param)
 };
 
 // One tensor of an operation: contiguous memory of `count` elements.

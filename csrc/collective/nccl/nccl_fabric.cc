@@ -81,7 +81,7 @@ class NcclPending final : public Pending {
     }
     if (staged_) return staged_->test();
     const Result<bool> enqueued = state_->communicator->settled();
-    if (!enqueued.ok()) return enqueued;
+    if (!enqueued.ok()) return enqueued.status();
     if (!*enqueued) {
       ROUNDELAY_RETURN_IF_ERROR(watch_.interrupted(-1));
       return false;

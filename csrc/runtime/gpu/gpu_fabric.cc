@@ -43,11 +43,13 @@ class GpuFabric::Meeting final : public Pending {
   Result<bool> test() override {
     if (step_ == Step::kJoin) {
       const Result<bool> over = joined();
-      if (!over.ok() || !*over) return over;
+      if (!over.ok()) return over.status();
+      if (!*over) return false;
     }
     while (true) {
       const Result<bool> done = current_->test();
-      if (!done.ok() || !*done) return done;
+      if (!done.ok()) return done.status();
+      if (!*done) return false;
       if (step_ == Step::kCall) return true;
       ROUNDELAY_RETURN_IF_ERROR(go_on());
       if (step_ == Step::kJoin) return false;
