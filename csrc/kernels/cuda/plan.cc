@@ -61,7 +61,8 @@ CopyGroup& group_of(std::vector<CopyGroup>& groups, const GpuCopy& copy, bool by
 
 int block_threads(std::uint64_t count, int elements, int multiprocessors) {
   int threads = kMostThreads;
-  const auto wanted = static_cast<std::uint64_t>(2 * multiprocessors * elements);
+  const auto wanted =
+      std::uint64_t{2} * static_cast<unsigned>(multiprocessors) * static_cast<unsigned>(elements);
   while (threads > kLeastThreads && count < wanted * static_cast<std::uint64_t>(threads)) threads /= 2;
   return threads;
 }
@@ -91,7 +92,7 @@ std::vector<CopyGroup> plan_copies(std::span<const GpuCopy> copies, bool identit
     std::uint64_t count = 0;
     for (const CopyItem& item : group.items) count += item.count;
     group.threads = block_threads(count, kUnroll * pack, multiprocessors);
-    group.chunk = static_cast<std::uint64_t>(group.threads * kUnroll * pack);
+    group.chunk = std::uint64_t{kUnroll} * static_cast<unsigned>(group.threads) * static_cast<unsigned>(pack);
   }
   return groups;
 }

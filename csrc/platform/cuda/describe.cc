@@ -23,7 +23,7 @@ std::string driver_version() {
   std::getline(file, line);
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
-    const std::string word = line.substr(begin, end - begin);
+    std::string word = line.substr(begin, end - begin);
     if (!word.empty() && std::isdigit(static_cast<unsigned char>(word.front())) != 0) return word;
     begin = end + 1;
   }
