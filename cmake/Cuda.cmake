@@ -19,13 +19,16 @@ if(NOT ROUNDELAY_NVCC)
   roundelay_without_cuda("no nvcc")
   return()
 endif()
-set(CMAKE_CUDA_COMPILER ${ROUNDELAY_NVCC} CACHE FILEPATH "nvcc")
+set(ENV{CUDACXX} ${ROUNDELAY_NVCC})  # as a variable it would not be tried below
 set(CMAKE_CUDA_ARCHITECTURES ${ROUNDELAY_CUDA_ARCHITECTURES})
 if(roundelay_ccache AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${roundelay_ccache} CACHE FILEPATH "ccache")
 endif()
 
 # Tried in a project of its own first: a compiler that does not work is no error there.
+if(NOT CMAKE_CUDA_COMPILER)
+  unset(CMAKE_CUDA_COMPILER CACHE)  # what did not work before
+endif()
 include(CheckLanguage)
 check_language(CUDA)
 if(NOT CMAKE_CUDA_COMPILER)
