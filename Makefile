@@ -86,7 +86,7 @@ lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, cla
 	@ruff check . && ruff format --check .
 	@mypy
 	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_stub.py
-	@$(PY) tools/run_tidy.py --seconds 240 --jobs $(JOBS)
+	@$(PY) tools/run_tidy.py --seconds 180 --jobs $(JOBS)
 
 format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
 	@clang-format -i $(CXX_FILES)
