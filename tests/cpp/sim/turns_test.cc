@@ -140,7 +140,7 @@ std::size_t turns_in(const SetsWorld& world) {
 
 }  // namespace
 
-TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[sim][turns]") {
+TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[sim][turns][interleavings]") {
   std::size_t turns = 0;
   for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     INFO("seed " << seed);
@@ -156,7 +156,7 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[
 }
 
 // The property above is not empty: the same programs, and every rank enqueues as orders come.
-TEST_CASE("without turns GPUs get stuck", "[sim][turns]") {
+TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
   int stuck = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
@@ -185,7 +185,7 @@ TEST_CASE("who uses no GPU, or has the world alone, takes no turns", "[sim][turn
 }
 
 // Steps that repeat, before there is another set, beside it and after it.
-TEST_CASE("no schedule has operations on a GPU while there are several sets", "[sim][turns]") {
+TEST_CASE("no schedule has operations on a GPU while there are several sets", "[sim][turns][interleavings]") {
   int locked_before = 0, locked_after = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);
@@ -233,7 +233,7 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
 
 // Ranks leave one by one. What was ordered is carried out, all else ends with an error, also in sets of
 // others.
-TEST_CASE("no set waits for stamps of a rank 0 that has left", "[sim][turns]") {
+TEST_CASE("no set waits for stamps of a rank 0 that has left", "[sim][turns][interleavings]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     INFO("seed " << seed);
