@@ -39,11 +39,8 @@ Status Lane::hand_over(Batch& batch) {
 void Lane::watch(std::unique_ptr<Batch> batch) {
   batch->pending.reset();
   enqueued_.push_back({std::move(batch), Deadline::never()});
-  if (watches_device_.exchange(true, std::memory_order_acq_rel)) return;
-  MutexLock lock(mutex_);  // the lane's thread sleeps without an end
-  roused_ = true;
-  work_came_.notify_all();
-  if (announcements_) announcements_->rouse();
+  const bool watched = watches_device_.exchange(true, std::memory_order_acq_rel);
+  if (!watched) rouse();  // the lane's thread sleeps without an end
 }
 
 void Lane::look_at_device() {
