@@ -1,5 +1,6 @@
 // The fabric contract over a process group that blocks as Gloo's does: who waits for a message does nothing
 // else, and messages of a pair match by tag. Faults: a member that dies, one that never answers.
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <tuple>
@@ -128,7 +129,7 @@ std::vector<std::unique_ptr<Fabric>> fabrics_of(const std::shared_ptr<Wires>& wi
 class WireMedium final : public Medium {
  public:
   explicit WireMedium(std::size_t most_message_bytes) : most_message_bytes_(most_message_bytes) {}
-  [[nodiscard]] int largest_group() const override { return 4; }
+  [[nodiscard]] int largest_group() const override { return std::min(kLargestGroup, 4); }
   std::string run(int size, Select select, const Part& part) override {
     const C10dFabricOptions options{most_message_bytes_, std::move(select)};
     return run_on_threads(fabrics_of(std::make_shared<Wires>(), size, options), part);
@@ -141,7 +142,7 @@ class WireMedium final : public Medium {
 TEST_CASE("c10d keeps the fabric contract", "[fabric]") {
   for (const Test& test : fabric_contract()) {
     SECTION(test.name) {
-      for (int size = 1; size <= 4; ++size) {
+      for (int size = 1; size <= std::min(kLargestGroup, 4); ++size) {
         // Messages cut small, too, in the group where they are most.
         for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}}) {
           if (most == 1000 && size != 3) continue;

@@ -36,7 +36,7 @@ std::vector<std::unique_ptr<Fabric>> fabrics_of(const std::shared_ptr<InprocHub>
 
 class ThreadMedium final : public Medium {
  public:
-  [[nodiscard]] int largest_group() const override { return 8; }
+  [[nodiscard]] int largest_group() const override { return kLargestGroup; }
   std::string run(int size, Select select, const Part& part) override {
     return run_on_threads(fabrics_of(std::make_shared<InprocHub>(size), size, select), part);
   }
@@ -91,7 +91,7 @@ TEST_CASE("inproc keeps the fabric contract", "[fabric]") {
   }
 }
 
-TEST_CASE("one thread steps all members in any order", "[fabric]") {
+TEST_CASE("one thread steps all members in any order", "[fabric][one thread]") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     const int size = 2 + static_cast<int>(seed % 7);
     const Select select = allreduces()[seed % allreduces().size()].second;

@@ -75,7 +75,7 @@ bool repeats(const Test& test) {
 
 class SharedMemoryMedium final : public Medium {
  public:
-  [[nodiscard]] int largest_group() const override { return 8; }
+  [[nodiscard]] int largest_group() const override { return kLargestGroup; }
   std::string run(int size, Select /*select*/, const Part& part) override {
     return run_on_threads(fabrics_of(size), part);
   }
@@ -172,7 +172,7 @@ class Script {
   int number_ = 0;
 };
 
-TEST_CASE("shm: members in any order, some of them away at times", "[fabric]") {
+TEST_CASE("shm: members in any order, some of them away at times", "[fabric][one thread]") {
   for (unsigned seed = 0; seed < 300; ++seed) {
     const int size = 2 + static_cast<int>(seed % 5);
     const auto fabrics = fabrics_of(size);

@@ -152,7 +152,7 @@ void step_to_end(std::vector<Member>& members, unsigned seed) {
   }
 }
 
-TEST_CASE("two levels: one thread steps all members in any order", "[fabric]") {
+TEST_CASE("two levels: one thread steps all members in any order", "[fabric][one thread]") {
   for (unsigned seed = 0; seed < 60; ++seed) {
     const Shape shape{2 + static_cast<int>(seed % 2), 2 + static_cast<int>(seed / 2 % 2), seed % 4 != 0};
     const World world(shape);

@@ -2,6 +2,7 @@
 #include "tests/cpp/gpu/gpu_trip.h"
 
 #include <algorithm>
+#include <barrier>
 
 namespace roundelay::contract {
 namespace {
@@ -228,9 +229,11 @@ TEST_CASE("a device that fails ends the job with its words", "[session][gpu]") {
   const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
   INFO(fabric);
   GpuWorld world(2, fabric);
-  world.run([](runtime::Session& session, Device& device, int rank) -> std::string {
+  std::barrier both(2);
+  world.run([&both](runtime::Session& session, Device& device, int rank) -> std::string {
     GpuTrip first(device, filled<float>({8}, 1.0F));
     const Status met = first.run(session, request_of(Operation::kAllreduce, "first"));
+    both.arrive_and_wait();
     if (!met.ok()) return met.message();
     if (rank == 1) device.gpu.fail(Status::aborted("the GPU has fallen off the bus"));
     Trip trip(filled<float>({8}, 1.0F));  // its own tensor would fail in the user's hands

@@ -155,8 +155,8 @@ TEST_CASE("staged: a member whose device fails says why, and the others end with
     for (StagedMember& member : world.members) {
       calls.push_back(start(member, Operation::kAllreduce, 50 * kPiece, with(abort)));
     }
-    for (int i = 0; !at_once && i < 200; ++i) {
-      for (const Started& call : calls) REQUIRE(call.pending->test().ok());
+    for (int i = 0; !at_once && i < 10; ++i) {  // too few for all pieces
+      for (const Started& call : calls) REQUIRE_FALSE(*call.pending->test());
     }
     world.members[1].gpu->fail(Status::aborted("an illegal address"));
     const Status first = test_until_over(calls[1]);
