@@ -6,7 +6,6 @@
 
 #include "base/leak.h"
 #include "base/log.h"
-#include "collective/gpu_alone.h"
 #include "collective/nccl/nccl_fabric.h"
 #include "collective/staged/staged_fabric.h"
 
@@ -214,12 +213,6 @@ std::string_view GpuFabric::name() const { return chosen_ == nullptr ? "gpu" : c
 
 bool GpuFabric::poisoned() const {
   return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (nccl_ && nccl_->poisoned());
-}
-
-RegionMaker GpuFabric::region_maker() const {
-  return [](std::uint64_t, std::size_t) -> Result<RegionPtr> {
-    return Status::unavailable("a GPU's memory makes no regions");
-  };
 }
 
 Status GpuFabric::health() { return chosen_ == nullptr ? Status{} : chosen_->health(); }

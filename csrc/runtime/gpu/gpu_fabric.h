@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "collective/fabric.h"
+#include "collective/gpu_alone.h"
 #include "runtime/gpu/choice.h"
 #include "runtime/gpu/module.h"
 
@@ -34,7 +35,7 @@ class GpuFabric final : public collective::Fabric {
   Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
-  [[nodiscard]] RegionMaker region_maker() const override;
+  [[nodiscard]] RegionMaker region_maker() const override { return collective::no_gpu_region; }
   [[nodiscard]] Status health() override;
   void give_up(const Status& cause) override;
   void rouse() override { cpu_.rouse(); }
