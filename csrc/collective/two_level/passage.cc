@@ -9,9 +9,9 @@ namespace roundelay::collective::two_level {
 Passage::Passage(const Host& host, const Call& call)
     : host_(host),
       call_(call),
-      chunks_(call.buffer.bytes, size_of(call.dtype), host.inner.group().size()),
+      chunks_(call.buffer.bytes, size_of(call.dtype), host.inner.group().size(), host.cut.shard_bytes),
       scales_(split(call, host.inner.group().size())),
-      order_(chunks_.count()) {}
+      order_(chunks_.count(), host.cut.most_across) {}
 
 Result<bool> Passage::advance() {
   bool again = true;
@@ -50,7 +50,7 @@ Status Passage::start_step() {
 }
 
 Status Passage::between() {
-  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < kMostAcross) {
+  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < host_.cut.most_across) {
     ROUNDELAY_RETURN_IF_ERROR(start_crossing());
   }
   for (std::unique_ptr<Pending>& pending : crossing_) {

@@ -7,6 +7,7 @@
 #include "collective/call_watch.h"
 #include "collective/fabric.h"
 #include "collective/two_level/schedule.h"
+#include "collective/two_level/two_level_fabric.h"
 
 namespace roundelay::collective::two_level {
 
@@ -15,6 +16,7 @@ struct Host {
   Fabric& inner;
   Fabric& outer;
   const Group& group;
+  const LevelsCut cut;
 };
 
 class Passage {

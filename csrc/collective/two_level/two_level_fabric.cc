@@ -1,5 +1,7 @@
 #include "collective/two_level/two_level_fabric.h"
 
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
@@ -15,13 +17,22 @@ namespace {
 struct TwoLevelState : CallQueue<TwoLevelState> {
   using Passage = two_level::Passage;
 
-  explicit TwoLevelState(Levels given)
+  TwoLevelState(Levels given, LevelsCut cut)
       : levels(std::move(given)),
         whole(levels.flat->group()),
         name(std::string(levels.inner->name()) + "+" + std::string(levels.outer->name())),
-        host{*levels.inner, *levels.outer, whole} {}
+        host{*levels.inner, *levels.outer, whole, cut} {
+    // On a device there may be work that waits for what does not come any more.
+    on_poison = [this] { give_up(poison); };
+  }
 
   [[nodiscard]] const Group& group() const { return whole; }
+  [[nodiscard]] std::array<Fabric*, 3> all() const {
+    return {levels.inner.get(), levels.outer.get(), levels.flat.get()};
+  }
+  void give_up(const Status& cause) const {
+    for (Fabric* const fabric : all()) fabric->give_up(cause);
+  }
 
   Levels levels;
   const Group whole;
@@ -57,19 +68,24 @@ class TwoLevelFabric final : public Fabric {
   [[nodiscard]] std::string_view name() const override { return state_->name; }
   [[nodiscard]] const Group& group() const override { return state_->whole; }
   [[nodiscard]] bool any_thread() const override {
-    const Levels& levels = state_->levels;
-    return levels.inner->any_thread() && levels.outer->any_thread() && levels.flat->any_thread();
+    return std::ranges::all_of(state_->all(), &Fabric::any_thread);
   }
   [[nodiscard]] bool poisoned() const override {
-    const Levels& levels = state_->levels;
-    return !state_->poison.ok() || levels.inner->poisoned() || levels.outer->poisoned() ||
-           levels.flat->poisoned();
+    return !state_->poison.ok() || std::ranges::any_of(state_->all(), &Fabric::poisoned);
   }
   void rouse() override {
-    state_->levels.inner->rouse();
-    state_->levels.outer->rouse();
-    state_->levels.flat->rouse();
+    for (Fabric* const fabric : state_->all()) fabric->rouse();
   }
+  Status health() override {
+    Status error = state_->poison;
+    for (Fabric* const fabric : state_->all()) {
+      if (error.ok()) error = fabric->health();
+    }
+    if (!error.ok()) state_->fail(error);
+    return error;
+  }
+  void give_up(const Status& cause) override { state_->fail(cause); }
+  [[nodiscard]] const Levels& levels() const { return state_->levels; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
@@ -90,8 +106,13 @@ class TwoLevelFabric final : public Fabric {
 
 }  // namespace
 
-std::unique_ptr<Fabric> make_two_level_fabric(Levels levels) {
-  return std::make_unique<TwoLevelFabric>(std::make_shared<TwoLevelState>(std::move(levels)));
+std::unique_ptr<Fabric> make_two_level_fabric(Levels levels, LevelsCut cut) {
+  return std::make_unique<TwoLevelFabric>(std::make_shared<TwoLevelState>(std::move(levels), cut));
+}
+
+const Levels* levels_of(const Fabric& fabric) {
+  const auto* const made_here = dynamic_cast<const TwoLevelFabric*>(&fabric);
+  return made_here == nullptr ? nullptr : &made_here->levels();
 }
 
 }  // namespace roundelay::collective
