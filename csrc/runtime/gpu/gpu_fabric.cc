@@ -114,7 +114,7 @@ class GpuFabric::Meeting final : public Pending {
   }
 
   Status go_on() {
-    if (step_ == Step::kAgree) return settle(verdict_.front() == fabric_.group().size() ? "" : late_reason());
+    if (step_ == Step::kAgree) return settle(why_not_joined());
     std::vector<GpuCard> cards(members());
     std::memcpy(cards.data(), cards_.data(), cards_.size());
     const GpuChoice choice = choose_gpu_fabric(cards, fabric_.group(), fabric_.options_.wish);
@@ -137,22 +137,29 @@ class GpuFabric::Meeting final : public Pending {
       const Result<bool> there = communicator_->settled();
       if (there.ok() && !*there && !deadline_.passed()) return false;
       if (!there.ok()) failure_ = there.status();
-      if (there.ok() && !*there) failure_ = Status::aborted("its peers did not come in time");
+      late_ = there.ok() && !*there;
     }
     step_ = Step::kAgree;
-    verdict_ = {failure_.ok() ? fabric_.group().size() : fabric_.group().index};
+    const int self = fabric_.group().index, size = fabric_.group().size();
+    verdict_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
     Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
     call.reduce_op = ReduceOp::kMin;
-    call.deadline = Deadline::after(fabric_.options_.patience);
+    call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may be late for a peer
     call.buffer = {reinterpret_cast<std::byte*>(verdict_.data()), 0, sizeof(std::int64_t)};
     ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
     return true;
   }
 
-  [[nodiscard]] std::string late_reason() const {
-    const auto member = static_cast<std::size_t>(verdict_.front());
-    if (static_cast<int>(member) == fabric_.group().index) return failure_.message();
-    return "rank " + std::to_string(fabric_.group().ranks[member]) + " could not join NCCL's communicator";
+  // Who could not comes before who has only waited for it. "": all have joined.
+  [[nodiscard]] std::string why_not_joined() const {
+    const Group& group = fabric_.group();
+    const auto verdict = static_cast<int>(verdict_.front()), member = verdict % group.size();
+    if (verdict == 2 * group.size()) return {};
+    std::string text = "rank " + std::to_string(group.ranks[static_cast<std::size_t>(member)]);
+    text += verdict < group.size() ? " could not join" : " waited in vain for its peers in";
+    text += " NCCL's communicator";
+    const bool knows = member == group.index && !failure_.ok();
+    return knows ? text + ": " + failure_.message() : text;
   }
 
   // How it ended, for all members alike; then the call itself. `why_not`: NCCL; empty: it is there.
@@ -182,8 +189,9 @@ class GpuFabric::Meeting final : public Pending {
   std::unique_ptr<Pending> current_;
   std::vector<std::byte> mine_, cards_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;
-  Status failure_;  // of this member's communicator
-  std::vector<std::int64_t> verdict_;
+  Status failure_;                     // of this member's communicator
+  bool late_ = false;                  // its peers have not come
+  std::vector<std::int64_t> verdict_;  // by index: who could not join, who waited in vain
 };
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
