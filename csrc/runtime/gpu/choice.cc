@@ -46,14 +46,16 @@ std::string no_levels(const std::vector<GpuCard>& cards, const Group& group) {
   const auto node = [&cards](std::size_t i) { return std::string_view(cards[i].node.data()); };
   for (std::size_t i = 0; i < cards.size(); ++i) ++ranks[node(i)];
   const std::size_t first = ranks[node(0)];
+  const std::string set = "process set " + std::to_string(group.id);
   if (ranks.size() == 1) {
-    return "all of its ranks, from " + rank_text(group, 0) + " to " + rank_text(group, cards.size() - 1) +
-           ", are on one node, where NCCL alone is what to use: ROUNDELAY_GPU_FABRIC=auto";
+    return set + " has all of its ranks, from " + rank_text(group, 0) + " to " +
+           rank_text(group, cards.size() - 1) +
+           ", on one node, where NCCL alone is what to use: ROUNDELAY_GPU_FABRIC=auto";
   }
   for (std::size_t i = 1; i < cards.size(); ++i) {
     if (ranks[node(i)] == first) continue;
-    return "the node of " + rank_text(group, 0) + " has " + count_text(first) + " of it, that of " +
-           rank_text(group, i) + " has " + std::to_string(ranks[node(i)]) +
+    return set + " has " + count_text(first) + " on the node of " + rank_text(group, 0) + " and " +
+           std::to_string(ranks[node(i)]) + " on that of " + rank_text(group, i) +
            ": start equally many, at least 2, on each node";
   }
   if (first == 1) {

@@ -68,10 +68,11 @@ TEST_CASE("two levels between GPUs need equal nodes that share memory, NCCL and 
           "[gpu][choice]") {
   CHECK(Nodes({"a", "b", "a", "b"}).why_not() == "");
   CHECK(Nodes({"a", "a", "a", "b", "b", "b"}).why_not() == "");
-  CHECK(contains(Nodes({"a", "a", "a"}).why_not(), "from rank 0 to rank 2, are on one node"));
+  CHECK(contains(Nodes({"a", "a", "a"}).why_not(),
+                 "process set 0 has all of its ranks, from rank 0 to rank 2, on one node"));
   CHECK(
       contains(Nodes({"a", "a", "b"}).why_not(),
-               "the node of rank 0 has 2 ranks of it, that of rank 2 has 1: start equally many, at least 2"));
+               "has 2 ranks on the node of rank 0 and 1 on that of rank 2: start equally many, at least 2"));
   CHECK(contains(Nodes({"a", "b", "c"}).why_not(), "rank 0 is alone on its node, as all are"));
 
   Nodes nodes({"a", "a", "b", "b"});
