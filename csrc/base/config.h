@@ -36,7 +36,7 @@ struct Config {
   std::string bootstrap = "auto";   // auto | mpi | store | single
   std::string channel = "auto";     // auto | shm | tcp | mpi
   std::string fabric = "auto";      // auto | shm | mpi | c10d
-  std::string gpu_fabric = "auto";  // auto | nccl | staged
+  std::string gpu_fabric = "auto";  // auto | nccl | staged | two_level
   std::string node_id;              // "": hostname and boot id
   std::string interface;            // "": any; network interfaces for tcp, comma separated
   // What is shown

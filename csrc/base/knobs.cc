@@ -55,8 +55,9 @@ const auto kKnobs = std::to_array<Knob>({
      "how control messages travel; auto: shared memory within a node, TCP between nodes"},
     {"FABRIC", kOurs, ChoiceKnob{&Config::fabric, "auto|shm|mpi|c10d"}, kShared,
      "how tensors travel; auto: shared memory within a node; between nodes MPI, or torch's Gloo without it"},
-    {"GPU_FABRIC", kOurs, ChoiceKnob{&Config::gpu_fabric, "auto|nccl|staged"}, kShared,
-     "how tensors on GPUs travel; auto: NCCL, or staged through host memory where that cannot be"},
+    {"GPU_FABRIC", kOurs, ChoiceKnob{&Config::gpu_fabric, "auto|nccl|staged|two_level"}, kShared,
+     "how tensors on GPUs travel; auto: NCCL, or staged through host memory where that cannot be; two_level: "
+     "NCCL within a node, host memory between nodes"},
     {"NODE_ID", kOurs, TextKnob{&Config::node_id}, kOwn,
      "what ranks of one node share; empty: hostname and boot id"},
     {"INTERFACE", "GLOO_IFACE", TextKnob{&Config::interface}, kOwn,

@@ -7,11 +7,11 @@ constexpr unsigned kTestsPerClockRead = 16;  // a clock read costs as much as a 
 
 }  // namespace
 
-Status CallWatch::interrupted(int waiting_for) {
+Status CallWatch::interrupted(int waiting_for, std::string_view late) {
   if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
   if (call_.deadline == Deadline::never()) return {};
   if (tests_++ % kTestsPerClockRead != 0 || !call_.deadline.passed()) return {};
-  return explain("made no progress until its deadline", waiting_for);
+  return explain(std::string(late), waiting_for);
 }
 
 Status CallWatch::explain(const std::string& what, int waiting_for) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "collective/fabric.h"
 
@@ -15,7 +16,7 @@ class CallWatch {
 
   // Not ok: aborted, or late. To be looked at only while nothing moves: a call whose data is there ends well,
   // however late.
-  Status interrupted(int waiting_for);
+  Status interrupted(int waiting_for, std::string_view late = "made no progress until its deadline");
   [[nodiscard]] Status explain(const std::string& what, int waiting_for) const;
   [[nodiscard]] Status dropped() const;
 

@@ -30,4 +30,8 @@ Status enqueue_alone(const Call& call, GpuRuntime& runtime, kernels::GpuKernels&
   }
 }
 
+Result<RegionPtr> no_gpu_region(std::uint64_t /*key*/, std::size_t /*bytes*/) {
+  return Status::unavailable("no memory of a GPU that its peers reach");
+}
+
 }  // namespace roundelay::collective

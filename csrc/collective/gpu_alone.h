@@ -1,4 +1,4 @@
-// What a call on a GPU is where nobody else takes part: copying and scaling, in the stream's turn.
+// What needs no peer on a GPU.
 #pragma once
 
 #include "base/gpu_runtime.h"
@@ -7,7 +7,11 @@
 
 namespace roundelay::collective {
 
-// Bit-equal to finish_alone(). Errors: as base/gpu_runtime.h.
+// What a call is where nobody else takes part: copying and scaling, in the stream's turn. Bit-equal to
+// finish_alone(). Errors: as base/gpu_runtime.h.
 Status enqueue_alone(const Call& call, GpuRuntime& runtime, kernels::GpuKernels& kernels, int device);
+
+// The RegionMaker of fabrics between GPUs.
+Result<RegionPtr> no_gpu_region(std::uint64_t key, std::size_t bytes);
 
 }  // namespace roundelay::collective

@@ -26,7 +26,7 @@ std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::
   options.schedule_lock = parts_.config.schedule_lock && threads && fabric->any_thread();
   if (parts_.gpu.runtime != nullptr) {
     const GpuFabricOptions gpu{gpu_fabric_wish(parts_.config.gpu_fabric), parts_.ranks_may_share_gpu,
-                               parts_.config.start_timeout};
+                               parts_.config.start_timeout, node_id(parts_.config.node_id)};
     options.gpu = LaneGpu{parts_.gpu, &turns_, gpu};
   }
   return std::make_shared<Lane>(id, std::move(fabric), completer_, timeline_, abort_, options,

@@ -1,5 +1,7 @@
 #include "collective/staged/passage.h"
 
+#include <utility>
+
 namespace roundelay::collective::staged {
 
 Passage::Passage(Host& host, const Call& call)
@@ -23,6 +25,17 @@ Result<bool> Passage::advance() {
     moved_ = moved_ || before;
   }
   return over_ == plan_.count();
+}
+
+// The CPU's fabric looks after its own calls.
+Status Passage::interrupted(CallWatch& watch) const {
+  return crossing_ ? Status() : watch.interrupted(-1, "waited for its GPU until its deadline");
+}
+
+// Nothing rings when the device is done with a copy, and the next piece may wait for one.
+Nap Passage::idle(Backoff& backoff) {
+  if (std::exchange(moved_, false)) backoff.reset();
+  return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
 }
 
 Status Passage::come_down() {

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <utility>
 
 #include "base/gpu_runtime.h"
+#include "collective/call_watch.h"
 #include "collective/fabric.h"
 #include "collective/staged/pinned.h"
 #include "collective/staged/plan.h"
@@ -33,10 +33,10 @@ class Passage {
 
   // Moves it on without blocking. True: it is over, but for what the device still has to do.
   Result<bool> advance();
-  // Whether a step has begun or ended since this was asked last.
-  bool moved() { return std::exchange(moved_, false); }
-  // The call of the CPU's fabric in progress. Null: the device is waited for.
-  [[nodiscard]] Pending* crossing() const { return crossing_.get(); }
+  Status interrupted(CallWatch& watch) const;
+  [[nodiscard]] int waiting_for() const { return crossing_ ? crossing_->waiting_for() : -1; }
+  [[nodiscard]] bool crowded() const { return crossing_ && crossing_->crowded(); }
+  Nap idle(Backoff& backoff);
 
  private:
   struct Coming {
@@ -55,9 +55,9 @@ class Passage {
   const Call& call_;
   const Plan plan_;
   std::deque<Coming> coming_;          // on their way down, or there; the first one perhaps crossing
-  std::unique_ptr<Pending> crossing_;  // of the first
+  std::unique_ptr<Pending> crossing_;  // of the first; null: the device is waited for
   std::uint64_t begun_ = 0, over_ = 0;
-  bool moved_ = false;
+  bool moved_ = false;  // a step has begun or ended since the last idle()
 };
 
 }  // namespace roundelay::collective::staged

@@ -6,14 +6,12 @@
 
 namespace roundelay::collective::two_level {
 
-Passage::Passage(Fabric& inner, Fabric& outer, const Group& group, const Call& call)
-    : inner_(inner),
-      outer_(outer),
-      group_(group),
+Passage::Passage(const Host& host, const Call& call)
+    : host_(host),
       call_(call),
-      chunks_(call.buffer.bytes, size_of(call.dtype), inner.group().size()),
-      scales_(split(call, inner.group().size())),
-      order_(chunks_.count()) {}
+      chunks_(call.buffer.bytes, size_of(call.dtype), host.inner.group().size(), host.cut.shard_bytes),
+      scales_(split(call, host.inner.group().size())),
+      order_(chunks_.count(), host.cut.most_across) {}
 
 Result<bool> Passage::advance() {
   bool again = true;
@@ -45,14 +43,14 @@ Status Passage::start_step() {
   if (order_.over()) return {};
   const std::uint64_t chunk = order_.next();
   if (!order_.scatters_next() && chunk >= crossed_) return {};
-  auto started = inner_.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
+  auto started = host_.inner.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
   if (!started.ok()) return started.status();
   step_ = std::move(started).value();
   return {};
 }
 
 Status Passage::between() {
-  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < kMostAcross) {
+  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < host_.cut.most_across) {
     ROUNDELAY_RETURN_IF_ERROR(start_crossing());
   }
   for (std::unique_ptr<Pending>& pending : crossing_) {
@@ -69,7 +67,7 @@ Status Passage::between() {
 }
 
 Status Passage::start_crossing() {
-  auto started = outer_.start(cross(crossed_ + crossing_.size()));
+  auto started = host_.outer.start(cross(crossed_ + crossing_.size()));
   if (!started.ok()) return started.status();
   crossing_.push_back(std::move(started).value());
   return {};
@@ -77,7 +75,7 @@ Status Passage::start_crossing() {
 
 Range Passage::own_shard(std::uint64_t chunk) const {
   const std::vector<std::size_t> shards = chunks_.shards(chunk);
-  const auto own = shards.begin() + inner_.group().index;
+  const auto own = shards.begin() + host_.inner.group().index;
   return {chunks_[chunk].offset + std::accumulate(shards.begin(), own, std::size_t{0}), *own};
 }
 
@@ -119,16 +117,16 @@ Call Passage::gather(std::uint64_t chunk) const {
 
 int Passage::in_group(const Fabric& fabric, int member) const {
   const int rank = fabric.group().ranks[static_cast<std::size_t>(member)];
-  return static_cast<int>(std::lower_bound(group_.ranks.begin(), group_.ranks.end(), rank) -
-                          group_.ranks.begin());
+  return static_cast<int>(std::lower_bound(host_.group.ranks.begin(), host_.group.ranks.end(), rank) -
+                          host_.group.ranks.begin());
 }
 
 int Passage::waiting_for() const {
   const int inside = step_ ? step_->waiting_for() : -1;
-  if (inside >= 0) return in_group(inner_, inside);
+  if (inside >= 0) return in_group(host_.inner, inside);
   for (const std::unique_ptr<Pending>& pending : crossing_) {
     const int between = pending ? pending->waiting_for() : -1;
-    if (between >= 0) return in_group(outer_, between);
+    if (between >= 0) return in_group(host_.outer, between);
   }
   return -1;
 }
@@ -140,6 +138,7 @@ bool Passage::crowded() const {
 
 // A peer on this node ends a sleep in the inner fabric, but nobody does who is behind the outer one.
 Nap Passage::idle(Backoff& backoff) {
+  if (std::exchange(moved_, false)) backoff.reset();
   if (!step_) return crossing_.empty() ? Nap() : crossing_.front()->idle(backoff);
   const Nap nap = step_->idle(backoff);
   return crossing_.empty() ? nap : nap.at_most(Backoff::kLongest);

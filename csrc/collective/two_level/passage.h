@@ -3,23 +3,32 @@
 
 #include <deque>
 #include <memory>
-#include <utility>
 
+#include "collective/call_watch.h"
 #include "collective/fabric.h"
 #include "collective/two_level/schedule.h"
+#include "collective/two_level/two_level_fabric.h"
 
 namespace roundelay::collective::two_level {
 
+// What the calls of one member work with.
+struct Host {
+  Fabric& inner;
+  Fabric& outer;
+  const Group& group;
+  const LevelsCut cut;
+};
+
 class Passage {
  public:
-  // All of these outlive it. `call` has been checked; the members' passages are carried out one after the
-  // other, in one order.
-  Passage(Fabric& inner, Fabric& outer, const Group& group, const Call& call);
+  // Both outlive it. `call` has been checked; the members' passages are carried out one after the other, in
+  // one order.
+  Passage(const Host& host, const Call& call);
 
   // Moves it on without blocking. True: it is over.
   Result<bool> advance();
-  // Whether a step has ended since this was asked last.
-  bool moved() { return std::exchange(moved_, false); }
+  // Its steps look after themselves, and there is always one.
+  [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;
   Nap idle(Backoff& backoff);
@@ -37,9 +46,7 @@ class Passage {
   // Of a member of one of the fabrics: its index in the whole group.
   [[nodiscard]] int in_group(const Fabric& fabric, int member) const;
 
-  Fabric& inner_;
-  Fabric& outer_;
-  const Group& group_;
+  const Host& host_;
   const Call& call_;
   const Chunks chunks_;
   const Scales scales_;
@@ -48,7 +55,7 @@ class Passage {
   // In the order of chunks; null when done. The first one is of chunk `crossed_`.
   std::deque<std::unique_ptr<Pending>> crossing_;
   std::uint64_t scattered_ = 0, crossed_ = 0;
-  bool moved_ = false;
+  bool moved_ = false;  // a step has ended since the last idle()
 };
 
 }  // namespace roundelay::collective::two_level

@@ -12,13 +12,6 @@
 
 namespace roundelay::collective::two_level {
 
-// A member's part of a chunk, and how many of them may be on the wire at once. Over TCP the handshake of an
-// MPI message waits behind the bytes that are queued already, so there must be much in flight, yet little of
-// it in the last chunk: at 1 Gbit/s 8 of 256 KiB took 1.08 of a plain stream's time, 3 of 512 KiB 1.14 (2
-// nodes x 2 ranks, 25 MiB, python -m benchmarks.two_nodes).
-inline constexpr std::size_t kShardBytes = 256 << 10;
-inline constexpr std::uint64_t kMostAcross = 8;
-
 struct Range {
   std::size_t offset = 0, bytes = 0;
 };
@@ -26,13 +19,16 @@ struct Range {
 // Chunks of a shard for each of the node's members; the last one is shared evenly, too.
 class Chunks {
  public:
-  Chunks(std::size_t bytes, std::size_t element, int members)
-      : bytes_(bytes), element_(element), members_(static_cast<std::size_t>(members)) {}
+  Chunks(std::size_t bytes, std::size_t element, int members, std::size_t shard_bytes)
+      : bytes_(bytes),
+        element_(element),
+        members_(static_cast<std::size_t>(members)),
+        each_(members_ * shard_bytes) {}
 
-  [[nodiscard]] std::uint64_t count() const { return (bytes_ + each() - 1) / each(); }
+  [[nodiscard]] std::uint64_t count() const { return (bytes_ + each_ - 1) / each_; }
   [[nodiscard]] Range operator[](std::uint64_t chunk) const {
-    const std::size_t offset = static_cast<std::size_t>(chunk) * each();
-    return {offset, std::min(each(), bytes_ - offset)};
+    const std::size_t offset = static_cast<std::size_t>(chunk) * each_;
+    return {offset, std::min(each_, bytes_ - offset)};
   }
   // By member, in bytes; perhaps 0.
   [[nodiscard]] std::vector<std::size_t> shards(std::uint64_t chunk) const {
@@ -45,28 +41,26 @@ class Chunks {
   }
 
  private:
-  [[nodiscard]] std::size_t each() const { return members_ * kShardBytes; }
-
-  std::size_t bytes_, element_, members_;
+  std::size_t bytes_, element_, members_, each_;
 };
 
 // The steps inside the node, which all its members take in this order whatever comes back from the wire
-// first: chunk c is gathered when c + kMostAcross + 1 have been scattered, so that one is ready when a place
+// first: chunk c is gathered when c + most_across + 1 have been scattered, so that one is ready when a place
 // on the wire becomes free.
 class Order {
  public:
-  explicit Order(std::uint64_t chunks) : chunks_(chunks) {}
+  Order(std::uint64_t chunks, std::uint64_t most_across) : chunks_(chunks), most_across_(most_across) {}
 
   [[nodiscard]] bool over() const { return gathered_ == chunks_; }
   [[nodiscard]] bool scatters_next() const {
-    return scattered_ < chunks_ && scattered_ <= gathered_ + kMostAcross;
+    return scattered_ < chunks_ && scattered_ <= gathered_ + most_across_;
   }
   // The chunk of the next step.
   [[nodiscard]] std::uint64_t next() const { return scatters_next() ? scattered_ : gathered_; }
   void take() { ++(scatters_next() ? scattered_ : gathered_); }
 
  private:
-  std::uint64_t chunks_, scattered_ = 0, gathered_ = 0;
+  std::uint64_t chunks_, most_across_, scattered_ = 0, gathered_ = 0;
 };
 
 // What is done with the parts inside the node, and what with the nodes' sums.

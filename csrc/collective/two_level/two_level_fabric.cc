@@ -1,37 +1,43 @@
 #include "collective/two_level/two_level_fabric.h"
 
 #include <algorithm>
-#include <deque>
-#include <optional>
+#include <array>
 #include <string>
 #include <utility>
 
-#include "collective/call_watch.h"
 #include "collective/check.h"
+#include "collective/queued_pending.h"
 #include "collective/two_level/passage.h"
 #include "collective/two_level/schedule.h"
 
 namespace roundelay::collective {
 namespace {
 
-class TwoLevelPending;
-
 // What the calls of one member share. One thread at a time.
-struct TwoLevelState {
-  explicit TwoLevelState(Levels given)
+struct TwoLevelState : CallQueue<TwoLevelState> {
+  using Passage = two_level::Passage;
+
+  TwoLevelState(Levels given, LevelsCut cut)
       : levels(std::move(given)),
-        group(levels.flat->group()),
-        name(std::string(levels.inner->name()) + "+" + std::string(levels.outer->name())) {}
+        whole(levels.flat->group()),
+        name(std::string(levels.inner->name()) + "+" + std::string(levels.outer->name())),
+        host{*levels.inner, *levels.outer, whole, cut} {
+    // On a device there may be work that waits for what does not come any more.
+    on_poison = [this] { give_up(poison); };
+  }
+
+  [[nodiscard]] const Group& group() const { return whole; }
+  [[nodiscard]] std::array<Fabric*, 3> all() const {
+    return {levels.inner.get(), levels.outer.get(), levels.flat.get()};
+  }
+  void give_up(const Status& cause) const {
+    for (Fabric* const fabric : all()) fabric->give_up(cause);
+  }
 
   Levels levels;
-  const Group group;
+  const Group whole;
   const std::string name;
-  std::deque<TwoLevelPending*> queue;  // calls in progress; only the first one moves
-  Status poison;                       // the first cause; ok while the fabric works
-
-  void fail(const Status& cause) {
-    if (poison.ok()) poison = cause;
-  }
+  const two_level::Host host;
 };
 
 // A call that the flat fabric carries out.
@@ -55,96 +61,37 @@ class FlatPending final : public Pending {
   const std::unique_ptr<Pending> flat_;
 };
 
-class TwoLevelPending final : public Pending {
- public:
-  TwoLevelPending(std::shared_ptr<TwoLevelState> state, const Call& call)
-      : state_(std::move(state)), call_(call), watch_(call_, state_->group) {
-    state_->queue.push_back(this);
-  }
-  // A call that is dropped before its end poisons the fabric: its peers wait for this member's part.
-  ~TwoLevelPending() override {
-    if (done_) return;
-    std::erase(state_->queue, this);
-    state_->fail(watch_.dropped());
-  }
-
-  Result<bool> test() override {
-    while (!done_) {
-      if (!state_->poison.ok()) return state_->poison;
-      TwoLevelPending& first = *state_->queue.front();
-      if (const Result<bool> over = first.advance(); !over.ok()) {
-        state_->fail(over.status());
-      } else if (!*over) {
-        return false;
-      } else {
-        state_->queue.pop_front();
-      }
-    }
-    return true;
-  }
-
-  [[nodiscard]] int waiting_for() const override { return moving() ? moving()->waiting_for() : -1; }
-  [[nodiscard]] bool crowded() const override { return moving() && moving()->crowded(); }
-  Nap idle(Backoff& backoff) override {
-    if (!moving()) return backoff.next();
-    if (moving()->moved()) backoff.reset();
-    return moving()->idle(backoff);
-  }
-
- private:
-  // Of the first in the queue. True: it is over.
-  Result<bool> advance() {
-    if (!passage_) {
-      passage_.emplace(*state_->levels.inner, *state_->levels.outer, state_->group, call_);
-    }
-    Result<bool> over = passage_->advance();
-    done_ = over.ok() && *over;
-    if (done_) passage_.reset();
-    return over;
-  }
-
-  [[nodiscard]] two_level::Passage* moving() const {
-    if (state_->queue.empty() || !state_->queue.front()->passage_) return nullptr;
-    return &*state_->queue.front()->passage_;
-  }
-
-  const std::shared_ptr<TwoLevelState> state_;
-  const Call call_;
-  const CallWatch watch_;
-  mutable std::optional<two_level::Passage> passage_;
-  bool done_ = false;
-};
-
 class TwoLevelFabric final : public Fabric {
  public:
   explicit TwoLevelFabric(std::shared_ptr<TwoLevelState> state) : state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return state_->name; }
-  [[nodiscard]] const Group& group() const override { return state_->group; }
+  [[nodiscard]] const Group& group() const override { return state_->whole; }
   [[nodiscard]] bool any_thread() const override {
-    const Levels& levels = state_->levels;
-    return levels.inner->any_thread() && levels.outer->any_thread() && levels.flat->any_thread();
+    return std::ranges::all_of(state_->all(), &Fabric::any_thread);
   }
   [[nodiscard]] bool poisoned() const override {
-    const Levels& levels = state_->levels;
-    return !state_->poison.ok() || levels.inner->poisoned() || levels.outer->poisoned() ||
-           levels.flat->poisoned();
+    return !state_->poison.ok() || std::ranges::any_of(state_->all(), &Fabric::poisoned);
   }
   void rouse() override {
-    state_->levels.inner->rouse();
-    state_->levels.outer->rouse();
-    state_->levels.flat->rouse();
+    for (Fabric* const fabric : state_->all()) fabric->rouse();
   }
+  Status health() override {
+    Status error = state_->poison;
+    for (Fabric* const fabric : state_->all()) {
+      if (error.ok()) error = fabric->health();
+    }
+    if (!error.ok()) state_->fail(error);
+    return error;
+  }
+  void give_up(const Status& cause) override { state_->fail(cause); }
+  [[nodiscard]] const Levels& levels() const { return state_->levels; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     if (!two_level::fits(call)) return start_flat(call);
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group));
-    if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
-    auto pending = std::make_unique<TwoLevelPending>(state_, call);
-    // What can move moves now; what is wrong, the first test says.
-    static_cast<void>(pending->test());
-    return std::unique_ptr<Pending>(std::move(pending));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->whole));
+    return start_queued(state_, call);
   }
 
  private:
@@ -159,8 +106,13 @@ class TwoLevelFabric final : public Fabric {
 
 }  // namespace
 
-std::unique_ptr<Fabric> make_two_level_fabric(Levels levels) {
-  return std::make_unique<TwoLevelFabric>(std::make_shared<TwoLevelState>(std::move(levels)));
+std::unique_ptr<Fabric> make_two_level_fabric(Levels levels, LevelsCut cut) {
+  return std::make_unique<TwoLevelFabric>(std::make_shared<TwoLevelState>(std::move(levels), cut));
+}
+
+const Levels* levels_of(const Fabric& fabric) {
+  const auto* const made_here = dynamic_cast<const TwoLevelFabric*>(&fabric);
+  return made_here == nullptr ? nullptr : &made_here->levels();
 }
 
 }  // namespace roundelay::collective

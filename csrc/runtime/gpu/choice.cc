@@ -1,6 +1,9 @@
 #include "runtime/gpu/choice.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <map>
+#include <string_view>
 
 namespace roundelay::runtime {
 namespace {
@@ -12,6 +15,57 @@ std::string version_text(std::int32_t code) {
 
 std::string rank_text(const Group& group, std::size_t member) {
   return "rank " + std::to_string(group.ranks[member]);
+}
+
+std::string count_text(std::size_t ranks) {
+  return std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks");
+}
+
+bool on_one_node(const GpuCard& one, const GpuCard& other) { return one.node == other.node; }
+
+// What lets a member's communicator fail. Where NCCL stays within the nodes, so do its demands.
+std::string unlike_nccl(const std::vector<GpuCard>& cards, const Group& group, bool within_nodes) {
+  for (std::size_t i = 0; i < cards.size(); ++i) {
+    const std::int32_t version = cards[i].nccl_version;
+    if (version == 0) {
+      return rank_text(group, i) +
+             " has no NCCL that can be used: see its warning, or install PyTorch with CUDA";
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      if (cards[j].nccl_version == version || (within_nodes && !on_one_node(cards[i], cards[j]))) continue;
+      return rank_text(group, j) + " has NCCL " + version_text(cards[j].nccl_version) + ", " +
+             rank_text(group, i) + " has " + version_text(version) +
+             ": install the same PyTorch for all ranks";
+    }
+  }
+  return {};
+}
+
+std::string no_levels(const std::vector<GpuCard>& cards, const Group& group) {
+  std::map<std::string_view, std::size_t> ranks;  // of each node
+  const auto node = [&cards](std::size_t i) { return std::string_view(cards[i].node.data()); };
+  for (std::size_t i = 0; i < cards.size(); ++i) ++ranks[node(i)];
+  const std::size_t first = ranks[node(0)];
+  const std::string set = "process set " + std::to_string(group.id);
+  if (ranks.size() == 1) {
+    return set + " has all of its ranks, from " + rank_text(group, 0) + " to " +
+           rank_text(group, cards.size() - 1) +
+           ", on one node, where NCCL alone is what to use: ROUNDELAY_GPU_FABRIC=auto";
+  }
+  for (std::size_t i = 1; i < cards.size(); ++i) {
+    if (ranks[node(i)] == first) continue;
+    return set + " has " + count_text(first) + " on the node of " + rank_text(group, 0) + " and " +
+           std::to_string(ranks[node(i)]) + " on that of " + rank_text(group, i) +
+           ": start equally many, at least 2, on each node";
+  }
+  if (first == 1) {
+    return rank_text(group, 0) + " is alone on its node, as all are: start at least 2 ranks on each node";
+  }
+  const auto flat = std::ranges::find(cards, 0U, &GpuCard::has_levels);
+  if (flat == cards.end()) return {};
+  return rank_text(group, static_cast<std::size_t>(flat - cards.begin())) +
+         " does not share memory with the ranks of its node: see the warning about shared memory, and leave "
+         "ROUNDELAY_FABRIC unset";
 }
 
 std::string one_gpu_twice(const std::vector<GpuCard>& cards, const Group& group) {
@@ -33,26 +87,18 @@ std::string one_gpu_twice(const std::vector<GpuCard>& cards, const Group& group)
 
 GpuFabricWish gpu_fabric_wish(const std::string& name) {
   if (name == "nccl") return GpuFabricWish::kNccl;
+  if (name == "two_level") return GpuFabricWish::kTwoLevel;
   return name == "staged" ? GpuFabricWish::kStaged : GpuFabricWish::kAuto;
 }
 
 GpuChoice choose_gpu_fabric(const std::vector<GpuCard>& cards, const Group& group, GpuFabricWish wish) {
-  if (wish == GpuFabricWish::kStaged) return {false, "ROUNDELAY_GPU_FABRIC=staged"};
-  for (std::size_t i = 0; i < cards.size(); ++i) {
-    const std::int32_t version = cards[i].nccl_version;
-    if (version == 0) {
-      return {false, rank_text(group, i) +
-                         " has no NCCL that can be used: see its warning, or install PyTorch "
-                         "with CUDA"};
-    }
-    if (version != cards.front().nccl_version) {
-      return {false, rank_text(group, 0) + " has NCCL " + version_text(cards.front().nccl_version) + ", " +
-                         rank_text(group, i) + " has " + version_text(version) +
-                         ": install the same PyTorch for all ranks"};
-    }
-  }
-  std::string shared = one_gpu_twice(cards, group);
-  return {shared.empty(), std::move(shared)};
+  if (wish == GpuFabricWish::kStaged) return {GpuWay::kStaged, "ROUNDELAY_GPU_FABRIC=staged"};
+  const bool levels = wish == GpuFabricWish::kTwoLevel;
+  std::string why = levels ? no_levels(cards, group) : std::string();
+  if (why.empty()) why = unlike_nccl(cards, group, levels);
+  if (why.empty()) why = one_gpu_twice(cards, group);
+  if (!why.empty()) return {GpuWay::kStaged, std::move(why)};
+  return {levels ? GpuWay::kTwoLevel : GpuWay::kNccl, {}};
 }
 
 }  // namespace roundelay::runtime

@@ -12,7 +12,7 @@
 
 namespace roundelay::runtime {
 
-enum class GpuFabricWish : std::uint8_t { kAuto, kNccl, kStaged };  // ROUNDELAY_GPU_FABRIC
+enum class GpuFabricWish : std::uint8_t { kAuto, kNccl, kStaged, kTwoLevel };  // ROUNDELAY_GPU_FABRIC
 
 GpuFabricWish gpu_fabric_wish(const std::string& name);
 
@@ -20,13 +20,17 @@ GpuFabricWish gpu_fabric_wish(const std::string& name);
 struct GpuCard {
   std::int32_t nccl_version = 0;    // 0: it has no NCCL
   std::uint32_t may_share = 0;      // it allows another rank on its GPU
+  std::uint32_t has_levels = 0;     // its fabric for the CPU has one inside the node, one between
   std::array<char, 64> identity{};  // of its GPU, the beginning
-  platform::NcclId id{};            // of the first member: the communicator's
+  std::array<char, 128> node{};     // its node's, likewise
+  platform::NcclId id{};            // of a communicator's first member: the communicator's
 };
 
+enum class GpuWay : std::uint8_t { kStaged, kNccl, kTwoLevel };
+
 struct GpuChoice {
-  bool nccl = false;
-  std::string why;  // why not NCCL; names ranks, cause and cure
+  GpuWay way = GpuWay::kStaged;
+  std::string why;  // why it is staged; names ranks, cause and cure
 };
 
 // `cards`: by member.

@@ -2,18 +2,24 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "base/leak.h"
 #include "base/log.h"
-#include "collective/gpu_alone.h"
 #include "collective/nccl/nccl_fabric.h"
-#include "collective/staged/staged_fabric.h"
 
 namespace roundelay::runtime {
 
 using collective::Call;
+using collective::Fabric;
 using collective::Pending;
+
+namespace {
+
+std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNccl ? "nccl" : "two_level"; }
+
+}  // namespace
 
 // The first call, after what must come before it: cards go round, NCCL's communicator is made, and all hear
 // whether that went well everywhere.
@@ -74,9 +80,11 @@ class GpuFabric::Meeting final : public Pending {
     if (!identity.ok()) return identity.status();
     identity->copy(card.identity.data(), card.identity.size() - 1);
     card.may_share = fabric_.options_.may_share ? 1 : 0;
+    card.has_levels = fabric_.levels_ != nullptr ? 1 : 0;
+    fabric_.options_.node.copy(card.node.data(), card.node.size() - 1);
     if (parts.nccl != nullptr && fabric_.options_.wish != GpuFabricWish::kStaged) {
       card.nccl_version = parts.nccl->version();
-      if (fabric_.group().index == 0) {
+      if (fabric_.joining().index == 0) {
         const Result<platform::NcclId> id = parts.nccl->make_id();
         if (!id.ok()) return id.status();
         card.id = *id;
@@ -106,13 +114,15 @@ class GpuFabric::Meeting final : public Pending {
   }
 
   Status go_on() {
-    if (step_ == Step::kAgree) return settle(verdict_.front() == fabric_.group().size() ? "" : late_reason());
+    if (step_ == Step::kAgree) return settle(why_not_joined());
     std::vector<GpuCard> cards(members());
     std::memcpy(cards.data(), cards_.data(), cards_.size());
     const GpuChoice choice = choose_gpu_fabric(cards, fabric_.group(), fabric_.options_.wish);
-    if (!choice.nccl) return settle(choice.why);
-    auto joining = fabric_.parts_.nccl->join(cards.front().id, fabric_.group().size(), fabric_.group().index,
-                                             fabric_.device_);
+    if (choice.way == GpuWay::kStaged) return settle(choice.why);
+    const Group& those = fabric_.joining();
+    const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
+    const GpuCard& card = cards[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
+    auto joining = fabric_.parts_.nccl->join(card.id, those.size(), those.index, fabric_.device_);
     current_.reset();
     step_ = Step::kJoin;
     failure_ = joining.status();
@@ -127,33 +137,41 @@ class GpuFabric::Meeting final : public Pending {
       const Result<bool> there = communicator_->settled();
       if (there.ok() && !*there && !deadline_.passed()) return false;
       if (!there.ok()) failure_ = there.status();
-      if (there.ok() && !*there) failure_ = Status::aborted("its peers did not come in time");
+      late_ = there.ok() && !*there;
     }
     step_ = Step::kAgree;
-    verdict_ = {failure_.ok() ? fabric_.group().size() : fabric_.group().index};
+    const int self = fabric_.group().index, size = fabric_.group().size();
+    verdict_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
     Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
     call.reduce_op = ReduceOp::kMin;
-    call.deadline = Deadline::after(fabric_.options_.patience);
+    call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may be late for a peer
     call.buffer = {reinterpret_cast<std::byte*>(verdict_.data()), 0, sizeof(std::int64_t)};
     ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
     return true;
   }
 
-  [[nodiscard]] std::string late_reason() const {
-    const auto member = static_cast<std::size_t>(verdict_.front());
-    if (static_cast<int>(member) == fabric_.group().index) return failure_.message();
-    return "rank " + std::to_string(fabric_.group().ranks[member]) + " could not join NCCL's communicator";
+  // Who could not comes before who has only waited for it. "": all have joined.
+  [[nodiscard]] std::string why_not_joined() const {
+    const Group& group = fabric_.group();
+    const auto verdict = static_cast<int>(verdict_.front()), member = verdict % group.size();
+    if (verdict == 2 * group.size()) return {};
+    std::string text = "rank " + std::to_string(group.ranks[static_cast<std::size_t>(member)]);
+    text += verdict < group.size() ? " could not join" : " waited in vain for its peers in";
+    text += " NCCL's communicator";
+    const bool knows = member == group.index && !failure_.ok();
+    return knows ? text + ": " + failure_.message() : text;
   }
 
   // How it ended, for all members alike; then the call itself. `why_not`: NCCL; empty: it is there.
   Status settle(const std::string& why_not) {
     if (!why_not.empty()) {
-      if (fabric_.options_.wish == GpuFabricWish::kNccl) {
-        return Status::unavailable("ROUNDELAY_GPU_FABRIC=nccl, but " + why_not);
+      const GpuFabricWish wish = fabric_.options_.wish;
+      if (wish == GpuFabricWish::kNccl || wish == GpuFabricWish::kTwoLevel) {
+        return Status::unavailable("ROUNDELAY_GPU_FABRIC=" + std::string(name_of(wish)) + ", but " + why_not);
       }
       if (communicator_) communicator_->abort();
       communicator_.reset();
-      if (fabric_.group().index == 0 && fabric_.options_.wish == GpuFabricWish::kAuto) {
+      if (fabric_.group().index == 0 && wish == GpuFabricWish::kAuto) {
         log(LogLevel::kWarning,
             "GPU tensors of process set " + std::to_string(fabric_.group().id) +
                 " travel through host memory, several times slower than NCCL: " + why_not);
@@ -171,12 +189,16 @@ class GpuFabric::Meeting final : public Pending {
   std::unique_ptr<Pending> current_;
   std::vector<std::byte> mine_, cards_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;
-  Status failure_;  // of this member's communicator
-  std::vector<std::int64_t> verdict_;
+  Status failure_;                     // of this member's communicator
+  bool late_ = false;                  // its peers have not come
+  std::vector<std::int64_t> verdict_;  // by index: who could not join, who waited in vain
 };
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
-    : parts_(parts), cpu_(cpu), options_(options) {}
+    : parts_(parts),
+      cpu_(cpu),
+      options_(std::move(options)),
+      levels_(options_.wish == GpuFabricWish::kTwoLevel ? collective::levels_of(cpu) : nullptr) {}
 
 GpuFabric::~GpuFabric() = default;
 
@@ -186,16 +208,31 @@ Status GpuFabric::open(int device) {
   return {};
 }
 
-void GpuFabric::choose(std::unique_ptr<platform::NcclCommunicator> communicator) {
+void GpuFabric::choose(CommunicatorPtr communicator) {
   if (communicator) {
-    nccl_ = collective::make_nccl_fabric({.group = group(),
-                                          .communicator = std::move(communicator),
-                                          .runtime = *parts_.runtime,
-                                          .kernels = *parts_.kernels,
-                                          .device = device_,
-                                          .staged = *staged_});
+    faster_ = levels_ == nullptr ? over_nccl(std::move(communicator), *staged_)
+                                 : over_levels(std::move(communicator));
   }
-  chosen_ = nccl_ ? nccl_.get() : staged_.get();
+  chosen_ = faster_ ? faster_.get() : staged_.get();
+}
+
+GpuFabric::FabricPtr GpuFabric::over_nccl(CommunicatorPtr communicator, Fabric& staged) const {
+  return collective::make_nccl_fabric({.group = joining(),
+                                       .communicator = std::move(communicator),
+                                       .runtime = *parts_.runtime,
+                                       .kernels = *parts_.kernels,
+                                       .device = device_,
+                                       .staged = staged});
+}
+
+// The CPU's levels are free for it: they carry no call of their own meanwhile, and none of a staged call that
+// is done.
+GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
+  staged_inside_ = collective::make_staged_fabric(*levels_->inner, *parts_.runtime, device_);
+  return collective::make_two_level_fabric(
+      {over_nccl(std::move(communicator), *staged_inside_),
+       collective::make_staged_fabric(*levels_->outer, *parts_.runtime, device_), std::move(staged_)},
+      options_.cut);
 }
 
 Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
@@ -213,13 +250,7 @@ Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
 std::string_view GpuFabric::name() const { return chosen_ == nullptr ? "gpu" : chosen_->name(); }
 
 bool GpuFabric::poisoned() const {
-  return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (nccl_ && nccl_->poisoned());
-}
-
-RegionMaker GpuFabric::region_maker() const {
-  return [](std::uint64_t, std::size_t) -> Result<RegionPtr> {
-    return Status::unavailable("a GPU's memory makes no regions");
-  };
+  return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (faster_ && faster_->poisoned());
 }
 
 Status GpuFabric::health() { return chosen_ == nullptr ? Status{} : chosen_->health(); }

@@ -7,7 +7,7 @@
 namespace roundelay::runtime {
 
 GpuPlace::GpuPlace(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options)
-    : parts_(std::move(parts)), fabric_(parts_, cpu, options) {}
+    : parts_(std::move(parts)), fabric_(parts_, cpu, std::move(options)) {}
 
 GpuPlace::~GpuPlace() {
   if (stream_ == nullptr) return;

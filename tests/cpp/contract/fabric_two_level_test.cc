@@ -5,24 +5,21 @@
 #include <new>
 #include <random>
 
-#include "collective/inproc/hub.h"
 #include "collective/shm/segment.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/two_level/schedule.h"
 #include "collective/two_level/two_level_fabric.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/inproc_levels.h"
 
 namespace roundelay::contract {
 namespace {
 
-using collective::InprocHub;
-using collective::make_inproc_fabric;
 using collective::Pending;
 using collective::shm::Segment;
 using collective::two_level::Chunks;
-using collective::two_level::kShardBytes;
-using Hub = std::shared_ptr<InprocHub>;
+constexpr std::size_t kShardBytes = collective::LevelsCut{}.shard_bytes;
 
 std::shared_ptr<std::byte> segment_memory(int members) {
   constexpr std::align_val_t kPage{Segment::kPageBytes};
@@ -37,47 +34,25 @@ struct Shape {
   [[nodiscard]] int size() const { return nodes * members; }
 };
 
-// Ranks go round the nodes: the group's index is node + nodes * index in the node.
 struct World {
-  explicit World(Shape of) : shape(of), flat(std::make_shared<InprocHub>(of.size())) {
-    for (int node = 0; node < shape.nodes; ++node) {
-      inner.push_back(std::make_shared<InprocHub>(shape.members));
-      memory.push_back(segment_memory(shape.members));
-    }
-    for (int member = 0; member < shape.members; ++member) {
-      outer.push_back(std::make_shared<InprocHub>(shape.nodes));
-    }
+  explicit World(Shape of) : shape(of), levels(of.nodes, of.members) {
+    for (int node = 0; node < shape.nodes; ++node) memory.push_back(segment_memory(shape.members));
     for (int index = 0; index < shape.size(); ++index) fabrics.push_back(fabric(index));
   }
 
-  [[nodiscard]] Group group(int first, int step, int count, int index) const {
-    Group made;
-    for (int i = 0; i < count; ++i) made.ranks.push_back(10 + first + i * step);
-    made.index = index;
-    return made;
-  }
-
   [[nodiscard]] std::unique_ptr<Fabric> fabric(int index) const {
-    const int node = index % shape.nodes, member = index / shape.nodes;
-    const auto n = static_cast<std::size_t>(node), m = static_cast<std::size_t>(member);
-    const Group inside = group(node, shape.nodes, shape.members, member);
-    return collective::make_two_level_fabric(
-        {shape.shared ? collective::make_shm_fabric(memory[n], inside, {shape.members > 2})
-                      : make_inproc_fabric(inner[n], inside),
-         make_inproc_fabric(outer[m], group(member * shape.nodes, 1, shape.nodes, node)),
-         make_inproc_fabric(flat, group(0, 1, shape.size(), index))});
+    collective::Levels own = levels.of(index);
+    if (shape.shared) {
+      own.inner = collective::make_shm_fabric(memory[static_cast<std::size_t>(index % shape.nodes)],
+                                              levels.inside(index), {shape.members > 2});
+    }
+    return collective::make_two_level_fabric(std::move(own));
   }
 
-  // A process that has stopped: nothing of it arrives anywhere.
-  void silence(int index) const {
-    inner[static_cast<std::size_t>(index % shape.nodes)]->silence(index / shape.nodes);
-    outer[static_cast<std::size_t>(index / shape.nodes)]->silence(index % shape.nodes);
-    flat->silence(index);
-  }
+  void silence(int index) const { levels.silence(index); }
 
   const Shape shape;
-  Hub flat;
-  std::vector<Hub> inner, outer;
+  const InprocLevels levels;
   std::vector<std::shared_ptr<std::byte>> memory;
   std::vector<std::unique_ptr<Fabric>> fabrics;
 };
@@ -275,7 +250,7 @@ TEST_CASE("two levels: chunks and shards are all of the bytes", "[fabric]") {
   for (const int members : {2, 3, 8}) {
     const std::size_t chunk = kShardBytes * static_cast<std::size_t>(members);
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{8}, chunk - 8, chunk, chunk + 8, 3 * chunk}) {
-      const Chunks chunks(bytes, 8, members);
+      const Chunks chunks(bytes, 8, members, kShardBytes);
       std::size_t end = 0;
       for (std::uint64_t i = 0; i < chunks.count(); ++i) {
         CHECK(chunks[i].offset == end);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/leak.h"
+#include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/doubles/fake_gpu.h"
 #include "tests/cpp/doubles/fake_nccl.h"
@@ -36,17 +37,21 @@ struct Device {
 
 class GpuWorld {
  public:
-  // `fabric`: as in ROUNDELAY_GPU_FABRIC.
+  // `fabric`: as in ROUNDELAY_GPU_FABRIC. Several nodes have equally many ranks.
   GpuWorld(int size, const std::string& fabric, bool one_gpu_each = true, bool with_nccl = true,
-           Config config = {}) {
+           Config config = {}, int nodes = 1)
+      : levels(nodes, size / nodes, 0) {
     for (int rank = 0; rank < size; ++rank) devices.push_back(std::make_unique<Device>(rank, one_gpu_each));
     config.gpu_fabric = fabric;
     sessions = std::make_unique<SessionWorld>(size, config, [&](runtime::SessionParts& parts) {
-      Device& device = *devices[static_cast<std::size_t>(parts.placement.rank)];
+      const int rank = parts.placement.rank;
+      Device& device = *devices[static_cast<std::size_t>(rank)];
       parts.gpu = {.runtime = &device.gpu,
                    .kernels = &device.gpu,
                    .nccl = with_nccl ? &device.nccl : nullptr,
                    .why_no_nccl = with_nccl ? "" : "none"};
+      parts.config.node_id = "node " + std::to_string(rank % levels.nodes);
+      if (levels.nodes > 1) parts.fabric = collective::make_two_level_fabric(levels.of(rank));
     });
   }
   using User = std::function<std::string(runtime::Session&, Device&, int rank)>;
@@ -57,6 +62,7 @@ class GpuWorld {
   }
   void shutdown() { sessions->shutdown(); }
 
+  const InprocLevels levels;  // of the world
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<SessionWorld> sessions;
 };

@@ -7,15 +7,26 @@
 namespace roundelay::contract {
 namespace {
 
+struct Job {
+  std::string fabric;
+  int size, nodes = 1;
+  [[nodiscard]] GpuWorld world() const { return {size, fabric, true, true, {}, nodes}; }
+  [[nodiscard]] std::string text() const {
+    return fabric + ", " + std::to_string(size) + " ranks, " + std::to_string(nodes) + " nodes";
+  }
+};
+const Job kNodes{"two_level", 4, 2};
+
 const std::string kBoth[] = {"nccl", "staged"};
 
 float sum_to(int size) { return static_cast<float>(size * (size + 1) / 2); }
 
 TEST_CASE("every operation on a GPU has the CPU's result", "[session][gpu]") {
-  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
-  const int size = GENERATE(1, 2, 3);
-  INFO(fabric << ", " << size << " ranks");
-  GpuWorld world(size, fabric);
+  const Job job = GENERATE(Job{"nccl", 1}, Job{"nccl", 2}, Job{"nccl", 3}, Job{"staged", 2}, Job{"staged", 3},
+                           kNodes, Job{"two_level", 6, 2}, Job{"two_level", 1});
+  INFO(job.text());
+  const int size = job.size;
+  GpuWorld world = job.world();
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
     const auto mine = static_cast<float>(rank + 1);
     for (int round = 0; round < 3; ++round) {
@@ -60,9 +71,9 @@ TEST_CASE("every operation on a GPU has the CPU's result", "[session][gpu]") {
 }
 
 TEST_CASE("many tensors in flight on a GPU and on the CPU go by the order of names", "[session][gpu]") {
-  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
-  INFO(fabric);
-  GpuWorld world(2, fabric);
+  const Job job = GENERATE(Job{"nccl", 2}, Job{"staged", 2}, kNodes);
+  INFO(job.text());
+  GpuWorld world = job.world();
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
     for (int round = 0; round < 5; ++round) {
       std::vector<std::unique_ptr<GpuTrip>> trips;
@@ -81,7 +92,7 @@ TEST_CASE("many tensors in flight on a GPU and on the CPU go by the order of nam
       session.flush();
       for (int i = 0; i < 20; ++i) {
         const auto index = static_cast<std::size_t>(i);
-        const auto sum = static_cast<float>(1 + 2 * i);
+        const float sum = sum_to(job.size - 1) + static_cast<float>(job.size * i);
         Status status = trips[index]->wait(session);
         if (status.ok()) status = trips[index]->fetch();
         if (auto wrong = expect(*trips[index], status, {filled<float>({i * 13 + 1}, sum)}); !wrong.empty())
@@ -161,16 +172,35 @@ TEST_CASE("two ranks on one GPU go through host memory", "[session][gpu]") {
   world.shutdown();
 }
 
-TEST_CASE("where NCCL is demanded and cannot be, all ranks hear why", "[session][gpu]") {
-  GpuWorld world(2, "nccl", true, false);
-  world.run([](runtime::Session& session, Device& device, int) -> std::string {
+// A user whose allreduce fails with these words.
+GpuWorld::User hears(const std::string& words) {
+  return [words](runtime::Session& session, Device& device, int) -> std::string {
     GpuTrip trip(device, filled<float>({3}, 1.0F));
     if (Status s = trip.start(session, request_of(Operation::kAllreduce, "t")); !s.ok()) return s.message();
     const std::string said = trip.wait(session).message();
-    const bool clear = said.find("ROUNDELAY_GPU_FABRIC=nccl, but rank 0 has no NCCL") != std::string::npos;
-    return clear ? "" : "said: " + said;
-  });
+    return said.find(words) != std::string::npos ? "" : "said: " + said;
+  };
+}
+
+TEST_CASE("where NCCL is demanded and cannot be, all ranks hear why", "[session][gpu]") {
+  GpuWorld world(2, "nccl", true, false);
+  world.run(hears("ROUNDELAY_GPU_FABRIC=nccl, but rank 0 has no NCCL"));
   world.shutdown();
+}
+
+TEST_CASE("where two levels are demanded and cannot be, all ranks hear why", "[session][gpu]") {
+  GpuWorld on_one_node(2, "two_level");
+  on_one_node.run(hears("ROUNDELAY_GPU_FABRIC=two_level, but process set 0 has all of its ranks"));
+  on_one_node.shutdown();
+  GpuWorld without_nccl(4, "two_level", true, false, {}, 2);
+  without_nccl.run(hears("ROUNDELAY_GPU_FABRIC=two_level, but rank 0 has no NCCL"));
+  without_nccl.shutdown();
+  Config hurried;
+  hurried.start_timeout = std::chrono::seconds(1);
+  GpuWorld one_cannot_join(4, "two_level", true, true, hurried, 2);
+  one_cannot_join.devices[2]->nccl.fail("join", Status::aborted("no driver"));
+  one_cannot_join.run(hears("two_level, but rank 2 could not join NCCL's communicator"));
+  one_cannot_join.shutdown();
 }
 
 TEST_CASE("process sets that share GPUs take turns", "[session][gpu]") {
@@ -205,14 +235,14 @@ TEST_CASE("process sets that share GPUs take turns", "[session][gpu]") {
 }
 
 TEST_CASE("while ranks have joined, the others' GPU tensors are summed", "[session][gpu]") {
-  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
-  INFO(fabric);
-  GpuWorld world(3, fabric);
-  world.run([](runtime::Session& session, Device& device, int rank) -> std::string {
+  const Job job = GENERATE(Job{"nccl", 3}, Job{"staged", 3}, kNodes);
+  INFO(job.text());
+  GpuWorld world = job.world();
+  world.run([&job](runtime::Session& session, Device& device, int rank) -> std::string {
     for (int i = 0; i <= rank; ++i) {
       GpuTrip trip(device, filled<float>({1 << 20}, 1.0F));
       const Status status = trip.run(session, request_of(Operation::kAllreduce, "t"));
-      const auto present = static_cast<float>(3 - i);
+      const auto present = static_cast<float>(job.size - i);
       if (auto wrong = expect(trip, status, {filled<float>({1 << 20}, present)}); !wrong.empty())
         return wrong;
     }
@@ -220,20 +250,20 @@ TEST_CASE("while ranks have joined, the others' GPU tensors are summed", "[sessi
     if (!last.ok()) return last.status().message();
     GpuTrip after(device, filled<float>({2}, 1.0F));
     return expect(after, after.run(session, request_of(Operation::kAllreduce, "after")),
-                  {filled<float>({2}, 3.0F)});
+                  {filled<float>({2}, static_cast<float>(job.size))});
   });
   world.shutdown();
 }
 
 TEST_CASE("a device that fails ends the job with its words", "[session][gpu]") {
-  const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
-  INFO(fabric);
-  GpuWorld world(2, fabric);
-  std::barrier both(2);
-  world.run([&both](runtime::Session& session, Device& device, int rank) -> std::string {
+  const Job job = GENERATE(Job{"nccl", 2}, Job{"staged", 2}, kNodes);
+  INFO(job.text());
+  GpuWorld world = job.world();
+  std::barrier all(job.size);
+  world.run([&all](runtime::Session& session, Device& device, int rank) -> std::string {
     GpuTrip first(device, filled<float>({8}, 1.0F));
     const Status met = first.run(session, request_of(Operation::kAllreduce, "first"));
-    both.arrive_and_wait();
+    all.arrive_and_wait();
     if (!met.ok()) return met.message();
     if (rank == 1) device.gpu.fail(Status::aborted("the GPU has fallen off the bus"));
     Trip trip(filled<float>({8}, 1.0F));  // its own tensor would fail in the user's hands

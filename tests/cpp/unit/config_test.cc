@@ -256,7 +256,7 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
                             {"BOOTSTRAP", "single"},
                             {"CHANNEL", "mpi"},
                             {"FABRIC", "mpi"},
-                            {"GPU_FABRIC", "staged"},
+                            {"GPU_FABRIC", "two_level"},
                             {"NODE_ID", "x"},
                             {"INTERFACE", "x"},
                             {"TIMELINE", "x"},

@@ -1,0 +1,112 @@
+// Calls that a member carries out one after the other: each test moves the first of those in progress,
+// whichever is tested.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "collective/call_watch.h"
+#include "collective/fabric.h"
+
+namespace roundelay::collective {
+
+template <class State>
+class QueuedPending;
+
+// What the calls of one member share. One thread at a time. `State` derives from it and has `host`, group()
+// and a type Passage, a call's way:
+//   Passage(host, call)               both outlive it; the call has been checked
+//   Result<bool> advance()            moves it on without blocking; true: it is over
+//   Status interrupted(CallWatch&)    where nothing that it waits for looks after the call's end itself
+//   waiting_for(), crowded(), idle()  as Pending's
+template <class State>
+struct CallQueue {
+  std::deque<QueuedPending<State>*> calls;  // in progress
+  Status poison;                            // the first cause; ok while the fabric works
+  std::function<void()> on_poison;          // may be empty
+
+  void fail(const Status& cause) {
+    if (!poison.ok()) return;
+    poison = cause;
+    if (on_poison) on_poison();
+  }
+};
+
+template <class State>
+class QueuedPending final : public Pending {
+ public:
+  QueuedPending(std::shared_ptr<State> state, const Call& call)
+      : state_(std::move(state)), call_(call), watch_(call_, state_->group()) {
+    state_->calls.push_back(this);
+  }
+  // A call that is dropped before its end poisons the fabric, as its peers wait for this member's part; only
+  // then its transfers go.
+  ~QueuedPending() override {
+    if (done_) return;
+    std::erase(state_->calls, this);
+    state_->fail(watch_.dropped());
+  }
+  QueuedPending(const QueuedPending&) = delete;
+  QueuedPending& operator=(const QueuedPending&) = delete;
+
+  Result<bool> test() override {
+    while (!done_) {
+      if (!state_->poison.ok()) return state_->poison;
+      QueuedPending& first = *state_->calls.front();
+      const Result<bool> over = first.advance();
+      if (!over.ok()) {
+        state_->fail(over.status());
+      } else if (*over) {
+        state_->calls.pop_front();
+      } else if (Status why = first.passage_->interrupted(first.watch_); !why.ok()) {
+        state_->fail(why);
+      } else {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  [[nodiscard]] int waiting_for() const override { return moving() ? moving()->waiting_for() : -1; }
+  [[nodiscard]] bool crowded() const override { return moving() && moving()->crowded(); }
+  Nap idle(Backoff& backoff) override { return moving() ? moving()->idle(backoff) : backoff.next(); }
+
+ private:
+  using Passage = typename State::Passage;
+
+  // Of the first call.
+  Result<bool> advance() {
+    if (!passage_) passage_.emplace(state_->host, call_);
+    Result<bool> over = passage_->advance();
+    done_ = over.ok() && *over;
+    if (done_) passage_.reset();
+    return over;
+  }
+
+  [[nodiscard]] Passage* moving() const {
+    if (state_->calls.empty() || !state_->calls.front()->passage_) return nullptr;
+    return &*state_->calls.front()->passage_;
+  }
+
+  const std::shared_ptr<State> state_;
+  const Call call_;
+  CallWatch watch_;
+  mutable std::optional<Passage> passage_;
+  bool done_ = false;
+};
+
+// `call` has been checked.
+template <class State>
+Result<std::unique_ptr<Pending>> start_queued(const std::shared_ptr<State>& state, const Call& call) {
+  if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
+  auto pending = std::make_unique<QueuedPending<State>>(state, call);
+  // What can move moves now; what is wrong, the first test says.
+  static_cast<void>(pending->test());
+  return std::unique_ptr<Pending>(std::move(pending));
+}
+
+}  // namespace roundelay::collective

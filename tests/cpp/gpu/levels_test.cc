@@ -1,0 +1,102 @@
+// The fabric contract on device memory over two levels: NCCL inside the nodes, host memory between them; and
+// what travels between them.
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "tests/cpp/catch.h"
+#include "tests/cpp/gpu/levels_world.h"
+
+namespace roundelay::gpu_test {
+namespace {
+
+using collective::Call;
+using collective::Fabric;
+using contract::call_over;
+using contract::run_call;
+
+struct Shape {
+  int nodes, members;  // of each node
+};
+
+class LevelsMedium final : public contract::Medium {
+ public:
+  explicit LevelsMedium(Shape shape) : shape_(shape) {}
+  [[nodiscard]] int largest_group() const override { return shape_.nodes * shape_.members; }
+  std::string run(int /*size*/, contract::Select /*select*/, const contract::Part& part) override {
+    LevelsWorld world(shape_.nodes, shape_.members);
+    if (std::string error = world.meet(); !error.empty()) return "no meeting: " + error;
+    return contract::run_on_threads(world.for_host_memory(), part);
+  }
+
+ private:
+  const Shape shape_;
+};
+
+// What is selected concerns the CPU's fabrics. Halves are no longer equal where NCCL's sum was rounded.
+bool applies(const contract::Test& test, Shape shape) {
+  const std::string& name = test.name;
+  if (name.ends_with("ring") || name.ends_with("pairwise") || name.ends_with("doubling")) return false;
+  return name != "averages of equal values" || std::has_single_bit(static_cast<unsigned>(shape.members));
+}
+
+TEST_CASE("two levels of GPUs keep the fabric contract", "[gpu][fabric][levels]") {
+  for (const contract::Test& test : contract::fabric_contract()) {
+    SECTION(test.name) {
+      for (const Shape shape : {Shape{2, 2}, Shape{2, 3}}) {
+        if (!applies(test, shape)) continue;
+        LevelsMedium medium(shape);
+        INFO(test.name << ", " << shape.nodes << " nodes of " << shape.members);
+        CHECK(test.run(medium, medium.largest_group()) == "");
+      }
+    }
+  }
+}
+
+TEST_CASE("two levels of GPUs: a node sends no more than it must", "[gpu][levels]") {
+  for (const Shape shape : {Shape{2, 2}, Shape{2, 3}, Shape{3, 2}}) {
+    constexpr std::int64_t kBytes = 18 << 20;  // divided by 2, 3 and 6
+    constexpr std::int64_t kUneven = 64;       // pieces are not divided by 3
+    LevelsWorld world(shape.nodes, shape.members, runtime::kGpuCut);
+    REQUIRE(world.meet() == "");
+    const std::int64_t sent_before = world.sent_flat;
+    std::vector<Counter> before(world.sent_between.size());
+    for (std::size_t i = 0; i < before.size(); ++i) before[i] = world.sent_between[i].load();
+    const auto ones = [](Fabric& fabric) -> std::string {
+      std::vector<float> data(kBytes / sizeof(float), 1.0F);
+      Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), kBytes);
+      if (std::string error = run_call(fabric, call); !error.empty()) return error;
+      const auto sum = static_cast<float>(fabric.group().size());
+      const bool right = std::all_of(data.begin(), data.end(), [sum](float x) { return x == sum; });
+      return right ? "" : "a wrong sum";
+    };
+    INFO(shape.nodes << " nodes of " << shape.members);
+    CHECK(contract::run_on_threads(world.for_host_memory(), ones) == "");
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      const std::int64_t least = 2 * (shape.nodes - 1) * kBytes / shape.nodes;
+      CHECK(std::abs(world.sent_between[i] - before[i] - least) <= kUneven);
+    }
+    CHECK(world.sent_flat == sent_before);
+  }
+}
+
+// What NCCL cannot do inside, and what levels cannot do at all, has the CPU's result.
+TEST_CASE("two levels of GPUs: scaled integers go through host memory", "[gpu][levels]") {
+  LevelsWorld world(2, 2);
+  REQUIRE(world.meet() == "");
+  CHECK(contract::run_on_threads(world.for_host_memory(), [](Fabric& fabric) -> std::string {
+          for (const bool before : {true, false}) {
+            std::vector<std::int32_t> data(5000, 7);
+            Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()),
+                                  data.size() * sizeof(std::int32_t));
+            call.dtype = DType::kInt32;
+            (before ? call.prescale : call.scale) = Scale{3.0, 1};
+            if (std::string error = run_call(fabric, call); !error.empty()) return error;
+            if (data.front() != 84 || data.back() != 84) return "a wrong sum";
+          }
+          return {};
+        }) == "");
+}
+
+}  // namespace
+}  // namespace roundelay::gpu_test

@@ -1,0 +1,118 @@
+// Members that are threads, on several nodes, each with a fake GPU and a fake NCCL of its own: NCCL inside
+// the nodes, what comes between them counted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/algorithm_fabric.h"
+#include "runtime/gpu/gpu_fabric.h"
+#include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/inproc_levels.h"
+#include "tests/cpp/doubles/fake_gpu.h"
+#include "tests/cpp/doubles/fake_nccl.h"
+#include "tests/cpp/gpu/on_device.h"
+
+namespace roundelay::gpu_test {
+
+using Counter = std::atomic<std::int64_t>;
+
+// Adds up what is sent.
+class CountedTransport final : public collective::Transport {
+ public:
+  CountedTransport(std::unique_ptr<Transport> inner, Counter& bytes)
+      : inner_(std::move(inner)), bytes_(bytes) {}
+  [[nodiscard]] int index() const override { return inner_->index(); }
+  [[nodiscard]] int size() const override { return inner_->size(); }
+  Result<collective::Ticket> send(int peer, ConstByteSpan data, int tag) override {
+    bytes_ += static_cast<std::int64_t>(data.size());
+    return inner_->send(peer, data, tag);
+  }
+  Result<collective::Ticket> receive(int peer, ByteSpan data, int tag) override {
+    return inner_->receive(peer, data, tag);
+  }
+  Result<bool> test(collective::Ticket ticket) override { return inner_->test(ticket); }
+
+ private:
+  const std::unique_ptr<Transport> inner_;
+  Counter& bytes_;
+};
+
+inline std::unique_ptr<collective::Fabric> counted_fabric(collective::InprocHub& hub, const Group& group,
+                                                          Counter& bytes) {
+  auto state = std::make_shared<collective::FabricState>();
+  state->transport = std::make_unique<CountedTransport>(hub.transport(group.index), bytes);
+  state->group = group;
+  return std::make_unique<collective::AlgorithmFabric>(
+      std::move(state), collective::AlgorithmFabric::Options{.name = "counted"});
+}
+
+struct LevelsMember {
+  std::unique_ptr<doubles::FakeGpu> gpu;
+  std::unique_ptr<doubles::FakeNccl> nccl;
+  std::unique_ptr<collective::Fabric> cpu;
+};
+
+struct LevelsWorld {
+  // Small chunks: the contract's buffers have several.
+  static constexpr collective::LevelsCut kCut{.shard_bytes = 4096, .most_across = 2};
+
+  LevelsWorld(int nodes, int of_each, collective::LevelsCut cut = kCut)
+      : levels(nodes, of_each), sent_between(static_cast<std::size_t>(nodes)) {
+    for (int index = 0; index < levels.size(); ++index) {
+      const int node = index % nodes;
+      collective::Levels own = levels.of(index);
+      own.outer = counted_fabric(*levels.hub_between(index), levels.between(index),
+                                 sent_between[static_cast<std::size_t>(node)]);
+      own.flat = counted_fabric(*levels.flat, levels.whole(index), sent_flat);
+      LevelsMember& member = members.emplace_back();
+      member.gpu = std::make_unique<doubles::FakeGpu>(
+          doubles::FakeGpu::Options{.seed = static_cast<unsigned>(31 + index),
+                                    .longest_delay = std::chrono::microseconds(20),
+                                    .identity = "fake GPU of " + std::to_string(index) + ", "});
+      member.nccl = std::make_unique<doubles::FakeNccl>(*member.gpu, static_cast<unsigned>(17 + index));
+      member.cpu = collective::make_two_level_fabric(std::move(own));
+      const runtime::GpuParts parts{member.gpu.get(), member.gpu.get(), member.nccl.get(), ""};
+      auto fabric = std::make_unique<runtime::GpuFabric>(
+          parts, *member.cpu,
+          runtime::GpuFabricOptions{
+              .wish = runtime::GpuFabricWish::kTwoLevel, .node = "node " + std::to_string(node), .cut = cut});
+      opened = opened && fabric->open(0).ok();
+      fabrics.push_back(std::move(fabric));
+    }
+  }
+  // The first call. What went wrong.
+  [[nodiscard]] std::string meet() {
+    return contract::run_on_threads(fabrics, [this](collective::Fabric& fabric) -> std::string {
+      doubles::FakeGpu& own = gpu(fabric.group().index);
+      collective::Call call = contract::call_over(Operation::kBarrier, nullptr, 0);
+      call.stream = own.make_stream(0).value();
+      std::string error = contract::run_call(fabric, call);
+      own.free_stream(0, call.stream);
+      return error;
+    });
+  }
+  // For calls on host memory.
+  [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> for_host_memory() {
+    std::vector<std::unique_ptr<collective::Fabric>> on_host;
+    for (std::size_t i = 0; i < fabrics.size(); ++i) {
+      on_host.push_back(on_device(std::move(fabrics[i]), *members[i].gpu));
+    }
+    return on_host;
+  }
+  [[nodiscard]] doubles::FakeGpu& gpu(int index) const {
+    return *members[static_cast<std::size_t>(index)].gpu;
+  }
+
+  const contract::InprocLevels levels;
+  std::vector<Counter> sent_between;  // by each node
+  Counter sent_flat{0};
+  std::vector<LevelsMember> members;
+  bool opened = true;
+  std::vector<std::unique_ptr<collective::Fabric>> fabrics;
+};
+
+}  // namespace roundelay::gpu_test
