@@ -68,6 +68,8 @@ class GradientPool {
   [[nodiscard]] at::Tensor tensor_at(std::size_t offset, std::size_t bytes,
                                      const std::vector<std::int64_t>& sizes,
                                      const std::vector<std::int64_t>& strides, at::ScalarType type) const;
+  // Whether it is laid out in memory as the entry is.
+  [[nodiscard]] bool fits(const Entry& entry, const at::Tensor& gradient) const;
   [[nodiscard]] bool is(const Entry& entry, const at::Tensor& gradient) const;
   void vacate(const Entry& entry);
   void move_out(c10::StorageImpl& storage, const Entry& entry) const;

@@ -80,7 +80,7 @@ class Contribution:
 class InPool:
     """What all gradients of a bucket give that lie in the pool: each has its own there."""
 
-    operation: Reducing | None = None
+    operation: Reducing
 
     def wait(self, gradient: Gradient) -> torch.Tensor:
         """Sleeps until the reduction is done."""
@@ -91,7 +91,6 @@ class InPool:
 
     def done(self) -> None:
         """Sleeps until the reduction is done; its result stays where it is."""
-        assert self.operation is not None
         self.operation.wait()
 
 

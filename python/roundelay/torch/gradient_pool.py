@@ -84,14 +84,12 @@ class Bucket(GradientGroup):
         if self.passes > 0:
             super().catch_up()
             return
-        in_pool = InPool()
         others = [self.members[index] for index in self.depart()]
-        flights: dict[Gradient, InPool | Contribution] = dict.fromkeys(self.members, in_pool)
+        given = []
         for gradient in others:
             if gradient.wanted:
-                flights[gradient] = self._contribution(gradient)
+                given.append((gradient, self._contribution(gradient)))
             else:  # frozen here: what others have for it is of no use
-                del flights[gradient]
                 self._memory.fill(self._places[gradient].entry, None)
         self.gather()
         self._fired.append(self)
@@ -108,9 +106,12 @@ class Bucket(GradientGroup):
                 rule.postscale_factor,
             )
         )
-        for gradient, flight in flights.items():
-            flight.operation = operation
-            gradient.flights.append(flight)
+        in_pool = InPool(operation)
+        for gradient in self.members if not others else set(self.members).difference(others):
+            gradient.flights.append(in_pool)
+        for gradient, contribution in given:
+            contribution.operation = operation
+            gradient.flights.append(contribution)
 
     def _contribution(self, gradient: Gradient) -> Contribution:
         parameter = gradient.parameter
