@@ -7,6 +7,7 @@
 #include <c10/core/TensorOptions.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,9 @@ c10::DataPtr in_region(const RegionPtr& region, std::size_t offset, c10::Device 
   return {region->own.data() + offset, new RegionPtr(region),
           [](void* held) { delete static_cast<RegionPtr*>(held); }, device};
 }
+
+// Of an entry: up to here torch's way to a copy costs more than the copy.
+constexpr std::size_t kSmall = std::size_t{16} << 10U;
 
 // Memory apart from the region, which it keeps all the same: what looks at a tensor from outside of torch
 // (NumPy) goes on looking there.
@@ -81,10 +85,15 @@ at::Tensor GradientPool::tensor_at(std::size_t offset, std::size_t bytes,
   return tensor;
 }
 
+bool GradientPool::fits(const Entry& entry, const at::Tensor& gradient) const {
+  return gradient.layout() == at::kStrided && gradient.device() == device_ &&
+         gradient.scalar_type() == entry.type && gradient.sizes() == entry.sizes &&
+         gradient.strides() == entry.strides && !gradient.is_neg() && !gradient._is_zerotensor();
+}
+
 bool GradientPool::is(const Entry& entry, const at::Tensor& gradient) const {
-  return gradient.defined() && gradient.layout() == at::kStrided && gradient.scalar_type() == entry.type &&
-         gradient.const_data_ptr() == region_->own.data() + entry.offset && gradient.sizes() == entry.sizes &&
-         gradient.strides() == entry.strides && !gradient.is_neg() && !gradient.requires_grad();
+  return gradient.defined() && fits(entry, gradient) && !gradient.requires_grad() &&
+         gradient.const_data_ptr() == region_->own.data() + entry.offset;
 }
 
 Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
@@ -98,6 +107,8 @@ Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradi
   at::Tensor tensor = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
   if (!gradient.defined()) {
     tensor.zero_();
+  } else if (fits(entry, gradient) && device_.is_cpu() && entry.bytes <= kSmall) {
+    std::memcpy(region_->own.data() + entry.offset, gradient.const_data_ptr(), entry.bytes);
   } else {
     tensor.copy_(gradient.layout() == at::kStrided ? gradient : gradient.to_dense());
   }

@@ -39,6 +39,10 @@ class GradientPool {
   // The entry, holding `gradient` (cast; copied unless it is the entry already), zeros where it is undefined.
   // Who still holds what the entry was before keeps those values: they move out of the region.
   Result<at::Tensor> fill(std::size_t index, const at::Tensor& gradient);
+  // Whether this is the entry.
+  [[nodiscard]] bool holds(std::size_t index, const at::Tensor& gradient) const {
+    return is(entries_.at(index), gradient);
+  }
   // All is as the current stream has it: other streams fill entries behind what is in this one now (results,
   // what moved out). Nothing on the CPU.
   [[nodiscard]] Status settle();
@@ -64,6 +68,8 @@ class GradientPool {
   [[nodiscard]] at::Tensor tensor_at(std::size_t offset, std::size_t bytes,
                                      const std::vector<std::int64_t>& sizes,
                                      const std::vector<std::int64_t>& strides, at::ScalarType type) const;
+  // Whether it is laid out in memory as the entry is.
+  [[nodiscard]] bool fits(const Entry& entry, const at::Tensor& gradient) const;
   [[nodiscard]] bool is(const Entry& entry, const at::Tensor& gradient) const;
   void vacate(const Entry& entry);
   void move_out(c10::StorageImpl& storage, const Entry& entry) const;

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "adapter/producers.h"
 #include "bindings/errors.h"
 #include "bindings/life.h"
 #include "bindings/topics.h"
@@ -48,15 +47,6 @@ int nccl_version(const std::string& path) {
 void bind_gpu(py::module_& module) {
   module.def("load_gpu", load_gpu, py::arg("module_path"), py::arg("nccl_path"), py::arg("device_type"));
   module.def("nccl_version", nccl_version, py::arg("nccl_path"));
-  py::class_<adapter::Producers>(module, "Producers")
-      .def(py::init())
-      .def(
-          "note",
-          [](adapter::Producers& self, const at::Tensor& tensor) {
-            check(self.note(tensor, life_accelerator()));
-          },
-          py::arg("tensor"))
-      .def("gather", [](adapter::Producers& self) { check(self.gather()); });
 }
 
 }  // namespace roundelay::bindings

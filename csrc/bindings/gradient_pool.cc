@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "bindings/bound_pool.h"
 #include "bindings/errors.h"
 #include "bindings/life.h"
 #include "bindings/submission.h"
@@ -15,13 +16,6 @@
 
 namespace roundelay::bindings {
 namespace {
-
-// Of one init(): in another one the peers are others.
-struct BoundPool {
-  adapter::GradientPool pool;
-  ProcessSetId process_set;
-  std::weak_ptr<runtime::Context> context;
-};
 
 std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set,
                                      const c10::Device& device) {

@@ -13,6 +13,7 @@ void bind_life(py::module_& module);
 void bind_gpu(py::module_& module);
 void bind_operations(py::module_& module);
 void bind_gradient_pool(py::module_& module);
+void bind_arrivals(py::module_& module);
 void bind_handles(py::module_& module);
 void bind_process_sets(py::module_& module);
 void bind_timeline(py::module_& module);

@@ -1,5 +1,7 @@
 """The C++ core (csrc/bindings). Only translation: see the headers in csrc for contracts."""
 
+from collections.abc import Callable
+
 import torch
 
 __version__: str
@@ -92,14 +94,6 @@ def init(
 # "": what the loader finds. RuntimeError where the module does not fit; no NCCL is no error.
 def load_gpu(module_path: str, nccl_path: str, device_type: str) -> None: ...
 
-class Producers:
-    """The streams on which the tensors of one operation were made; those on the CPU have none."""
-
-    # The current stream has made `tensor`.
-    def note(self, tensor: torch.Tensor) -> None: ...
-    # The current stream waits for what is in the others now, on the device; and they are forgotten.
-    def gather(self) -> None: ...
-
 # The version code of the NCCL at this path; 0: none.
 def nccl_version(nccl_path: str) -> int: ...
 def shutdown() -> None: ...
@@ -154,6 +148,62 @@ class GradientPool:
         prescale_factor: float,
         postscale_factor: float,
     ) -> int: ...
+
+class ArrivalRules:
+    """What the hooks on one optimizer's gradients go by."""
+
+    passes_per_step: int
+    holding_back: int  # in no_sync(): how deep
+    recording: bool  # AfterHook is to hand every gradient to Python
+    noted_in: int  # the graph task whose end is waited for; -1: none
+    def __init__(self) -> None: ...
+
+class Arrival:
+    """The gradient of a parameter, between autograd and the operation that reduces it."""
+
+    holds: int  # what .grad does: gradient.Holds
+    accumulated: int  # backward passes in .grad that were not submitted yet
+    replaced: bool  # the parameter is another optimizer's by now
+    def __init__(self, parameter: torch.Tensor) -> None: ...
+    @property
+    def parameter(self) -> torch.Tensor | None: ...  # None when it is gone
+    # Whether its optimizer is to reduce it: it is not frozen, nor another optimizer's by now.
+    @property
+    def wanted(self) -> bool: ...
+    # After its reduction in the pool: the result. None if there was none.
+    def land(self) -> torch.Tensor | None: ...
+
+class BeforeHook:
+    """Hook of a parameter: calls `make_room` where autograd must not add to `.grad`."""
+
+    def __init__(self, gradient: Arrival, make_room: Callable[[], None]) -> None: ...
+    def __call__(self, gradient: torch.Tensor) -> None: ...
+
+class AfterHook:
+    """Hook of a parameter: counts the pass, and calls `arrived` where more than the usual is to be done."""
+
+    def __init__(self, gradient: Arrival, rules: ArrivalRules, arrived: Callable[[], None]) -> None: ...
+    def __call__(self, parameter: torch.Tensor) -> None: ...
+
+class Arrivals:
+    """Gradients that are reduced together, those in a pool or others. A gradient is in one of these."""
+
+    passes: int  # since the last step: how often they were submitted
+    def __init__(self, pool: GradientPool | None) -> None: ...
+    # `entry`: in the pool.
+    def add(self, gradient: Arrival, entry: int) -> None: ...
+    # It is there; `kind` 1: dense, more: sparse. Whether all that are wanted are, and dense.
+    def note(self, gradient: Arrival, kind: int) -> bool: ...
+    def waiting(self, gradient: Arrival) -> int: ...  # its kind; 0: it is not here
+    def waits(self) -> bool: ...  # whether any is here
+    def leave(self, gradient: Arrival) -> None: ...
+    def clear(self) -> None: ...  # all leave
+    # On a GPU the current stream goes on behind what was noted, wherever that was made.
+    def gather(self) -> None: ...
+    # In a pool: the gradient's entry, holding `.grad` or zeros; it is `.grad`, too, where it can be.
+    def take_in(self, gradient: Arrival) -> torch.Tensor: ...
+    # In a pool: those whose `.grad` is an entry are in flight, and nobody is here. The numbers of the others.
+    def depart(self) -> list[int]: ...
 
 # Operations: return a handle. `name` None: named by a counter of (operation, process set). `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,

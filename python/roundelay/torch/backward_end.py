@@ -38,16 +38,17 @@ class BackwardEnd:
         self._queued_in = -1  # the graph task that has our callback
         self._span: Span | None = None
 
-    def note(self, listener: Listener) -> None:
-        """Called from a gradient's hook: ``listener`` took part in this backward."""
+    def note(self, listener: Listener) -> int:
+        """Called from a gradient's hook: ``listener`` took part in this backward. Which one that is."""
         task = torch._C._current_graph_task_id()
         if task == self._queued_in and listener in self._listeners:
-            return
+            return task
         if self._span is None:
             self._span = Span("backward", "backward_ns")
         if listener not in self._listeners:
             self._listeners.append(listener)
         self._queue(task)
+        return task
 
     def _queue(self, task: int) -> None:
         if task != self._queued_in:

@@ -27,7 +27,7 @@ class Reduction(NamedTuple):
     process_set: ProcessSet
 
 
-class Holds(enum.Enum):
+class Holds(enum.IntEnum):
     """What ``parameter.grad`` holds."""
 
     LOCAL = 0  # this rank's contribution, or nothing
@@ -59,9 +59,10 @@ class Contribution:
     context: torch.dtype | None
     operation: Reducing | None = None  # that of the whole group, once it is submitted
 
-    def wait(self, compression: type[Compressor]) -> torch.Tensor:
+    def wait(self, gradient: Gradient) -> torch.Tensor:
         """Sleeps until the reduction is done."""
         self.done()
+        compression = gradient.rule.compression
         if self.wire is self.gradient:
             return self.gradient
         plain = self.gradient.detach()
@@ -75,10 +76,28 @@ class Contribution:
         self.operation.wait()
 
 
-Flight = Contribution | Callable[[], torch.Tensor]  # a call: the result of a sparse reduction
+@dataclass(slots=True)
+class InPool:
+    """What all gradients of a bucket give that lie in the pool: each has its own there."""
+
+    operation: Reducing
+
+    def wait(self, gradient: Gradient) -> torch.Tensor:
+        """Sleeps until the reduction is done."""
+        self.done()
+        result = gradient.land()
+        assert result is not None
+        return result
+
+    def done(self) -> None:
+        """Sleeps until the reduction is done; its result stays where it is."""
+        self.operation.wait()
 
 
-class Gradient:
+Flight = Contribution | InPool | Callable[[], torch.Tensor]  # a call: the result of a sparse reduction
+
+
+class Gradient(_core.Arrival):
     """Parks and completes the gradient of one parameter.
 
     Autograd adds to ``.grad`` in place. Before it does (a tensor hook), a gradient that is in flight or
@@ -86,45 +105,20 @@ class Gradient:
     afterwards.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_parameter",
-        "accumulated",
-        "flights",
-        "holds",
-        "hooks",
-        "name",
-        "parked",
-        "replaced",
-        "rule",
-    )
+    __slots__ = ("flights", "hooks", "name", "parked", "rule")
 
     def __init__(self, parameter: torch.Tensor, name: str, rule: Reduction) -> None:
-        self._parameter = weakref.ref(parameter)
+        super().__init__(parameter)
         self.name = name
         self.rule = rule
         self.hooks: list[torch.utils.hooks.RemovableHandle] = []
         self.flights: list[Flight] = []
         self.parked: torch.Tensor | None = None
-        self.holds = Holds.LOCAL
-        self.accumulated = 0  # backward passes in .grad that were not submitted yet
-        self.replaced = False  # the parameter is another optimizer's by now
-
-    @property
-    def parameter(self) -> torch.Tensor | None:
-        """The parameter, or None when it is gone."""
-        return self._parameter()
-
-    @property
-    def wanted(self) -> bool:
-        """Whether this optimizer is to reduce it: it is not frozen, nor another optimizer's by now."""
-        parameter = self._parameter()
-        return parameter is not None and parameter.requires_grad and not self.replaced
 
     def local(self) -> torch.Tensor | None:
         """This rank's contribution where ``.grad`` is one."""
-        parameter = self._parameter()
-        return parameter.grad if parameter is not None and self.holds is Holds.LOCAL else None
+        parameter = self.parameter
+        return parameter.grad if parameter is not None and self.holds == Holds.LOCAL else None
 
     def sparse_dimensions(self) -> int:
         """In how many ``.grad`` is sparse; 0: it is dense, or will be made so.
@@ -143,9 +137,9 @@ class Gradient:
     def make_room(self) -> None:
         """Before autograd adds to ``.grad``: sets aside what must not be added to."""
         parameter = self.parameter
-        if parameter is None or self.holds is Holds.LOCAL:
+        if parameter is None or self.holds == Holds.LOCAL:
             return
-        if self.holds is Holds.REDUCED and parameter.grad is None:  # it was cleared
+        if self.holds == Holds.REDUCED and parameter.grad is None:  # it was cleared
             self.holds = Holds.LOCAL
             return
         if self.rule.op not in LINEAR_OPS:
@@ -153,14 +147,14 @@ class Gradient:
                 f"{self.name}: a second backward before step() needs op=Average or Sum, as others of "
                 "several contributions cannot be put together"
             )
-        if self.holds is Holds.REDUCED:
+        if self.holds == Holds.REDUCED:
             self.parked = parameter.grad
         parameter.grad = None
         self.holds = Holds.LOCAL
 
     def take(self) -> torch.Tensor | None:
         """This rank's contribution since the last one; a reduced gradient is set aside for it."""
-        if self.holds is Holds.REDUCED:
+        if self.holds == Holds.REDUCED:
             self.make_room()
         self.accumulated = 0
         return self.local()
@@ -201,7 +195,7 @@ class Gradient:
         total = self.parked
         while self.flights:
             flight = self.flights.pop(0)
-            result = flight.wait(self.rule.compression) if isinstance(flight, Contribution) else flight()
+            result = flight.wait(self) if isinstance(flight, InPool | Contribution) else flight()
             total = result if total is None else _sum(total, result)
         parameter = self.parameter
         if parameter is None:
@@ -219,12 +213,13 @@ class Gradient:
         while self.flights:
             flight = self.flights.pop()
             try:
-                if isinstance(flight, Contribution):
+                if isinstance(flight, InPool | Contribution):
                     flight.done()
                 else:
                     flight()
             except (RuntimeError, ValueError):
                 continue  # the first failure is being raised already
+        self.land()
         self.new_step()
 
     def new_step(self) -> None:

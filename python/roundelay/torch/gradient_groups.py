@@ -22,41 +22,29 @@ from roundelay.torch.process_sets import set_id
 DENSE = 1  # of a waiting gradient; DENSE + n: sparse in n dimensions
 
 
-class GradientGroup:
+class GradientGroup(_core.Arrivals):
     """All gradients of one group, and how often it was submitted."""
 
-    def __init__(self, name: str, alone: bool) -> None:
+    def __init__(self, name: str, alone: bool, pool: _core.GradientPool | None = None) -> None:
+        super().__init__(pool)
         self.name = name
         self.members: list[Gradient] = []
         self.submitted = 0  # since the ranks last compared notes
         self.alone = alone  # no explicit group: the operation is a plain allreduce
-        self._passes = 0  # since the last step: numbers the names
-        self._waiting: dict[Gradient, int] = {}
-        self._expected = 0
-        self._producers = _core.Producers()
+
+    def join(self, gradient: Gradient, entry: int = 0) -> None:
+        """Has it as its last member; entry: in the pool."""
+        self.add(gradient, entry)
+        self.members.append(gradient)
 
     def arrived(self, gradient: Gradient) -> None:
         """This gradient is complete on this rank: submits the group if it was the last one."""
         self._note(gradient, DENSE + gradient.sparse_dimensions())
 
     def _note(self, gradient: Gradient, kind: int) -> None:
-        if not self._waiting:
-            self._expected = sum(member.wanted for member in self.members)
-        self._waiting[gradient] = kind
-        parameter = gradient.parameter
-        if not self.alone and parameter is not None and not parameter.is_cpu:
-            self._producers.note(parameter)
-        if len(self._waiting) >= self._expected and max(self._waiting.values()) == DENSE:
+        if self.note(gradient, kind):
             self.submitted += 1
             self.catch_up()
-
-    def waits(self) -> bool:
-        """Whether some gradients are there, but the group was not submitted."""
-        return bool(self._waiting)
-
-    def waiting(self, gradient: Gradient) -> int:
-        """0: not here; DENSE; or more where it is sparse."""
-        return self._waiting.get(gradient, 0)
 
     def catch_up(self) -> None:
         """Submits the whole group, with zeros where this rank has no gradient."""
@@ -76,25 +64,25 @@ class GradientGroup:
                 gradient.flights.append(
                     operations.sparse_allreduce_async(tensor, name, rule.op, rule.process_set)
                 )
-        self._waiting.clear()
+        self.clear()
 
     def new_step(self) -> None:
         """After the optimizer's step, or zero_grad()."""
         for member in self.members:
             member.new_step()
-        self.submitted = self._passes = 0
-        self._waiting.clear()
+        self.submitted = self.passes = 0
+        self.clear()
 
     def _next_name(self, name: str) -> str:
-        self._passes += 1
-        return name if self._passes == 1 else f"{name}.pass{self._passes}"
+        self.passes += 1
+        return name if self.passes == 1 else f"{name}.pass{self.passes}"
 
     def _submit(self, gradients: Sequence[Gradient]) -> None:
-        self._producers.gather()
+        self.gather()
         given: list[tuple[Gradient, Contribution]] = []
         for gradient in gradients:
             parameter = gradient.parameter
-            self._waiting.pop(gradient, None)
+            self.leave(gradient)
             if parameter is not None:
                 given.append((gradient, gradient.contribution(parameter)))
         for part in by_device((contribution.wire, (one, contribution)) for one, contribution in given):

@@ -19,7 +19,7 @@ import torch
 from roundelay import _core, _gpu
 from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
-from roundelay.torch.gradient import Contribution, Gradient, Holds, Reducing, Reduction
+from roundelay.torch.gradient import Contribution, Gradient, Holds, InPool, Reducing, Reduction
 from roundelay.torch.gradient_groups import DENSE, GradientGroup
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
@@ -62,9 +62,10 @@ class Bucket(GradientGroup):
     def __init__(
         self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], fired: list[Bucket]
     ) -> None:
-        super().__init__(name, alone=False)
+        super().__init__(name, alone=False, pool=pool.memory)
         self.pool = pool
-        self.members = list(places)
+        for gradient, place in places.items():
+            self.join(gradient, place.entry)
         self._memory = pool.memory
         self._dtype = pool.dtype
         self._places = places
@@ -74,33 +75,23 @@ class Bucket(GradientGroup):
         """Takes the gradient in at once, while it is in the cache."""
         kind = DENSE + gradient.sparse_dimensions()
         parameter = gradient.parameter
-        if self._passes == 0 and kind == DENSE and parameter is not None and gradient.holds is Holds.LOCAL:
-            local = parameter.grad
-            if local is not None:
-                self._take_in(self._places[gradient], parameter, local)
+        if self.passes == 0 and kind == DENSE and parameter is not None and gradient.local() is not None:
+            self.take_in(gradient)
         self._note(gradient, kind)
-
-    def _take_in(self, place: _Place, parameter: torch.Tensor, local: torch.Tensor | None) -> torch.Tensor:
-        """The entry, holding this rank's contribution; ``.grad`` where it can be."""
-        entry = self._memory.fill(place.entry, local)
-        graph = local is not None and local.requires_grad  # of a double backward: it stays
-        if entry is not local and not graph and entry.dtype == parameter.dtype:
-            parameter.grad = entry
-        return entry
 
     def catch_up(self) -> None:
         """Submits the whole bucket: in the pool, if it is the first time since the last step."""
-        if self._passes > 0:
+        if self.passes > 0:
             super().catch_up()
             return
+        others = [self.members[index] for index in self.depart()]
         given = []
-        for member, place in self._places.items():
-            if member.wanted:
-                given.append((member, self._contribution(member, place)))
+        for gradient in others:
+            if gradient.wanted:
+                given.append((gradient, self._contribution(gradient)))
             else:  # frozen here: what others have for it is of no use
-                self._memory.fill(place.entry, None)
-        self._waiting.clear()
-        self._producers.gather()
+                self._memory.fill(self._places[gradient].entry, None)
+        self.gather()
         self._fired.append(self)
         first, last = (self._places[self.members[i]] for i in (0, -1))
         rule = self.members[0].rule
@@ -115,14 +106,18 @@ class Bucket(GradientGroup):
                 rule.postscale_factor,
             )
         )
+        in_pool = InPool(operation)
+        for gradient in self.members if not others else set(self.members).difference(others):
+            gradient.flights.append(in_pool)
         for gradient, contribution in given:
             contribution.operation = operation
             gradient.flights.append(contribution)
 
-    def _contribution(self, gradient: Gradient, place: _Place) -> Contribution:
+    def _contribution(self, gradient: Gradient) -> Contribution:
         parameter = gradient.parameter
         assert parameter is not None
-        entry = self._take_in(place, parameter, gradient.take())
+        gradient.take()
+        entry = self.take_in(gradient)
         result = parameter.grad
         if result is None:
             result = parameter.grad = torch.zeros_like(parameter, requires_grad=False)

@@ -27,7 +27,7 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.backward_end import backward_end
 from roundelay.torch.bucket_tuning import Cuts
-from roundelay.torch.gradient import Gradient, Holds, Reduction
+from roundelay.torch.gradient import Gradient, Reduction
 from roundelay.torch.gradient_groups import GradientGroup
 from roundelay.torch.gradient_pool import Bucket, Pools
 from roundelay.torch.measure import Span
@@ -51,15 +51,15 @@ class GradientSync:
 
     def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
         self.order = (set_id(rule.process_set), scope)
-        self.passes_per_step = passes_per_step
-        self.holding_back = 0  # in no_sync(): how deep
+        self.rules = _core.ArrivalRules()
+        self.rules.passes_per_step = passes_per_step
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
         self._rule = rule
         self._grouping = grouping
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
-        self._plan = PoolPlan(rule.process_set, self._prefix)
+        self._plan = PoolPlan(rule.process_set, self._prefix, self.rules)
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
@@ -99,21 +99,19 @@ class GradientSync:
         else:
             name = f"{self._prefix}.group{number}"
             group = self._groups.setdefault(number, GradientGroup(name, alone=False))
-        group.members.append(gradient)
+        group.join(gradient)
         self._group[gradient] = group
 
     def _hook(self, parameter: torch.Tensor, gradient: Gradient) -> None:
         sync = weakref.ref(self)
 
-        def before(_: torch.Tensor) -> None:
-            if gradient.holds is not Holds.LOCAL:
-                gradient.make_room()
-
-        def after(_: torch.Tensor) -> None:
+        def arrived() -> None:
             owner = sync()
             if owner is not None:
                 owner._arrived(gradient)
 
+        before = _core.BeforeHook(gradient, gradient.make_room)
+        after = _core.AfterHook(gradient, self.rules, arrived)
         unserializable_hook(before)  # so that pickling the parameter does not warn
         gradient.hooks.append(parameter.register_hook(before))
         gradient.hooks.append(parameter.register_post_accumulate_grad_hook(after))
@@ -150,18 +148,17 @@ class GradientSync:
         self._group.clear()
         for number, gradient in self._gradients.items():
             self._join_group(gradient, self._grouping.get(number))
-        self._plan = PoolPlan(self._rule.process_set, self._prefix)
+        self._plan = PoolPlan(self._rule.process_set, self._prefix, self.rules)
 
     # -- one step
 
     def _arrived(self, gradient: Gradient) -> None:
-        gradient.accumulated += 1
-        if gradient.accumulated >= self.passes_per_step and not self.holding_back:
-            backward_end.note(self)
-            group = self._group[gradient]
-            if self._plan.recording and (group.alone or isinstance(group, Bucket)):
-                self._plan.arrived(gradient)
-            group.arrived(gradient)
+        """What its hook (csrc/adapter/arrivals.h) does not do itself."""
+        self.rules.noted_in = backward_end.note(self)
+        group = self._group[gradient]
+        if self.rules.recording and (group.alone or isinstance(group, Bucket)):
+            self._plan.arrived(gradient)
+        group.arrived(gradient)
 
     def _submit(self, least_passes: int) -> None:
         """Submits what has accumulated over so many passes and was not submitted yet."""
@@ -209,7 +206,7 @@ class GradientSync:
 
     def begin_round(self, final: bool, alone: bool) -> None:
         """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
-        self._submit(self.passes_per_step)  # what no_sync() held back
+        self._submit(self.rules.passes_per_step)  # what no_sync() held back
         groups = self._groups.values()
         members = self._members()
         submitted = [min(group.submitted, 255) for group in groups]

@@ -219,17 +219,17 @@ class Wrapping:
         if self._sync is None:
             yield
             return
-        self._sync.holding_back += 1
+        self._sync.rules.holding_back += 1
         try:
             yield
         finally:
-            self._sync.holding_back -= 1
+            self._sync.rules.holding_back -= 1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From now on gradients are reduced once in ``passes`` backward passes."""
         check_passes(passes)
         if self._sync is not None:
-            self._sync.passes_per_step = passes
+            self._sync.rules.passes_per_step = passes
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Reduced gradients overflow alike on all ranks, local ones do not."""

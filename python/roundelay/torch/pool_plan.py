@@ -47,10 +47,14 @@ class _Phase(enum.Enum):
 
 
 class PoolPlan:
-    """One optimizer's way to a pool, and through changes of it. prefix: of the optimizer's names."""
+    """One optimizer's way to a pool, and through changes of it. prefix: of the optimizer's names.
 
-    def __init__(self, process_set: ProcessSet, prefix: str) -> None:
+    rules: of its gradients; those that are being recorded go to arrived().
+    """
+
+    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.ArrivalRules) -> None:
         self._set = process_set
+        self._rules = rules
         self._prefix = prefix
         self._config = _core.config()
         self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
@@ -63,7 +67,7 @@ class PoolPlan:
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
         self._steering: Steering | None = None  # on rank 0
-        self.recording = self._config.gradient_pool  # arrived() wants to hear of gradients
+        self._rules.recording = self._config.gradient_pool
 
     def arrived(self, gradient: Gradient) -> None:
         """A gradient came out of backward."""
@@ -80,7 +84,7 @@ class PoolPlan:
         if self._steering is not None and self._pools is not None and fired:
             late = self._pools.out_of_place(fired, self._buckets)
             self._steering.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
-            self.recording = self._steering.recording
+            self._rules.recording = self._steering.recording
         self._arrivals.clear()
 
     # -- notes
@@ -149,13 +153,13 @@ class PoolPlan:
         """Without a pool."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
-        self._phase, self._pools, self.recording = _Phase.OVER, None, False
+        self._phase, self._pools, self._rules.recording = _Phase.OVER, None, False
         return []
 
     def _begin(self, meet: bool, measure: bool) -> list[Bucket]:
         """Uses the pool. meet: all ranks are here and can wait for each other; measure: some should."""
         assert self._pools is not None
-        self._phase, self.recording = _Phase.RUNNING, False
+        self._phase, self._rules.recording = _Phase.RUNNING, False
         large = self._pools.largest() >= calibration.SMALLEST
         auto = self._config.theta_auto and self._pools.measurable and large
         with torch.no_grad():

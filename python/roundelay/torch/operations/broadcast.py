@@ -41,7 +41,7 @@ def _checked(
 
 
 def _start(arguments: Arguments) -> int:
-    return remember(_core.broadcast_async(*arguments), lambda _: arguments[1])
+    return remember(_core.broadcast_async(*arguments), arguments[1])
 
 
 def _run(arguments: Arguments) -> torch.Tensor:

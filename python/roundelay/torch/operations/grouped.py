@@ -40,7 +40,7 @@ def _checked(
 
 def _start(tensors: Sequence[torch.Tensor], arguments: Arguments) -> int:
     count = len(tensors)
-    return remember(_core.grouped_allreduce_async(*arguments), lambda _: arguments[1][:count])
+    return remember(_core.grouped_allreduce_async(*arguments), arguments[1][:count])
 
 
 def _run(tensors: Sequence[torch.Tensor], arguments: Arguments) -> list[torch.Tensor]:

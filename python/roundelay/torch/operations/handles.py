@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -10,11 +11,13 @@ import torch
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
 
-_results: dict[int, Callable[[list[torch.Tensor]], Any]] = {}
+Result = torch.Tensor | list[torch.Tensor] | Callable[[list[torch.Tensor]], Any]
+
+_results: dict[int, Result] = {}
 
 
-def remember(handle: int, result: Callable[[list[torch.Tensor]], Any]) -> int:
-    """``result`` makes, of the outputs that the core allocated, what ``synchronize(handle)`` returns."""
+def remember(handle: int, result: Result) -> int:
+    """What ``synchronize(handle)`` returns; a function makes it of the outputs that the core allocated."""
     _results[handle] = result
     return handle
 
@@ -40,7 +43,9 @@ def synchronize(handle: int) -> Any:
         _results.pop(handle, None)
         raise
     result = _results.pop(handle, None)
-    return None if outputs is None or result is None else result(outputs)
+    if outputs is None or result is None:
+        return None
+    return result(outputs) if isinstance(result, FunctionType) else result
 
 
 def forget_handles() -> None:
