@@ -39,6 +39,9 @@ class GradientPool {
   // The entry, holding `gradient` (cast; copied unless it is the entry already), zeros where it is undefined.
   // Who still holds what the entry was before keeps those values: they move out of the region.
   Result<at::Tensor> fill(std::size_t index, const at::Tensor& gradient);
+  // The C library gives back what is free now: the memory of the gradients that entries have replaced. It
+  // would keep it, as small things lie in between. Nothing on a GPU.
+  void trim() const;
   // All is as the current stream has it: other streams fill entries behind what is in this one now (results,
   // what moved out). Nothing on the CPU.
   [[nodiscard]] Status settle();
