@@ -13,6 +13,10 @@
 
 #include "adapter/operand.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 namespace roundelay::adapter {
 namespace {
 
@@ -104,6 +108,7 @@ Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradi
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
   vacate(entry);
+  entry.storage.reset();  // so that the next one's object lies where this was, not behind a new gradient
   at::Tensor tensor = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
   if (!gradient.defined()) {
     tensor.zero_();
@@ -115,6 +120,12 @@ Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradi
   entry.storage = c10::weak_intrusive_ptr<c10::StorageImpl>(
       c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(tensor.storage().unsafeGetStorageImpl()));
   return tensor;
+}
+
+void GradientPool::trim() const {
+#ifdef __GLIBC__
+  if (device_.is_cpu()) malloc_trim(0);
+#endif
 }
 
 Status GradientPool::settle() {

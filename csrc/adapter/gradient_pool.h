@@ -43,6 +43,9 @@ class GradientPool {
   [[nodiscard]] bool holds(std::size_t index, const at::Tensor& gradient) const {
     return is(entries_.at(index), gradient);
   }
+  // The C library gives back what is free now: the memory of the gradients that entries have replaced. It
+  // would keep it, as small things lie in between. Nothing on a GPU.
+  void trim() const;
   // All is as the current stream has it: other streams fill entries behind what is in this one now (results,
   // what moved out). Nothing on the CPU.
   [[nodiscard]] Status settle();

@@ -58,6 +58,7 @@ void bind_gradient_pool(py::module_& module) {
             return value_of(self.pool.fill(entry, gradient.value_or(at::Tensor())));
           },
           py::arg("entry"), py::arg("gradient"))
+      .def("trim", [](const BoundPool& self) { self.pool.trim(); })
       .def("settle", [](BoundPool& self) { check(self.pool.settle()); })
       .def("allreduce_async", allreduce, py::arg("offset"), py::arg("count"), py::arg("dtype"),
            py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"));

@@ -186,6 +186,7 @@ class Pools:
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._fired: list[Bucket] = []  # in this step, in this order
         self._moved_out = 0
+        self._trimmed = False
 
     def gradients(self) -> list[Gradient]:
         """In the order of the pools."""
@@ -234,6 +235,10 @@ class Pools:
         """The buckets that were submitted in the step that ends, in this order."""
         fired = self._fired.copy()
         self._fired.clear()
+        if fired and not self._trimmed:  # the gradients from before the pool are gone
+            self._trimmed = True
+            for pool in self._pools:
+                pool.memory.trim()
         moved_out = sum(pool.memory.moved_out for pool in self._pools)
         count("gradients_moved_out", moved_out - self._moved_out)
         self._moved_out = moved_out
