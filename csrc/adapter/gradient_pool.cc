@@ -6,7 +6,6 @@
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorOptions.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -36,28 +35,13 @@ struct MovedOut {
   c10::DataPtr before;
 };
 
-// What autograd makes of gradients in a step, and what is freed as they are copied into a pool, glibc would
-// give back to the system and fault in again: 10,000 pages in a step of ResNet-50. It keeps twice as much of
-// free memory as the largest piece was that it has given back so far, which may be up to 32 MiB.
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  constexpr std::size_t kLargest = std::size_t{32} << 20U;
-  constexpr std::size_t kRoom = 4096;  // for what it writes beside it
-  void* volatile piece = std::malloc(kLargest - kRoom);
-  std::free(piece);
-#endif
-}
-
 }  // namespace
 
 GradientPool::GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator)
     : region_(std::move(region)), device_(device), accelerator_(accelerator) {
-  if (device_.is_cpu()) {
-    keep_freed_memory();
-  } else {
-    const std::size_t bytes = region_->own.size();
-    tensor_at(0, bytes, {static_cast<std::int64_t>(bytes)}, {1}, at::kByte).zero_();
-  }
+  if (device_.is_cpu()) return;
+  const std::size_t bytes = region_->own.size();
+  tensor_at(0, bytes, {static_cast<std::int64_t>(bytes)}, {1}, at::kByte).zero_();
 }
 
 Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {

@@ -26,8 +26,7 @@ namespace roundelay::adapter {
 // the errors below: kAborted, where a GPU has failed.
 class GradientPool {
  public:
-  // On the CPU the C library keeps more of what is freed from now on (gradients that are copied in). On a GPU
-  // the region is zeroed first. `accelerator` outlives the pool.
+  // On a GPU the region is zeroed first. `accelerator` outlives the pool.
   GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator);
 
   [[nodiscard]] const Region& region() const { return *region_; }

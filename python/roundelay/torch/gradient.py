@@ -200,7 +200,7 @@ class Gradient(_core.Arrival):
         parameter = self.parameter
         if parameter is None:
             return
-        if self.local() is not None:
+        if self.holds == Holds.LOCAL and parameter.grad is not None:
             self.parked = total  # .grad holds the beginning of the next contribution
             return
         if parameter.requires_grad and parameter.grad is not total:

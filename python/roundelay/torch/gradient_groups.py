@@ -46,6 +46,10 @@ class GradientGroup(_core.Arrivals):
             self.submitted += 1
             self.catch_up()
 
+    def kinds(self) -> list[int]:
+        """Of each member: whether it waits, and as what."""
+        return [self.waiting(member) for member in self.members] if self.waits() else [0] * len(self.members)
+
     def catch_up(self) -> None:
         """Submits the whole group, with zeros where this rank has no gradient."""
         self._submit([member for member in self.members if member.wanted])

@@ -210,7 +210,7 @@ class GradientSync:
         groups = self._groups.values()
         members = self._members()
         submitted = [min(group.submitted, 255) for group in groups]
-        waiting = [group.waiting(gradient) for group in groups for gradient in group.members]
+        waiting = [kind for group in groups for kind in group.kinds()]
         wanted = [gradient.wanted for gradient in members]
         plan = self._plan.notes(members, alone)
         values = [0 if final else 1, *submitted, *waiting, *wanted, *plan]
