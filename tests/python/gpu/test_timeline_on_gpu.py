@@ -16,8 +16,8 @@ ROUNDS = 100
 
 
 def test_timeline_on_gpu(tmp_path: Path) -> None:
-    trace = str(tmp_path / "trace.json")
-    run_checks(__file__, 2, env={"RANKS_DEVICE": gpu_device.NAME, "TRACE": trace})
+    where = {"ROUNDELAY_TIMELINE": "DYNAMIC", "TRACE": str(tmp_path / "trace.json")}
+    run_checks(__file__, 2, env={"RANKS_DEVICE": gpu_device.NAME, **where})
 
 
 def check_the_device_is_in_the_timeline() -> None:
