@@ -163,8 +163,8 @@ bool Lane::prepare_next() {
   {
     MutexLock lock(mutex_);
     if (queue_.empty()) return false;
-    // A GPU has a queue of its own, and what is enqueued now would come before the end of what is running.
-    if (running_ && running_->on_gpu() && queue_.front()->on_gpu()) return false;
+    // A GPU has a queue of its own; what is enqueued there now would come before the end of what is running.
+    if (running_ && queue_.front()->on_gpu()) return false;
     batch = std::move(queue_.front());
     queue_.pop_front();
   }
