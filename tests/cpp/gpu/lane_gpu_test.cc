@@ -178,11 +178,14 @@ TEST_CASE("a result on a GPU does not wait for the next operation's tensor", "[l
   Rank& rank = *world.ranks.front();
   const Tensor& first = rank.make("first");
   const Tensor& second = rank.make("second");
-  const doubles::FakeGpu::Hold late(rank.gpu, 0, second.stream);
-  world.order({"first", "second"});
-  world.run();
-  world.step_until([&](Rank&) { return *first.there->reached(); });
-  CHECK(!*second.there->reached());
+  {
+    const doubles::FakeGpu::Hold late(rank.gpu, 0, second.stream);
+    world.order({"first", "second"});
+    world.run();
+    world.step_until([&](Rank&) { return *first.there->reached(); });
+    CHECK(!*second.there->reached());
+  }
+  world.finish();
 }
 
 TEST_CASE("the timeline has what a GPU did when it did it, in the stream's order", "[lane][gpu][timeline]") {
