@@ -57,7 +57,6 @@ def _place(dry: bool, output: Path) -> Place:
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
         "RANKS_DEVICE": device,
-        "RANKS_LIMIT_S": "55",
         "NVIDIA_TF32_OVERRIDE": "0",  # results are compared
         **(_DRY if dry else {}),
     }

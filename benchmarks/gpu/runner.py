@@ -100,6 +100,7 @@ def judged(step: Step, seconds: float, output: str) -> Check:
 def run(step: Step, place: Place, limit_s: float) -> Check:
     """Run it for at most its budget, or `limit_s` seconds where that is less."""
     limit_s = min(limit_s, step.budget_s)
+    ranks = {"RANKS_LIMIT_S": str(max(1.0, limit_s - 5))}  # ranks that hang say where before they are ended
     log = place.output / f"{step.name.replace(' ', '_').replace(',', '')}.txt"
     begin = time.monotonic()
     with log.open("wb") as out:
@@ -107,7 +108,7 @@ def run(step: Step, place: Place, limit_s: float) -> Check:
             process = subprocess.Popen(
                 place.words(step),
                 cwd=ROOT,
-                env={**os.environ, **step.environment, **place.environment},
+                env={**os.environ, **ranks, **step.environment, **place.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace roundelay {
@@ -21,5 +22,16 @@ class GpuEvent {
   [[nodiscard]] virtual Status hold_back(GpuStream stream) const = 0;
 };
 using GpuEventPtr = std::shared_ptr<const GpuEvent>;
+
+// A point in a stream that keeps the time at which the device came there: for measurements alone, as it costs
+// the device more. Thread-safe.
+class GpuTimestamp {
+ public:
+  virtual ~GpuTimestamp() = default;
+  // From `earlier`, of the same device, to this one; below zero, if it was later. Never blocks. kUnavailable:
+  // the device is not past both.
+  [[nodiscard]] virtual Result<Duration> since(const GpuTimestamp& earlier) const = 0;
+};
+using GpuTimestampPtr = std::shared_ptr<const GpuTimestamp>;
 
 }  // namespace roundelay

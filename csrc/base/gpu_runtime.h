@@ -34,6 +34,7 @@ class GpuRuntime {
   virtual void free_stream(int device, GpuStream stream) = 0;
   // The point behind all that is in `stream` now. May outlive the stream.
   [[nodiscard]] virtual Result<GpuEventPtr> mark(int device, GpuStream stream) = 0;
+  [[nodiscard]] virtual Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) = 0;
 
   [[nodiscard]] virtual Result<GpuMemory> allocate(int device, std::size_t bytes) = 0;
   // Host memory that the device copies from and to while the host goes on.

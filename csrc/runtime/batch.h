@@ -11,6 +11,7 @@
 #include "collective/scatter_list.h"
 #include "fuse/layout.h"
 #include "negotiate/participant.h"
+#include "runtime/gpu/device_clock.h"
 #include "submit/table.h"
 
 namespace roundelay::runtime {
@@ -50,7 +51,8 @@ struct Batch {
   std::vector<std::int64_t> sent, received;  // what members tell each other beside the data
   collective::Call call;
   std::unique_ptr<collective::Pending> pending;
-  GpuEventPtr there;  // on a GPU: all of it is done behind this point
+  GpuEventPtr there;                             // on a GPU: all of it is done behind this point
+  DeviceClock::Mark device_began, device_ended;  // for the timeline
   TimePoint started{};
 
   [[nodiscard]] bool on_gpu() const {

@@ -163,14 +163,14 @@ bool Lane::prepare_next() {
   {
     MutexLock lock(mutex_);
     if (queue_.empty()) return false;
+    // A GPU has a queue of its own; what is enqueued there now would come before the end of what is running.
+    if (running_ && queue_.front()->on_gpu()) return false;
     batch = std::move(queue_.front());
     queue_.pop_front();
   }
   const TimePoint begin = steady_now();
   const Status prepared = prepare(*batch);
-  if (batch->fusion != nullptr) {
-    timeline_.record_span(Track::kCopy, "pack", begin, steady_now(), batch->bytes());
-  }
+  record_copy(*batch, "pack", begin, steady_now());
   prepared_ = std::move(batch);
   if (!prepared.ok()) on_error(*prepared_, prepared);
   return true;
@@ -182,7 +182,10 @@ Workplace& Lane::place_of(const Batch& batch) const {
 }
 
 Status Lane::prepare(Batch& batch) {
-  if (batch.on_gpu()) ROUNDELAY_RETURN_IF_ERROR(gpu_->take_in(batch));
+  if (batch.on_gpu()) {
+    ROUNDELAY_RETURN_IF_ERROR(gpu_->take_in(batch));
+    if (timeline_.enabled()) batch.device_began = gpu_->mark_time();
+  }
   return batch.steps->prepare(batch, place_of(batch));
 }
 
@@ -252,40 +255,6 @@ void Lane::conclude(std::unique_ptr<Batch> batch, TimePoint reduced) {
   release(*batch, Status{});
   if (batch->on_gpu()) watch(std::move(batch));
   forget_work(1);
-}
-
-void Lane::record(const Batch& batch, TimePoint reduced) {
-  if (batch.pieces.empty()) return;
-  const std::size_t bytes = batch.bytes();
-  const auto tensors = static_cast<std::uint32_t>(batch.pieces.size());
-  counters_.operations += 1;
-  counters_.tensors += tensors;
-  counters_.bytes += static_cast<std::int64_t>(bytes);
-  if (tensors > 1) counters_.fused_tensors += tensors;
-  if (batch.on_gpu()) counters_.gpu_operations += 1;
-  if (!timeline_.enabled()) return;
-  if (batch.fusion != nullptr) timeline_.record_span(Track::kCopy, "unpack", reduced, steady_now(), bytes);
-  CollectiveSpan span{.operation = batch.request().operation,
-                      .dtype = batch.pieces.front().dtype(),
-                      .order = batch.sequence,
-                      .index = batch.index,
-                      .tensors = tensors,
-                      .bytes = bytes,
-                      .names = {},
-                      .begin = batch.started,
-                      .end = reduced};
-  for (std::size_t i = 0; i < std::min(batch.entries.size(), span.names.size()); ++i) {
-    span.names[i] = batch.entries[i]->request.name;
-  }
-  timeline_.record_collective(span);
-}
-
-void Lane::add_counters(LaneCounters& sum) const {
-  sum.add(counters_);
-  if (!fabric_work_) return;
-  sum.bytes_staged += fabric_work_->bytes_staged;
-  sum.sleeps += fabric_work_->sleeps;
-  sum.wakes += fabric_work_->wakes;
 }
 
 void Lane::release(Batch& batch, const Status& outcome) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/abort.h"
@@ -152,7 +153,6 @@ class Lane {
   Status prepare(Batch& batch);
   Status finish(Batch& batch);
   void conclude(std::unique_ptr<Batch> batch, TimePoint reduced) EXCLUDES(mutex_);
-  void record(const Batch& batch, TimePoint reduced);
   // The batch is over; an entry is complete when its last one is.
   void release(Batch& batch, const Status& outcome);
   void fail(Batch& batch, const Status& why);
@@ -161,6 +161,12 @@ class Lane {
   [[nodiscard]] std::string describe(const Batch& batch) const;
   [[nodiscard]] int culprit(const Batch& batch) const;
   void forget_work(std::size_t batches);
+
+  // lane_record.cc
+  void record(const Batch& batch, TimePoint reduced);
+  void record_copy(const Batch& batch, std::string_view what, TimePoint begin, TimePoint end);
+  void record_collective(const Batch& batch, Track track, TimePoint begin, TimePoint end);
+  void record_on_device(const Batch& batch);
 
   // lane_gpu.cc
   [[nodiscard]] bool may_go(const Batch& batch) const;

@@ -27,6 +27,7 @@ Duration Lane::patience(const Batch& batch) const {
 }
 
 Status Lane::hand_over(Batch& batch) {
+  if (batch.device_began.point) batch.device_ended = gpu_->mark_time();
   Result<GpuEventPtr> there = gpu_->mark();
   if (!there.ok()) return there.status();
   batch.there = std::move(there).value();
@@ -52,6 +53,7 @@ void Lane::look_at_device() {
     const Result<bool> done = enqueued_.front().batch->there->reached();
     failed = done.status();
     if (!done.ok() || !*done) break;
+    record_on_device(*enqueued_.front().batch);
     enqueued_.pop_front();
   }
   watches_device_.store(!enqueued_.empty(), std::memory_order_release);

@@ -69,7 +69,7 @@ void Timeline::record_collective(const CollectiveSpan& span) {
   if (!enabled()) return;
   Event event;
   event.kind = Kind::kCollective;
-  event.track = Track::kCollective;
+  event.track = span.track;
   event.operation = span.operation;
   event.dtype = span.dtype;
   event.order = span.order;

@@ -21,12 +21,21 @@ namespace roundelay::runtime {
 
 class JsonEvents;
 
-// Rows of a rank in the viewer. The values are thread ids in the file.
-enum class Track : std::uint8_t { kTraining = 1, kCopy = 2, kCollective = 3, kNegotiation = 4 };
+// Rows of a rank in the viewer. The values are thread ids in the file. What goes over a GPU is there twice:
+// when the host enqueued it, and when the device did it.
+enum class Track : std::uint8_t {
+  kTraining = 1,
+  kCopy = 2,
+  kCollective = 3,
+  kNegotiation = 4,
+  kEnqueue = 5,
+  kGpu = 6
+};
 
 // One fused operation on the data plane.
 struct CollectiveSpan {
   static constexpr std::size_t kShownNames = 4;
+  Track track = Track::kCollective;
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
   std::uint64_t order = 0;

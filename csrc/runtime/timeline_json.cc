@@ -7,8 +7,8 @@
 namespace roundelay::runtime {
 namespace {
 
-constexpr std::array<std::string_view, 5> kTracks = {"tensors", "training", "copy", "collective",
-                                                     "negotiation"};
+constexpr std::array<std::string_view, 7> kTracks = {"tensors",     "training", "copy", "collective",
+                                                     "negotiation", "enqueue",  "GPU"};
 
 }  // namespace
 

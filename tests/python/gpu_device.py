@@ -47,6 +47,10 @@ class _Device(types.ModuleType):
     def manual_seed_all(self, seed: int) -> None:
         """All is computed on the CPU, with its generator."""
 
+    def empty_cache(self) -> None:
+        """Waits for the device, as CUDA's does."""
+        _call("fake_gpu_empty_cache")
+
     def _is_in_bad_fork(self) -> bool:
         return False
 
@@ -97,6 +101,16 @@ def hold_stream(stream: torch.Stream, held: bool) -> None:
 def full() -> Iterator[None]:
     """Inside, there is no memory on the device but what torch has had before and keeps."""
     _call("fake_gpu_limit_memory", ctypes.c_size_t(0))
+    try:
+        yield
+    finally:
+        _call("fake_gpu_limit_memory", ctypes.c_size_t(-1))
+
+
+@contextmanager
+def used_up() -> Iterator[None]:
+    """Inside, there is no memory on the device but what torch has, in its cache too."""
+    _call("fake_gpu_use_up_memory")
     try:
         yield
     finally:

@@ -10,7 +10,8 @@
 namespace roundelay::platform::cuda {
 namespace {
 
-// Never destroyed: events outlive whatever order a process ends in.
+// Events of one kind, in CUDA's flags. Never destroyed: they outlive whatever order a process ends in.
+template <unsigned flags>
 class Pool {
  public:
   static Pool& get() {
@@ -29,8 +30,7 @@ class Pool {
       }
     }
     cudaEvent_t event = nullptr;
-    ROUNDELAY_RETURN_IF_ERROR(
-        check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags"));
+    ROUNDELAY_RETURN_IF_ERROR(check(cudaEventCreateWithFlags(&event, flags), "cudaEventCreateWithFlags"));
     return event;
   }
 
@@ -45,15 +45,30 @@ class Pool {
   std::map<int, std::vector<cudaEvent_t>> idle_ GUARDED_BY(mutex_);
 };
 
-class CudaEvent final : public GpuEvent {
+// One out of the pool.
+template <unsigned flags>
+class Lent {
  public:
-  CudaEvent(int device, cudaEvent_t event) : device_(device), event_(event) {}
-  ~CudaEvent() override { Pool::get().give_back(device_, event_); }
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
+  static constexpr unsigned kFlags = flags;
+  Lent(int device, cudaEvent_t event) : device_(device), event_(event) {}
+  ~Lent() { Pool<flags>::get().give_back(device_, event_); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  [[nodiscard]] int device() const { return device_; }
+  [[nodiscard]] cudaEvent_t event() const { return event_; }
+
+ private:
+  int device_;
+  cudaEvent_t event_;
+};
+
+class CudaEvent final : public GpuEvent, public Lent<cudaEventDisableTiming> {
+ public:
+  using Lent::Lent;
 
   [[nodiscard]] Result<bool> reached() const override {
-    const cudaError_t error = cudaEventQuery(event_);
+    const cudaError_t error = cudaEventQuery(event());
     if (error != cudaErrorNotReady) {
       ROUNDELAY_RETURN_IF_ERROR(check(error, "cudaEventQuery"));
       return true;
@@ -63,26 +78,50 @@ class CudaEvent final : public GpuEvent {
   }
 
   [[nodiscard]] Status hold_back(GpuStream stream) const override {
-    const OnDevice on(device_);  // whose default stream a null one is
+    const OnDevice on(device());  // whose default stream a null one is
     ROUNDELAY_RETURN_IF_ERROR(on.status());
-    return check(cudaStreamWaitEvent(native(stream), event_, 0), "cudaStreamWaitEvent");
+    return check(cudaStreamWaitEvent(native(stream), event(), 0), "cudaStreamWaitEvent");
   }
-
-  [[nodiscard]] cudaEvent_t native_event() const { return event_; }
-
- private:
-  int device_;
-  cudaEvent_t event_;
 };
+
+class CudaTimestamp final : public GpuTimestamp, public Lent<cudaEventDefault> {
+ public:
+  using Lent::Lent;
+
+  [[nodiscard]] Result<Duration> since(const GpuTimestamp& earlier) const override {
+    float milliseconds = 0;
+    const auto& from = static_cast<const CudaTimestamp&>(earlier);
+    const cudaError_t error = cudaEventElapsedTime(&milliseconds, from.event(), event());
+    if (error == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return Status::unavailable("the device is not there yet");
+    }
+    ROUNDELAY_RETURN_IF_ERROR(check(error, "cudaEventElapsedTime"));
+    return std::chrono::duration_cast<Duration>(std::chrono::duration<double, std::milli>(milliseconds));
+  }
+};
+
+template <typename Event>
+Result<std::shared_ptr<const Event>> mark_as(int device, GpuStream stream) {
+  Result<cudaEvent_t> taken = Pool<Event::kFlags>::get().take(device);
+  if (!taken.ok()) return taken.status();
+  auto event = std::make_shared<const Event>(device, *taken);
+  ROUNDELAY_RETURN_IF_ERROR(check(cudaEventRecord(event->event(), native(stream)), "cudaEventRecord"));
+  return event;
+}
 
 }  // namespace
 
 Result<GpuEventPtr> mark(int device, GpuStream stream) {
-  Result<cudaEvent_t> taken = Pool::get().take(device);
-  if (!taken.ok()) return taken.status();
-  auto event = std::make_shared<const CudaEvent>(device, *taken);
-  ROUNDELAY_RETURN_IF_ERROR(check(cudaEventRecord(event->native_event(), native(stream)), "cudaEventRecord"));
-  return GpuEventPtr(std::move(event));
+  auto event = mark_as<CudaEvent>(device, stream);
+  if (!event.ok()) return event.status();
+  return GpuEventPtr(std::move(event).value());
+}
+
+Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) {
+  auto timestamp = mark_as<CudaTimestamp>(device, stream);
+  if (!timestamp.ok()) return timestamp.status();
+  return GpuTimestampPtr(std::move(timestamp).value());
 }
 
 }  // namespace roundelay::platform::cuda

@@ -58,6 +58,12 @@ Result<GpuEventPtr> CudaRuntime::mark(int device, GpuStream stream) {
   return cuda::mark(device, stream);
 }
 
+Result<GpuTimestampPtr> CudaRuntime::mark_time(int device, GpuStream stream) {
+  const OnDevice on(device);
+  ROUNDELAY_RETURN_IF_ERROR(on.status());
+  return cuda::mark_time(device, stream);
+}
+
 Result<GpuMemory> CudaRuntime::allocate(int device, std::size_t bytes) {
   const OnDevice on(device);
   ROUNDELAY_RETURN_IF_ERROR(on.status());

@@ -16,6 +16,7 @@ class CudaRuntime final : public GpuRuntime {
   Result<GpuStream> make_stream(int device) override;
   void free_stream(int device, GpuStream stream) override;
   Result<GpuEventPtr> mark(int device, GpuStream stream) override;
+  Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) override;
   // cudaMalloc and cudaFree, which wait for the device: callers keep what they have.
   Result<GpuMemory> allocate(int device, std::size_t bytes) override;
   Result<GpuMemory> allocate_pinned(std::size_t bytes) override;

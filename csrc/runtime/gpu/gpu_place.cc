@@ -19,6 +19,7 @@ GpuPlace::~GpuPlace() {
     leak(std::move(retired_));
   }
   parts_.runtime->free_stream(device_, stream_);
+  if (idle_ != nullptr) parts_.runtime->free_stream(device_, idle_);
 }
 
 Status GpuPlace::open(int device) {
@@ -44,6 +45,23 @@ Status GpuPlace::take_in(const Batch& batch) {
 }
 
 Result<GpuEventPtr> GpuPlace::mark() { return parts_.runtime->mark(device_, stream_); }
+
+DeviceClock::Mark GpuPlace::mark_time() {
+  if (clock_.wants_reference(steady_now())) {
+    if (idle_ == nullptr) {
+      const Result<GpuStream> made = parts_.runtime->make_stream(device_);
+      if (made.ok()) idle_ = *made;
+    }
+    if (idle_ != nullptr) clock_.refer_to(mark_time_in(idle_));
+  }
+  return mark_time_in(stream_);
+}
+
+DeviceClock::Mark GpuPlace::mark_time_in(GpuStream stream) {
+  const TimePoint called = steady_now();
+  Result<GpuTimestampPtr> point = parts_.runtime->mark_time(device_, stream);
+  return {point.ok() ? std::move(point).value() : nullptr, called};
+}
 
 Status GpuPlace::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   return bytes == 0 ? Status{} : parts_.runtime->copy(device_, to, from, bytes, stream_);

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "runtime/gpu/device_clock.h"
 #include "runtime/gpu/gpu_fabric.h"
 #include "runtime/gpu/module.h"
 #include "runtime/workplace.h"
@@ -29,6 +30,10 @@ class GpuPlace final : public Workplace {
   // The point behind all that was enqueued until now.
   [[nodiscard]] Result<GpuEventPtr> mark();
   // Memory that the batches before used may be the device's until this event is reached.
+
+  // The same for the timeline, whose faults are nobody's: then there is no point in it.
+  [[nodiscard]] DeviceClock::Mark mark_time();
+  [[nodiscard]] DeviceClock& clock() { return clock_; }
 
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
   [[nodiscard]] GpuStream stream() const override { return stream_; }
@@ -51,12 +56,15 @@ class GpuPlace final : public Workplace {
   };
 
   [[nodiscard]] Status open(int device);
+  [[nodiscard]] DeviceClock::Mark mark_time_in(GpuStream stream);
   [[nodiscard]] Status grow(Buffer& buffer, std::size_t bytes);
 
   const GpuParts parts_;
   GpuFabric fabric_;
   int device_ = -1;
   GpuStream stream_ = nullptr;
+  GpuStream idle_ = nullptr;  // of the clock
+  DeviceClock clock_;
   std::array<Buffer, kDepth> buffers_;
   std::size_t next_ = 0;
   std::deque<Retired> retired_;

@@ -11,7 +11,9 @@ from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, subtract, total, union
 
 # csrc/runtime/timeline.h, Track
-TRAINING, COPY, COLLECTIVE, NEGOTIATION = 1, 2, 3, 4
+TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU = 1, 2, 3, 4, 5, 6
+_MOVING = (COPY, COLLECTIVE, GPU)  # bytes move; what is enqueued to a GPU moves later
+_OPERATIONS = (COLLECTIVE, ENQUEUE)  # one span for each fused operation
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def blocked(trace: Trace, rank: int) -> list[Interval]:
 
 def communication(trace: Trace, rank: int) -> list[Interval]:
     """Tell when the rank was communicating or copying for it."""
-    return union(_pairs(trace.spans(rank, COLLECTIVE)) + _pairs(trace.spans(rank, COPY)))
+    return union([pair for track in _MOVING for pair in _pairs(trace.spans(rank, track))])
 
 
 def exposed(trace: Trace, rank: int) -> list[Interval]:
@@ -109,9 +111,9 @@ def steps(trace: Trace) -> list[Step]:
     for rank in trace.ranks:
         inside, waits = backward(trace, rank), blocked(trace, rank)
         busy, open_ = communication(trace, rank), exposed(trace, rank)
-        collectives = trace.spans(rank, COLLECTIVE)
+        operations = [span for track in _OPERATIONS for span in trace.spans(rank, track)]
         for index, (begin, end) in enumerate(windows(trace, rank)):
-            of_step = fusion(e for e in collectives if begin <= e.begin < end)
+            of_step = fusion(e for e in operations if begin <= e.begin < end)
             found.append(
                 Step(
                     rank=rank,
@@ -130,11 +132,11 @@ def steps(trace: Trace) -> list[Step]:
     return found
 
 
-def fusion(collectives: Iterable[Event]) -> Fusion:
+def fusion(events: Iterable[Event]) -> Fusion:
     """Sum up the fused operations among some events of one rank."""
     tensors = operations = size = 0
-    for event in collectives:
-        if event.phase == "X" and event.track == COLLECTIVE and event.name != "barrier":
+    for event in events:
+        if event.phase == "X" and event.track in _OPERATIONS and event.name != "barrier":
             tensors += int(event.args.get("tensors", 1))
             operations += 1
             size += int(event.args.get("bytes", 0))

@@ -142,7 +142,7 @@ class _Pool:
         self.places: dict[Gradient, _Place] = {}
         self._elements = {gradient: _elements(gradient) for gradient in gradients}
         self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
-        self.memory = _core.GradientPool(key, self.bytes, number, device)
+        self.memory = _memory(key, self.bytes, number, device)
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
@@ -265,6 +265,17 @@ class Pools:
             return pool.memory.allreduce_async(0, elements, pool.dtype, name, Sum, 1.0, 1.0)
 
         return start, word.as_strided((1,), (1,))
+
+
+def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
+    """A pool's. What is missing on a GPU may be in torch's cache, of tensors that are no more."""
+    try:
+        return _core.GradientPool(key, size, number, device)
+    except RuntimeError:
+        if device.type == "cpu":
+            raise
+    torch.get_device_module(device).empty_cache()
+    return _core.GradientPool(key, size, number, device)
 
 
 def _elements(gradient: Gradient) -> int:

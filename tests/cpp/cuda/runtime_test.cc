@@ -45,6 +45,23 @@ TEST_CASE("an event is reached when its stream's work is done, and the host does
   REQUIRE(require(reached_within(*event, std::chrono::seconds(20))));
 }
 
+TEST_CASE("timestamps tell what the device took, forwards and backwards, across streams", "[gpu]") {
+  const Stream stream, other;
+  const GpuMemory memory = require(runtime().allocate(kDevice, kBig));
+  const GpuTimestampPtr begin = require(runtime().mark_time(kDevice, stream));
+  for (int i = 0; i < 50; ++i) require(runtime().zero(kDevice, memory.get(), kBig, stream));
+  const GpuTimestampPtr end = require(runtime().mark_time(kDevice, stream));
+  REQUIRE(end->since(*begin).status().code() == StatusCode::kUnavailable);  // 12 GiB of zeros take a while
+  require(runtime().drain(kDevice, stream));
+  const Duration took = require(end->since(*begin));
+  REQUIRE(took > std::chrono::milliseconds(1));  // no memory is faster than 12 TB/s
+  REQUIRE(took < std::chrono::seconds(20));
+  REQUIRE(require(begin->since(*end)) == -took);
+  const GpuTimestampPtr later = require(runtime().mark_time(kDevice, other));
+  require(runtime().drain(kDevice, other));
+  REQUIRE(require(later->since(*end)) > Duration{0});
+}
+
 TEST_CASE("a stream that is held back runs after the event, though its own stream is gone", "[gpu]") {
   const Stream later;
   const GpuMemory big = require(runtime().allocate(kDevice, kBig));

@@ -27,6 +27,11 @@ void FakeGpu::free_stream(int /*device*/, GpuStream stream) { streams_->free(str
 
 Result<GpuEventPtr> FakeGpu::mark(int device, GpuStream stream) { return streams_->mark(device, stream); }
 
+Result<GpuTimestampPtr> FakeGpu::mark_time(int device, GpuStream stream) {
+  ++timestamps_;
+  return streams_->mark_time(device, stream);
+}
+
 Result<GpuMemory> FakeGpu::allocate(int device, std::size_t bytes) {
   ROUNDELAY_RETURN_IF_ERROR(streams_->check(device));
   return allocate_as(FakeMemory::Kind::kDevice, bytes);

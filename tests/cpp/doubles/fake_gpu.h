@@ -6,6 +6,7 @@
 // are errors, fresh memory is full of garbage.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -35,6 +36,7 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] Result<GpuStream> make_stream(int device) override;
   void free_stream(int device, GpuStream stream) override;
   [[nodiscard]] Result<GpuEventPtr> mark(int device, GpuStream stream) override;
+  [[nodiscard]] Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) override;
   [[nodiscard]] Result<GpuMemory> allocate(int device, std::size_t bytes) override;
   [[nodiscard]] Result<GpuMemory> allocate_pinned(std::size_t bytes) override;
   [[nodiscard]] Status copy(int device, std::byte* to, const std::byte* from, std::size_t bytes,
@@ -61,10 +63,14 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   // Other memory that counts as the device's while the result is kept: a tensor's, say.
   [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) { return memory_->adopt(memory); }
 
+  // How often a time was asked for.
+  [[nodiscard]] int timestamps() const { return timestamps_; }
+
   // Faults on order. The devices fail: all later calls and queries of events say this, no work is done.
   void fail(const Status& cause) { streams_->fail(cause); }
   // How much there may be in all: SIZE_MAX is no limit.
   void limit_memory(std::size_t bytes) { memory_->limit(FakeMemory::Kind::kDevice, bytes); }
+  [[nodiscard]] std::size_t memory_in_use() { return memory_->in_use(FakeMemory::Kind::kDevice); }
   void limit_pinned(std::size_t bytes) { memory_->limit(FakeMemory::Kind::kPinned, bytes); }
 
   // While there is one, no stream (or not this one) begins any work: what a busy device looks like.
@@ -89,6 +95,7 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   const Options options_;
   const std::shared_ptr<FakeMemory> memory_ = std::make_shared<FakeMemory>();
   const std::shared_ptr<FakeStreams> streams_;
+  std::atomic<int> timestamps_{0};
 };
 
 }  // namespace roundelay::doubles

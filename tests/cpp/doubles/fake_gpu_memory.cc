@@ -50,6 +50,11 @@ void FakeMemory::limit(Kind kind, std::size_t bytes) {
   account(kind).limit = bytes;
 }
 
+std::size_t FakeMemory::in_use(Kind kind) {
+  const MutexLock lock(mutex_);
+  return account(kind).used;
+}
+
 FakeMemory::Kind FakeMemory::kind_of(ConstByteSpan bytes) {
   const MutexLock lock(mutex_);
   auto block = blocks_.upper_bound(bytes.data());

@@ -22,6 +22,7 @@ class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
   [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) EXCLUDES(mutex_);
   // All blocks of this kind together.
   void limit(Kind kind, std::size_t bytes) EXCLUDES(mutex_);
+  [[nodiscard]] std::size_t in_use(Kind kind) EXCLUDES(mutex_);
 
   // Of the block that has all these bytes.
   [[nodiscard]] Kind kind_of(ConstByteSpan bytes) EXCLUDES(mutex_);

@@ -1,5 +1,6 @@
 #include "tests/cpp/doubles/fake_gpu_streams.h"
 
+#include <atomic>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,22 @@ class FakeEvent final : public GpuEvent {
   const std::shared_ptr<FakeStreams> streams_;
   const std::shared_ptr<FakeStream> stream_;
   const std::uint64_t point_;
+};
+
+// Shared with the work that stamps it.
+class FakeTimestamp final : public GpuTimestamp {
+ public:
+  void stamp() { reached_ = steady_now().time_since_epoch().count(); }
+
+  [[nodiscard]] Result<Duration> since(const GpuTimestamp& earlier) const override {
+    const std::int64_t begin = static_cast<const FakeTimestamp&>(earlier).reached_;
+    const std::int64_t end = reached_;
+    if (begin == 0 || end == 0) return Status::unavailable("the fake device is not there yet");
+    return Duration(end - begin);
+  }
+
+ private:
+  std::atomic<std::int64_t> reached_{0};
 };
 
 }  // namespace
@@ -105,6 +122,14 @@ Result<GpuEventPtr> FakeStreams::mark(int device, GpuStream stream) {
   auto found = find(device, stream);
   if (!found.ok()) return found.status();
   return GpuEventPtr(std::make_shared<FakeEvent>(shared_from_this(), std::move(*found)));
+}
+
+Result<GpuTimestampPtr> FakeStreams::mark_time(int device, GpuStream stream) {
+  auto found = find(device, stream);
+  if (!found.ok()) return found.status();
+  auto timestamp = std::make_shared<FakeTimestamp>();
+  (*found)->enqueue([timestamp] { timestamp->stamp(); }, {});
+  return GpuTimestampPtr(std::move(timestamp));
 }
 
 void FakeStreams::hold_all() {

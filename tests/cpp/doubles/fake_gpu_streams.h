@@ -28,6 +28,8 @@ class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
   // Null: the device's default stream.
   [[nodiscard]] Result<std::shared_ptr<FakeStream>> find(int device, GpuStream stream) EXCLUDES(mutex_);
   [[nodiscard]] Result<GpuEventPtr> mark(int device, GpuStream stream);
+  // The host's clock, when it is the timestamp's turn in the stream.
+  [[nodiscard]] Result<GpuTimestampPtr> mark_time(int device, GpuStream stream);
 
   void hold_all() EXCLUDES(mutex_);
   void release_all() EXCLUDES(mutex_);

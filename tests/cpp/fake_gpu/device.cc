@@ -121,6 +121,16 @@ extern "C" __attribute__((visibility("default"))) void fake_gpu_limit_memory(std
   roundelay::fake_gpu::gpu().limit_memory(bytes);
 }
 
+// For tests: no more than are in use now, by torch's cache too.
+extern "C" __attribute__((visibility("default"))) void fake_gpu_use_up_memory() {
+  roundelay::doubles::FakeGpu& gpu = roundelay::fake_gpu::gpu();
+  gpu.limit_memory(gpu.memory_in_use());
+}
+
+extern "C" __attribute__((visibility("default"))) void fake_gpu_empty_cache() {
+  roundelay::fake_gpu::empty_cache();
+}
+
 // For tests: while held, no stream begins any work.
 extern "C" __attribute__((visibility("default"))) void fake_gpu_hold(bool held) {
   using Hold = roundelay::doubles::FakeGpu::Hold;

@@ -33,6 +33,8 @@ void enqueue(const c10::Stream& stream, std::function<void()> work);
 
 // As CUDA's caching allocator: what is freed is given out again at once, in the same stream.
 c10::Allocator* allocator();
+// Blocks that nobody holds go back to the device, when all that was enqueued is done.
+void empty_cache();
 void record_on_stream(const c10::DataPtr& data, const c10::Stream& stream);
 
 // As torch throws.

@@ -20,6 +20,9 @@ class Forgetful final : public GpuRuntime {
     if (!made.ok()) return made;
     return GpuEventPtr(std::make_shared<const Event>(std::move(made).value()));
   }
+  Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) override {
+    return device_.mark_time(device, stream);
+  }
   Result<GpuMemory> allocate(int device, std::size_t bytes) override {
     return device_.allocate(device, bytes);
   }

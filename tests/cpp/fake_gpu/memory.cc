@@ -23,7 +23,8 @@ struct Block {
 };
 using BlockPtr = std::unique_ptr<Block>;
 
-// Blocks are kept for good: what still works on a freed one is a mistake that wrong values shall show.
+// Blocks are kept until the cache is emptied: what still works on a freed one is a mistake that wrong values
+// shall show.
 class Pool final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -38,6 +39,18 @@ class Pool final : public c10::Allocator {
     const c10::Stream stream = current_stream(-1);
     drain(stream);
     std::memcpy(to, from, bytes);
+  }
+
+  void empty() EXCLUDES(mutex_) {
+    std::map<Key, std::vector<BlockPtr>> unused;
+    {
+      MutexLock lock(mutex_);
+      come_home();
+      unused.swap(free_);
+    }
+    for (const auto& [key, blocks] : unused) {
+      for (const BlockPtr& block : blocks) drain(block->home);
+    }
   }
 
   static void free(void* context) {
@@ -92,10 +105,16 @@ class Pool final : public c10::Allocator {
 
 }  // namespace
 
-c10::Allocator* allocator() {
+namespace {
+Pool& pool() {
   static auto& pool = *new Pool;
-  return &pool;
+  return pool;
 }
+}  // namespace
+
+c10::Allocator* allocator() { return &pool(); }
+
+void empty_cache() { pool().empty(); }
 
 void record_on_stream(const c10::DataPtr& data, const c10::Stream& stream) {
   if (data.get_deleter() != &Pool::free) return;  // somebody else's memory, as CUDA's has it

@@ -67,6 +67,20 @@ def check_no_memory_on_one_rank_is_no_pool_on_all() -> None:
     assert all("on GPU 0: out of memory" in text for text in texts)
 
 
+def check_what_torch_keeps_for_nobody_makes_room() -> None:
+    parameters = make_parameters(2, 1 << 16)
+    optimizer = wrapped_sgd(parameters)
+    torch.empty(1 << 20)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="no gradient pool")
+        for step in range(4):
+            optimizer.zero_grad()
+            with gpu_device.used_up() if step == 1 else contextlib.nullcontext():
+                add_gradients((parameters[0], hvd.rank() + 1.0), (parameters[1], 1.0))
+            optimizer.step()
+    assert _buckets(optimizer) > 0 or hvd.size() == 1
+
+
 def _model() -> nn.Module:
     torch.manual_seed(5)
     return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 4), nn.Linear(4, 3)).double()

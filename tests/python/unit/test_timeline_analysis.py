@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from roundelay.timeline import analysis
-from roundelay.timeline.analysis import COLLECTIVE, COPY, NEGOTIATION, TRAINING, Straggler
+from roundelay.timeline.analysis import COLLECTIVE, COPY, ENQUEUE, GPU, NEGOTIATION, TRAINING, Straggler
 from roundelay.timeline.events import Event, Trace
 
 
@@ -101,6 +101,21 @@ def test_fusion(trace: Trace) -> None:
     assert (total.tensors, total.operations, total.bytes) == (8, 3, 2400)
     assert total.tensors_per_operation == pytest.approx(8 / 3)
     assert analysis.fusion([]).tensors_per_operation == 0
+
+
+def test_on_a_gpu_communication_is_what_the_device_did() -> None:
+    args = {"tensors": 3, "bytes": 1000}
+    trace = Trace(
+        [
+            span(0, TRAINING, "backward", 0, 100),
+            span(0, ENQUEUE, "allreduce", 20, 22, **args),
+            span(0, GPU, "allreduce", 70, 130, **args),
+            span(0, TRAINING, "step", 140, 150),
+        ]
+    )
+    (step,) = analysis.steps(trace)
+    assert (step.communication, step.exposed) == (60, 30)
+    assert (step.operations, step.tensors, step.bytes) == (1, 3, 1000)
 
 
 def test_stragglers() -> None:
