@@ -28,7 +28,7 @@ class NcclPassage {
       ROUNDELAY_RETURN_IF_ERROR(begin());
     }
     if (staged_) return staged_->test();
-    const Result<bool> enqueued = host_.tools.communicator.settled();
+    Result<bool> enqueued = host_.tools.communicator.settled();
     if (!enqueued.ok() || !*enqueued) return enqueued;
     ROUNDELAY_RETURN_IF_ERROR(turn_->end());
     return true;
