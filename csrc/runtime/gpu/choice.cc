@@ -41,25 +41,23 @@ std::string unlike_nccl(const std::vector<GpuCard>& cards, const Group& group, b
   return {};
 }
 
+using Nodes = std::map<std::string_view, std::size_t>;  // how many ranks there are on each
+
+Nodes nodes_of(const std::vector<GpuCard>& cards) {
+  Nodes nodes;
+  for (const GpuCard& card : cards) ++nodes[card.node.data()];
+  return nodes;
+}
+
 std::string no_levels(const std::vector<GpuCard>& cards, const Group& group) {
-  std::map<std::string_view, std::size_t> ranks;  // of each node
-  const auto node = [&cards](std::size_t i) { return std::string_view(cards[i].node.data()); };
-  for (std::size_t i = 0; i < cards.size(); ++i) ++ranks[node(i)];
-  const std::size_t first = ranks[node(0)];
-  const std::string set = "process set " + std::to_string(group.id);
-  if (ranks.size() == 1) {
-    return set + " has all of its ranks, from " + rank_text(group, 0) + " to " +
-           rank_text(group, cards.size() - 1) +
-           ", on one node, where NCCL alone is what to use: ROUNDELAY_GPU_FABRIC=auto";
-  }
+  const Nodes nodes = nodes_of(cards);
+  const std::size_t first = nodes.at(cards.front().node.data());
   for (std::size_t i = 1; i < cards.size(); ++i) {
-    if (ranks[node(i)] == first) continue;
-    return set + " has " + count_text(first) + " on the node of " + rank_text(group, 0) + " and " +
-           std::to_string(ranks[node(i)]) + " on that of " + rank_text(group, i) +
-           ": start equally many, at least 2, on each node";
-  }
-  if (first == 1) {
-    return rank_text(group, 0) + " is alone on its node, as all are: start at least 2 ranks on each node";
+    const std::size_t ranks = nodes.at(cards[i].node.data());
+    if (ranks == first) continue;
+    return "process set " + std::to_string(group.id) + " has " + count_text(first) + " on the node of " +
+           rank_text(group, 0) + " and " + std::to_string(ranks) + " on that of " + rank_text(group, i) +
+           ": start equally many on each node";
   }
   const auto flat = std::ranges::find(cards, 0U, &GpuCard::has_levels);
   if (flat == cards.end()) return {};
@@ -93,7 +91,10 @@ GpuFabricWish gpu_fabric_wish(const std::string& name) {
 
 GpuChoice choose_gpu_fabric(const std::vector<GpuCard>& cards, const Group& group, GpuFabricWish wish) {
   if (wish == GpuFabricWish::kStaged) return {GpuWay::kStaged, "ROUNDELAY_GPU_FABRIC=staged"};
-  const bool levels = wish == GpuFabricWish::kTwoLevel;
+  // A set may have less of them than the job: all on one node is NCCL's, one on each is the host's.
+  const std::size_t nodes = wish == GpuFabricWish::kTwoLevel ? nodes_of(cards).size() : 1;
+  if (nodes > 1 && nodes == cards.size()) return {};
+  const bool levels = nodes > 1;
   std::string why = levels ? no_levels(cards, group) : std::string();
   if (why.empty()) why = unlike_nccl(cards, group, levels);
   if (why.empty()) why = one_gpu_twice(cards, group);

@@ -30,7 +30,7 @@ enum class GpuWay : std::uint8_t { kStaged, kNccl, kTwoLevel };
 
 struct GpuChoice {
   GpuWay way = GpuWay::kStaged;
-  std::string why;  // why it is staged; names ranks, cause and cure
+  std::string why;  // why it is not as wished; names ranks, cause and cure
 };
 
 // `cards`: by member.

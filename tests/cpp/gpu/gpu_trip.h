@@ -37,7 +37,7 @@ struct Device {
 
 class GpuWorld {
  public:
-  // `fabric`: as in ROUNDELAY_GPU_FABRIC. Several nodes have equally many ranks.
+  // `fabric`: as in ROUNDELAY_GPU_FABRIC. Ranks go round the nodes; those of 2 or more each have two levels.
   GpuWorld(int size, const std::string& fabric, bool one_gpu_each = true, bool with_nccl = true,
            Config config = {}, int nodes = 1)
       : levels(nodes, size / nodes, 0) {
@@ -51,7 +51,8 @@ class GpuWorld {
                    .nccl = with_nccl ? &device.nccl : nullptr,
                    .why_no_nccl = with_nccl ? "" : "none"};
       parts.config.node_id = "node " + std::to_string(rank % levels.nodes);
-      if (levels.nodes > 1) parts.fabric = collective::make_two_level_fabric(levels.of(rank));
+      const bool two = levels.nodes > 1 && levels.members > 1;
+      if (two) parts.fabric = collective::make_two_level_fabric(levels.of(rank));
     });
   }
   using User = std::function<std::string(runtime::Session&, Device&, int rank)>;

@@ -22,8 +22,9 @@ const std::string kBoth[] = {"nccl", "staged"};
 float sum_to(int size) { return static_cast<float>(size * (size + 1) / 2); }
 
 TEST_CASE("every operation on a GPU has the CPU's result", "[session][gpu]") {
-  const Job job = GENERATE(Job{"nccl", 1}, Job{"nccl", 2}, Job{"nccl", 3}, Job{"staged", 2}, Job{"staged", 3},
-                           kNodes, Job{"two_level", 6, 2}, Job{"two_level", 1});
+  const Job job =
+      GENERATE(Job{"nccl", 1}, Job{"nccl", 2}, Job{"nccl", 3}, Job{"staged", 2}, Job{"staged", 3}, kNodes,
+               Job{"two_level", 6, 2}, Job{"two_level", 2, 2}, Job{"two_level", 2}, Job{"two_level", 1});
   INFO(job.text());
   const int size = job.size;
   GpuWorld world = job.world();
@@ -189,9 +190,9 @@ TEST_CASE("where NCCL is demanded and cannot be, all ranks hear why", "[session]
 }
 
 TEST_CASE("where two levels are demanded and cannot be, all ranks hear why", "[session][gpu]") {
-  GpuWorld on_one_node(2, "two_level");
-  on_one_node.run(hears("ROUNDELAY_GPU_FABRIC=two_level, but process set 0 has all of its ranks"));
-  on_one_node.shutdown();
+  GpuWorld uneven(3, "two_level", true, true, {}, 2);
+  uneven.run(hears("ROUNDELAY_GPU_FABRIC=two_level, but process set 0 has 2 ranks on the node of rank 0"));
+  uneven.shutdown();
   GpuWorld without_nccl(4, "two_level", true, false, {}, 2);
   without_nccl.run(hears("ROUNDELAY_GPU_FABRIC=two_level, but rank 0 has no NCCL"));
   without_nccl.shutdown();

@@ -68,12 +68,8 @@ TEST_CASE("two levels between GPUs need equal nodes that share memory, NCCL and 
           "[gpu][choice]") {
   CHECK(Nodes({"a", "b", "a", "b"}).why_not() == "");
   CHECK(Nodes({"a", "a", "a", "b", "b", "b"}).why_not() == "");
-  CHECK(contains(Nodes({"a", "a", "a"}).why_not(),
-                 "process set 0 has all of its ranks, from rank 0 to rank 2, on one node"));
-  CHECK(
-      contains(Nodes({"a", "a", "b"}).why_not(),
-               "has 2 ranks on the node of rank 0 and 1 on that of rank 2: start equally many, at least 2"));
-  CHECK(contains(Nodes({"a", "b", "c"}).why_not(), "rank 0 is alone on its node, as all are"));
+  CHECK(contains(Nodes({"a", "a", "b"}).why_not(),
+                 "has 2 ranks on the node of rank 0 and 1 on that of rank 2: start equally many"));
 
   Nodes nodes({"a", "a", "b", "b"});
   nodes.cards[2].has_levels = 0;
@@ -84,6 +80,20 @@ TEST_CASE("two levels between GPUs need equal nodes that share memory, NCCL and 
   nodes = Nodes({"a", "a", "b", "b"});
   nodes.cards[3].identity = nodes.cards[2].identity;
   CHECK(contains(nodes.why_not(), "rank 2 and rank 3 are on one GPU"));
+}
+
+TEST_CASE("two levels between GPUs: a set on one node has NCCL's, one with a rank a node the host's",
+          "[gpu][choice]") {
+  const auto choice_of = [](const Nodes& nodes) {
+    return choose_gpu_fabric(nodes.cards, nodes.group, GpuFabricWish::kTwoLevel);
+  };
+  Nodes nodes({"a", "b", "c"});
+  CHECK(choice_of(nodes).way == GpuWay::kStaged);
+  CHECK(choice_of(nodes).why == "");
+  nodes = Nodes({"a", "a", "a"});
+  CHECK(choice_of(nodes).way == GpuWay::kNccl);
+  nodes.cards[1].nccl_version = 0;
+  CHECK(contains(choice_of(nodes).why, "rank 1 has no NCCL"));
 }
 
 TEST_CASE("two levels between GPUs: another NCCL matters within a node only", "[gpu][choice]") {
