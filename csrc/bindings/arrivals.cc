@@ -55,6 +55,10 @@ struct AfterHook {
 // Calls of a class_'s __call__ cost as much as what these hooks do.
 template <typename Hook>
 PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
+  if (PyTuple_GET_SIZE(arguments) != 1 || !THPVariable_Check(PyTuple_GET_ITEM(arguments, 0))) {
+    PyErr_SetString(PyExc_TypeError, "a gradient's hook takes one tensor");
+    return nullptr;
+  }
   return py::handle(self).cast<const Hook&>()(PyTuple_GET_ITEM(arguments, 0));
 }
 
