@@ -68,12 +68,18 @@ void Arrivals::clear() {
 }
 
 Result<at::Tensor> Arrivals::take_in(Arrival& gradient, const at::Tensor& parameter) {
+  if (pool_ == nullptr) return Status::invalid("a group without a pool takes nothing in");
   const at::Tensor local = gradient.holds == Holds::kLocal ? parameter.grad() : at::Tensor();
   Result<at::Tensor> entry = pool_->fill(gradient.entry, local);
   if (!entry.ok()) return entry;
   const bool graph = local.defined() && local.requires_grad();  // of a double backward: it stays
-  if (!entry->is_same(local) && !graph && entry->scalar_type() == parameter.scalar_type())
-    parameter.mutable_grad() = *entry;
+  if (entry->is_same(local) || graph || entry->scalar_type() != parameter.scalar_type()) return entry;
+  if (entry->sizes() != parameter.sizes() || entry->device() != parameter.device()) {
+    return Status::invalid(
+        "a parameter has another shape or device than when its gradient pool was made: wrap its optimizer "
+        "after such changes");
+  }
+  parameter.mutable_grad() = *entry;
   return entry;
 }
 

@@ -59,7 +59,12 @@ PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
     PyErr_SetString(PyExc_TypeError, "a gradient's hook takes one tensor");
     return nullptr;
   }
-  return py::handle(self).cast<const Hook&>()(PyTuple_GET_ITEM(arguments, 0));
+  try {
+    return py::handle(self).cast<const Hook&>()(PyTuple_GET_ITEM(arguments, 0));
+  } catch (const std::exception& error) {  // made without its constructor
+    PyErr_SetString(PyExc_TypeError, error.what());
+    return nullptr;
+  }
 }
 
 template <typename Hook>

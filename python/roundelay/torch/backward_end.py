@@ -20,7 +20,7 @@ class Listener(Protocol):
 
     order: tuple[int, int]  # the same on all ranks: in which order rounds are waited for
 
-    def has_submitted(self) -> bool:
+    def backward_ended(self) -> bool:
         """Whether there is something to compare notes about."""
 
     def begin_round(self, final: bool, alone: bool) -> None:
@@ -65,7 +65,7 @@ class BackwardEnd:
         if self._span is not None:
             self._span.end()
             self._span = None
-        listeners = [listener for listener in listeners if listener.has_submitted()]
+        listeners = [listener for listener in listeners if listener.backward_ended()]
         # All rounds begin before the first is waited for: ranks may have met the optimizers in any order.
         for listener in listeners:
             listener.begin_round(final=False, alone=len(listeners) == 1)

@@ -85,6 +85,15 @@ class Bucket(GradientGroup):
             super().catch_up()
             return
         others = [self.members[index] for index in self.depart()]
+        try:
+            self._submit_in_pool(others)
+        except BaseException:
+            for gradient in self.members:
+                gradient.land()  # nothing is in flight
+            raise
+
+    def _submit_in_pool(self, others: Sequence[Gradient]) -> None:
+        """others: members that do not lie in the pool, or not as their parameters' gradients."""
         given = []
         for gradient in others:
             if gradient.wanted:

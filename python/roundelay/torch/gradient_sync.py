@@ -176,6 +176,11 @@ class GradientSync:
         """Whether gradients are in flight or wait for others: only after a backward that raised."""
         return self.has_submitted() or any(gradient.flights for gradient in self._gradients.values())
 
+    def backward_ended(self) -> bool:
+        """Whether there is something to compare notes about; what arrives later is another backward's."""
+        self.rules.noted_in = -1
+        return self.has_submitted()
+
     def has_submitted(self) -> bool:
         """Whether there is something to compare notes about."""
         return any(group.submitted or group.waits() for group in self._groups.values())
