@@ -300,8 +300,9 @@ bool Lane::fail_everything() {
     batches.swap(queue_);
   }
   if (prepared_) batches.push_front(std::move(prepared_));
+  const bool on_gpu = running_ && running_->on_gpu();
   if (running_) batches.push_front(std::move(running_));
-  const bool gave_up = give_up_device();
+  const bool gave_up = give_up_device(on_gpu);
   if (batches.empty()) return gave_up;
   const Status cause = abort_.cause();
   for (const auto& batch : batches) fail(*batch, cause);

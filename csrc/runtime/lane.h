@@ -175,7 +175,7 @@ class Lane {
   [[nodiscard]] Duration patience(const Batch& batch) const;
   void watch(std::unique_ptr<Batch> batch) EXCLUDES(mutex_);
   void look_at_device();
-  bool give_up_device();
+  bool give_up_device(bool enqueueing);
 
   // A batch that the device has not done, or is not known to have done.
   struct Enqueued {

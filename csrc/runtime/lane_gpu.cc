@@ -75,8 +75,8 @@ void Lane::look_at_device() {
 
 // The abort word is raised: streams that wait for a peer go on, and who synchronizes with the device does not
 // wait for ever.
-bool Lane::give_up_device() {
-  if (!gpu_ || !watches_device()) return false;
+bool Lane::give_up_device(bool enqueueing) {
+  if (!gpu_ || !(enqueueing || watches_device())) return false;
   gpu_->fabric().give_up(abort_.cause());
   enqueued_.clear();
   watches_device_.store(false, std::memory_order_release);

@@ -28,19 +28,24 @@ Result<bool> PinnedBlock::free() const {
   return last_use_->reached();
 }
 
-Status PinnedBlock::reserve(GpuRuntime& runtime, std::size_t least, std::size_t fresh, std::size_t most) {
-  if (bytes_ >= least && bytes_ <= most) return {};
+Status PinnedBlock::exchange(GpuRuntime& runtime, std::size_t bytes) {
   memory_.reset();
   bytes_ = 0;
-  auto memory = runtime.allocate_pinned(fresh);
+  return grow(runtime, bytes);
+}
+
+Status PinnedBlock::grow(GpuRuntime& runtime, std::size_t bytes) {
+  auto memory = runtime.allocate_pinned(bytes);
   if (!memory.ok()) return memory.status();
+  if (memory_) outgrown_.push_back(std::move(memory_));
   memory_ = std::move(*memory);
-  bytes_ = fresh;
+  bytes_ = bytes;
   return {};
 }
 
 void PinnedBlock::abandon() {
   if (memory_) leak(std::exchange(memory_, nullptr));
+  leak(std::exchange(outgrown_, {}));
   bytes_ = 0;
   last_use_.reset();
 }
@@ -51,13 +56,13 @@ Result<PinnedBlock*> PinnedBlocks::take(std::size_t bytes) {
   const Result<bool> free = block.free();
   if (!free.ok()) return free.status();
   if (!*free) return nullptr;
-  if (piece) {
-    const std::size_t fresh = std::min(std::bit_ceil(std::max(bytes, kLeast)), piece_bytes_);
-    ROUNDELAY_RETURN_IF_ERROR(block.reserve(runtime_, bytes, fresh, piece_bytes_));
-    ++taken_;
-  } else {
-    ROUNDELAY_RETURN_IF_ERROR(block.reserve(runtime_, bytes, bytes, 2 * bytes));
+  if (!piece && (block.bytes() < bytes || block.bytes() > 2 * bytes)) {
+    ROUNDELAY_RETURN_IF_ERROR(block.exchange(runtime_, bytes));
+  } else if (block.bytes() < bytes) {
+    const std::size_t larger = std::min(std::bit_ceil(std::max(bytes, kLeast)), piece_bytes_);
+    ROUNDELAY_RETURN_IF_ERROR(block.grow(runtime_, larger));
   }
+  if (piece) ++taken_;
   return &block;
 }
 

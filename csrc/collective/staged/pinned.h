@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/gpu_runtime.h"
 
@@ -22,14 +23,17 @@ class PinnedBlock {
   // Whether the device is through with it.
   [[nodiscard]] Result<bool> free() const;
   void busy_until(GpuEventPtr event) { last_use_ = std::move(event); }
-  // At least `least` bytes, of no content, where it is free. What it has is exchanged for `fresh` bytes if it
-  // is less, or more than `most`.
-  [[nodiscard]] Status reserve(GpuRuntime& runtime, std::size_t least, std::size_t fresh, std::size_t most);
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+  // Other memory, of no content, where it is free; what it had goes back, or is kept to the end. To give
+  // pinned memory back waits for the whole device, also for kernels that wait for their peers.
+  [[nodiscard]] Status exchange(GpuRuntime& runtime, std::size_t bytes);
+  [[nodiscard]] Status grow(GpuRuntime& runtime, std::size_t bytes);
   // Somebody may write to it for ever.
   void abandon();
 
  private:
   GpuMemory memory_;
+  std::vector<GpuMemory> outgrown_;
   std::size_t bytes_ = 0;
   GpuEventPtr last_use_;
 };
@@ -37,7 +41,8 @@ class PinnedBlock {
 // One thread at a time.
 class PinnedBlocks {
  public:
-  // Steps of up to `piece_bytes` take these in turn, larger ones one of their own.
+  // Steps of up to `piece_bytes` take these in turn, which double as they grow; larger ones have one of their
+  // own.
   static constexpr std::uint64_t kPieces = 3;
 
   PinnedBlocks(GpuRuntime& runtime, std::size_t piece_bytes) : runtime_(runtime), piece_bytes_(piece_bytes) {}

@@ -34,6 +34,7 @@ class StagedFabric final : public Fabric {
   [[nodiscard]] bool any_thread() const override { return state_->host.cpu.any_thread(); }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok() || state_->host.cpu.poisoned(); }
   void rouse() override { state_->host.cpu.rouse(); }
+  void give_up(const Status& cause) override { state_->fail(cause); }
   [[nodiscard]] RegionMaker region_maker() const override { return no_gpu_region; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {

@@ -45,11 +45,17 @@ class FlatPending final : public Pending {
  public:
   FlatPending(std::shared_ptr<TwoLevelState> state, std::unique_ptr<Pending> flat)
       : state_(std::move(state)), flat_(std::move(flat)) {}
+  ~FlatPending() override {
+    if (!done_) state_->fail(Status::aborted("a call was dropped before its end"));
+  }
+  FlatPending(const FlatPending&) = delete;
+  FlatPending& operator=(const FlatPending&) = delete;
 
   Result<bool> test() override {
     if (!state_->poison.ok()) return state_->poison;
     Result<bool> done = flat_->test();
     if (!done.ok()) state_->fail(done.status());
+    done_ = done.ok() && *done;
     return done;
   }
   [[nodiscard]] int waiting_for() const override { return flat_->waiting_for(); }
@@ -59,6 +65,7 @@ class FlatPending final : public Pending {
  private:
   const std::shared_ptr<TwoLevelState> state_;
   const std::unique_ptr<Pending> flat_;
+  bool done_ = false;
 };
 
 class TwoLevelFabric final : public Fabric {

@@ -20,8 +20,8 @@ namespace roundelay::platform {
 using NcclId = std::array<std::byte, 128>;
 
 // All members make the same calls in the same order. A call is started when it returns, and enqueued when
-// settled() says so; its stream must not be used for anything else before. Between begin_group() and
-// end_group() nothing is started; end_group() starts all of it at once.
+// settled() says so; nothing that depends on it may be enqueued to its stream before. Between begin_group()
+// and end_group() nothing is started; end_group() starts all of it at once.
 class NcclCommunicator {
  public:
   virtual ~NcclCommunicator() = default;  // after finish or abort: of a communicator in use it aborts

@@ -28,6 +28,7 @@ class GpuFabric::Meeting final : public Pending {
   Meeting(GpuFabric& fabric, const Call& call)
       : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
   ~Meeting() override {
+    current_.reset();  // dropped before its end it poisons what it works with
     if (step_ == Step::kCall || !fabric_.cpu_.poisoned()) return;
     leak(std::move(cards_));  // the medium may still write there
     leak(std::move(mine_));
@@ -139,7 +140,6 @@ class GpuFabric::Meeting final : public Pending {
       if (!there.ok()) failure_ = there.status();
       late_ = there.ok() && !*there;
     }
-    step_ = Step::kAgree;
     const int self = fabric_.group().index, size = fabric_.group().size();
     verdict_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
     Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
@@ -147,6 +147,7 @@ class GpuFabric::Meeting final : public Pending {
     call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may be late for a peer
     call.buffer = {reinterpret_cast<std::byte*>(verdict_.data()), 0, sizeof(std::int64_t)};
     ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
+    step_ = Step::kAgree;
     return true;
   }
 
