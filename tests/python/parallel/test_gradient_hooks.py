@@ -227,3 +227,30 @@ def check_nothing_is_kept_alive() -> None:
     gc.collect()
     assert of_optimizer() is None
     assert [ref() for ref in refs] == [None] * NUMBER
+
+
+def check_a_nested_backward_that_ends_in_another_thread() -> None:
+    """Nested deeper than 60 levels autograd goes on in another thread, which believes to be the outermost."""
+    inner, other = _pooled()
+    outer = [torch.nn.Parameter(torch.zeros(3, dtype=torch.float32)) for _ in range(3)]
+    outer += [
+        torch.nn.Parameter(torch.zeros(3, dtype=torch.float64)) for _ in range(4)
+    ]  # a bucket of their own
+    optimizer = wrapped_sgd(outer)
+    use_pool(optimizer)
+
+    def nested(value: torch.Tensor, depth: int) -> torch.Tensor:
+        if depth == 0:
+            return value + sum((parameter * 1.0).sum() for parameter in inner)
+        result: torch.Tensor = checkpoint(nested, value, depth - 1, use_reentrant=True)
+        return result
+
+    factor = hvd.rank() + 1.0
+    late = sum((outer[index] * factor).sum() for index in (3, 4, 5))  # and one is not used
+    total = nested(torch.zeros((), requires_grad=True) + late, 70)
+    for parameter in outer[:3]:
+        total = total + (parameter * factor).sum()
+    total.backward()
+    assert [gradient_of(parameter)[0] for parameter in outer[:6]] == [sum_of_ranks()] * 6
+    optimizer.step()
+    other.step()
