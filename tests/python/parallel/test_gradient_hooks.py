@@ -49,6 +49,13 @@ def _times(parameters: list[torch.nn.Parameter]) -> list[float]:
     return found
 
 
+def _ordinary_step(parameters: list[torch.nn.Parameter], optimizer: torch.optim.SGD) -> None:
+    optimizer.zero_grad()
+    _backward(parameters)
+    optimizer.step()
+    assert _times(parameters) == [1.0] * NUMBER
+
+
 def check_python_hears_of_the_first_gradient_and_the_last() -> None:
     parameters, optimizer = _pooled()
     arrived = GradientSync._arrived
@@ -141,10 +148,7 @@ def check_frozen_in_the_middle() -> None:
         assert parameters[2].grad is None
         assert [gradient_of(parameter) for parameter in rest] == [[sum_of_ranks()] * 3] * 4
         parameters[2].requires_grad_(True)
-        optimizer.zero_grad()
-        _backward(parameters)
-        optimizer.step()
-        assert _times(parameters) == [1.0] * NUMBER
+        _ordinary_step(parameters, optimizer)
 
 
 def check_a_graph_of_a_double_backward_stays() -> None:
@@ -172,10 +176,7 @@ def check_a_backward_that_raises_in_the_middle() -> None:
         _backward(parameters)
     failing = False
     for _ in range(2):
-        optimizer.zero_grad()
-        _backward(parameters)
-        optimizer.step()
-        assert _times(parameters) == [1.0] * NUMBER
+        _ordinary_step(parameters, optimizer)
 
 
 def check_backwards_inside_a_backward() -> None:
