@@ -170,7 +170,7 @@ bool Lane::prepare_next() {
   }
   const TimePoint begin = steady_now();
   const Status prepared = prepare(*batch);
-  record_copy(*batch, "pack", begin, steady_now());
+  record_copy(*batch, "pack", begin);
   prepared_ = std::move(batch);
   if (!prepared.ok()) on_error(*prepared_, prepared);
   return true;

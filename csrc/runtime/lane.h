@@ -164,7 +164,7 @@ class Lane {
 
   // lane_record.cc
   void record(const Batch& batch, TimePoint reduced);
-  void record_copy(const Batch& batch, std::string_view what, TimePoint begin, TimePoint end);
+  void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
   void record_collective(const Batch& batch, Track track, TimePoint begin, TimePoint end);
   void record_on_device(const Batch& batch);
 

@@ -15,14 +15,14 @@ void Lane::record(const Batch& batch, TimePoint reduced) {
   if (tensors > 1) counters_.fused_tensors += tensors;
   if (batch.on_gpu()) counters_.gpu_operations += 1;
   if (!timeline_.enabled()) return;
-  record_copy(batch, "unpack", reduced, steady_now());
+  record_copy(batch, "unpack", reduced);
   record_collective(batch, batch.on_gpu() ? Track::kEnqueue : Track::kCollective, batch.started, reduced);
 }
 
-// On a GPU copies are enqueued, as all the rest.
-void Lane::record_copy(const Batch& batch, std::string_view what, TimePoint begin, TimePoint end) {
+// One that ends now. On a GPU copies are enqueued, as all the rest.
+void Lane::record_copy(const Batch& batch, std::string_view what, TimePoint begin) {
   if (!timeline_.enabled() || batch.fusion == nullptr || batch.on_gpu()) return;
-  timeline_.record_span(Track::kCopy, what, begin, end, batch.bytes());
+  timeline_.record_span(Track::kCopy, what, begin, steady_now(), batch.bytes());
 }
 
 void Lane::record_collective(const Batch& batch, Track track, TimePoint begin, TimePoint end) {
