@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan wheel-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage wheel-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +115,24 @@ build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@cmake --build build/$* -j $(JOBS) -- --quiet
 asan ubsan tsan: %: build-%  ## the core's tests under sanitizers (asan has UBSan in it)
 	@ctest --test-dir build/$@ --output-on-failure --no-tests=error
+
+# COVERAGE_TESTS=tests/python has every rank of every test, and takes as long as they do.
+COVERAGE_TESTS ?= tests/python/unit
+COVERED := build/coverage
+$(STAMPS)/coverage-packages: $(STAMPS)/test-packages tools/requirements-coverage.txt
+	@$(PY) -m pip install --quiet -r tools/requirements-coverage.txt || $(call cure,pip could not install tools/requirements-coverage.txt,check the network and call make again)
+	@touch $@
+
+coverage: build $(STAMPS)/coverage-packages  ## the lines that tests reach: C++ unit and contract, Python unit and its ranks
+	@$(PY) tools/get_catch2.py
+	@cmake --preset coverage $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
+	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
+	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -R '^(unit|contract)$$'
+	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(JOBS) --txt $(COVERED)/cpp.txt --print-summary
+	@$(PY) -m coverage run -m pytest -q $(COVERAGE_TESTS)
+	@$(PY) -m coverage combine -q; $(PY) -m coverage report >$(COVERED)/python.txt; tail -n 3 $(COVERED)/python.txt
+	@echo "by file: $(COVERED)/cpp.txt, $(COVERED)/python.txt"
 
 wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folder, imports and runs alone
 	@tools/check_wheel.sh $(PY)
