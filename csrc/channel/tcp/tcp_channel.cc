@@ -11,8 +11,6 @@ using platform::Transfer;
 using Event = platform::Epoll::Event;
 using Interest = platform::Epoll::Interest;
 
-constexpr std::uint64_t kWakerTag = 0;
-constexpr std::uint64_t kListenerTag = 1;
 constexpr Duration kAcknowledgeSlice = std::chrono::microseconds(200);
 
 // Until the queue is empty or the socket is full: kSome means empty.

@@ -48,6 +48,7 @@ class TcpChannel final : public Channel {
 
  private:
   using Events = std::span<const platform::Epoll::Event>;
+  static constexpr std::uint64_t kWakerTag = 0, kListenerTag = 1;  // of events; connections have their ids
 
   enum class Stage : unsigned char {
     kDialling,  // by us: TCP is connecting
