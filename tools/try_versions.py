@@ -56,7 +56,7 @@ class Version:
         places = [os.environ.get("PATH", ""), *(str(one.parent) for one in pyenv.glob(f"*/bin/{name}"))]
         for place in places:
             found = shutil.which(name, path=place)
-            if found is not None and subprocess.run([found, "-c", ""], check=False).returncode == 0:
+            if found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
                 return found
         raise NotHereError(f"no {name} here")
 
