@@ -127,6 +127,7 @@ coverage: build $(STAMPS)/coverage-packages  ## the lines that tests reach: C++ 
 	@$(PY) tools/get_catch2.py
 	@cmake --preset coverage $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
+	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
 	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
 	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -R '^(unit|contract)$$'
 	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(JOBS) --txt $(COVERED)/cpp.txt --print-summary

@@ -56,9 +56,14 @@ class Version:
         places = [os.environ.get("PATH", ""), *(str(one.parent) for one in pyenv.glob(f"*/bin/{name}"))]
         for place in places:
             found = shutil.which(name, path=place)
-            if found is not None and subprocess.run([found, "-c", ""], check=False).returncode == 0:
+            if found is not None and _runs(found):
                 return found
         raise NotHereError(f"no {name} here")
+
+
+def _runs(python: str) -> bool:
+    """A shim of pyenv may know no such version."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def clone(version: Version, folder: Path) -> None:
@@ -93,7 +98,7 @@ def attempt(version: Version) -> None:
     clone(version, folder)
     log = folder / "log"
     if not run(folder, log, "make", "build/stamps/train-packages", f"PYTHON={python}"):
-        raise NotHereError(f"pip: see {log.relative_to(ROOT)}")
+        raise NotHereError(f"make found no such environment: see {log.relative_to(ROOT)}")
     for what, words in (
         ("the build", ["make", "build", "build/stamps/test-packages"]),
         ("a test", [".venv/bin/python", "-m", "pytest", "-q", *(f"tests/python/{one}" for one in TESTS)]),
