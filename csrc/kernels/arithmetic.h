@@ -52,7 +52,7 @@ struct Compensated {
   }
   [[gnu::always_inline]] constexpr double total() const {
     const double sum = high + low;
-    return sum == sum ? sum : high;
+    return sum == sum && low != 0.0 ? sum : high;  // -0 stays what it is
   }
   template <typename By>
   [[gnu::always_inline]] constexpr double scaled(By by) const {

@@ -140,6 +140,7 @@ TEST_CASE("sums are rounded once", "[kernels]") {
   const double huge = 9007199254740992.0;  // 2^53
   REQUIRE(all_are(reduced<double>(DType::kFloat64, ReduceOp::kSum, {huge, 1, 1, 1}), huge + 4));
   REQUIRE(all_are(reduced<double>(DType::kFloat64, ReduceOp::kSum, {1, huge, -huge}), 1.0));
+  REQUIRE(all_are(reduced<double>(DType::kFloat64, ReduceOp::kSum, {-0.0, -0.0, -0.0}), -0.0));
   // fp16: 2048 + 1 + 1 + 1; bf16: 256 + 1 + 1 + 1.
   REQUIRE(all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, {0x6800, 0x3c00, 0x3c00, 0x3c00}),
                   std::uint16_t{0x6802}));
