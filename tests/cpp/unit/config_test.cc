@@ -248,6 +248,7 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
                             {"CACHE_CAPACITY", "1"},
                             {"SCHEDULE_LOCK", "0"},
                             {"DETERMINISTIC", "1"},
+                            {"EXACT_GRADIENTS", "1"},
                             {"STALL_CHECK_DISABLE", "1"},
                             {"STALL_CHECK_TIME_SECONDS", "7"},
                             {"STALL_SHUTDOWN_TIME_SECONDS", "7"},

@@ -214,7 +214,7 @@ def check_twenty_lives_leave_no_thread_and_no_file() -> None:
 def check_shutdown_twice_and_use_after_it() -> None:
     hvd.shutdown()
     hvd.shutdown()
-    with pytest.raises(ValueError, match="has not been initialized"):
+    with pytest.raises(hvd.HorovodInternalError, match="has not been initialized"):
         hvd.allreduce(torch.ones(1))
     hvd.init()
     hvd.init()

@@ -57,15 +57,19 @@ def test_before_init_and_after_shutdown_calls_raise() -> None:
         hvd.rank,
         hvd.size,
         hvd.local_rank,
-        hvd.barrier,
         hvd.mpi_threads_supported,
-        lambda: hvd.allreduce(torch.ones(1)),
-        lambda: hvd.broadcast(torch.ones(1), 0),
-        lambda: hvd.broadcast_parameters(model.state_dict(), 0),
         lambda: hvd.DistributedOptimizer(plain),
     ):
         with pytest.raises(ValueError, match="init"):
             call()
+    for start in (
+        hvd.barrier,
+        lambda: hvd.allreduce(torch.ones(1)),
+        lambda: hvd.broadcast(torch.ones(1), 0),
+        lambda: hvd.broadcast_parameters(model.state_dict(), 0),
+    ):
+        with pytest.raises(hvd.HorovodInternalError, match="init"):
+            start()
 
 
 def test_a_single_process_uses_neither_mpi_nor_gloo() -> None:
