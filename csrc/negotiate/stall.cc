@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "negotiate/coordinator.h"
+#include "wire/describe.h"
 
 namespace roundelay::negotiate {
 namespace {
@@ -90,8 +91,8 @@ void Coordinator::abort_stalled(TimePoint now) {
     const auto found = table_.find(name);
     const std::string missing = members_where(found->second, false);
     const Slot slot = take_slot(found);
-    std::string text(name_of(slot.request.operation));
-    text.append(" of '").append(name).append("' was given up: ").append(missing);
+    std::string text = wire::describe(slot.request);
+    text.append(" was given up: ").append(missing);
     text.append(" did not submit it within ").append(seconds(options_.stall_abort));
     text.append(" (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of ");
     fail(slot.request, text.append(members_where(slot, true)), now);

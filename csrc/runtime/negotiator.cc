@@ -307,7 +307,7 @@ void Negotiator::on_lost(int from, const Status& why) {
   if (from == 0) no_more_turns_ = true;
   if (!shares_open_lane(from)) return;  // it has left: a closed connection is what we expect
   abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
-                   ". Its process ended or its host is unreachable; look for its own last message."},
+                   "; its process ended or its host is unreachable: look for its own last message"},
         rank_);
 }
 

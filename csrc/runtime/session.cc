@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "collective/select.h"
 #include "runtime/operations/operations.h"
+#include "wire/describe.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -77,8 +78,7 @@ Result<submit::Handle> Session::submit(Submission submission) {
   std::string wrong = wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = wrong_gpu(entry.gpu);
   if (wrong.empty()) return submit_to(**lane, std::move(entry), submission.blocking);
-  const std::string subject = entry.request.name.empty() ? "" : " of '" + entry.request.name + "'";
-  entry.request.error = std::string(name_of(entry.request.operation)) + subject + ": " + wrong;
+  entry.request.error = wire::describe(entry.request) + ": " + wrong;
   const Status status = Status::invalid(entry.request.error);
   if (static_cast<int>(entry.request.reduce_op) >= kReduceOpCount) entry.request.reduce_op = ReduceOp::kSum;
   submit_error_to(**lane, std::move(entry.request));
