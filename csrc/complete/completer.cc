@@ -10,8 +10,7 @@ bool Completer::complete(submit::TensorTable& table, const submit::Entry& entry,
   if (status.ok()) observe_(entry);
   table.release(entry.request.name);
   const bool cut_short = status.code() == StatusCode::kAborted;
-  return handles_.complete(entry.handle,
-                           cut_short ? under_way(status, entry.describe()) : status);
+  return handles_.complete(entry.handle, cut_short ? under_way(status, entry.describe()) : status);
 }
 
 bool Completer::complete(submit::TensorTable& table, const std::string& name, const Status& status) {

@@ -55,6 +55,7 @@ Session::Session(SessionParts parts)
     MutexLock lock(mutex_);
     open_.insert(world_->id());
   }
+  negotiator_.know(Neighbours(std::move(parts_.neighbours)));
   negotiator_.add_lane(world_->id(), group, world_->table());
   engine_.add_lane(world_);
   negotiator_.measure_clock(steady_now());
