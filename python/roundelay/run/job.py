@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roundelay import stand_in
-from roundelay.run import agent, checks, hosts, knobs, local_ranks, mpi, settings, several, starter
+from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, settings, several, starter
 from roundelay.run.errors import UsageError
 from roundelay.run.function.relay import Relay
 from roundelay.run.hosts import Host
@@ -50,6 +50,7 @@ def prepare(
         hosts.check(named, given.num_proc, given_by, given.mpi_args)
     if one_machine or any(hosts.is_local(host.name) for host in named):
         checks.check_program(program[0])
+    limits.check_ranks(_ranks_here(given.num_proc, named, one_machine))
     if given.ssh_identity_file is not None:
         checks.check_identity(given.ssh_identity_file)
     with_mpi = use_mpi(given, one_machine, named, surroundings)
@@ -84,7 +85,7 @@ def prepare(
         tcp=given.tcp,
     )
     timeout = start_timeout(environment)
-    command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, timeout)
+    command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, program, timeout)
     return Start(command, environment, added, listener, given.num_proc, timeout, mpirun)
 
 
@@ -95,6 +96,13 @@ def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
     if given.hostfile is not None:
         return hosts.read_hostfile(given.hostfile), f"--hostfile {given.hostfile}"
     return [], ""
+
+
+def _ranks_here(ranks: int, named: list[Host], one_machine: bool) -> int:
+    """How many of the ranks this machine will have, as far as that is known."""
+    if one_machine:
+        return ranks
+    return sum(host.slots for host in hosts.used(named, ranks) if hosts.is_local(host.name))
 
 
 def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dict[str, str]:
@@ -138,10 +146,10 @@ def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
     return mpirun is not None and mpirun.flavour is mpi.Flavour.INTEL
 
 
-def _own_command(job: mpi.Job, timeout: float) -> list[str]:
+def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
     """Without MPI."""
     if job.one_machine:
-        return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *job.program]
+        return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *program]
     ssh = shutil.which("ssh")
     used = hosts.used(job.hosts, job.num_proc)
     local = [host.name for host in used if hosts.is_local(host.name)]
@@ -157,4 +165,4 @@ def _own_command(job: mpi.Job, timeout: float) -> list[str]:
         interfaces=job.interfaces,
         timeout=timeout * _PART_FOR_HOSTS,
     )
-    return [*_PYTHON, several.__file__, plan.to_word(), "--", *job.program]
+    return [*_PYTHON, several.__file__, plan.to_word(), "--", *program]
