@@ -171,7 +171,7 @@ def test_an_unreachable_host(program: Path) -> None:
         rig.cut(2)
         ended = starts.run_all(on_each(rig, program))
     for _, output in ended[:2]:
-        assert "rank 2 of 3 did not come to init() within the start timeout" in output
+        assert "rank 2 of 3 did not come to init() within 5 s (ROUNDELAY_START_TIMEOUT)" in output
     assert re.search(r"init: nobody listens on node0:29500 \(10\.77\.0\.1: ", ended[2][1]), ended[2][1]
 
 

@@ -77,3 +77,12 @@ def test_gan_draws_what_is_nearer_to_the_data() -> None:
     before, *_, after = [*values(output, "distance before training"), *values(output, "distance")]
     assert after < 0.6 * before
     assert "(2 processes)" in output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("example", [*EXAMPLES, "synthetic"])
+def test_help_shows_every_options_meaning_and_default(example: str) -> None:
+    shown = output_of(example, 1, "--help").partition("options:")[2]
+    options = re.split(r"\n  --", shown)[1:]
+    assert len(options) >= 5
+    for option in options:
+        assert re.search(r"(\n {10,}|\S {2,})\w.*\(default:", option, re.DOTALL), option
