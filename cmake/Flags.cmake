@@ -18,6 +18,10 @@ target_include_directories(roundelay_flags INTERFACE ${PROJECT_SOURCE_DIR}/csrc)
 # nvcc knows none of these.
 target_compile_options(roundelay_flags INTERFACE
                        "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>")
+if(ROUNDELAY_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # Compiled together, sources are included, and g++ takes their anonymous namespaces for a header's.
+  target_compile_options(roundelay_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 if(ROUNDELAY_WERROR)
   target_compile_options(roundelay_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
