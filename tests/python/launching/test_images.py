@@ -51,7 +51,7 @@ def test_a_user_who_is_not_root_builds_and_owns_all(name: str) -> None:
     assert made.user == "roundelay"
     assert ("roundelay", "make build") in made.ran
     as_root = " && ".join(command for user, command in made.ran if user == "root")
-    assert "useradd --create-home" in as_root
+    assert re.search(rf"useradd --create-home --home-dir \S+ .*\b{made.user}\b", as_root)
     assert made.owners[str(made.folder)] == made.user
     assert f"--owner {made.user} --group {made.user} {made.folder}" in as_root
     assert {"g++", "make", "python3", "python3-dev", "python3-venv"} <= made.packages()
@@ -99,7 +99,7 @@ def test_sshd_is_the_users_and_has_the_operators_keys() -> None:
     server, client = settings("sshd_config"), settings("ssh_config")
     made = image.read(*IMAGES["roundelay-ssh"])
     keys = job["sshAuthMountPath"]
-    assert keys == f"/home/{made.user}/.ssh"
+    assert any(f"--home-dir {keys.removesuffix('/.ssh')} " in command for _, command in made.ran)
     assert (server["HostKey"], server["AuthorizedKeysFile"]) == (f"{keys}/id_rsa", f"{keys}/authorized_keys")
     worker = job["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     assert made.command == [*worker["command"], *worker["args"]]
