@@ -16,12 +16,13 @@ void Negotiator::watch_coordinators(TimePoint now) {
       continue;
     }
     const auto silence = std::chrono::duration_cast<std::chrono::seconds>(lane.watch.silence(now));
-    const std::string text =
+    std::string text =
         "rank " + std::to_string(coordinator) + ", which coordinates, has answered nothing for " +
         std::to_string(silence.count()) + " s while other ranks wait: stopped, overloaded or unreachable";
     if (action == CoordinatorWatch::Action::kWarn) {
       const std::string account = neighbours_.account(coordinator);
-      log(LogLevel::kWarning, account.empty() ? text : text + "; " + account);
+      if (!account.empty()) text.append("; ").append(account);
+      log(LogLevel::kWarning, text);
     } else {
       abort({coordinator, text}, rank_);
     }

@@ -9,7 +9,8 @@
 namespace roundelay::collective::shm {
 
 inline constexpr std::size_t kLine = 64;  // shares of one slot, written by different cores, begin on lines
-inline constexpr std::size_t kBlock = 16 << 10;  // reduced at a time: with every member's part it stays in the first-level cache
+// Reduced at a time: with every member's part it stays in the first-level cache.
+inline constexpr std::size_t kBlock = 16 << 10;
 
 struct Range {
   std::size_t offset, bytes;
