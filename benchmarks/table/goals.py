@@ -104,10 +104,11 @@ def tail_at_most(work: str, most: float) -> Aim:
 
 
 def _allowed(result: Result, most: float) -> tuple[float, bool]:
-    """Raise what a result may cost to its floor; tells whether that was necessary."""
-    if result.floor is not None and most < result.floor.value:
-        return result.floor.value, True
-    return most, False
+    """Raise what a result may cost to the least that its floor may be; tells whether that was necessary."""
+    if result.floor is None:
+        return most, False
+    least = result.floor.value if result.floor.low is None else result.floor.low
+    return max(most, least), most < least
 
 
 def _line(

@@ -208,6 +208,12 @@ def test_no_goal_lies_below_the_floor() -> None:
     assert (line.value, line.goal, raised) == (3.0, Goal(0.5, at_least=False), False)
 
 
+def test_a_floor_raises_goals_no_further_than_it_is_known() -> None:
+    noisy = Result("work", own=Estimate(4.0), floor=Estimate(5.0, 2.0, 9.0))
+    line, raised = goals.at_most("work", 1.0).line(noisy)
+    assert (line.goal, line.met, raised) == (Goal(2.0, at_least=False), False, True)
+
+
 def test_goals_of_the_floor_itself_and_of_the_tail() -> None:
     line, _ = goals.times_the_floor("work", 1.2).line(result(4.0, floor=2.0))
     assert (line.value, line.met) == (2.0, False)
