@@ -3,9 +3,10 @@
 namespace roundelay::complete {
 
 bool Completer::complete(submit::TensorTable& table, const submit::Entry& entry, const Status& status) {
-  if (status.ok()) observe_(entry);
+  const TimePoint now = steady_now();
+  if (status.ok()) observe_(entry, now);
   table.release(entry.request.name);
-  return handles_.complete(entry.handle, status);
+  return handles_.complete(entry.handle, status, now);
 }
 
 bool Completer::complete(submit::TensorTable& table, const std::string& name, const Status& status) {

@@ -15,8 +15,8 @@ namespace roundelay::complete {
 // it again at once.
 class Completer {
  public:
-  // `observe` sees each successfully completed entry before its waiter does (timeline, counters).
-  using Observer = std::function<void(const submit::Entry&)>;
+  // `observe` sees each successfully completed entry, and when that was, before its waiter does (timeline).
+  using Observer = std::function<void(const submit::Entry&, TimePoint)>;
 
   Completer(submit::HandleTable& handles, Observer observe)
       : handles_(handles), observe_(std::move(observe)) {}
