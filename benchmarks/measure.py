@@ -10,13 +10,15 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from benchmarks.launch import GATE, GATE_STRIDE, own_rank
+from benchmarks.quiet import Watch, share_of_others
 
 Key = TypeVar("Key")
 Turn = Callable[[], list[float]]  # makes measurements, as many on each rank; their seconds on this rank
@@ -65,7 +67,22 @@ def worker(main: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     (Path(spec["folder"]) / f"result{own_rank()}.json").write_text(json.dumps(found))
 
 
-def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) -> dict[Key, list[float]]:
+@dataclass(frozen=True)
+class Turns(Generic[Key]):
+    """What was measured: by key and repetition, the seconds of each measurement.
+
+    `others` has, by repetition, the most that other processes had of the machine in one of its turns: 0 to 1.
+    """
+
+    seconds: Mapping[Key, list[list[float]]]
+    others: list[float]
+
+    def single(self) -> dict[Key, list[float]]:
+        """Tell the seconds by repetition, of turns that measure once."""
+        return {name: [seconds for (seconds,) in all_] for name, all_ in self.seconds.items()}
+
+
+def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) -> Turns[Key]:
     """Run each in every repetition, beginning with another one each time, so that drift hits all alike.
 
     Args:
@@ -74,31 +91,51 @@ def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) ->
         warmups: how many before do not.
 
     Returns:
-        By the same keys, the seconds of each measurement: of the slowest rank.
+        Of each measurement, the seconds of the slowest rank; of others, what the rank saw that saw most.
 
     """
-    own = in_turn(turns, repetitions, warmups)
-    return {name: _slowest(seconds) for name, seconds in own.items()}
+    own = _in_turn(turns, repetitions, warmups, Watch(_is_of_the_ranks()))
+    seconds = {name: _most(all_) for name, all_ in own.seconds.items()}
+    return Turns(seconds, *_most([own.others]))
 
 
-def in_turn(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 0) -> dict[Key, list[float]]:
-    """As take_turns, but by this process alone: what it measured itself."""
-    names = list(turns)
-    own: dict[Key, list[float]] = {name: [] for name in names}
+def in_turn(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 0) -> Turns[Key]:
+    """As take_turns, but by this process alone, with children that it waits for: what it measured itself."""
+    return _in_turn(turns, repetitions, warmups, Watch(os.getpid().__eq__))
+
+
+def _in_turn(turns: Mapping[Key, Turn], repetitions: int, warmups: int, watch: Watch) -> Turns[Key]:
+    names, cores = list(turns), os.cpu_count() or 1
+    own: dict[Key, list[list[float]]] = {name: [] for name in names}
+    others = []
     for repetition in range(warmups + repetitions):
         first = repetition % len(names)
+        most = 0.0
         for name in names[first:] + names[:first]:
+            before = watch.read()
             seconds = turns[name]()
+            most = max(most, share_of_others(before, watch.read(), cores))
             if repetition >= warmups:
-                own[name] += seconds
-    return own
+                own[name].append(seconds)
+        others.append(most)
+    return Turns(own, others[warmups:])
 
 
-def _slowest(own: list[float]) -> list[float]:
-    times = torch.tensor(own, dtype=torch.float64)
-    dist.all_reduce(times, op=dist.ReduceOp.MAX)
-    slowest: list[float] = times.tolist()
-    return slowest
+def _is_of_the_ranks() -> Callable[[int], bool]:
+    """Tell processes by their sessions: mpirun has one of its own, and one on each further node."""
+    own = torch.tensor([os.getsid(0)])
+    found = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(found, own)
+    sessions = {int(session) for session in found}
+    return lambda pid: os.getsid(pid) in sessions
+
+
+def _most(own: list[list[float]]) -> list[list[float]]:
+    """Take the maximum over the ranks."""
+    values = torch.tensor(own, dtype=torch.float64)
+    dist.all_reduce(values, op=dist.ReduceOp.MAX)
+    most: list[list[float]] = values.tolist()
+    return most
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
@@ -111,6 +148,11 @@ def summary(seconds: list[float]) -> dict[str, float]:
         "p99": sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1],
         "least": min(seconds),
     }
+
+
+def summarised(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Put summaries into the place of a cell's seconds by repetition."""
+    return {**cell, "seconds": {name: summary(own) for name, own in cell["seconds"].items()}}
 
 
 def timed(run: Callable[[], object]) -> float:

@@ -55,6 +55,14 @@ def quantity(value: float, unit: str) -> str:
     return f"{value:.3g}" + (f" {unit}" if unit == "%" else unit)
 
 
+def interval(low: float | None, high: float | None, unit: str) -> str:
+    """Format the bounds of a 95 % interval, to stand behind a value; nothing where there are none."""
+    if low is None and high is None:
+        return ""
+    bounds = ("?" if bound is None else quantity(bound, unit) for bound in (low, high))
+    return f" ({' to '.join(bounds)})"
+
+
 def ratio(seconds: dict[str, dict[str, float]], peer: str) -> float | None:
     """How many times as long as Roundelay the peer takes; None where it was not measured."""
     if peer not in seconds:

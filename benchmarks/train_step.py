@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import launch, show
+from benchmarks import launch, measure, show
 from benchmarks.models import available
+from benchmarks.quiet import others_text
 
 _QUICK_MODELS = ("mlp",)
 _MODELS = [name for name in available() if name != "gpt2"]  # that takes a gigabyte a rank and way
@@ -23,6 +24,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="one model, few steps: under a minute")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
     return parser
+
+
+def summarised(cell: dict[str, Any]) -> dict[str, Any]:
+    """Make summaries of the steps, and of what each took more than the one without communication."""
+    seconds = cell["seconds"]
+    exposed = {
+        name: measure.summary([step - alone for step, alone in zip(own, seconds["none"], strict=True)])
+        for name, own in seconds.items()
+        if name != "none"
+    }
+    return {**measure.summarised(cell), "exposed": exposed}
 
 
 def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
@@ -55,6 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "ways": ["none", "roundelay", *PEERS],
         "models": arguments.models or (list(_QUICK_MODELS) if arguments.quick else _MODELS),
         "repetitions": arguments.repetitions or (5 if arguments.quick else 21),
+        "bare": False,
     }
     mpirun = launch.find_launcher()
     console = show.console()
@@ -70,16 +83,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     jobs = []
     for ranks in arguments.ranks:
         timeout = 100 if arguments.quick else 1800
-        cells = launch.run_ranks(mpirun, "benchmarks.workers.train_step", ranks, spec, timeout)[0]["cells"]
+        found = launch.run_ranks(mpirun, "benchmarks.workers.train_step", ranks, spec, timeout)[0]
+        cells = [summarised(cell) for cell in found["cells"]]
         jobs.append({"ranks": ranks, "cells": cells})
         title = (
             f"Training step, {ranks} ranks: alone, with Roundelay, and how many times as long with its peers"
         )
         console.print(title, highlight=False)
         console.print(show.table(columns, rows(cells)))
-    found = {"machine": launch.machine(mpirun), "jobs": jobs}
-    show.save(arguments.output / "train_step.json", found)
-    _plot(found, arguments.output / "train_step.png")
+        console.print(others_text(cells), highlight=False)
+    result = {"machine": launch.machine(mpirun), "jobs": jobs}
+    show.save(arguments.output / "train_step.json", result)
+    _plot(result, arguments.output / "train_step.png")
 
 
 if __name__ == "__main__":

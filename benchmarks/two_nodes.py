@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from benchmarks import launch, show
@@ -32,16 +33,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
     """Make the table's rows: what a node sent and how long it took, then both over the stream's."""
-    return [
-        [
-            show.size_text(cell["bytes"]),
-            show.size_text(cell["sent"]["roundelay"]),
-            f"{cell['sent_ratio']:.3f}x",
-            show.seconds_text(cell["seconds"]["roundelay"]["median"]),
-            f"{cell['seconds_ratio']:.3f}x",
-        ]
-        for cell in cells
-    ]
+    made = []
+    for cell in cells:
+        own, stream = (median(cell["seconds"][who]) for who in ("roundelay", "stream"))
+        sizes = [show.size_text(size) for size in (cell["bytes"], cell["sent"]["roundelay"])]
+        made.append([*sizes, f"{cell['sent_ratio']:.3f}x", show.seconds_text(own), f"{own / stream:.3f}x"])
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> None:

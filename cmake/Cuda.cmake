@@ -1,5 +1,5 @@
 # Finds nvcc: the one on PATH, else those that `make cuda` put under build/cuda. Sets ROUNDELAY_HAS_CUDA and, with it,
-# the target roundelay_cuda: the headers, for C++.
+# the target roundelay_cuda: the headers, for C++. A PyTorch for CPUs has no tensor for the GPU module: AUTO leaves it out.
 set(ROUNDELAY_HAS_CUDA OFF)
 if(ROUNDELAY_WITH_CUDA STREQUAL OFF OR ROUNDELAY_SANITIZE)
   return()
@@ -12,6 +12,10 @@ function(roundelay_without_cuda why)
   message(STATUS "Roundelay: ${why}: without the GPU module")
 endfunction()
 
+if(ROUNDELAY_WITH_CUDA STREQUAL AUTO AND NOT ROUNDELAY_TORCH_HAS_CUDA)
+  message(STATUS "Roundelay: no PyTorch for GPUs: without the GPU module")
+  return()
+endif()
 string(REPLACE ":" ";" path_folders "$ENV{PATH}")
 find_program(ROUNDELAY_NVCC NAMES nvcc NO_DEFAULT_PATH
              PATHS ${path_folders} ${PROJECT_SOURCE_DIR}/build/cuda/nvidia/cu13/bin /usr/local/cuda/bin)

@@ -4,6 +4,7 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_UNITY_BUILD ${ROUNDELAY_UNITY})
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 11)
   message(FATAL_ERROR "g++ ${CMAKE_CXX_COMPILER_VERSION} has no complete C++20; install a newer one: apt-get install g++-12")
@@ -17,6 +18,10 @@ target_include_directories(roundelay_flags INTERFACE ${PROJECT_SOURCE_DIR}/csrc)
 # nvcc knows none of these.
 target_compile_options(roundelay_flags INTERFACE
                        "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>")
+if(ROUNDELAY_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # Compiled together, sources are included, and g++ takes their anonymous namespaces for a header's.
+  target_compile_options(roundelay_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 if(ROUNDELAY_WERROR)
   target_compile_options(roundelay_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()

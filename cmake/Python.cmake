@@ -1,4 +1,5 @@
-# Finds Python and torch. Sets ROUNDELAY_HAS_TORCH and, with it, the targets Python3::Module and roundelay_torch.
+# Finds Python and torch. Sets ROUNDELAY_HAS_TORCH and, with it, the targets Python3::Module and
+# roundelay_torch, and ROUNDELAY_TORCH_HAS_CUDA where that PyTorch is one for GPUs.
 set(ROUNDELAY_HAS_TORCH OFF)
 if(NOT Python3_EXECUTABLE AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
   set(Python3_EXECUTABLE ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -43,6 +44,7 @@ target_include_directories(roundelay_torch SYSTEM INTERFACE ${torch_folder}/incl
                            ${torch_folder}/include/torch/csrc/api/include)
 target_compile_definitions(roundelay_torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO USE_RPC USE_TENSORPIPE)
 set(ROUNDELAY_HAS_TORCH ON)
+file(STRINGS ${torch_folder}/version.py ROUNDELAY_TORCH_HAS_CUDA REGEX "^cuda.*= *'")
 file(STRINGS ${torch_folder}/version.py torch_version REGEX "^__version__")
 string(REGEX REPLACE ".*'(.*)'.*" "\\1" torch_version "${torch_version}")
 message(STATUS "Roundelay: torch ${torch_version} in ${torch_folder}")

@@ -94,12 +94,14 @@ class Game:
         return torch.stack([judge_loss.detach(), draw_loss.detach()])
 
 
+class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows the text as it is written, and defaults."""
+
+
 def main() -> None:
     """Plays, and looks at what is drawn."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--epochs", type=int, default=100)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
+    parser.add_argument("--epochs", type=int, default=100, help="passes over the data")
     parser.add_argument("--batch", type=int, default=32, help="images a step on each rank")
     parser.add_argument("--rate", type=float, default=5e-4, help="the generator's learning rate on one rank")
     parser.add_argument("--width", type=int, default=128, help="features of a layer")

@@ -143,18 +143,22 @@ def newest_checkpoint(folder: Path | None) -> tuple[int, Path | None]:
     return done, files.get(done)
 
 
+class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows the text as it is written, and defaults."""
+
+
 def parse_options() -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--epochs", type=int, default=12)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
+    parser.add_argument("--epochs", type=int, default=12, help="passes over the data")
     parser.add_argument("--batch", type=int, default=32, help="images a pass on each rank")
     parser.add_argument("--passes", type=int, default=2, help="backward passes a step")
     parser.add_argument("--rate", type=float, default=0.02, help="learning rate of one rank and one pass")
-    parser.add_argument("--warmup-epochs", type=float, default=2)
+    parser.add_argument("--warmup-epochs", type=float, default=2, help="until the full learning rate")
     parser.add_argument("--width", type=int, default=32, help="channels")
-    parser.add_argument("--compression", choices=["none", "fp16", "bf16"], default="bf16")
+    parser.add_argument(
+        "--compression", choices=["none", "fp16", "bf16"], default="bf16", help="of gradients on the wire"
+    )
     parser.add_argument(
         "--checkpoints", type=Path, metavar="DIR", help="save each epoch; go on from the last"
     )

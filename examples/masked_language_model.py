@@ -2,7 +2,7 @@
 
     roundelayrun -np 2 python examples/masked_language_model.py
 
-The text are the docstrings of Python's standard library, so there is nothing to download. Every rank reads
+The texts are the docstrings of Python's standard library, so there is nothing to download. Every rank reads
 modules of its own and has as many batches as they give: who is done first joins, and the others go on.
 Forward and loss run in bfloat16 where autocast finds that safe.
 """
@@ -147,18 +147,20 @@ def train(
     return accuracy
 
 
+class Help(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows the text as it is written, and defaults."""
+
+
 def main() -> None:
     """Reads, trains, reports."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--epochs", type=int, default=8)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=Help)
+    parser.add_argument("--epochs", type=int, default=8, help="passes over the data")
     parser.add_argument("--batch", type=int, default=64, help="sequences a step on each rank")
     parser.add_argument("--rate", type=float, default=2e-3, help="learning rate of one rank")
-    parser.add_argument("--warmup-steps", type=int, default=50)
+    parser.add_argument("--warmup-steps", type=int, default=50, help="until the full learning rate")
     parser.add_argument("--length", type=int, default=32, help="characters of a sequence")
     parser.add_argument("--width", type=int, default=64, help="numbers that stand for a character")
-    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--layers", type=int, default=2, help="of the encoder")
     parser.add_argument("--modules", type=int, default=80, help="how many modules' docstrings are read")
     parser.add_argument("--quick", action="store_true", help="a few epochs on a few modules")
     options = parser.parse_args()

@@ -28,6 +28,7 @@ TABLE: dict[str, set[str]] = {
     "model": {"base", "fuse/plan.h"},
 }
 BELOW_RUNTIME = set(TABLE)
+TABLE["launcher"] = {"base"}
 TABLE["runtime"] = BELOW_RUNTIME
 TABLE["adapter"] = BELOW_RUNTIME | {"runtime"}
 TABLE["bindings"] = BELOW_RUNTIME | {"runtime", "adapter"}

@@ -5,7 +5,9 @@ python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # Code for one kind of GPU tells as much as for all of them.
-export SKBUILD_CMAKE_DEFINE=ROUNDELAY_CUDA_ARCHITECTURES=90-real
+SKBUILD_CMAKE_DEFINE=ROUNDELAY_CUDA_ARCHITECTURES=90-real
+if command -v nvcc >/dev/null; then SKBUILD_CMAKE_DEFINE="$SKBUILD_CMAKE_DEFINE;ROUNDELAY_WITH_CUDA=ON"; fi
+export SKBUILD_CMAKE_DEFINE
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" .
 "$python" -m pip install --quiet --no-deps --target "$folder/site" "$folder"/roundelay-*.whl
 if command -v nvcc >/dev/null; then test -e "$folder/site/roundelay/_cuda.so"; fi

@@ -61,7 +61,7 @@ def knob_rows() -> list[str]:
         star = "" if shared == "kShared" else " *"
         other = f" (`HOROVOD_{horovod}`)" if horovod and f"ROUNDELAY_{horovod}" != variable else ""
         own = "" if horovod else " +"
-        limits = allowed(variable).replace("|", ", ").replace("from 0 to 9223372036854775807", "from 0 on")
+        limits = allowed(variable).replace("|", ", ")
         rows.append(f"| `{variable}`{star}{own}{other} | {value or 'empty'} | {meaning} | {limits} |")
     return rows
 

@@ -1,21 +1,34 @@
 """Puts Catch2's single header under build/catch2 where no Catch2 is installed: `python tools/get_catch2.py`.
 
 It comes from a wheel whose metadata ask for one Python version; only the header is used, so pip
-downloads and does not install it.
+downloads and does not install it. Version and content are fixed: a file with another hash is not used.
 """
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
 
-PACKAGE = "comma-deps-catch2"
+PACKAGE = "comma-deps-catch2==2.13.10.post96"
+SHA256 = "3725c0f0a75f376a5005dde31ead0feb8f7da7507644c201b814443de8355170"
 HEADER = "catch2/catch.hpp"
 TARGET = Path(__file__).resolve().parent.parent / "build" / "catch2" / HEADER
 INSTALLED = [Path(root) / "catch2" for root in ("/usr/include", "/usr/local/include")]
+
+
+def header_in(wheel: Path) -> bytes:
+    """The header. Raises ValueError if it is not the one that is meant."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next((entry for entry in archive.namelist() if entry.endswith(HEADER)), None)
+        content = b"" if name is None else archive.read(name)
+    found = hashlib.sha256(content).hexdigest()
+    if found != SHA256:
+        raise ValueError(f"{wheel.name} has a {HEADER} with the SHA-256 {found}, not {SHA256}")
+    return content
 
 
 def main() -> int:
@@ -25,16 +38,15 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
         command += ["--python-version", "3.12", "--dest", folder, PACKAGE]
-        wheels = [] if subprocess.call(command) else sorted(Path(folder).glob("*.whl"))
-        if not wheels:
-            print(
-                "roundelay: Catch2 is missing and cannot be fetched: apt-get install catch2", file=sys.stderr
-            )
+        try:
+            subprocess.run(command, check=True)
+            (wheel,) = Path(folder).glob("*.whl")
+            content = header_in(wheel)
+        except (subprocess.CalledProcessError, ValueError) as error:
+            print(f"roundelay: Catch2 cannot be fetched: {error}; apt-get install catch2", file=sys.stderr)
             return 1
-        with zipfile.ZipFile(wheels[0]) as wheel:
-            name = next(entry for entry in wheel.namelist() if entry.endswith(HEADER))
-            TARGET.parent.mkdir(parents=True, exist_ok=True)
-            TARGET.write_bytes(wheel.read(name))
+    TARGET.parent.mkdir(parents=True, exist_ok=True)
+    TARGET.write_bytes(content)
     return 0
 
 

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "dev"
+BUILD = ROOT / "build" / "files"  # preset files: dev compiles several together
 PASSED = ROOT / "build" / "tidy"
 TORCH = ("adapter", "bindings")  # torch's headers take minutes under the analyser
 SUFFIX = ".cc"  # of CUDA the analyser knows another dialect

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.steps import STEPS
-from benchmarks.table.document import rows as markdown_rows
-from benchmarks.table.document import with_table
 from benchmarks.table.line import Line
+from benchmarks.table.markdown import rows as markdown_rows
+from benchmarks.table.markdown import with_table
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu.md"
 BEGIN = "<!-- tools/gpu_check.sh --table writes from here -->"

@@ -80,7 +80,7 @@ def _measure(model: str, ways: Sequence[str], device: torch.device, repetitions:
     return {
         "model": model,
         "tensors": len(list(task.model.parameters())),
-        "seconds": {way: measure.summary(own) for way, own in times.items()},
+        "seconds": {way: measure.summary(own) for way, own in times.single().items()},
     }
 
 

@@ -1,19 +1,19 @@
-"""Measure the speed table: every row beside its peers, with what it shall reach."""
+"""Measure the speed table: every row beside its peers and its floor."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import datetime
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.bare import FLAGS
-from benchmarks.table.document import PICTURE, markdown, write_page
-from benchmarks.table.line import COLUMNS, Line, missing
+from benchmarks.table import document, goals
+from benchmarks.table.line import COLUMNS
+from benchmarks.table.result import Result
 from benchmarks.table.rows import ROWS
 from benchmarks.table.run import Run, with_mpirun
 
@@ -26,55 +26,81 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", choices=list(ROWS), nargs="+", default=list(ROWS), help="default: all")
     parser.add_argument("--quick", action="store_true", help="2 ranks, few repetitions: no numbers to keep")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
-    parser.add_argument("--docs", action="store_true", help="put table and plot into docs/benchmarks.md, too")
+    docs = parser.add_mutually_exclusive_group()
+    docs.add_argument(
+        "--docs", action="store_true", help="put these rows into docs/benchmarks.json, and render"
+    )
+    docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
     return parser
 
 
-def _row(name: str, run: Run, quick: bool) -> tuple[Any, list[Line]]:
-    """Measure one row; one that cannot be measured is a line that says why, and the others go on."""
+def _measure(name: str, run: Run, machine: Mapping[str, Any], quick: bool) -> dict[str, Any]:
+    """Measure one row; one that cannot be measured says why, and the others go on."""
     begin = time.monotonic()
+    found = None
     try:
         found = ROWS[name].measure(run, quick)
+        results = ROWS[name].results(found)
+        print(f"measured {name} in {time.monotonic() - begin:.0f} s", flush=True)
     except launch.JobError as error:
-        return None, [missing(name, str(error))]
-    print(f"measured {name} in {time.monotonic() - begin:.0f} s", flush=True)
-    return found, ROWS[name].lines(found)
+        results = [Result(name, why=str(error))]
+    day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+    return {"day": day, "machine": machine, "results": [one.as_json() for one in results], "found": found}
 
 
-def _plot(lines: Sequence[Line], path: Path) -> None:
+def _plot(rows: document.Rows, path: Path) -> None:
     try:
         from benchmarks.table.plot import plot
     except ImportError:
         print("no plot, matplotlib is missing: pip install matplotlib")
         return
-    plot(lines, path)
+    plot(document.results(rows), path)
     print(f"wrote {path}")
+
+
+def _render(rows: document.Rows) -> None:
+    document.write_pages(rows)
+    _plot(rows, document.PICTURE)
+
+
+def _keep(measured: document.Rows) -> dict[str, Any]:
+    """Put what was measured in the place of what is stored, without the single measurements."""
+    short = {
+        name: {key: value for key, value in row.items() if key != "found"} for name, row in measured.items()
+    }
+    all_ = {**document.read(), **short}
+    kept = {name: all_[name] for name in ROWS if name in all_}
+    show.save(document.STORED, {"rows": kept})
+    return kept
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
+    if arguments.render:
+        _render(document.read())
+        return
     mpirun = launch.find_launcher()
-    run = with_mpirun(mpirun, _QUICK_JOB_LIMIT_S if arguments.quick else _JOB_LIMIT_S)
-    measured = {name: _row(name, run, arguments.quick) for name in ROWS if name in arguments.rows}
-    lines = [line for _, own in measured.values() for line in own]
-    show.console().print(show.table(COLUMNS, [line.cells() for line in lines], texts=3))
-
     machine = {**launch.machine(mpirun), "bare": " ".join(FLAGS)}
-    day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    found = {
-        "machine": machine,
-        "day": day,
-        "found": {name: one for name, (one, _) in measured.items()},
-        "lines": [{**dataclasses.asdict(line), "met": line.met} for line in lines],
-    }
-    show.save(arguments.output / "table.json", found)
-    table = markdown(lines, machine, day)
-    (arguments.output / "table.md").write_text(table)
-    _plot(lines, arguments.output / "table.png")
+    run = with_mpirun(mpirun, _QUICK_JOB_LIMIT_S if arguments.quick else _JOB_LIMIT_S)
+    rows = {name: _measure(name, run, machine, arguments.quick) for name in ROWS if name in arguments.rows}
+    show.save(arguments.output / "table.json", {"rows": rows})
+    peers, aims = document.peers_table(rows), document.goals_table(rows)
+    (arguments.output / "table.md").write_text(f"{peers}\n{aims}")
+    _plot(rows, arguments.output / "table.png")
+    _tell(document.results(rows))
     if arguments.docs:
-        write_page(table)
-        _plot(lines, PICTURE)
+        _render(_keep(rows))
+
+
+def _tell(results: Sequence[Result]) -> None:
+    console = show.console()
+    plain = [
+        [cell.replace("**", "").replace("<br>", "\n") for cell in row] for row in document.cells(results)
+    ]
+    console.print(show.table(document.columns(results), plain, texts=6))
+    compared = goals.compared({result.work: result for result in results})
+    console.print(show.table(COLUMNS, [line.cells() for line, _ in compared], texts=3))
 
 
 if __name__ == "__main__":

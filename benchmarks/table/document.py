@@ -1,42 +1,131 @@
-"""The table as Markdown, and its place in docs/benchmarks.md. Pure, but for writing the page."""
+"""The results as Markdown: a page for who chooses a library, and one with the goals."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.table.line import COLUMNS, Line
+from benchmarks import show
+from benchmarks.table import goals
+from benchmarks.table.line import COLUMNS
+from benchmarks.table.markdown import rows, with_table
+from benchmarks.table.result import Estimate, Peer, Result, from_json
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "benchmarks.md"
-PICTURE = PAGE.parent / "images" / "table.png"
-BEGIN, END = "<!-- python -m benchmarks.table --docs writes from here -->", "<!-- to here -->"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+STORED = DOCS / "benchmarks.json"
+PAGE, GOALS_PAGE = DOCS / "benchmarks.md", DOCS / "goals.md"
+PICTURE = DOCS / "images" / "benchmarks.png"
 
-
-def markdown(lines: Sequence[Line], machine: Mapping[str, Any], day: str) -> str:
-    """Make the table, with what it was measured on above it."""
-    where = (
-        f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
-        f"Python {machine['python']}, one thread a rank, {day}."
-    )
-    return "\n".join([where, "", *rows(COLUMNS, [line.cells() for line in lines]), ""])
-
-
-def rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
-    """Make the lines of a Markdown table."""
-    head, *body = (f"| {' | '.join(cells)} |" for cells in (columns, *lines))
-    return [head, f"|{'---|' * len(columns)}", *body]
+_WITHOUT = (
+    "A ratio without brackets has no interval: it was measured once, or before intervals and floors were."
+)
+# A row's results: {"day": ..., "machine": {...}, "results": [Result.as_json()]}
+Rows = Mapping[str, Mapping[str, Any]]
 
 
-def with_table(page: str, table: str, begin: str = BEGIN) -> str:
-    """Put the table between the page's two marks; ValueError if it has not exactly these."""
-    before, found, rest = page.partition(begin)
-    _, end, after = rest.partition(END)
-    if not found or not end or begin in rest or END in after:
-        raise ValueError(f"the page needs one '{begin}' and then one '{END}'")
-    return f"{before}{begin}\n{table}{END}{after}"
+def results(found: Rows) -> list[Result]:
+    """List the results of all rows."""
+    return [from_json(one) for row in found.values() for one in row["results"]]
 
 
-def write_page(table: str) -> None:
-    """Put the table into docs/benchmarks.md."""
-    PAGE.write_text(with_table(PAGE.read_text(), table))
+def where(found: Rows) -> str:
+    """Tell what was measured on which machine and day."""
+    rows_of: dict[str, list[str]] = {}
+    for name, row in found.items():
+        machine = row["machine"]
+        text = (
+            f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
+            f"Python {machine['python']}, one thread a rank, {row['day']}"
+        )
+        rows_of.setdefault(text, []).append(f"`{name}`")
+    if len(rows_of) == 1:
+        return "".join(rows_of) + "."
+    return ". ".join(f"{', '.join(names)}: {text}" for text, names in rows_of.items()) + "."
+
+
+def columns(all_: Sequence[Result]) -> list[str]:
+    """Name the columns of the table beside the peers; the last is there if anything is known for it."""
+    known = any(result.kept is not None for result in all_)
+    return ["work", "Roundelay", "floor", "Gloo, DDP", "MPI", *(["repetitions"] if known else [])]
+
+
+def cells(all_: Sequence[Result]) -> list[list[str]]:
+    """Make the texts of these columns."""
+    return [_cells(result)[: len(columns(all_))] for result in all_]
+
+
+def peers_table(found: Rows) -> str:
+    """Make the table beside the peers."""
+    all_ = results(found)
+    old = any(peer.ratio.low is None for result in all_ for peer in result.peers if peer.ratio)
+    note = [_WITHOUT, ""] if old else []
+    return "\n".join([where(found), "", *rows(columns(all_), cells(all_)), "", *note])
+
+
+def _cells(result: Result) -> list[str]:
+    work = f"{result.work} ({result.note})" if result.note else result.work
+    if result.own is None:
+        return [work, f"not measured: {result.why}", "", "", "", ""]
+    mpi = [peer for peer in result.peers if peer.name.startswith("MPI")]
+    others = [peer for peer in result.peers if peer.name.startswith(("Gloo", "DDP"))]
+    costs = [result.own, *(peer.cost for peer in mpi + others)]
+    least = min(cost.value for cost in costs) if len(costs) > 1 else None
+    own = _cost(result.own, result.unit, least)
+    if result.tail is not None:
+        own += f", p99 {show.quantity(result.tail.value, result.unit)}"
+    beside = ["<br>".join(_peer(peer, result.unit, least) for peer in peers) for peers in (others, mpi)]
+    repetitions = "" if result.kept is None else f"{result.kept} of {result.of}"
+    return [work, own, _floor(result), *beside, repetitions]
+
+
+def _floor(result: Result) -> str:
+    if result.floor is None:
+        return ""
+    value = show.quantity(result.floor.value, result.unit)
+    over = "" if result.over_floor is None else f": {_ratio(result.over_floor)}"
+    return f"{result.floor_is} {value}{over}"
+
+
+def _cost(cost: Estimate, unit: str, least: float | None) -> str:
+    """Say it, bold if it is the least."""
+    text = show.quantity(cost.value, unit)
+    return f"**{text}**" if cost.value == least else text
+
+
+def _peer(peer: Peer, unit: str, least: float | None) -> str:
+    """Say the name where the column does not, the cost, and how many times Roundelay's it is."""
+    cost = _cost(peer.cost, unit, least)
+    said = cost if peer.name == "MPI" else f"{peer.name} {cost}"
+    return said if peer.ratio is None else f"{said}: {_ratio(peer.ratio)}"
+
+
+def _ratio(ratio: Estimate) -> str:
+    return show.quantity(ratio.value, "x") + show.interval(ratio.low, ratio.high, "x")
+
+
+def goals_table(found: Rows) -> str:
+    """Make the table of goals, with how many are met above it."""
+    compared = goals.compared({result.work: result for result in results(found)})
+    verdicts = [line.verdict for line, _ in compared if line.verdict]
+    counts = f"{verdicts.count('yes')} of {len(verdicts)} goals met"
+    if noise := verdicts.count("within noise"):
+        counts += f", {noise} missed by less than the noise"
+    made = []
+    for line, raised in compared:
+        *first, goal, verdict = line.cells()
+        made.append([*first, f"{goal}, {goals.RAISED}" if raised else goal, verdict])
+    return "\n".join([f"{counts}. {where(found)}", "", *rows(COLUMNS, made), ""])
+
+
+def read() -> dict[str, Any]:
+    """Read the rows that were measured last."""
+    found: dict[str, Any] = json.loads(STORED.read_text())["rows"]
+    return found
+
+
+def write_pages(found: Rows) -> None:
+    """Put both tables into docs."""
+    PAGE.write_text(with_table(PAGE.read_text(), peers_table(found)))
+    GOALS_PAGE.write_text(with_table(GOALS_PAGE.read_text(), goals_table(found)))

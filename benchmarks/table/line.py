@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from benchmarks import show
@@ -19,20 +18,14 @@ class Goal:
         """Whether the value is within the limit."""
         return value >= self.limit if self.at_least else value <= self.limit
 
-    def score(self, value: float) -> float:
-        """How many times as good as the limit: from 1 on it is met."""
-        over, under = (value, self.limit) if self.at_least else (self.limit, value)
-        if under > 0:
-            return over / under
-        return math.inf if over > 0 or self.met(value) else 0.0
-
 
 @dataclass(frozen=True)
 class Line:
     """One comparison.
 
     `value` is in `unit`: "x" (a ratio), "s", "B", "%", or "" (a count). None: not measured, `own` says why.
-    Own and the peer's measurements are texts, with their units.
+    Own and the peer's measurements are texts, with their units. `low` and `high` bound the value's 95 %
+    interval.
     """
 
     work: str
@@ -42,18 +35,29 @@ class Line:
     value: float | None = None
     unit: str = "x"
     goal: Goal | None = None
+    low: float | None = None
+    high: float | None = None
 
     @property
     def met(self) -> bool | None:
         """None where there is no goal, or no value."""
         return None if self.goal is None or self.value is None else self.goal.met(self.value)
 
+    @property
+    def verdict(self) -> str:
+        """Whether the goal is met: a value that misses it by less than the noise is "within noise"."""
+        if self.goal is None or self.met is None:
+            return ""
+        bound = self.high if self.goal.at_least else self.low
+        noise = bound is not None and self.goal.met(bound)
+        return "yes" if self.met else "within noise" if noise else "no"
+
     def cells(self) -> list[str]:
         """Texts of the columns of COLUMNS."""
         value = "" if self.value is None else show.quantity(self.value, self.unit)
-        verdict = {None: "", True: "yes", False: "no"}[self.met]
+        value += show.interval(self.low, self.high, self.unit)
         against = f"{self.peer} {self.theirs}".strip()
-        return [self.work, self.own, against, value, self._goal_text(), verdict]
+        return [self.work, self.own, against, value, self._goal_text(), self.verdict]
 
     def _goal_text(self) -> str:
         if self.goal is None:
@@ -65,12 +69,6 @@ class Line:
 
 
 COLUMNS = ("work", "Roundelay", "against", "measured", "goal", "met")
-
-
-def faster(work: str, own: float, peer: str, theirs: float, limit: float | None = None) -> Line:
-    """Compare times in seconds: how many times as long the peer takes, and shall take at least."""
-    goal = None if limit is None else Goal(limit)
-    return Line(work, show.seconds_text(own), peer, show.seconds_text(theirs), theirs / own, "x", goal)
 
 
 def missing(work: str, why: str) -> Line:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import show
-from benchmarks.table.line import Goal, Line, missing
+from benchmarks.table.result import Estimate, Result
 from benchmarks.table.run import Run
+from benchmarks.table.samples import Samples, compare
 
 _MODULE = "benchmarks.two_nodes"
-_BYTES, _TIME = 1.02, 1.03
 _LIMIT_S = 600
-_WORK = "2 nodes x 2 ranks, 1 Gbit/s"
+_NODES = "2 nodes of 2 ranks"
+_WORK = f"{_NODES}, 1 Gbit/s"
+STREAM = "a plain TCP stream"
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
@@ -37,20 +39,19 @@ def measure(run: Run, quick: bool) -> dict[str, Any]:
         return found
 
 
-def lines(found: dict[str, Any]) -> list[Line]:
+def results(found: dict[str, Any]) -> list[Result]:
     """Bytes and time beside a plain TCP stream of as many bytes as must cross."""
     if "missing" in found:
-        return [missing(_WORK, found["missing"])]
+        return [Result(_WORK, why=found["missing"])]
     made = []
     for cell in found["cells"]:
-        work = f"{show.size_text(cell['bytes'])} fp32, {_WORK}"
-        seconds = {who: cell["seconds"][who]["median"] for who in ("roundelay", "stream")}
-        made.append(_beside_stream(f"{work}, bytes sent", cell["sent"], "B", _BYTES))
-        made.append(_beside_stream(f"{work}, time", seconds, "s", _TIME))
+        size = show.size_text(cell["bytes"])
+        work = f"{size} fp32, {_WORK}"
+        sent, stream = (float(cell["sent"][who]) for who in ("roundelay", "stream"))
+        over = Estimate(sent / stream)
+        bytes_sent = Result(f"{work}, bytes sent", "B", Estimate(sent), (), Estimate(stream), STREAM, over)
+        samples = Samples(cell["seconds"], cell["others"])
+        headline = f"{size} fp32, {_NODES}"
+        time = compare(f"{work}, time", samples, {}, floor=("stream", STREAM), headline=headline)
+        made += [bytes_sent, time]
     return made
-
-
-def _beside_stream(work: str, found: dict[str, float], unit: str, limit: float) -> Line:
-    own, stream = (show.quantity(found[who], unit) for who in ("roundelay", "stream"))
-    ratio = found["roundelay"] / found["stream"]
-    return Line(work, own, "a plain TCP stream", stream, ratio, "x", Goal(limit, at_least=False))

@@ -1,69 +1,113 @@
-"""Draws the table. Imports matplotlib: import this module only where a plot is wanted."""
+"""Draws who takes how long. Imports matplotlib: import this module only where a plot is wanted."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
 
 from benchmarks import show
-from benchmarks.table.line import Goal, Line
+from benchmarks.table.result import Result
 
-_MET, _MISSED, _TEXT, _GRID = "#57a773", "#d1362f", "#30343b", "#e4e6ea"
-_LEAST, _MOST = 0.05, 20.0  # of the axis: what lies beyond is drawn at its end
-_LINE_INCH = 0.27
-_WIDTH = 11.0
+_TEXT, _GRID, _QUIET = "#30343b", "#e4e6ea", "#9aa1ab"
+_OWN = "Roundelay"
+_STYLES = {  # by kind: color, marker, size
+    _OWN: ("#3b6fb6", "o", 9.0),
+    "Gloo or DDP": ("#d1862f", "s", 6.5),
+    "MPI": ("#57a773", "D", 6.0),
+    "floor: what the work takes by itself": (_TEXT, "|", 13.0),
+}
+_FLOOR = list(_STYLES)[-1]
+_LINE_INCH = 0.42
+_WIDTH = 10.5
 
 
-def _note(line: Line, goal: Goal, value: float) -> str:
-    sign = "of" if goal.at_least else "limit"
-    return f"{show.quantity(value, line.unit)} ({sign} {show.quantity(goal.limit, line.unit)})"
+def _kind(peer: str) -> str | None:
+    """Tell which peers are drawn; own other types are not."""
+    if peer.startswith("MPI"):
+        return "MPI"
+    return "Gloo or DDP" if peer.startswith(("Gloo", "DDP")) else None
 
 
-def plot(lines: Sequence[Line], path: Path) -> None:
-    """Draw how far each line is from its goal: to the right of 1 it is met."""
-    drawn = [
-        (line, line.goal, line.value) for line in lines if line.goal is not None and line.value is not None
-    ]
-    height = _LINE_INCH * len(drawn) + 1.3
-    figure = Figure(figsize=(_WIDTH, height), dpi=110, facecolor="white", layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    scores = [min(max(goal.score(value), _LEAST), _MOST) for _, goal, value in drawn]
-    colors = [_MET if line.met else _MISSED for line, _, _ in drawn]
-    places = range(len(drawn))
-    axes.barh(places, [math.log2(score) for score in scores], height=0.62, color=colors)
-    for place, score, (line, goal, value) in zip(places, scores, drawn, strict=True):
-        right = score >= 1
-        axes.annotate(
-            _note(line, goal, value),
-            (math.log2(score), place),
-            xytext=(4 if right else -4, 0),
-            textcoords="offset points",
-            ha="left" if right else "right",
-            va="center",
-            fontsize=7.5,
-            color=_TEXT,
+def _points(result: Result) -> dict[str, float]:
+    """Take the time of each kind: of peers of one kind that of the fastest."""
+    assert result.own is not None
+    points = {_OWN: result.own.value}
+    for peer in result.peers:
+        if kind := _kind(peer.name):
+            points[kind] = min(peer.cost.value, points.get(kind, peer.cost.value))
+    if result.floor is not None:
+        points[_FLOOR] = result.floor.value
+    return points
+
+
+def _verdict(result: Result) -> str:
+    """Say who is fastest, and by how much, of those that do the whole work."""
+    assert result.own is not None
+    own = result.own.value
+    others = [(peer.cost.value, peer.name.partition(",")[0]) for peer in result.peers if _kind(peer.name)]
+    if not others:
+        return "" if result.floor is None else f"{own / result.floor.value:.2f}x its floor"
+    time, best = min(others)
+    if own <= time:
+        return f"{_OWN}, {time / own:.1f}x as fast as {best}"
+    return f"{best}, {own / time:.1f}x as fast as {_OWN}"
+
+
+def _draw(axes: Axes, place: int, result: Result) -> None:
+    points = _points(result)
+    axes.hlines(place, min(points.values()), max(points.values()), color=_GRID, linewidth=3, zorder=1)
+    for kind, value in points.items():
+        color, marker, size = _STYLES[kind]
+        axes.plot(
+            value,
+            place,
+            linestyle="",
+            marker=marker,
+            markersize=size,
+            color=color,
+            markeredgewidth=2,
+            zorder=3,
         )
-    axes.axvline(0, color=_TEXT, linewidth=1)
-    ticks = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8, 16)
-    axes.set_xticks([math.log2(t) for t in ticks], [f"{t:g}" if t >= 1 else f"1/{1 / t:g}" for t in ticks])
-    axes.set_xlim(math.log2(_LEAST) - 1.6, math.log2(_MOST) + 1.6)
-    axes.set_yticks(
-        places, [": ".join(filter(None, (line.work, line.peer))) for line, _, _ in drawn], fontsize=8
+    verdict = _verdict(result)
+    color = _STYLES[_OWN][0] if verdict.startswith(_OWN) else _TEXT
+    axes.annotate(
+        verdict,
+        (1.01, place),
+        xycoords=("axes fraction", "data"),
+        va="center",
+        fontsize=8.5,
+        color=color,
     )
+
+
+def plot(results: Sequence[Result], path: Path) -> None:
+    """Draw a line of points for each headline, on a log scale."""
+    drawn = [result for result in results if result.headline and result.own is not None]
+    figure = Figure(figsize=(_WIDTH, _LINE_INCH * len(drawn) + 1.4), dpi=110, facecolor="white")
+    FigureCanvasAgg(figure)
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots()
+    for place, result in enumerate(drawn):
+        _draw(axes, place, result)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: show.seconds_text(seconds)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_yticks(range(len(drawn)), [result.headline for result in drawn], fontsize=9)
     axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=_TEXT)
     axes.grid(axis="x", color=_GRID)
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    axes.set_xlabel("times as good as the goal (log scale)", fontsize=9, color=_TEXT)
-    met = sum(line.met is True for line, _, _ in drawn)
-    axes.set_title(
-        f"Goals of the speed table: {met} of {len(drawn)} met", loc="left", fontsize=12, color=_TEXT
-    )
+    axes.set_xlabel("time, log scale: further left is faster", fontsize=9, color=_TEXT)
+    for kind, (color, marker, size) in _STYLES.items():
+        axes.plot(
+            [], [], linestyle="", marker=marker, markersize=size, color=color, markeredgewidth=2, label=kind
+        )
+    figure.legend(loc="outside upper left", ncols=len(_STYLES), frameon=False, fontsize=9)
     figure.savefig(path)

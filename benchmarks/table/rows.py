@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.table import allreduce, alone, nodes, small, start, straggler, submit, tensors, train
-from benchmarks.table.line import Line
+from benchmarks.table.result import Result
 from benchmarks.table.run import Run
 
 
 @dataclass(frozen=True)
 class Row:
-    """How it is measured, whether only a few times, and the lines that it gives."""
+    """How it is measured, quickly or not, and what that says."""
 
     measure: Callable[[Run, bool], Any]
-    lines: Callable[[Any], list[Line]]
+    results: Callable[[Any], list[Result]]
 
 
 ROWS: dict[str, Row] = {
-    "allreduce": Row(allreduce.measure, allreduce.lines),
-    "small": Row(small.measure, small.lines),
-    "tensors": Row(tensors.measure, tensors.lines),
-    "train": Row(train.measure, train.lines),
-    "submit": Row(submit.measure, submit.lines),
-    "straggler": Row(straggler.measure, straggler.lines),
-    "alone": Row(alone.measure, alone.lines),
-    "start": Row(start.measure, start.lines),
-    "nodes": Row(nodes.measure, nodes.lines),
+    "allreduce": Row(allreduce.measure, allreduce.results),
+    "small": Row(small.measure, small.results),
+    "tensors": Row(tensors.measure, tensors.results),
+    "train": Row(train.measure, train.results),
+    "submit": Row(submit.measure, submit.results),
+    "straggler": Row(straggler.measure, straggler.results),
+    "alone": Row(alone.measure, alone.results),
+    "start": Row(start.measure, start.results),
+    "nodes": Row(nodes.measure, nodes.results),
 }

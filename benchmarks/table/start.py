@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from statistics import median
 from typing import Any
 
 from benchmarks import measure as clock
-from benchmarks import show
-from benchmarks.table.line import Goal, Line
+from benchmarks.table.result import Result
 from benchmarks.table.run import Run
+from benchmarks.table.samples import Samples, compare
 
 _RANKS = 4
-_LIMIT_S = 0.5
+NOTHING = f"start of {_RANKS} ranks: roundelay.run of nothing"
+FIRST_SUM = f"start of {_RANKS} ranks to their first sum"
 
 
-def _import_torch() -> None:
-    command = [sys.executable, "-c", "import torch"]
-    processes = [subprocess.Popen(command) for _ in range(_RANKS)]
+def _run_python(program: str) -> None:
+    processes = [subprocess.Popen([sys.executable, "-c", program]) for _ in range(_RANKS)]
     if [process.wait() for process in processes] != [0] * _RANKS:
-        raise RuntimeError("import torch failed")
+        raise RuntimeError(f"'{program}' failed")
 
 
 def _start(synchronise: bool) -> None:
@@ -43,24 +42,22 @@ def _start(synchronise: bool) -> None:
 def measure(run: Run, quick: bool) -> dict[str, Any]:
     """No job of the table's own: the library starts it."""
     turns = {
-        "torch": lambda: [clock.timed(_import_torch)],
+        "python": lambda: [clock.timed(lambda: _run_python("pass"))],
+        "torch": lambda: [clock.timed(lambda: _run_python("import torch"))],
         "run": lambda: [clock.timed(lambda: _start(synchronise=False))],
         "sum": lambda: [clock.timed(lambda: _start(synchronise=True))],
     }
-    return {"seconds": clock.in_turn(turns, 1 if quick else 9)}
+    found = clock.in_turn(turns, 1 if quick else 9)
+    return {"seconds": found.single(), "others": found.others}
 
 
-def lines(found: dict[str, Any]) -> list[Line]:
+def results(found: dict[str, Any]) -> list[Result]:
     """The launcher alone, and with `init()` and a sum; importing torch is nobody's fault here."""
-    seconds = found["seconds"]
-    torch = median(seconds["torch"])
-    more = median(own - base for own, base in zip(seconds["sum"], seconds["torch"], strict=True))
-    goal = Goal(_LIMIT_S, at_least=False)
-    own = median(seconds["run"])
-    alone = f"start of {_RANKS} ranks: roundelay.run of nothing"
-    first = f"start of {_RANKS} ranks to their first sum, less {_RANKS} x import torch"
-    imports = show.seconds_text(torch)
+    samples = Samples(found["seconds"], found["others"])
+    python, torch = (
+        (name, f"{_RANKS} x {what}") for name, what in (("python", "python"), ("torch", "import torch"))
+    )
     return [
-        Line(alone, show.seconds_text(own), value=own, unit="s", goal=goal),
-        Line(first, show.seconds_text(more), "import alone", imports, value=more, unit="s", goal=goal),
+        compare(NOTHING, samples, {}, own="run", floor=python),
+        compare(FIRST_SUM, samples, {}, own="sum", floor=torch),
     ]

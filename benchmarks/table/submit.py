@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks import show
-from benchmarks.table.line import Goal, Line
+from benchmarks.table.result import Result
 from benchmarks.table.run import Run
+from benchmarks.table.samples import Samples, compare
 
-_LIMIT_S = 3e-6
+CALL, HOOK = "submit: allreduce_async_, a call", "submit: the optimizer's hook, a gradient"
+_BASES = {"hooked": "plain", "empty hooks": "plain"}
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
@@ -16,14 +17,10 @@ def measure(run: Run, quick: bool) -> dict[str, Any]:
     return run("submit", 2, {"gradients": 161, "repetitions": 3 if quick else 100})[0]
 
 
-def lines(found: dict[str, Any]) -> list[Line]:
+def results(found: dict[str, Any]) -> list[Result]:
     """A call, and what the hook adds to a backward."""
-    times = {name: summary["median"] for name, summary in found["seconds"].items()}
-    costs = {
-        "submit: allreduce_async_, a call": times["call"],
-        "submit: the optimizer's hook, a gradient": times["hooked"] - times["plain"],
-    }
-    goal = Goal(_LIMIT_S, at_least=False)
+    samples = Samples(found["seconds"], found["others"], _BASES)
     return [
-        Line(work, show.seconds_text(cost), value=cost, unit="s", goal=goal) for work, cost in costs.items()
+        compare(CALL, samples, {}, own="call", floor=("queue", "putting it into a queue")),
+        compare(HOOK, samples, {}, own="hooked", floor=("empty hooks", "a hook that does nothing")),
     ]

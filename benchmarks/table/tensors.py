@@ -5,32 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks import show
-from benchmarks.table.line import Line, faster
+from benchmarks.bare import compiler
+from benchmarks.table.result import Result
 from benchmarks.table.run import Run
+from benchmarks.table.samples import Samples, compare
 
-_GOALS = {
-    (2, "gloo"): 6.0,
-    (2, "gloo in buckets"): 3.5,
-    (4, "gloo"): 20.0,
-    (4, "gloo in buckets"): 4.0,
-}
-_PEERS = {"gloo": "Gloo, asynchronous", "gloo in buckets": "Gloo, in 25 MiB buckets", "mpi": "MPI, in turn"}
+ASYNCHRONOUS, BUCKETS = "Gloo, asynchronous", "Gloo, in 25 MiB buckets"
+_PEERS = {"gloo": ASYNCHRONOUS, "gloo in buckets": BUCKETS, "mpi": "MPI, in turn"}
 
 
 def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
     """One job of 2 ranks and one of 4."""
-    spec = {"tensors": 12 if quick else 161, "repetitions": 2 if quick else 21}
+    spec = {
+        "tensors": 12 if quick else 161,
+        "repetitions": 2 if quick else 21,
+        "bare": compiler() is not None,
+    }
     return [{"ranks": ranks, **run("tensors", ranks, spec)[0]} for ranks in ((2,) if quick else (2, 4))]
 
 
-def lines(found: list[dict[str, Any]]) -> list[Line]:
-    """MPI has no goal: it is shown beside."""
+def results(found: list[dict[str, Any]]) -> list[Result]:
+    """One of each number of ranks."""
     made = []
     for job in found:
         work = f"{job['tensors']} tensors, {show.size_text(job['bytes'])}, {job['ranks']} ranks"
-        own = job["seconds"]["roundelay"]["median"]
-        for peer, name in _PEERS.items():
-            if peer in job["seconds"]:
-                limit = _GOALS.get((job["ranks"], peer))
-                made.append(faster(work, own, name, job["seconds"][peer]["median"], limit))
+        made.append(compare(work, Samples(job["seconds"], job["others"]), _PEERS, headline=work))
     return made

@@ -1,15 +1,17 @@
-"""What communication adds to a training step, of the same ranks without it."""
+"""What communication adds to a training step, of the same ranks without it: time, and CPU time."""
 
 from __future__ import annotations
 
+from statistics import median
 from typing import Any
 
 from benchmarks import show
+from benchmarks.bare import compiler
 from benchmarks.models import available
-from benchmarks.table.line import Goal, Line, missing
+from benchmarks.table.result import Result
 from benchmarks.table.run import Run
+from benchmarks.table.samples import Samples, compare
 
-_LESS = 5.0
 _RESOLUTION_S = 1e-3  # less than that is taken as that: medians of steps are no better
 _MODELS = {"resnet50": "ResNet-50", "gpt2": "GPT-2 small", "mlp": "MLP"}
 _WAYS = ("none", "roundelay", "ddp", "ddp 5 MiB", "ddp 100 MiB")
@@ -23,37 +25,42 @@ def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
         if model not in available():
             found.append({"model": model, "missing": "pip install transformers"})
             continue
-        spec = {"models": [model], "ways": _WAYS, "repetitions": 2 if quick else 21}
+        spec = {
+            "models": [model],
+            "ways": _WAYS,
+            "repetitions": 2 if quick else 21,
+            "bare": compiler() is not None,
+        }
         found += run("train_step", 2, spec)[0]["cells"]
     return found
 
 
-def exposed(cell: dict[str, Any], who: str) -> float:
-    """Tell how much longer a step takes than without communication: of medians."""
-    seconds: dict[str, dict[str, float]] = cell["seconds"]
-    return seconds[who]["median"] - seconds["none"]["median"]
+def _added(
+    work: str, values: dict[str, list[float]], cell: dict[str, Any], note: str = "", headline: str = ""
+) -> Result:
+    """Compare what each way adds, with DDP's bucket size that serves it best."""
+    bases = {name: "none" for name in values if name not in ("none", "bare")}
+    samples = Samples(values, cell["others"], bases, _RESOLUTION_S)
+    if samples.why_not:
+        return Result(work, why=samples.why_not)
+    ddp = min((name for name in values if name.startswith("ddp")), key=lambda name: samples.cost(name).value)
+    buckets = f"DDP with buckets of {ddp.removeprefix('ddp').strip() or '25 MiB'}"
+    note = ", ".join(filter(None, (note, buckets)))
+    return compare(work, samples, {ddp: "DDP"}, note=note, headline=headline)
 
 
-def _text(cell: dict[str, Any], who: str) -> str:
-    """The exposed time, and the quartiles of its repetitions."""
-    spread = cell["exposed"][who]
-    quartiles = f"{show.seconds_text(spread['low'])} to {show.seconds_text(spread['high'])}"
-    return f"{show.seconds_text(exposed(cell, who))} ({quartiles})"
-
-
-def lines(found: list[dict[str, Any]]) -> list[Line]:
-    """Against DDP with the bucket size that serves it best."""
+def results(found: list[dict[str, Any]]) -> list[Result]:
+    """Exposed time and CPU time of each model."""
     made = []
     for cell in found:
-        name = _MODELS[cell["model"]]
+        name = f"{_MODELS[cell['model']]}, 2 ranks"
+        exposed, cpu = f"exposed in a step, {name}", f"CPU time added to a rank's step, {name}"
         if "missing" in cell:
-            made.append(missing(f"exposed, {name}", cell["missing"]))
+            made += [Result(work, why=cell["missing"]) for work in (exposed, cpu)]
             continue
-        step = cell["seconds"]["none"]["median"]
-        work = f"exposed, {name}, step of {show.seconds_text(step)}, 2 ranks"
-        best = min((who for who in cell["seconds"] if who.startswith("ddp")), key=lambda w: exposed(cell, w))
-        own, theirs = exposed(cell, "roundelay"), exposed(cell, best)
-        ratio = theirs / max(own, _RESOLUTION_S)
-        texts = [_text(cell, who) for who in ("roundelay", best)]
-        made.append(Line(work, texts[0], best.replace("ddp", "DDP"), texts[1], ratio, "x", Goal(_LESS)))
+        seconds = cell["seconds"]
+        bare = {name: own for name, own in seconds.items() if name == "bare"}  # which computes all the while
+        note = f"step of {show.seconds_text(median(seconds['none']))}"
+        made.append(_added(exposed, seconds, cell, note=note, headline=exposed))
+        made.append(_added(cpu, {**cell["cpu"], **bare}, cell))
     return made

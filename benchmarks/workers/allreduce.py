@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from benchmarks import measure
-from benchmarks.bare import Bare
+from benchmarks.bare import floor
 from benchmarks.contenders import Contender, enter
 from benchmarks.exact import CheckedTurn, Sum
 
@@ -42,7 +41,7 @@ def _measure(
     size: int, spec: dict[str, Any], contenders: list[Contender], ranks: measure.Ranks
 ) -> list[dict[str, Any]]:
     """All types of a size in one run of turns."""
-    turns: dict[tuple[str, str], measure.Turn] = {}
+    turns: dict[tuple[str | None, str], measure.Turn] = {}
     cells = []
     for name in spec["dtypes"]:
         dtype = getattr(torch, name)
@@ -53,14 +52,14 @@ def _measure(
                 turns[name, contender.name] = _Turn(contender, size, dtype, data, ranks)
         empty = {who: why for who, why in why_not.items() if why is not None}
         cells.append({"dtype": name, "bytes": size, "seconds": {}, "empty": empty})
-    with Bare(size, spec, ranks) if spec.get("bare") else nullcontext() as bare:
-        if bare is not None:
-            turns["float32", "bare"] = bare
-        times = measure.take_turns(turns, spec["repetitions"])
+    with floor(size, spec, ranks) as bare:
+        turns |= {(None, name): turn for name, turn in bare.items()}  # beside each type: it moves as much
+        found = measure.take_turns(turns, spec["repetitions"])
     for cell in cells:
-        for (dtype_name, who), seconds in times.items():
-            if dtype_name == cell["dtype"]:
-                cell["seconds"][who] = measure.summary(seconds)
+        cell["others"] = found.others
+        for (dtype_name, who), seconds in found.single().items():
+            if dtype_name in (cell["dtype"], None):
+                cell["seconds"][who] = seconds
     return cells
 
 

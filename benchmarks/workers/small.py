@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from benchmarks import measure
+from benchmarks.bare import floor
 from benchmarks.contenders import Contender, enter
 from benchmarks.exact import Sum
 
@@ -50,12 +51,14 @@ def _measure(
     other = torch.zeros(_OTHER_WORK_BYTES // _DTYPE.itemsize)
     rows = {c.name: _Calls(c, data, count, spec["calls"], ranks, lambda: None) for c in contenders}
     single = {c.name: _Calls(c, data, count, 1, ranks, lambda: other.add_(1)) for c in contenders}
-    in_a_row = measure.take_turns(rows, spec["repetitions"])
-    after_work = measure.take_turns(single, spec["calls"])
+    with floor(size, spec, ranks, spec["calls"]) as bare:
+        in_a_row = measure.take_turns({**rows, **bare}, spec["repetitions"])
+    with floor(size, spec, ranks) as bare:
+        after_work = measure.take_turns({**single, **bare}, spec["calls"])
     return {
         "bytes": size,
-        "in a row": {name: measure.summary(times) for name, times in in_a_row.items()},
-        "after other work": {name: measure.summary(times) for name, times in after_work.items()},
+        "in a row": {"calls": in_a_row.seconds, "others": in_a_row.others},
+        "after other work": {"calls": after_work.seconds, "others": after_work.others},
     }
 
 

@@ -60,9 +60,9 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     late_s = spec["late_s"]
     turns: dict[str, measure.Turn] = {c.name: _Wait(c, late_s, ranks) for c in contenders}
     turns["sleep"] = _Sleep(late_s, ranks)
-    burnt = measure.take_turns(turns, spec["repetitions"])
+    found = measure.take_turns(turns, spec["repetitions"])
     ranks.leave()
-    return {"cpu": {name: measure.summary(own) for name, own in burnt.items()}, "missing": missing}
+    return {"cpu": found.single(), "others": found.others, "missing": missing}
 
 
 if __name__ == "__main__":

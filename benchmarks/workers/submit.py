@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import torch
@@ -11,6 +14,7 @@ from benchmarks import measure
 
 _POOLED_FROM = 4  # steps: by then all ranks know the order of the gradients
 _SMALL = 64  # elements
+Wrap = Callable[[torch.optim.Optimizer, Sequence[torch.nn.Parameter]], None]
 
 
 class _Calls:
@@ -32,20 +36,49 @@ class _Calls:
         return [(end - begin) / len(handles)]
 
 
+class _Queue:
+    """What a call cannot be without: each tensor handed over, in C, to nobody who waits."""
+
+    def __init__(self, number: int, ranks: measure.Ranks) -> None:
+        self._ranks = ranks
+        self._tensors = [torch.ones(_SMALL) for _ in range(number)]
+
+    def __call__(self) -> list[float]:
+        queue: SimpleQueue[torch.Tensor] = SimpleQueue()
+        self._ranks.meet()
+        begin = time.perf_counter()
+        for tensor in self._tensors:
+            queue.put(tensor)
+        return [(time.perf_counter() - begin) / len(self._tensors)]
+
+
+def _synchronised(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Parameter]) -> None:
+    import roundelay.torch as hvd
+
+    hvd.DistributedOptimizer(optimizer)
+
+
+def _empty_hooks(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Parameter]) -> None:
+    """Give each a hook that does nothing, in C: what PyTorch takes to call one."""
+    for layer in layers:
+        layer.register_post_accumulate_grad_hook(deque(maxlen=0).append)
+
+
+def _nothing(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Parameter]) -> None:
+    pass
+
+
 class _Backward:
     """From a backward's first gradient to its last, a gradient; what follows its last is not submitting.
 
     The layers are a chain, so that gradients come one after the other, in one order.
     """
 
-    def __init__(self, number: int, wrapped: bool, ranks: measure.Ranks) -> None:
+    def __init__(self, number: int, wrap: Wrap, ranks: measure.Ranks) -> None:
         self._ranks = ranks
         self._layers = [torch.nn.Parameter(torch.ones(_SMALL)) for _ in range(number)]
         self._optimizer = torch.optim.SGD(self._layers, lr=0.0)
-        if wrapped:
-            import roundelay.torch as hvd
-
-            hvd.DistributedOptimizer(self._optimizer)
+        wrap(self._optimizer, self._layers)
         self._begin = self._end = 0.0
         # Registered after the optimizer's own: so it runs after that. The last layer's gradient is first.
         self._layers[-1].register_post_accumulate_grad_hook(self._first_came)
@@ -70,7 +103,7 @@ class _Backward:
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure calls, and a backward with and without hooks."""
+    """Measure calls, a backward with hooks and without, and what neither can be without."""
     import roundelay.torch as hvd
 
     ranks = measure.Ranks(spec)
@@ -78,12 +111,14 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     number = spec["gradients"]
     turns: dict[str, measure.Turn] = {
         "call": _Calls(number, ranks),
-        "hooked": _Backward(number, True, ranks),
-        "plain": _Backward(number, False, ranks),
+        "queue": _Queue(number, ranks),
+        "hooked": _Backward(number, _synchronised, ranks),
+        "empty hooks": _Backward(number, _empty_hooks, ranks),
+        "plain": _Backward(number, _nothing, ranks),
     }
-    times = measure.take_turns(turns, spec["repetitions"], warmups=_POOLED_FROM)
+    found = measure.take_turns(turns, spec["repetitions"], warmups=_POOLED_FROM)
     ranks.leave()
-    return {"gradients": number, "seconds": {name: measure.summary(own) for name, own in times.items()}}
+    return {"gradients": number, "seconds": found.single(), "others": found.others}
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks import measure
+from benchmarks.bare import floor
 from benchmarks.contenders import Mpi
 from benchmarks.exact import CheckedTurn, Sum
 from benchmarks.shapes import resnet50
@@ -106,12 +107,15 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
             turns[name] = _turn(name, shapes, data, ranks)
         except ImportError as error:
             missing[name] = str(error)
-    times = measure.take_turns(turns, spec["repetitions"])
+    size = 4 * sum(math.prod(shape) for shape in shapes)
+    with floor(size, spec, ranks) as bare:
+        found = measure.take_turns({**turns, **bare}, spec["repetitions"])
     ranks.leave()
     return {
         "tensors": len(shapes),
-        "bytes": 4 * sum(math.prod(shape) for shape in shapes),
-        "seconds": {name: measure.summary(own) for name, own in times.items()},
+        "bytes": size,
+        "seconds": found.single(),
+        "others": found.others,
         "missing": missing,
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks import measure
+from benchmarks.bare import floor
 from benchmarks.models import MODELS, Task, task_loss
 
 _LEARNING_RATE = 0.01
@@ -32,11 +34,22 @@ class _Turn:
         self._ranks = ranks
         self._generator = torch.Generator().manual_seed(_SEED + ranks.rank)
         self.synchronize: Callable[[], None] | None = None
+        self._cpu: list[float] = []
 
     def __call__(self) -> list[float]:
         batch = self._batch(self._generator)
         self._ranks.meet()
-        return [measure.timed(lambda: self._step(batch))]
+        begin = time.process_time()
+        seconds = measure.timed(lambda: self._step(batch))
+        self._cpu.append(time.process_time() - begin)
+        return [seconds]
+
+    def cpu(self, repetitions: int) -> list[float]:
+        """CPU seconds of each of the last steps, of all threads: the mean of the ranks."""
+        spent = torch.tensor(self._cpu[-repetitions:], dtype=torch.float64)
+        dist.all_reduce(spent)
+        mean: list[float] = spent.div_(self._ranks.size).tolist()
+        return mean
 
     def _step(self, batch: Batch) -> None:
         self._backward(batch)
@@ -122,16 +135,20 @@ def _measure(model: str, spec: dict[str, Any], ranks: measure.Ranks) -> dict[str
     if "gloo" in turns:
         plain = turns["gloo"]
         plain.synchronize = lambda: _gloo(plain.plain.parameters())
-    times = measure.take_turns(turns, spec["repetitions"], warmups=4)
-    _check(turns, (name for name in turns if name not in ("none", "ddp")))
-    exposed = {name: [a - b for a, b in zip(own, times["none"], strict=True)] for name, own in times.items()}
     parameters = list(task.model.parameters())
+    size = sum(p.numel() * p.element_size() for p in parameters)
+    repetitions = spec["repetitions"]
+    with floor(size, spec, ranks) as bare:
+        found = measure.take_turns({**turns, **bare}, repetitions, warmups=4)
+    cpu = {name: turn.cpu(repetitions) for name, turn in turns.items()}
+    _check(turns, (name for name in turns if name not in ("none", "ddp")))
     return {
         "model": model,
         "tensors": len(parameters),
-        "bytes": sum(p.numel() * p.element_size() for p in parameters),
-        "seconds": {name: measure.summary(own) for name, own in times.items()},
-        "exposed": {name: measure.summary(own) for name, own in exposed.items() if name != "none"},
+        "bytes": size,
+        "seconds": found.single(),
+        "cpu": cpu,
+        "others": found.others,
     }
 
 

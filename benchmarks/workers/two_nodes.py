@@ -82,15 +82,14 @@ def _measure(
         "roundelay": _Allreduce(contender, size, ranks),
         "stream": _Turn(partial(_exchange, stream, least), ranks),
     }
-    times = measure.take_turns(turns, repetitions)
-    seconds = {name: measure.summary(own) for name, own in times.items()}
+    found = measure.take_turns(turns, repetitions)
     sent = {name: turn.sent_bytes(repetitions) for name, turn in turns.items()}
     return {
         "bytes": size,
-        "seconds": seconds,
+        "seconds": found.single(),
+        "others": found.others,
         "sent": sent,
         "sent_ratio": sent["roundelay"] / sent["stream"],
-        "seconds_ratio": seconds["roundelay"]["median"] / seconds["stream"]["median"],
     }
 
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -55,7 +56,9 @@ Refusal read(const IntegerKnob& knob, std::string_view text, Config& config) {
     config.*knob.field = *value;
     return std::nullopt;
   }
-  return "a whole number from " + std::to_string(knob.least) + " to " + std::to_string(knob.most);
+  const bool bounded = knob.most < std::numeric_limits<std::int64_t>::max();
+  return "a whole number from " + std::to_string(knob.least) +
+         (bounded ? " to " + std::to_string(knob.most) : " on");
 }
 std::string show(const IntegerKnob& knob, const Config& config) { return std::to_string(config.*knob.field); }
 
@@ -81,7 +84,7 @@ Refusal read(const DurationKnob& knob, std::string_view text, Config& config) {
     }
   }
   const std::string name = knob.unit == std::chrono::seconds(1) ? "seconds" : "milliseconds";
-  return name + (knob.zero_allowed ? " from 0 to " : " above 0 up to ") + show_number(most);
+  return name + (knob.zero_allowed ? " from 0 to " : " above 0 up to ") + show_number(most) + " (a year)";
 }
 std::string show(const DurationKnob& knob, const Config& config) {
   return show_number(static_cast<double>((config.*knob.field).count()) /

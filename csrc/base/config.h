@@ -26,6 +26,7 @@ struct Config {
   std::int64_t cache_capacity = 1024;                  // names in the response cache; 0: off
   bool schedule_lock = true;                           // steps that repeat need no negotiation
   bool deterministic = false;                          // pin the fusion plan: sums do not depend on arrival
+  bool exact_gradients = false;                        // of what gathers and broadcasts, or Horovod's
   // The two clocks
   bool stall_check_disable = false;
   Duration stall_check_time = std::chrono::seconds(60);

@@ -49,8 +49,8 @@ std::string_view name_of(Operation op);     // "allreduce" ...
 std::string_view name_of(DeviceType type);  // "the CPU", "a GPU"
 bool is_floating(DType dtype);
 
-// y = round(x * factor / divisor): one multiplication, one true division, one rounding to the dtype.
-// Average divides (a rounded reciprocal would not give equal inputs back). Integers truncate toward zero.
+// y = round(x * factor) or round(x / divisor), as one of them is 1: what a user multiplies with, or an
+// average (a rounded reciprocal would not give equal inputs back). Integers truncate toward zero.
 struct Scale {
   double factor = 1.0;
   std::int64_t divisor = 1;

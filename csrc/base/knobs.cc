@@ -37,6 +37,9 @@ const auto kKnobs = std::to_array<Knob>({
      "start what comes in the same sequence in every step as soon as all ranks have it, without negotiating"},
     {"DETERMINISTIC", kOurs, SwitchKnob{&Config::deterministic}, kShared,
      "pin the fusion plan, so that sums do not depend on the order of arrival"},
+    {"EXACT_GRADIENTS", kOurs, SwitchKnob{&Config::exact_gradients}, kShared,
+     "gradients of allgather, broadcast and reducescatter are those of the sum of all ranks' losses; off: "
+     "Horovod's"},
     {"STALL_CHECK_DISABLE", "STALL_CHECK_DISABLE", SwitchKnob{&Config::stall_check_disable}, kShared,
      "do not warn of ranks that submit nothing"},
     {"STALL_CHECK_TIME_SECONDS", "STALL_CHECK_TIME_SECONDS",

@@ -72,6 +72,7 @@ void bind_config(py::module_& module) {
           "cycle_time_ms", [](const LoadedConfig& loaded) { return seconds(loaded.config.cycle_time) * 1e3; })
       .def_property_readonly("cache_capacity", field(&Config::cache_capacity))
       .def_property_readonly("deterministic", field(&Config::deterministic))
+      .def_property_readonly("exact_gradients", field(&Config::exact_gradients))
       .def_property_readonly("stall_check_disable", field(&Config::stall_check_disable))
       .def_property_readonly("stall_check_time", in_seconds(&Config::stall_check_time))
       .def_property_readonly("stall_shutdown_time", in_seconds(&Config::stall_shutdown_time))

@@ -19,6 +19,9 @@
 namespace roundelay::bindings {
 namespace {
 
+// Horovod's words: clients look for them.
+constexpr const char* kNotInitialized = "Horovod has not been initialized; use hvd.init().";
+
 struct Life {
   Mutex change;  // held by init and shutdown from end to end
   Mutex mutex;   // for a moment; never together with the GIL's acquisition
@@ -161,14 +164,14 @@ auto place(T runtime::Placement::*member) {
 std::shared_ptr<runtime::Context> life_context() {
   refuse_in_child();
   MutexLock lock(life().mutex);
-  if (!life().context) throw py::value_error("Roundelay has not been initialized; use hvd.init().");
+  if (!life().context) throw py::value_error(kNotInitialized);
   return life().context;
 }
 
 std::shared_ptr<const LoadedConfig> life_config() {
   refuse_in_child();
   MutexLock lock(life().mutex);
-  if (!life().config) throw py::value_error("Roundelay has not been initialized; use hvd.init().");
+  if (!life().config) throw py::value_error(kNotInitialized);
   return life().config;
 }
 

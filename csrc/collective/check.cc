@@ -98,7 +98,10 @@ Status check_reduction(const Call& call) {
   if (adasum && !is_floating(call.dtype)) {
     return refuse(call, "Adasum of " + std::string(name_of(call.dtype)) + " has no meaning");
   }
-  if (call.prescale.divisor == 0 || call.scale.divisor == 0) return refuse(call, "the divisor is 0");
+  for (const Scale scale : {call.prescale, call.scale}) {
+    if (scale.divisor == 0) return refuse(call, "the divisor is 0");
+    if (scale.divisor != 1 && scale.factor != 1) return refuse(call, "a factor and a divisor at once");
+  }
   return {};
 }
 

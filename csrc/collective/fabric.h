@@ -66,8 +66,8 @@ struct Call {
   std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
   DType dtype = DType::kFloat32;
   ReduceOp reduce_op = ReduceOp::kSum;  // never kAverage: that is kSum with a divisor in `scale`
-  Scale prescale;  // allreduce, reduce-scatter: of each part before the reduction, unrounded where floating
-  Scale scale;     // applied once to the finished result, one rounding
+  Scale prescale;  // allreduce, reduce-scatter: of each part, rounded, before the reduction
+  Scale scale;     // a divisor: of the result before it is rounded; a factor: of the rounded result
   int root = 0;    // index in the group; broadcast only
   // Not null: the call's memory is a GPU's. The call takes its turn in this stream, and is done when it has
   // its place there: the device may still have to do it.

@@ -2,11 +2,16 @@
 
 namespace roundelay::complete {
 
+Status under_way(const Status& why, const std::string& what) {
+  return {why.code(), why.message() + " (while " + what + " was under way)"};
+}
+
 bool Completer::complete(submit::TensorTable& table, const submit::Entry& entry, const Status& status) {
   const TimePoint now = steady_now();
   if (status.ok()) observe_(entry, now);
   table.release(entry.request.name);
-  return handles_.complete(entry.handle, status, now);
+  const bool cut_short = status.code() == StatusCode::kAborted;
+  return handles_.complete(entry.handle, cut_short ? under_way(status, entry.describe()) : status, now);
 }
 
 bool Completer::complete(submit::TensorTable& table, const std::string& name, const Status& status) {

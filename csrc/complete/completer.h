@@ -11,6 +11,10 @@
 
 namespace roundelay::complete {
 
+// `why`, with what it cut short: the cause is the same on all ranks, this part is about the one that reads
+// it.
+Status under_way(const Status& why, const std::string& what);
+
 // Thread-safe. The name is free again before the handle is done, so that a waiter that was woken may submit
 // it again at once.
 class Completer {
@@ -21,8 +25,8 @@ class Completer {
   Completer(submit::HandleTable& handles, Observer observe)
       : handles_(handles), observe_(std::move(observe)) {}
 
-  // An entry that several batches work on is completed by the last of them. False if the handle was done
-  // before.
+  // An entry that several batches work on is completed by the last of them. What a fault (kAborted) cuts
+  // short says which operation it was. False if the handle was done before.
   bool complete(submit::TensorTable& table, const submit::Entry& entry, const Status& status);
   // The same for an entry that nobody has extracted; false if there is none.
   bool complete(submit::TensorTable& table, const std::string& name, const Status& status);

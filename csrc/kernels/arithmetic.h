@@ -10,8 +10,6 @@
 
 namespace roundelay::kernels {
 
-constexpr bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value - 1)) == 0; }
-
 struct Unscaled {
   template <typename Real>
   [[gnu::always_inline]] constexpr Real operator()(Real value) const {
@@ -19,20 +17,27 @@ struct Unscaled {
   }
 };
 
-// One multiplication, one division. A power of two divides by multiplying with its reciprocal: the same bits.
-template <typename Real, bool kPowerOfTwo>
-struct ScaleBy {
+template <typename Real>
+struct Times {
   Real factor;
-  Real divisor;  // or its reciprocal
-  [[gnu::always_inline]] constexpr Real operator()(Real value) const {
-    return kPowerOfTwo ? value * factor * divisor : value * factor / divisor;
-  }
+  [[gnu::always_inline]] constexpr Real operator()(Real value) const { return value * factor; }
 };
 
-template <typename Real, bool kPowerOfTwo>
-[[gnu::always_inline]] constexpr ScaleBy<Real, kPowerOfTwo> scale_by(Scale scale) {
-  const Real divisor = static_cast<Real>(scale.divisor);
-  return {static_cast<Real>(scale.factor), kPowerOfTwo ? Real{1} / divisor : divisor};
+template <typename Real>
+struct Over {
+  Real divisor;
+  [[gnu::always_inline]] constexpr Real operator()(Real value) const { return value / divisor; }
+};
+
+// A power of two divides by multiplying with its reciprocal: the same bits.
+constexpr bool multiplies(Scale scale) {
+  return scale.divisor > 0 && (scale.divisor & (scale.divisor - 1)) == 0;
+}
+
+// What it multiplies with.
+template <typename Real>
+constexpr Real factor_of(Scale scale) {
+  return scale.divisor == 1 ? static_cast<Real>(scale.factor) : Real{1} / static_cast<Real>(scale.divisor);
 }
 
 // fp64 has no wider type: the rounding errors of the additions are a second sum.
@@ -47,16 +52,16 @@ struct Compensated {
   }
   [[gnu::always_inline]] constexpr double total() const {
     const double sum = high + low;
-    return sum == sum ? sum : high;
+    return sum == sum && low != 0.0 ? sum : high;  // -0 stays what it is
   }
   template <typename By>
   [[gnu::always_inline]] constexpr double scaled(By by) const {
     return same_nan(by(total()));
   }
   // The quotient and what the division left over: equal parts come back to the last bit.
-  [[gnu::always_inline]] constexpr double scaled(ScaleBy<double, false> by) const {
-    const double sum = total() * by.factor;
-    const double rest = by.factor == 1.0 ? (high - sum) + low : 0.0;
+  [[gnu::always_inline]] constexpr double scaled(Over<double> by) const {
+    const double sum = total();
+    const double rest = (high - sum) + low;
     const double quotient = sum / by.divisor;
     const double product = quotient * by.divisor;
     const double left = (sum - product) - product_error(quotient, by.divisor, product);
@@ -79,8 +84,8 @@ struct Compensated {
 // their range.
 template <typename T>
 constexpr bool divides_exactly(Scale scale) {
-  constexpr std::int64_t kExactDivisor = sizeof(T) < 8 ? 1 << 20 : 0;
-  return scale.factor == 1.0 && scale.divisor > kExactDivisor;
+  constexpr std::int64_t kExactDivisor = sizeof(T) < 8 ? 1 << 20 : 1;
+  return scale.divisor > kExactDivisor;
 }
 
 // Truncated toward zero, saturated.

@@ -56,7 +56,7 @@ struct Element;
 template <>
 struct Element<DType::kFloat64> : Native<double> {};
 template <>
-struct Element<DType::kFloat32> : Native<float> {};
+struct Element<DType::kFloat32> : Native<float, float> {};
 template <>
 struct Element<DType::kInt64> : Native<std::int64_t> {};
 template <>

@@ -13,7 +13,7 @@
 
 namespace roundelay::kernels {
 
-// `count` elements, from one place to another (or in place, of one size): to = scale(from), rounded once.
+// `count` elements, from one place to another (or in place, of one size): to = scale(from).
 struct GpuCopy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -26,8 +26,8 @@ class GpuKernels {
  public:
   virtual ~GpuKernels() = default;
   // Packs, unpacks, casts and scales: all items in as few launches as possible, hundreds in one. Bit-equal to
-  // kernels::scale_copy (one type), to kernels::cast (identity scale); both: scaled, then rounded to
-  // `to_type`. Items must not overlap but with themselves.
+  // kernels::scale_copy (one type), to kernels::cast (identity scale); both: scaled in what the former
+  // computes in, then rounded to `to_type`. Items must not overlap but with themselves.
   [[nodiscard]] virtual Status copy_batch(int device, std::span<const GpuCopy> items, Scale scale,
                                           GpuStream stream) = 0;
   // Bit-equal to kernels::reduce_parts, but for fp64 sums of more than two parts and fp64 averages, which are

@@ -5,6 +5,7 @@
 
 #include "fuse/layout.h"
 #include "negotiate/validate.h"
+#include "wire/describe.h"
 
 namespace roundelay::negotiate {
 namespace {
@@ -305,8 +306,8 @@ void Coordinator::fail_incomplete(TimePoint now) {
     const auto found = table_.find(name);
     const std::string missing = members_where(found->second, false);
     const Slot slot = take_slot(found);
-    std::string text(name_of(slot.request.operation));
-    text.append(" of '").append(name).append("' was never submitted by ").append(missing);
+    std::string text = wire::describe(slot.request);
+    text.append(" was never submitted by ").append(missing);
     text.append(", and process set ").append(std::to_string(lane_.process_set)).append(" is being removed");
     fail(slot.request, std::move(text), now);
   }

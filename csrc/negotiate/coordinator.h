@@ -15,11 +15,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -64,6 +66,8 @@ class Coordinator {
   // Lines that name the tensors and ranks that are overdue; each tensor again after every further warning
   // time.
   std::vector<std::string> take_stall_warnings(TimePoint now);
+  // The ranks that these lines named since the last call; world ranks.
+  std::set<int> take_late_ranks() { return std::exchange(late_, {}); }
   std::vector<ReadyNote> take_ready_notes();
   // Who has not answered a freeze for the time after which a missing rank is an error.
   std::optional<wire::Abort> take_verdict(TimePoint now) const;
@@ -133,7 +137,10 @@ class Coordinator {
   [[nodiscard]] TimePoint stall_due(const Slot& slot) const;
   void restart_join_clock(TimePoint now);
   void abort_stalled(TimePoint now);
+  [[nodiscard]] std::vector<int> ranks_where(const Slot& slot, bool reported) const;
   [[nodiscard]] std::string members_where(const Slot& slot, bool reported) const;  // "ranks 1, 2"
+  [[nodiscard]] bool crossed(const Slot& one, const Slot& other) const;
+  [[nodiscard]] std::string crossed_with(const Slot& slot) const;
 
   LaneId lane_;
   Group group_;
@@ -145,6 +152,7 @@ class Coordinator {
   std::size_t period_ = 0;       // of the lock
   std::uint64_t locked_by_ = 0;  // the sequence of the order that began the last lock
   TimePoint silence_warned_{};
+  std::set<int> late_;  // named in a warning
   bool takes_turns_ = false;
   bool flush_ = false;
   int left_by_ = -1;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "negotiate/coordinator.h"
+#include "wire/describe.h"
 
 namespace roundelay::negotiate {
 
@@ -22,10 +23,9 @@ std::vector<std::int32_t> Coordinator::absent_from(const Slot& slot) const {
 // Why the operation cannot go on without those who have joined; empty if it can.
 std::string Coordinator::refusal_of(const Slot& slot) const {
   const wire::Request& request = slot.request;
-  const std::string operation(name_of(request.operation));
   for (const std::int32_t member : absent_from(slot)) {
     const int rank = rank_of(member);
-    const std::string who = operation + " of '" + request.name + "': rank " + std::to_string(rank);
+    const std::string who = wire::describe(request) + ": rank " + std::to_string(rank);
     switch (request.operation) {
       case Operation::kBroadcast:
         if (request.root == rank) return who + ", its root, has joined";

@@ -81,6 +81,7 @@ void Coordinator::warn_of_silence(TimePoint now, std::vector<std::string>& lines
   if (options_.stall_warning <= Duration{0} || keeper_.silent().empty()) return;
   if (now - silence_warned_ < options_.stall_warning) return;
   silence_warned_ = now;
+  for (const int member : keeper_.silent()) late_.insert(rank_of(member));
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - keeper_.asked());
   lines.push_back(silent_ranks() + " answered nothing for " + std::to_string(waited.count()) +
                   " s while other ranks wait: stopped, overloaded or unreachable");

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "negotiate/coordinator.h"
+#include "wire/describe.h"
 
 namespace roundelay::negotiate {
 namespace {
@@ -24,15 +25,45 @@ std::string list(const std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string Coordinator::members_where(const Slot& slot, bool reported) const {
-  std::string text;
-  int count = 0;
+std::vector<int> Coordinator::ranks_where(const Slot& slot, bool reported) const {
+  std::vector<int> ranks;
   for (int member = 0; member < group_.size(); ++member) {
     if (slot.reported[static_cast<std::size_t>(member)] != reported) continue;
     if (!reported && has_joined(member)) continue;  // nobody waits for it
-    text += (count++ == 0 ? "" : ", ") + std::to_string(rank_of(member));
+    ranks.push_back(rank_of(member));
   }
-  return (count == 1 ? "rank " : "ranks ") + text;
+  return ranks;
+}
+
+std::string Coordinator::members_where(const Slot& slot, bool reported) const {
+  std::string text;
+  const std::vector<int> ranks = ranks_where(slot, reported);
+  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
+}
+
+// Is each of them submitted by a rank that the other one waits for?
+bool Coordinator::crossed(const Slot& one, const Slot& other) const {
+  const auto owes = [&](const Slot& has, const Slot& lacks) {
+    for (std::size_t member = 0; member < has.reported.size(); ++member) {
+      const bool lacking = !lacks.reported[member] && !has_joined(static_cast<int>(member));
+      if (has.reported[member] && lacking) return true;
+    }
+    return false;
+  };
+  return owes(one, other) && owes(other, one);
+}
+
+// Ranks that wait for each other's operations may mean the same one: what to say of that, or "".
+std::string Coordinator::crossed_with(const Slot& slot) const {
+  const Slots::value_type* found = nullptr;
+  for (const auto& entry : table_) {
+    const bool sooner = found == nullptr || entry.first < found->first;  // the same text from run to run
+    if (sooner && crossed(slot, entry.second)) found = &entry;
+  }
+  if (found == nullptr) return {};
+  return "; meanwhile " + members_where(found->second, true) + " submitted '" + found->first + "', which " +
+         members_where(found->second, false) + " did not: are the names different?";
 }
 
 TimePoint Coordinator::stall_due(const Slot& slot) const {
@@ -63,6 +94,7 @@ std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
   for (auto& [name, slot] : table_) {
     if (some && overdue(slot, options_.stall_warning - options_.stall_warning / kTogether)) {
       slot.warned = now;
+      for (const int rank : ranks_where(slot, false)) late_.insert(rank);
       const std::string ranks = members_where(slot, false);
       names_by_missing[ranks].push_back(name);
       longest[ranks] = std::max(longest[ranks], now - slot.first_seen);
@@ -72,7 +104,8 @@ std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
   for (auto& [ranks, names] : names_by_missing) {
     std::sort(names.begin(), names.end());
     lines.push_back(ranks + " did not submit " + list(names) + ", which other ranks wait for since " +
-                    seconds(longest[ranks]) + ": slow, stopped, or on another path of the program");
+                    seconds(longest[ranks]) + ": slow, stopped, or on another path of the program" +
+                    crossed_with(table_.at(names.front())));
   }
   return lines;
 }
@@ -90,8 +123,8 @@ void Coordinator::abort_stalled(TimePoint now) {
     const auto found = table_.find(name);
     const std::string missing = members_where(found->second, false);
     const Slot slot = take_slot(found);
-    std::string text(name_of(slot.request.operation));
-    text.append(" of '").append(name).append("' was given up: ").append(missing);
+    std::string text = wire::describe(slot.request);
+    text.append(" was given up: ").append(missing);
     text.append(" did not submit it within ").append(seconds(options_.stall_abort));
     text.append(" (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of ");
     fail(slot.request, text.append(members_where(slot, true)), now);

@@ -170,6 +170,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   ROUNDELAY_RETURN_IF_ERROR(fabrics.meet(ranks, std::move(sites), deadline));
   const Status placed = check_placement(parts.placement, start.rendezvous);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
+  parts.neighbours = fabrics.neighbours(world.index);
   auto fabric = fabrics.make(world);
   Status outcome = fabric.status();
   std::shared_ptr<std::byte> rings;

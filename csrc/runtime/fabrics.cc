@@ -1,5 +1,7 @@
 #include "runtime/fabrics.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -74,6 +76,18 @@ Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadl
     closed_.emplace(sites_[rank].node, "rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
   }
   return {};
+}
+
+std::vector<Neighbour> Fabrics::neighbours(int rank) const {
+  std::vector<Neighbour> found;
+  for (int other = 0; other < static_cast<int>(sites_.size()); ++other) {
+    if (node_of(other) != node_of(rank)) continue;
+    const std::string& door = sites_[static_cast<std::size_t>(other)].door;
+    pid_t process = ::getpid();
+    if (other != rank) process = door.empty() ? 0 : platform::process_behind(door);
+    if (process > 0) found.push_back({other, process});
+  }
+  return found;
 }
 
 bool Fabrics::on_one_node(const Group& group) const {

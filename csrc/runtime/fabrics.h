@@ -16,6 +16,7 @@
 #include "collective/fabric.h"
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
+#include "runtime/neighbours.h"
 #include "runtime/placement.h"
 
 namespace roundelay::runtime {
@@ -36,6 +37,8 @@ class Fabrics {
   std::string open_door();
   // Collective over all ranks: everyone's site, by rank. All agree on the nodes that share memory.
   Status meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline);
+  // After meet(): the ranks of this rank's node, where their doors tell the processes behind them.
+  [[nodiscard]] std::vector<Neighbour> neighbours(int rank) const;
   // The ranks of this rank's node, if they are several and share memory.
   [[nodiscard]] std::optional<Group> node(int rank) const;
   // Collective over the group, on one node, zeros: `prepare` allocates each member's part. Errors: as

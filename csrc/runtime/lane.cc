@@ -6,6 +6,7 @@
 #include "base/leak.h"
 #include "fuse/plan.h"
 #include "runtime/operations/operations.h"
+#include "wire/describe.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -285,11 +286,9 @@ int Lane::culprit(const Batch& batch) const {
 }
 
 std::string Lane::describe(const Batch& batch) const {
-  std::string text = "an operation that members skip after join()";
-  if (!batch.pieces.empty()) {
-    text = std::string(name_of(batch.request().operation)) + " of '" + batch.request().name + "'";
-  }
-  if (batch.pieces.size() > 1) text += " and " + std::to_string(batch.pieces.size() - 1) + " more";
+  if (batch.entries.empty()) return "an operation that members skip after join()";
+  std::string text = wire::describe(batch.request());
+  if (batch.entries.size() > 1) text += " and " + std::to_string(batch.entries.size() - 1) + " more";
   return text;
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
 #include "wire/codec.h"
 
 namespace roundelay::runtime {
@@ -49,17 +48,8 @@ bool Negotiator::step(TimePoint now) {
   moved = report_news(now) || moved;
   moved = give_orders(now) || moved;
   watch_coordinators(now);
+  watch_neighbours(now);
   return judge(now) || moved;
-}
-
-bool Negotiator::judge(TimePoint now) {
-  for (auto& [id, lane] : lanes_) {
-    const auto verdict = lane.watchdog.take_verdict(now);
-    if (!verdict) continue;
-    abort(*verdict, rank_);
-    return true;
-  }
-  return false;
 }
 
 Deadline Negotiator::next_due() const {
@@ -69,6 +59,7 @@ Deadline Negotiator::next_due() const {
     due = due.sooner(lane.watchdog.next_due());
     if (lane.closed) continue;
     due = due.sooner(lane.watch.next_due());
+    due = due.sooner(lane.neighbour_watch.next_due());
     if (lane.coordinator) due = due.sooner(lane.coordinator->next_due());
   }
   return due;
@@ -224,30 +215,6 @@ bool Negotiator::report_news(TimePoint now) {
   return moved;
 }
 
-void Negotiator::watch_coordinators(TimePoint now) {
-  for (auto& [id, lane] : lanes_) {
-    const int coordinator = awaited_by(lane);
-    if (coordinator == rank_ || lane.closed) continue;
-    const bool waiting = lane.coordinator ? lane.orders.waiting()
-                                          : lane.participant.outstanding() > 0 || lane.participant.frozen();
-    const auto action = lane.watch.check(waiting, now);
-    if (action == CoordinatorWatch::Action::kNothing) continue;
-    if (action == CoordinatorWatch::Action::kPing) {
-      send(coordinator, wire::Ping{0, nanoseconds(now)});
-      continue;
-    }
-    const auto silence = std::chrono::duration_cast<std::chrono::seconds>(lane.watch.silence(now));
-    const std::string text =
-        "rank " + std::to_string(coordinator) + ", which coordinates, has answered nothing for " +
-        std::to_string(silence.count()) + " s while other ranks wait: stopped, overloaded or unreachable";
-    if (action == CoordinatorWatch::Action::kWarn) {
-      log(LogLevel::kWarning, text);
-    } else {
-      abort({coordinator, text}, rank_);
-    }
-  }
-}
-
 bool Negotiator::take_posted(TimePoint now) {
   std::deque<wire::Message> posted;
   {
@@ -274,18 +241,6 @@ bool Negotiator::take_posted(TimePoint now) {
   return !posted.empty();
 }
 
-void Negotiator::on_stuck(int from, const wire::Stuck& stuck, TimePoint now) {
-  const auto found = lanes_.find(stuck.lane);
-  if (aborted_ || found == lanes_.end()) return;
-  Lane& lane = found->second;
-  const int judge = lane.group.ranks.front();
-  if (from == rank_ && rank_ != judge) send(judge, stuck);
-  if (!lane.watchdog.on_stuck(from, stuck, now)) return;
-  for (const int rank : lane.group.ranks) {
-    if (rank != rank_) send(rank, wire::Ping{0, nanoseconds(now)});
-  }
-}
-
 void Negotiator::measure_clock(TimePoint now) {
   clock_samples_.clear();
   if (rank_ != 0) send(0, wire::Ping{1, nanoseconds(now)});
@@ -307,7 +262,7 @@ void Negotiator::on_lost(int from, const Status& why) {
   if (from == 0) no_more_turns_ = true;
   if (!shares_open_lane(from)) return;  // it has left: a closed connection is what we expect
   abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
-                   ". Its process ended or its host is unreachable; look for its own last message."},
+                   "; its process ended or its host is unreachable: look for its own last message"},
         rank_);
 }
 

@@ -20,6 +20,7 @@
 #include "negotiate/participant.h"
 #include "negotiate/turn_book.h"
 #include "runtime/coordinator_watch.h"
+#include "runtime/neighbours.h"
 #include "runtime/timeline_clock.h"
 #include "runtime/watchdog.h"
 #include "submit/table.h"
@@ -61,6 +62,8 @@ class Negotiator {
   Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,
              NegotiationSink& sink);
 
+  // Before the first step: whose processes this rank can see.
+  void know(Neighbours neighbours) { neighbours_ = std::move(neighbours); }
   // Before the first step, or by the token's holder. `table` outlives the lane. Messages that belong to a
   // lane that is not here are dropped.
   void add_lane(LaneId lane, const Group& group, submit::TensorTable& table);
@@ -98,26 +101,27 @@ class Negotiator {
     negotiate::OrderQueue orders;                         // there, too
     CoordinatorWatch watch;
     Watchdog watchdog;
+    NeighbourWatch neighbour_watch{};
     bool closed = false;
     bool flush = false;  // asked for
+
+    // For an order, or for others to answer a freeze.
+    [[nodiscard]] bool waits() const { return participant.outstanding() > 0 || participant.frozen(); }
   };
 
   bool run_tasks() EXCLUDES(posted_mutex_);
   bool receive_all(TimePoint now);
   bool take_posted(TimePoint now);
   bool report_news(TimePoint now);
-  void watch_coordinators(TimePoint now);
   // Whose messages the lane's orders wait for.
   [[nodiscard]] static int awaited_by(const Lane& lane) {
     return lane.coordinator ? 0 : lane.group.ranks.front();
   }
-  bool judge(TimePoint now);
   void dispatch(int from, wire::Message message, TimePoint now);
   void on_report(int from, const wire::Report& report, TimePoint now);
   void on_order(const wire::Order& order);
   void begin_schedule(Lane& lane, LaneId id, std::uint64_t sequence, negotiate::Schedule schedule);
   void take_uses(Lane& lane);
-  void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
   void on_pong(int from, const wire::Pong& pong);
   void on_lost(int from, const Status& why);
   void settle_all(LaneId id, std::vector<negotiate::Settled> settled);
@@ -125,6 +129,13 @@ class Negotiator {
   void abort(const wire::Abort& cause, int heard_from);
   void send(int to, const wire::Message& message);
   [[nodiscard]] bool shares_open_lane(int rank) const;
+
+  // negotiator_watch.cc
+  void watch_coordinators(TimePoint now);
+  void watch_neighbours(TimePoint now);
+  void warn_of_the_late(negotiate::Coordinator& coordinator, TimePoint now) const;
+  void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
+  bool judge(TimePoint now);
 
   // negotiator_orders.cc
   bool give_orders(TimePoint now);
@@ -148,6 +159,7 @@ class Negotiator {
   const int size_;
   const negotiate::CoordinatorOptions options_;
   NegotiationSink& sink_;
+  Neighbours neighbours_;
   std::map<LaneId, Lane> lanes_;
   negotiate::TurnBook turn_book_;  // rank 0's
   bool no_more_turns_ = false;     // rank 0 leaves, or is gone

@@ -2,7 +2,6 @@
 // 0.
 #include <utility>
 
-#include "base/log.h"
 #include "runtime/negotiator.h"
 
 namespace roundelay::runtime {
@@ -23,7 +22,7 @@ bool Negotiator::give_orders(TimePoint now) {
       if (aborted_) return true;
     }
     for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
-    for (const auto& line : lane.coordinator->take_stall_warnings(now)) log(LogLevel::kWarning, line);
+    warn_of_the_late(*lane.coordinator, now);
     if (const auto verdict = lane.coordinator->take_verdict(now)) abort(*verdict, rank_);
     if (aborted_) return true;
   }

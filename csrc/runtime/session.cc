@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "collective/select.h"
 #include "runtime/operations/operations.h"
+#include "wire/describe.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -54,6 +55,7 @@ Session::Session(SessionParts parts)
     MutexLock lock(mutex_);
     open_.insert(world_->id());
   }
+  negotiator_.know(Neighbours(std::move(parts_.neighbours)));
   negotiator_.add_lane(world_->id(), group, world_->table());
   engine_.add_lane(world_);
   negotiator_.measure_clock(steady_now());
@@ -77,8 +79,7 @@ Result<submit::Handle> Session::submit(Submission submission) {
   std::string wrong = wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = wrong_gpu(entry.gpu);
   if (wrong.empty()) return submit_to(**lane, std::move(entry), submission.blocking);
-  const std::string subject = entry.request.name.empty() ? "" : " of '" + entry.request.name + "'";
-  entry.request.error = std::string(name_of(entry.request.operation)) + subject + ": " + wrong;
+  entry.request.error = wire::describe(entry.request) + ": " + wrong;
   const Status status = Status::invalid(entry.request.error);
   if (static_cast<int>(entry.request.reduce_op) >= kReduceOpCount) entry.request.reduce_op = ReduceOp::kSum;
   submit_error_to(**lane, std::move(entry.request));

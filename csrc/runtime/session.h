@@ -18,6 +18,7 @@
 #include "runtime/engine.h"
 #include "runtime/lane.h"
 #include "runtime/negotiator.h"
+#include "runtime/neighbours.h"
 #include "runtime/process_sets.h"
 #include "runtime/timeline.h"
 #include "runtime/timeline_file.h"
@@ -39,6 +40,7 @@ struct SessionParts {
   Backend* backend = nullptr;
   GpuParts gpu{};
   bool ranks_may_share_gpu = false;
+  std::vector<Neighbour> neighbours{};
 };
 
 // Of a job with so many ranks, in bytes; 0: nothing is fused.

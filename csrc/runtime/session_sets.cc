@@ -195,7 +195,7 @@ Status Session::finish_lane(const Lane& lane, const ProcessSet& set) {
   }
   // Each call has its own deadline.
   while (lane.has_work() && !abort_.raised()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return abort_.cause();
+  return abort_.raised() ? complete::under_way(abort_.cause(), "remove_process_set()") : Status{};
 }
 
 void Session::close_lane(ProcessSet& set, const Status& why) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire/describe.h"
+
 namespace roundelay::submit {
 namespace {
 
@@ -12,6 +14,8 @@ bool differs_each_time(Operation operation) {
 }
 
 }  // namespace
+
+std::string Entry::describe() const { return wire::describe(request); }
 
 void TensorTable::name_if_unnamed(wire::Request& request) {
   if (request.operation == Operation::kJoin) request.name = kJoinName;
@@ -25,28 +29,28 @@ void TensorTable::name_if_unnamed(wire::Request& request) {
 // What the peers never hear of; empty for everything else.
 std::string TensorTable::refusal_of(const wire::Request& request) const {
   if (request.operation == Operation::kJoin) return {};
-  const std::string operation(name_of(request.operation));
   if (joined_) {
-    return operation + (request.name.empty() ? "" : " of '" + request.name + "'") +
+    return wire::describe(request) +
            ": this rank has joined and has no part in anything until all ranks have; "
            "wait for its join() to return first";
   }
   if (request.name == kJoinName)
-    return operation + " of '" + request.name + "': this is the name of every join; choose another";
+    return wire::describe(request) + ": this is the name of every join; choose another";
   return {};
 }
 
 Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
   MutexLock lock(mutex_);
-  if (!closed_.ok()) return closed_;
   wire::Request& request = entry.request;
+  if (!closed_.ok())
+    return Status(closed_.code(), closed_.message() + " (" + wire::describe(request) + " was not started)");
   if (std::string why = refusal_of(request); !why.empty()) return Status::invalid(std::move(why));
   name_if_unnamed(request);
   if (differs_each_time(request.operation)) request.cacheable = false;
   if (entries_.contains(request.name)) {
     wire::Request failed = request;
-    failed.error = std::string(name_of(failed.operation)) + " of '" + failed.name +
-                   "': an operation with this name is still in flight on this rank; "
+    failed.error = wire::describe(failed) +
+                   ": an operation with this name is still in flight on this rank; "
                    "synchronize it first, or give each tensor a name of its own";
     take_in(failed);
     return Status::invalid(failed.error);

@@ -75,6 +75,7 @@ struct Entry {
     for (const Part& part : parts) sum += part.bytes();
     return sum;
   }
+  [[nodiscard]] std::string describe() const;  // for errors: wire/describe.h
 };
 
 inline constexpr const char* kJoinName = "<join>";  // of every join, and of nothing else

@@ -29,6 +29,11 @@ def cuda_module() -> str | None:
     return _module("_cuda")
 
 
+def launcher_module() -> str | None:
+    """Path of the library that the launcher checks variables with; None only where the build is broken."""
+    return _module("_launcher")
+
+
 def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple[str | None, Launch]:
     """The module to load at init (None: a single process), and why.
 

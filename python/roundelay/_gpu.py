@@ -57,6 +57,11 @@ def serves(device: torch.device) -> bool:
     return device.type == "cpu" or (_part.loaded and device.type == _part.device_type)
 
 
+def is_available() -> bool:
+    """Whether this process sees a GPU, before ``init`` too."""
+    return bool(torch.get_device_module(_part.device_type).is_available())
+
+
 def devices() -> int | None:
     """How many GPUs this process sees; None where it cannot use any."""
     return torch.get_device_module(_part.device_type).device_count() if _part.loaded else None

@@ -11,7 +11,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         Path(given.probe).write_text(json.dumps(probe()))
         return 0
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
-    checks = check_core() if given.env else list(examine(os.environ))
+    with Console(stderr=True).status("looking at Python") as status:  # nothing, unless on a terminal
+        checks = check_core() if given.env else list(examine(os.environ, status.update))
     if given.env and all(check.state is State.OK for check in checks):
         from roundelay import doctor_env
 
@@ -83,26 +84,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if any(check.state is State.BROKEN for check in checks) else 0
 
 
-def examine(environment: Mapping[str, str]) -> Iterator[Check]:
-    """All checks in order; what builds on something broken is left out."""
+def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[Check]:
+    """All checks in order; what builds on something broken is left out. tell: is told what comes next."""
     yield Check("roundelay", State.OK, f"{__version__} in {Path(__file__).parent}")
     yield Check("Python", State.OK, f"{platform.python_version()} ({sys.executable})")
+    tell("loading PyTorch and the C++ core")
     core = check_core()
     yield from core
+    tell("looking for an MPI")
     bootstrap = check_bootstrap(environment)
     yield bootstrap
     mpirun, mpi_module, module = check_mpirun(environment), check_mpi_module(), check_c10d_module()
     yield from (mpirun, mpi_module, module)
     if any(check.state is State.BROKEN for check in (*core, bootstrap, mpirun, module)):
         return
+    tell("two ranks try each channel and fabric, without MPI")
     rows = check_launch("--gloo", *launch("--gloo", environment))
     if mpirun.state is State.OK and mpi_module.state is State.OK:
+        tell("two ranks try MPI")
         rows += check_launch("--mpi", *launch("--mpi", environment))
     else:
         rows += [Check(name, State.OFF, "there is no MPI here") for name in ("channel mpi", "fabric mpi")]
     yield from rows
     yield from check_two_levels(rows)
-    yield Check("fabric inproc", State.OFF, "for ranks that are threads of one process: the tests' fabric")
+    tell("looking for GPUs")
     yield check_gpu()
 
 

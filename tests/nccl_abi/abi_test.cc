@@ -49,7 +49,6 @@ static_assert(int{kBfloat16} == ::ncclBfloat16);
 
 static_assert(int{kSum} == ::ncclSum && int{kProd} == ::ncclProd && int{kMax} == ::ncclMax);
 static_assert(int{kMin} == ::ncclMin && int{kAvg} == ::ncclAvg);
-static_assert(int{kHostImmediate} == ::ncclScalarHostImmediate);
 
 static_assert(version_code(NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH) == NCCL_VERSION_CODE);
 

@@ -72,6 +72,11 @@ class Seen:
     text: str
     at: float
 
+    @property
+    def cause(self) -> str:
+        """After a fault: the text without what the fault cut short on this rank."""
+        return self.text.rpartition(" (")[0]
+
 
 @dataclass(frozen=True)
 class Ended:

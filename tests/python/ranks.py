@@ -137,12 +137,23 @@ def main(files: Sequence[str]) -> None:
 
         gpu_device.use()
     hvd.init()
+    _assert_no_rank_fell_back()
     for file in files:
         _run_checks_of(file)
     sys.stdout.write(f"all checks passed on rank {hvd.rank()}\n")
     sys.stdout.flush()
     hvd.shutdown()
     faulthandler.cancel_dump_traceback_later()
+
+
+def _assert_no_rank_fell_back() -> None:
+    """On one node they share memory unless they are told otherwise: checks are about that fabric then."""
+    import roundelay.torch as hvd
+    from roundelay import _core
+
+    if hvd.size() > 1 and hvd.cross_size() == 1:
+        wanted, found = os.environ.get("ROUNDELAY_FABRIC", "shm"), _core.transports()["fabric"]
+        assert found == wanted, f"rank {hvd.rank()} fell back to fabric {found}, the checks are for {wanted}"
 
 
 def _run_checks_of(file: str) -> None:

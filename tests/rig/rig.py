@@ -117,9 +117,21 @@ class Rig:
         return Path(self._folder.name) / "bin"
 
     def cut(self, node: int) -> None:
-        """Take a node off the network, for good."""
+        """Take a node off the network."""
         self._text([*self._machine, "ip", "link", "set", f"port{node}", "down"])
-        (Path(self._folder.name) / f"cut.{self.host(node)}").touch()
+        self._cut_mark(node).touch()
+
+    def mend(self, node: int) -> None:
+        """Put a node back on the network."""
+        self._text([*self._machine, "ip", "link", "set", f"port{node}", "up"])
+        self._cut_mark(node).unlink()
+
+    def _cut_mark(self, node: int) -> Path:
+        return Path(self._folder.name) / f"cut.{self.host(node)}"
+
+    def signal(self, node: int, pid: int, number: signal.Signals) -> None:
+        """Send a signal to a process on a node, by the pid that it knows itself by."""
+        self._text([*self.on(node), "sh", "-c", f"kill -{int(number)} {pid}"])
 
     def lose(self, node: int) -> None:
         """Take a node away as a power cut does: nothing of it says good-bye."""

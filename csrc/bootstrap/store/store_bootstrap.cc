@@ -1,5 +1,6 @@
 #include "bootstrap/store/store_bootstrap.h"
 
+#include <sstream>
 #include <utility>
 
 namespace roundelay::bootstrap {
@@ -8,6 +9,12 @@ namespace {
 // After an exchange that failed, or at its deadline, for what remains to be said.
 constexpr Duration kLastWords = std::chrono::seconds(2);
 
+std::string show_seconds(Duration duration) {
+  std::ostringstream text;
+  text << std::chrono::duration<double>(duration).count() << " s";
+  return text.str();
+}
+
 }  // namespace
 
 std::string store_root(const Rendezvous& where, std::uint32_t generation) {
@@ -15,8 +22,12 @@ std::string store_root(const Rendezvous& where, std::uint32_t generation) {
 }
 
 StoreBootstrap::StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where,
-                               std::uint32_t generation)
-    : store_(std::move(store)), root_(store_root(where, generation)), rank_(where.rank), size_(where.size) {}
+                               std::uint32_t generation, Duration patience)
+    : store_(std::move(store)),
+      root_(store_root(where, generation)),
+      rank_(where.rank),
+      size_(where.size),
+      patience_(patience) {}
 
 StoreBootstrap::~StoreBootstrap() {
   const Keys left = keys_of("left");
@@ -92,7 +103,7 @@ Status StoreBootstrap::give_up(const Keys& keys) {
   stay_for_ = std::move(left_by_present);
   const std::string text = (count == 1 ? "rank " : "ranks ") + missing + " of " + std::to_string(size_) +
                            (exchanges_ == 0 ? " did not come to init()" : " came to init() but got stuck") +
-                           " within the start timeout (ROUNDELAY_START_TIMEOUT), says rank " +
+                           " within " + show_seconds(patience_) + " (ROUNDELAY_START_TIMEOUT), says rank " +
                            std::to_string(rank_);
   ROUNDELAY_RETURN_IF_ERROR(store_->set(root_ + "given_up", to_bytes(text), deadline));
   return Status::aborted(text);

@@ -21,7 +21,9 @@ std::string store_root(const Rendezvous& where, std::uint32_t generation);
 
 class StoreBootstrap final : public Bootstrap {
  public:
-  StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where, std::uint32_t generation);
+  // `patience`: what deadlines are made of, for the error that names who is missing.
+  StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where, std::uint32_t generation,
+                 Duration patience);
   // Tells that this rank has left. Rank 0 waits for those that were there, as its process may be the store
   // and would end it under those who still read: until the last exchange's deadline, 2 s after one that
   // failed.
@@ -43,6 +45,7 @@ class StoreBootstrap final : public Bootstrap {
   const std::string root_;
   const int rank_;
   const int size_;
+  const Duration patience_;
   int exchanges_ = 0;
   Keys stay_for_;        // rank 0: who has to leave before it does
   bool broken_ = false;  // an exchange failed

@@ -10,7 +10,6 @@ namespace {
 
 using Interest = platform::Epoll::Interest;
 
-constexpr std::uint64_t kListenerTag = 1;
 constexpr std::size_t kSpareStrangers = 64;
 
 }  // namespace

@@ -11,9 +11,8 @@ using platform::Transfer;
 using Event = platform::Epoll::Event;
 using Interest = platform::Epoll::Interest;
 
-constexpr std::uint64_t kWakerTag = 0;
-constexpr std::uint64_t kListenerTag = 1;
 constexpr Duration kAcknowledgeSlice = std::chrono::microseconds(200);
+constexpr Duration kWindowPeriod = std::chrono::seconds(1);
 
 // Until the queue is empty or the socket is full: kSome means empty.
 Transfer write_out(SendQueue& queue, const platform::Socket& socket) {
@@ -88,6 +87,7 @@ Status TcpChannel::send(int to, ConstByteSpan message) {
     const auto header = frame_header(message.size());
     const std::array<ConstByteSpan, 2> parts = {ConstByteSpan(header), message};
     const Transfer done = peer.connection->socket.write(parts);
+    watch_windows();
     if (done.state == Transfer::State::kSome && done.bytes == header.size() + message.size()) return {};
     peer.queue.push(message, done.bytes);
     flush(peer);
@@ -127,6 +127,7 @@ void TcpChannel::poll(Deadline deadline) {
   {
     MutexLock lock(mutex_);
     ++waiters_;
+    deadline = deadline.sooner(windows_due_);
   }
   std::array<Event, platform::Epoll::kMostEvents> events;
   const std::size_t count = epoll_.wait(events, deadline);
@@ -134,6 +135,7 @@ void TcpChannel::poll(Deadline deadline) {
   --waiters_;
   if (waiters_ == 0 && drain_when_alone_) acknowledge_wake();
   if (!closed_) handle(Events(events).first(count));
+  if (windows_due_.passed()) look_at_windows();
   rouse();
 }
 
@@ -271,6 +273,7 @@ void TcpChannel::ended(Connection& connection, const std::string& why) {
 void TcpChannel::flush(Peer& peer) {
   Connection& connection = *peer.connection;
   const Transfer done = write_out(peer.queue, connection.socket);
+  watch_windows();
   if (done.state == Transfer::State::kError) {
     // What the peer said before it went comes first; the read then meets the end and reports the loss.
     const std::uint64_t id = connection.id;
@@ -281,10 +284,26 @@ void TcpChannel::flush(Peer& peer) {
   const bool full = done.state == Transfer::State::kWouldBlock;
   if (full == connection.watches_output) return;
   connection.watches_output = full;
-  connection.socket.set_window_closed(full);
   // Cannot fail: the descriptor is there.
   static_cast<void>(
       epoll_.change(connection.socket.fd(), connection.id, full ? Interest::kReadWrite : Interest::kRead));
+}
+
+void TcpChannel::watch_windows() {
+  if (windows_due_ == Deadline::never()) windows_due_ = Deadline::after(kWindowPeriod);
+}
+
+// A stopped process takes nothing more, but its kernel answers: it is not lost, however long it stays so. No
+// event tells, so as long as there is output this looks now and then.
+void TcpChannel::look_at_windows() {
+  windows_due_ = Deadline::never();
+  for (const auto& [id, connection] : connections_) {
+    if (connection->stage != Stage::kOpen) continue;
+    const bool closed = connection->socket.held_back();
+    if (closed != connection->window_closed) connection->socket.set_window_closed(closed);
+    connection->window_closed = closed;
+    if (connection->socket.unacknowledged() > 0) watch_windows();
+  }
 }
 
 bool TcpChannel::all_flushed() {

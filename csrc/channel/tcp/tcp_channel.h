@@ -48,6 +48,7 @@ class TcpChannel final : public Channel {
 
  private:
   using Events = std::span<const platform::Epoll::Event>;
+  static constexpr std::uint64_t kWakerTag = 0, kListenerTag = 1;  // of events; connections have their ids
 
   enum class Stage : unsigned char {
     kDialling,  // by us: TCP is connecting
@@ -62,6 +63,7 @@ class TcpChannel final : public Channel {
     int peer;  // -1: not known yet
     FrameReader reader{kLongestGreeting};
     bool watches_output = false;
+    bool window_closed = false;
   };
   enum class PeerState : unsigned char { kIdle, kDialling, kOpen, kLost, kLeft };
   struct Peer {
@@ -104,6 +106,8 @@ class TcpChannel final : public Channel {
   void read(std::uint64_t id) REQUIRES(mutex_);
   void ended(Connection& connection, const std::string& why) REQUIRES(mutex_);
   void flush(Peer& peer) REQUIRES(mutex_);
+  void watch_windows() REQUIRES(mutex_);
+  void look_at_windows() REQUIRES(mutex_);
   void say_goodbye() REQUIRES(mutex_);
   void poll(Deadline deadline) EXCLUDES(mutex_);
   void rouse() REQUIRES(mutex_);
@@ -131,6 +135,7 @@ class TcpChannel final : public Channel {
       GUARDED_BY(mutex_);  // accepted, not greeted yet; may name some that are gone
   std::uint64_t next_id_ GUARDED_BY(mutex_) = 2;
   std::deque<Incoming> inbox_ GUARDED_BY(mutex_);
+  Deadline windows_due_ GUARDED_BY(mutex_) = Deadline::never();  // for look_at_windows()
   int waiters_ GUARDED_BY(mutex_) = 0;
   bool signalled_ GUARDED_BY(mutex_) = false;         // the waker is readable
   bool drain_when_alone_ GUARDED_BY(mutex_) = false;  // ... until those who wait now have left

@@ -10,7 +10,6 @@ namespace roundelay::collective {
 namespace {
 
 constexpr std::size_t kSegmentBytes = 256 << 10;
-constexpr std::size_t kWindow = 4;  // segments in flight
 
 }  // namespace
 

@@ -16,8 +16,8 @@ Program recursive_doubling_allreduce(Exchange& net, Call call) {
   const Doubling doubling(net.size());
   std::byte* const buffer = call.buffer.data();
   std::byte* mine = dtype == call.dtype ? buffer : net.scratch(bytes);
+  kernels::scale_copy(buffer, buffer, count, call.dtype, call.prescale);
   kernels::cast(mine, dtype, buffer, call.dtype, count);
-  kernels::scale_copy(mine, mine, count, dtype, call.prescale);
 
   if (doubling.gives_away(net.index())) {
     const Transfer given = net.send(net.index() - 1, {mine, bytes});
@@ -41,8 +41,8 @@ Program recursive_doubling_allreduce(Exchange& net, Call call) {
     if (net.index() > peer) std::swap(mine, other);
     merge(call, mine, other, count);
   }
-  kernels::scale_copy(mine, mine, count, dtype, call.scale);
   kernels::cast(buffer, call.dtype, mine, dtype, count);
+  kernels::scale_copy(buffer, buffer, count, call.dtype, call.scale);
   if (doubling.in_pair(net.index())) {
     const Transfer result = net.send(net.index() + 1, {buffer, call.buffer.bytes});
     co_await net.done(result);

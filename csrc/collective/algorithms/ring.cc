@@ -12,7 +12,6 @@
 namespace roundelay::collective {
 namespace {
 
-constexpr std::size_t kWindow = 4;  // receives posted ahead
 // The pieces of step 0 leave while later steps' pieces do, so they need an order of their own.
 constexpr int kLaterSteps = 0;
 constexpr int kFirstStep = 1;

@@ -9,7 +9,6 @@
 namespace roundelay::collective {
 namespace {
 
-constexpr std::size_t kWindow = 4;                  // pieces in flight
 constexpr std::size_t kScratchBytes = 4 << 20;      // for them, where members are few enough
 constexpr std::size_t kLeastPieceBytes = 16 << 10;  // else
 constexpr std::size_t kAlignment = 64;              // a cache line; a multiple of every element's size

@@ -1,8 +1,6 @@
 #include "collective/nccl/reduction.h"
 
 #include <bit>
-#include <cmath>
-#include <cstdint>
 
 namespace roundelay::collective::nccl {
 namespace {
@@ -34,32 +32,19 @@ std::optional<Reduction> of_integers(const Call& call, int members) {
   return how;
 }
 
-double quotient(Scale scale) { return scale.factor / static_cast<double>(scale.divisor); }
-
-// Whether the element type has the factor, but for rounding.
-bool holds(DType dtype, double factor) {
-  return dtype == DType::kFloat64 ? std::isnormal(factor) : std::isnormal(static_cast<float>(factor));
-}
-
 Reduction of_floats(const Call& call, int members) {
   Reduction how;
   how.wire = call.dtype;
   how.reduction.op = call.reduce_op;
   how.before = call.prescale;
   how.after = call.scale;
-  if (call.reduce_op != ReduceOp::kSum || is_unscaled(call)) return how;
-  const bool half = size_of(call.dtype) == 2;
-  const bool average = call.scale == Scale{1.0, members};
+  const bool average = call.reduce_op == ReduceOp::kSum && call.scale == Scale{1.0, members};
   // A half's factor has too few bits, unless it is a power of two; then it also keeps the sum in range.
-  if (average && (half ? std::has_single_bit(static_cast<unsigned>(members)) : call.prescale.identity())) {
+  const bool half = size_of(call.dtype) == 2;
+  if (average && (!half || std::has_single_bit(static_cast<unsigned>(members)))) {
     how.reduction.average = true;
     how.after = {};
-    return how;
   }
-  const double factor = quotient(call.prescale) * quotient(call.scale);
-  if (half || !holds(call.dtype, factor)) return how;
-  how.before = how.after = {};
-  how.reduction.premultiplied = factor;
   return how;
 }
 

@@ -35,10 +35,11 @@ Program adasum(Rounds& net, Call call) {
   const DType dtype = working_type(call);
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
   const Cuts chunks{count * size_of(dtype), net.slot_bytes()};
+  std::byte* const buffer = call.buffer.data();
   std::byte* mine = net.scratch(chunks.bytes);
   std::byte* other = net.scratch(chunks.bytes);
-  kernels::cast(mine, dtype, call.buffer.data(), call.dtype, count);
-  kernels::scale_copy(mine, mine, count, dtype, call.prescale);
+  kernels::scale_copy(buffer, buffer, count, call.dtype, call.prescale);
+  kernels::cast(mine, dtype, buffer, call.dtype, count);
   const std::vector<Level> levels = levels_of(net.index(), net.size());
   std::uint64_t round = 0;
   for (const Level level : levels) {
@@ -60,8 +61,8 @@ Program adasum(Rounds& net, Call call) {
     if (net.index() > level.takes_from) std::swap(mine, other);
     if (level.merges) merge(call, mine, other, count);
   }
-  kernels::scale_copy(mine, mine, count, dtype, call.scale);
-  kernels::cast(call.buffer.data(), call.dtype, mine, dtype, count);
+  kernels::cast(buffer, call.dtype, mine, dtype, count);
+  kernels::scale_copy(buffer, buffer, count, call.dtype, call.scale);
 }
 
 }  // namespace roundelay::collective::shm

@@ -10,7 +10,6 @@ namespace roundelay::collective::shm {
 namespace {
 
 constexpr std::size_t kMostTogether = 8 << 10;  // that each member had better sum up by itself
-constexpr std::size_t kBlock = 16 << 10;        // stays in the first-level cache
 
 using Run = ScatterList::Run;
 

@@ -9,7 +9,6 @@
 namespace roundelay::collective::shm {
 namespace {
 
-constexpr std::size_t kBlock = 16 << 10;       // stays in the first-level cache, with every member's part
 constexpr std::size_t kMostPiece = 128 << 10;  // taken at a time: few claims, and nobody is late by much
 constexpr std::size_t kPieces = 4;             // for each member at least, of a call that is large enough
 

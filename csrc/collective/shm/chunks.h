@@ -9,6 +9,8 @@
 namespace roundelay::collective::shm {
 
 inline constexpr std::size_t kLine = 64;  // shares of one slot, written by different cores, begin on lines
+// Reduced at a time: with every member's part it stays in the first-level cache.
+inline constexpr std::size_t kBlock = 16 << 10;
 
 struct Range {
   std::size_t offset, bytes;

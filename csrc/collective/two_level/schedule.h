@@ -2,10 +2,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "collective/fabric.h"
@@ -68,16 +66,14 @@ struct Scales {
   Scale inside, between;
 };
 
-// An average of equal parts is that part again only if each level divides what it has added up. What makes
-// smaller is done inside, too: a half's partial sum then overflows no sooner than the result.
+// An average of equal parts is that part again only if each level divides what it has added up; and a half's
+// partial sum then overflows no sooner than the result. A factor is for the whole sum.
 inline Scales split(const Call& call, int members) {
   Scales scales{{}, call.scale};
-  if (call.reduce_op != ReduceOp::kSum) return scales;
-  if (call.scale.divisor % members == 0) {
+  if (call.reduce_op == ReduceOp::kSum && call.scale.divisor % members == 0) {
     scales.inside.divisor = members;
     scales.between.divisor /= members;
   }
-  if (std::abs(call.scale.factor) < 1) std::swap(scales.inside.factor, scales.between.factor);
   return scales;
 }
 

@@ -1,5 +1,6 @@
 // Sums of many parts: accumulators wider than the elements, in blocks that stay in the first-level cache, so
-// that each part is read once and each result is rounded once. To be inlined as loops.h.
+// that each part is read once and each sum is rounded once. What the user's factors multiply is rounded
+// before the sum and after it. To be inlined as loops.h.
 #pragma once
 
 #include <algorithm>
@@ -25,10 +26,10 @@ struct RealSum {
   using Stored = typename E::Stored;
   using Real = R;
 
-  template <bool kFirst, typename By>
-  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to, By by) {
+  template <bool kFirst>
+  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
-      const Real value = by(static_cast<Real>(E::operand(load<Stored>(part + i * sizeof(Stored)))));
+      const Real value = static_cast<Real>(E::operand(load<Stored>(part + i * sizeof(Stored))));
       sum[i] = kFirst ? value : sum[i] + value;
     }
   }
@@ -39,6 +40,10 @@ struct RealSum {
       store<Stored>(destination + i * sizeof(Stored), E::result(value));
     }
   }
+  [[gnu::always_inline]] static void scale(std::byte* destination, const std::byte* source, std::size_t count,
+                                           Scale by) {
+    scale_loop<kType>(destination, source, count, by);
+  }
 
   alignas(64) Real sum[kBlock];
 };
@@ -47,10 +52,10 @@ struct CompensatedSum {
   using Stored = double;
   using Real = double;
 
-  template <bool kFirst, typename By>
-  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to, By by) {
+  template <bool kFirst>
+  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to) {
     for (std::size_t i = from; i < to; ++i) {
-      const double value = by(load<double>(part + i * sizeof(double)));
+      const auto value = load<double>(part + i * sizeof(double));
       const Compensated both = kFirst ? Compensated{value, 0.0} : Compensated{high[i], low[i]}.plus(value);
       high[i] = both.high;
       low[i] = both.low;
@@ -61,33 +66,26 @@ struct CompensatedSum {
     for (std::size_t i = from; i < to; ++i)
       store<double>(destination + i * sizeof(double), Compensated{high[i], low[i]}.scaled(by));
   }
+  [[gnu::always_inline]] static void scale(std::byte* destination, const std::byte* source, std::size_t count,
+                                           Scale by) {
+    scale_loop<DType::kFloat64>(destination, source, count, by);
+  }
 
   alignas(64) double high[kBlock];
   alignas(64) double low[kBlock];
 };
 
-template <bool kFirst, typename Sum>
-[[gnu::always_inline]] inline void take(Sum& sum, const std::byte* part, std::size_t count, Scale prescale) {
-  using Real = typename Sum::Real;
-  if (prescale.identity()) {
-    sum.template take<kFirst>(part, 0, count, Unscaled{});
-  } else if (is_power_of_two(prescale.divisor)) {
-    sum.template take<kFirst>(part, 0, count, scale_by<Real, true>(prescale));
-  } else {
-    sum.template take<kFirst>(part, 0, count, scale_by<Real, false>(prescale));
-  }
-}
-
+// Divided, where it is an average.
 template <typename Sum>
 [[gnu::always_inline]] inline void finish(const Sum& sum, std::byte* destination, std::size_t count,
                                           Scale scale) {
   using Real = typename Sum::Real;
-  if (scale.identity()) {
+  if (scale.divisor == 1) {
     sum.finish(destination, 0, count, Unscaled{});
-  } else if (is_power_of_two(scale.divisor)) {
-    sum.finish(destination, 0, count, scale_by<Real, true>(scale));
+  } else if (multiplies(scale)) {
+    sum.finish(destination, 0, count, Times<Real>{factor_of<Real>(scale)});
   } else {
-    sum.finish(destination, 0, count, scale_by<Real, false>(scale));
+    sum.finish(destination, 0, count, Over<Real>{static_cast<Real>(scale.divisor)});
   }
 }
 
@@ -95,33 +93,27 @@ template <typename Sum>
 template <DType kType>
 struct IntegerSum {
   using Stored = typename Element<kType>::Stored;
+
+  template <bool kFirst>
+  [[gnu::always_inline]] void take(const std::byte* part, std::size_t from, std::size_t to) {
+    for (std::size_t i = from; i < to; ++i) {
+      const auto value = static_cast<std::int64_t>(load<Stored>(part + i * sizeof(Stored)));
+      sum[i] = kFirst ? value : SumOp{}(sum[i], value);
+    }
+  }
+  [[gnu::always_inline]] static void scale(std::byte* destination, const std::byte* source, std::size_t count,
+                                           Scale by) {
+    scale_loop<kType>(destination, source, count, by);
+  }
+
   std::int64_t sum[kBlock];
 };
-
-template <bool kFirst, DType kType>
-[[gnu::always_inline]] inline void take(IntegerSum<kType>& sum, const std::byte* part, std::size_t count,
-                                        Scale prescale) {
-  using Stored = typename IntegerSum<kType>::Stored;
-  if (prescale.identity()) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto value = static_cast<std::int64_t>(load<Stored>(part + i * sizeof(Stored)));
-      sum.sum[i] = kFirst ? value : SumOp{}(sum.sum[i], value);
-    }
-    return;
-  }
-  const auto by = scale_by<double, false>(prescale);
-  for (std::size_t i = 0; i < count; ++i) {
-    const double scaled = by(static_cast<double>(load<Stored>(part + i * sizeof(Stored))));
-    const auto value = saturate<std::int64_t>(scaled);
-    sum.sum[i] = kFirst ? value : SumOp{}(sum.sum[i], value);
-  }
-}
 
 template <DType kType>
 [[gnu::always_inline]] inline void finish(const IntegerSum<kType>& sum, std::byte* destination,
                                           std::size_t count, Scale scale) {
   using Stored = typename IntegerSum<kType>::Stored;
-  if (scale.identity()) {
+  if (scale.divisor == 1) {
     for (std::size_t i = 0; i < count; ++i)
       store<Stored>(destination + i * sizeof(Stored), static_cast<Stored>(sum.sum[i]));
   } else if (divides_exactly<Stored>(scale)) {
@@ -129,10 +121,10 @@ template <DType kType>
       store<Stored>(destination + i * sizeof(Stored), divide<Stored>(sum.sum[i], scale.divisor));
     }
   } else {
-    const auto by = scale_by<double, false>(scale);
+    const auto divisor = static_cast<double>(scale.divisor);
     for (std::size_t i = 0; i < count; ++i) {
-      const double scaled = by(static_cast<double>(sum.sum[i]));
-      store<Stored>(destination + i * sizeof(Stored), saturate<Stored>(scaled));
+      store<Stored>(destination + i * sizeof(Stored),
+                    saturate<Stored>(static_cast<double>(sum.sum[i]) / divisor));
     }
   }
 }
@@ -185,18 +177,25 @@ template <typename Sum>
 template <typename Sum>
 [[gnu::always_inline]] inline void sum_parts_loop(std::byte* destination, Parts parts, std::size_t count,
                                                   Scale prescale, Scale scale) {
+  using Stored = typename Sum::Stored;
   const bool average = is_average_of_two<Sum>(parts, prescale, scale);
   Sum sum;
+  alignas(64) std::byte prescaled[kBlock * sizeof(Stored)];
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t length = std::min(kBlock, count - begin);
-    const std::size_t offset = begin * sizeof(typename Sum::Stored);
-    const auto* const first = static_cast<const std::byte*>(parts.front()) + offset;
-    const auto* const last = static_cast<const std::byte*>(parts.back()) + offset;
-    if (average && average_two(destination + offset, first, last, length)) continue;
-    take<true>(sum, first, length, prescale);
-    for (const void* part : parts.subspan(1))
-      take<false>(sum, static_cast<const std::byte*>(part) + offset, length, prescale);
-    finish(sum, destination + offset, length, scale);
+    const std::size_t offset = begin * sizeof(Stored);
+    const auto block_of = [&](const void* part) [[gnu::always_inline]] {
+      const std::byte* const block = static_cast<const std::byte*>(part) + offset;
+      if (prescale.identity()) return block;
+      Sum::scale(prescaled, block, length, prescale);
+      return static_cast<const std::byte*>(prescaled);
+    };
+    std::byte* const to = destination + offset;
+    if (average && average_two(to, block_of(parts.front()), block_of(parts.back()), length)) continue;
+    sum.template take<true>(block_of(parts.front()), 0, length);
+    for (const void* part : parts.subspan(1)) sum.template take<false>(block_of(part), 0, length);
+    finish(sum, to, length, scale);
+    if (scale.factor != 1.0) Sum::scale(to, to, length, scale);
   }
 }
 

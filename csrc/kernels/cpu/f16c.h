@@ -56,42 +56,51 @@ ROUNDELAY_AVX2 void reduce(std::byte* accumulator, const std::byte* incoming, st
   reduce_loop<DType::kFloat16, Op>(accumulator + i * 2, incoming + i * 2, count - i);
 }
 
-ROUNDELAY_AVX2 inline void scale(std::byte* destination, const std::byte* source, std::size_t count,
-                                 Scale by) {
-  const __m256 factor = _mm256_set1_ps(static_cast<float>(by.factor));
-  const __m256 divisor = _mm256_set1_ps(static_cast<float>(by.divisor));
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    const __m256 value = load_halves(source + i * 2);
-    store_halves(destination + i * 2, _mm256_div_ps(_mm256_mul_ps(value, factor), divisor));
-  }
-  scale_loop<DType::kFloat16>(destination + i * 2, source + i * 2, count - i, by);
+ROUNDELAY_AVX2 inline __m256 apply(Unscaled /*by*/, __m256 value) { return value; }
+ROUNDELAY_AVX2 inline __m256 apply(Times<float> by, __m256 value) {
+  return _mm256_mul_ps(value, _mm256_set1_ps(by.factor));
+}
+ROUNDELAY_AVX2 inline __m256 apply(Over<float> by, __m256 value) {
+  return _mm256_div_ps(value, _mm256_set1_ps(by.divisor));
 }
 
-ROUNDELAY_AVX2 inline __m256 apply(Unscaled /*by*/, __m256 value) { return value; }
-template <bool kPowerOfTwo>
-ROUNDELAY_AVX2 inline __m256 apply(ScaleBy<float, kPowerOfTwo> by, __m256 value) {
-  const __m256 product = _mm256_mul_ps(value, _mm256_set1_ps(by.factor));
-  const __m256 divisor = _mm256_set1_ps(by.divisor);
-  return kPowerOfTwo ? _mm256_mul_ps(product, divisor) : _mm256_div_ps(product, divisor);
+template <typename By>
+ROUNDELAY_AVX2 inline std::size_t scale_lanes(std::byte* destination, const std::byte* source,
+                                              std::size_t count, By by) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    store_halves(destination + i * 2, apply(by, load_halves(source + i * 2)));
+  return i;
+}
+
+ROUNDELAY_AVX2 inline void scale(std::byte* destination, const std::byte* source, std::size_t count,
+                                 Scale by) {
+  const std::size_t i =
+      multiplies(by) ? scale_lanes(destination, source, count, Times<float>{factor_of<float>(by)})
+                     : scale_lanes(destination, source, count, Over<float>{static_cast<float>(by.divisor)});
+  scale_loop<DType::kFloat16>(destination + i * 2, source + i * 2, count - i, by);
 }
 
 struct Sum : RealSum<DType::kFloat16, float> {
   using Portable = RealSum<DType::kFloat16, float>;
 
-  template <bool kFirst, typename By>
-  ROUNDELAY_AVX2 void take(const std::byte* part, std::size_t from, std::size_t to, By by) {
+  template <bool kFirst>
+  ROUNDELAY_AVX2 void take(const std::byte* part, std::size_t from, std::size_t to) {
     for (; from + kLanes <= to; from += kLanes) {
-      const __m256 value = apply(by, load_halves(part + from * 2));
+      const __m256 value = load_halves(part + from * 2);
       _mm256_store_ps(sum + from, kFirst ? value : _mm256_add_ps(_mm256_load_ps(sum + from), value));
     }
-    Portable::take<kFirst>(part, from, to, by);
+    Portable::take<kFirst>(part, from, to);
   }
   template <typename By>
   ROUNDELAY_AVX2 void finish(std::byte* destination, std::size_t from, std::size_t to, By by) const {
     for (; from + kLanes <= to; from += kLanes)
       store_halves(destination + from * 2, canonical(apply(by, _mm256_load_ps(sum + from))));
     Portable::finish(destination, from, to, by);
+  }
+  ROUNDELAY_AVX2 static void scale(std::byte* destination, const std::byte* source, std::size_t count,
+                                   Scale by) {
+    f16c::scale(destination, source, count, by);
   }
 };
 

@@ -60,9 +60,9 @@ void reduce_parts(void* destination, std::span<const void* const> parts, std::si
   assert(!parts.empty());
   auto* const to = static_cast<std::byte*>(destination);
   const SumPartsFunction sum_parts = best_table().sum_parts[index_of(dtype)];
-  // Unscaled integers wrap around to the same bits in any width; one addition is rounded once anyway.
+  // Integers wrap around to the same bits in any width; one addition is rounded once anyway.
+  const bool any_width = scale.divisor == 1 && (!is_floating(dtype) || parts.size() == 2);
   const bool scaled = !prescale.identity() || !scale.identity();
-  const bool any_width = !scaled && (!is_floating(dtype) || parts.size() == 2);
   if (!scaled && parts.size() == 2 && (destination == parts[0] || destination == parts[1])) {
     return reduce(destination, destination == parts[0] ? parts[1] : parts[0], count, dtype, op);
   }

@@ -34,12 +34,12 @@ template <typename To, typename From, typename F>
     store<To>(destination + i * sizeof(To), function(load<From>(source + i * sizeof(From))));
 }
 
-template <DType kType, bool kPowerOfTwo>
+template <DType kType, typename By>
 struct ScaleElement {
   using E = Element<kType>;
   using Stored = typename E::Stored;
   using Real = typename E::Scaled;
-  ScaleBy<Real, kPowerOfTwo> by;
+  By by;
 
   [[gnu::always_inline]] Stored operator()(Stored value) const {
     const Real scaled = by(static_cast<Real>(E::widen(value)));
@@ -61,20 +61,19 @@ template <DType kType>
     map_loop<Stored, Stored>(destination, source, count, normalise);
   } else {
     using Real = typename E::Scaled;
-    const Real factor = static_cast<Real>(scale.factor);
-    const Real divisor = static_cast<Real>(scale.divisor);
     if constexpr (kType == DType::kInt64) {
-      if (scale.factor == 1.0 && scale.divisor > 0) {
+      if (divides_exactly<std::int64_t>(scale)) {
         const auto divide = [by = scale.divisor](Stored value) { return value / by; };
         map_loop<Stored, Stored>(destination, source, count, divide);
         return;
       }
     }
-    if (is_power_of_two(scale.divisor)) {
-      map_loop<Stored, Stored>(destination, source, count,
-                               ScaleElement<kType, true>{{factor, Real{1} / divisor}});
+    if (multiplies(scale)) {
+      const Times<Real> times{factor_of<Real>(scale)};
+      map_loop<Stored, Stored>(destination, source, count, ScaleElement<kType, Times<Real>>{times});
     } else {
-      map_loop<Stored, Stored>(destination, source, count, ScaleElement<kType, false>{{factor, divisor}});
+      const Over<Real> over{static_cast<Real>(scale.divisor)};
+      map_loop<Stored, Stored>(destination, source, count, ScaleElement<kType, Over<Real>>{over});
     }
   }
 }

@@ -19,7 +19,7 @@ struct AnyValue {
 template <DType kFrom>
 ROUNDELAY_DEVICE AnyValue scaled_any(Stored<kFrom> from, DType to, const Scaler& by) {
   if constexpr (kIsFloating<kFrom>) {
-    using Real = std::conditional_t<kIsHalf<kFrom>, float, double>;
+    using Real = typename Element<kFrom>::Scaled;
     const auto value = static_cast<Real>(number<kFrom>(from));
     return {true, static_cast<double>(by.apply(value)), 0};
   } else if constexpr (kFrom == DType::kBool) {

@@ -113,13 +113,6 @@ ROUNDELAY_DEVICE void copy_elements(Thread thread, std::byte* to, const std::byt
 template <DType kTo, DType kFrom>
 ROUNDELAY_DEVICE void copy_chunk(Thread thread, std::byte* to, const std::byte* from, int count, int width,
                                  const Scaler& by) {
-  constexpr bool kFloats = kTo == DType::kFloat32 && kFrom == DType::kFloat32;
-  if constexpr (kFloats) {
-    if (by.how == Scaling::kFloatTimes)
-      return copy_elements<kTo, kFrom, Scaling::kFloatTimes>(thread, to, from, count, width, by);
-    if (by.how == Scaling::kFloatOver)
-      return copy_elements<kTo, kFrom, Scaling::kFloatOver>(thread, to, from, count, width, by);
-  }
   if constexpr (kTo != kFrom) {
     if (by.how == Scaling::kNone)
       return copy_elements<kTo, kFrom, Scaling::kNone>(thread, to, from, count, width, by);

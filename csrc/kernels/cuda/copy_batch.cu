@@ -109,8 +109,7 @@ Status launch_some(const CopyGroup& group, std::span<const CopyItem> items, std:
 }
 
 Status launch(CopyGroup& group, Scale scale, cudaStream_t stream) {
-  const bool floats = group.to_type == DType::kFloat32 && group.from_type == DType::kFloat32;
-  const Scaler scaler = floats ? make_float_scaler(scale) : make_scaler(scale);
+  const Scaler scaler = make_scaler(scale);
   std::span<CopyItem> left = group.items;
   while (!left.empty()) {
     const CopyLaunch next = next_launch(left, group.chunk, kCapacity);

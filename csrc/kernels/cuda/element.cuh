@@ -121,17 +121,13 @@ ROUNDELAY_DEVICE Stored<kTo> finished(Real value, Stored<kFrom> from) {
   }
 }
 
-// to = scale(from), rounded once: kernels::scale_copy and kernels::cast in one.
+// to = scale(from): kernels::scale_copy and kernels::cast in one, rounded once where both types are alike.
 template <DType kTo, DType kFrom, Scaling kHow>
 ROUNDELAY_DEVICE Stored<kTo> scaled(Stored<kFrom> from, const Scaler& by) {
   if constexpr (kHow == Scaling::kNone) {
     return finished<kTo, kFrom>(number<kFrom>(from), from);
-  } else if constexpr (kHow == Scaling::kFloatTimes || kHow == Scaling::kFloatOver) {
-    static_assert(kTo == kFrom && kTo == DType::kFloat32);
-    return finished<kTo, kFrom>(
-        kHow == Scaling::kFloatTimes ? from * by.float_factor : from / by.float_factor, from);
   } else {
-    using Real = std::conditional_t<kIsHalf<kFrom>, float, double>;
+    using Real = typename Element<kFrom>::Scaled;
     const auto value = static_cast<Real>(number<kFrom>(from));
     return finished<kTo, kFrom>(by.real<Real>().template apply<kHow>(value), from);
   }

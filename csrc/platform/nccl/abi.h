@@ -32,8 +32,6 @@ enum DataType : int {
 
 enum RedOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
-enum Residence : int { kHostImmediate = 1 };
-
 // NCCL_VERSION_CODE since 2.9.
 constexpr int version_code(int major, int minor, int patch) { return major * 10000 + minor * 100 + patch; }
 
@@ -50,25 +48,23 @@ struct Config {
 };
 
 // X(member, name without "nccl")
-#define ROUNDELAY_NCCL_FUNCTIONS(X)                  \
-  X(get_version, GetVersion)                         \
-  X(get_unique_id, GetUniqueId)                      \
-  X(comm_init_rank_config, CommInitRankConfig)       \
-  X(comm_finalize, CommFinalize)                     \
-  X(comm_destroy, CommDestroy)                       \
-  X(comm_abort, CommAbort)                           \
-  X(comm_get_async_error, CommGetAsyncError)         \
-  X(get_error_string, GetErrorString)                \
-  X(get_last_error, GetLastError)                    \
-  X(red_op_create_pre_mul_sum, RedOpCreatePreMulSum) \
-  X(red_op_destroy, RedOpDestroy)                    \
-  X(group_start, GroupStart)                         \
-  X(group_end, GroupEnd)                             \
-  X(all_reduce, AllReduce)                           \
-  X(reduce_scatter, ReduceScatter)                   \
-  X(all_gather, AllGather)                           \
-  X(broadcast, Broadcast)                            \
-  X(send, Send)                                      \
+#define ROUNDELAY_NCCL_FUNCTIONS(X)            \
+  X(get_version, GetVersion)                   \
+  X(get_unique_id, GetUniqueId)                \
+  X(comm_init_rank_config, CommInitRankConfig) \
+  X(comm_finalize, CommFinalize)               \
+  X(comm_destroy, CommDestroy)                 \
+  X(comm_abort, CommAbort)                     \
+  X(comm_get_async_error, CommGetAsyncError)   \
+  X(get_error_string, GetErrorString)          \
+  X(get_last_error, GetLastError)              \
+  X(group_start, GroupStart)                   \
+  X(group_end, GroupEnd)                       \
+  X(all_reduce, AllReduce)                     \
+  X(reduce_scatter, ReduceScatter)             \
+  X(all_gather, AllGather)                     \
+  X(broadcast, Broadcast)                      \
+  X(send, Send)                                \
   X(recv, Recv)
 
 struct Functions {
@@ -81,9 +77,6 @@ struct Functions {
   Code (*comm_get_async_error)(Comm comm, Code* state) = nullptr;
   const char* (*get_error_string)(Code result) = nullptr;
   const char* (*get_last_error)(Comm comm) = nullptr;
-  Code (*red_op_create_pre_mul_sum)(RedOp* op, void* scalar, DataType type, Residence residence,
-                                    Comm comm) = nullptr;
-  Code (*red_op_destroy)(RedOp op, Comm comm) = nullptr;
   Code (*group_start)() = nullptr;
   Code (*group_end)() = nullptr;
   Code (*all_reduce)(const void* from, void* to, std::size_t count, DataType type, RedOp op, Comm comm,

@@ -33,12 +33,9 @@ class NcclCommunicator {
 
   [[nodiscard]] virtual Status begin_group() = 0;
   [[nodiscard]] virtual Status end_group() = 0;
-  // `premultiplied`: each part times this factor first, in the element type (sums of fp32 and fp64; 1 is
-  // none). `average`: the sum divided by the members (floating types, premultiplied 1).
   struct Reduction {
     ReduceOp op = ReduceOp::kSum;
-    double premultiplied = 1.0;
-    bool average = false;
+    bool average = false;  // the sum divided by the members; floating types
   };
   [[nodiscard]] virtual Status all_reduce(const void* from, void* to, std::size_t count, DType dtype,
                                           Reduction reduction, GpuStream stream) = 0;

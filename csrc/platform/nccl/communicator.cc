@@ -92,13 +92,13 @@ class Communicator final : public NcclCommunicator {
 
   Status all_reduce(const void* from, void* to, std::size_t count, DType dtype, Reduction reduction,
                     GpuStream stream) override {
-    return reduced("ncclAllReduce", dtype, reduction, [&](RedOp op, Comm comm) {
+    return reduced("ncclAllReduce", reduction, [&](RedOp op, Comm comm) {
       return nccl_.all_reduce(from, to, count, type_of(dtype), op, comm, stream);
     });
   }
   Status reduce_scatter(const void* from, void* to, std::size_t count_each, DType dtype, Reduction reduction,
                         GpuStream stream) override {
-    return reduced("ncclReduceScatter", dtype, reduction, [&](RedOp op, Comm comm) {
+    return reduced("ncclReduceScatter", reduction, [&](RedOp op, Comm comm) {
       return nccl_.reduce_scatter(from, to, count_each, type_of(dtype), op, comm, stream);
     });
   }
@@ -134,26 +134,10 @@ class Communicator final : public NcclCommunicator {
   }
 
   template <typename Start>
-  [[nodiscard]] Status reduced(const char* call, DType dtype, Reduction reduction, Start start) {
+  [[nodiscard]] Status reduced(const char* call, Reduction reduction, Start start) {
     const MutexLock lock(mutex_);
     ROUNDELAY_RETURN_IF_ERROR(usable());
-    if (reduction.average) return checked(call, start(kAvg, comm_));
-    if (reduction.premultiplied == 1.0) return checked(call, start(operator_of(reduction.op), comm_));
-    RedOp op = kSum;
-    ROUNDELAY_RETURN_IF_ERROR(make_operator(op, reduction.premultiplied, dtype));
-    const Code started = start(op, comm_);
-    // What is given to a call is not needed any more when that has returned.
-    ROUNDELAY_RETURN_IF_ERROR(checked("ncclRedOpDestroy", nccl_.red_op_destroy(op, comm_)));
-    return checked(call, started);
-  }
-  [[nodiscard]] Status make_operator(RedOp& op, double factor, DType dtype) REQUIRES(mutex_) {
-    auto narrow = static_cast<float>(factor);
-    if (dtype != DType::kFloat64 && dtype != DType::kFloat32) {
-      return Status::internal("NCCL: no factor of " + std::string(name_of(dtype)));
-    }
-    void* const scalar = dtype == DType::kFloat64 ? static_cast<void*>(&factor) : &narrow;
-    return checked("ncclRedOpCreatePreMulSum",
-                   nccl_.red_op_create_pre_mul_sum(&op, scalar, type_of(dtype), kHostImmediate, comm_));
+    return checked(call, start(reduction.average ? kAvg : operator_of(reduction.op), comm_));
   }
 
   [[nodiscard]] bool finalized() REQUIRES(mutex_) {

@@ -61,7 +61,7 @@ Result<Door> Door::open() {
   return Door(std::move(listener).value());
 }
 
-// Strangers and those who only looked (reach()) are let go.
+// Strangers and those who only looked (reach(), process_behind()) are let go.
 Result<std::vector<Door::Guest>> Door::gather(std::uint64_t key, const std::vector<int>& ranks,
                                               Deadline deadline) {
   const std::size_t others = ranks.size() - 1;
@@ -137,5 +137,10 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
 }
 
 Status reach(const std::string& address) { return UnixSocket::connect(address).status(); }
+
+pid_t process_behind(const std::string& address) {
+  const Result<UnixSocket> socket = UnixSocket::connect(address);
+  return socket.ok() ? socket->process() : 0;
+}
 
 }  // namespace roundelay::platform

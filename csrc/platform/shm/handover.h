@@ -49,5 +49,7 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
 
 // Whether the door can be reached from here: not from another network namespace, nor by another user.
 Status reach(const std::string& address);
+// Whose door it is; 0: it cannot be reached, or its process has no number here.
+pid_t process_behind(const std::string& address);
 
 }  // namespace roundelay::platform

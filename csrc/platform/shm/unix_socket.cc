@@ -33,14 +33,20 @@ struct Address {
   socklen_t length = 0;
 };
 
-Status same_user(const Fd& fd) {
+Result<ucred> peer_of(const Fd& fd) {
   ucred peer{};
   socklen_t length = sizeof peer;
   if (::getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
     return errno_status("SO_PEERCRED", errno);
   }
-  if (peer.uid == ::geteuid()) return {};
-  return Status::unavailable("a process of user " + std::to_string(peer.uid) +
+  return peer;
+}
+
+Status same_user(const Fd& fd) {
+  const Result<ucred> peer = peer_of(fd);
+  if (!peer.ok()) return peer.status();
+  if (peer->uid == ::geteuid()) return {};
+  return Status::unavailable("a process of user " + std::to_string(peer->uid) +
                              " is at the other end, not of " + std::to_string(::geteuid()));
 }
 
@@ -64,6 +70,11 @@ Result<UnixSocket> UnixSocket::connect(const std::string& address) {
   if (::connect(fd.get(), to.get(), to.length) != 0) return errno_status("connect", errno);
   ROUNDELAY_RETURN_IF_ERROR(same_user(fd));
   return UnixSocket(std::move(fd));
+}
+
+pid_t UnixSocket::process() const {
+  const Result<ucred> peer = peer_of(fd_);
+  return peer.ok() ? peer->pid : 0;
 }
 
 Status UnixSocket::send(ConstByteSpan bytes, const Fd* fd) const {

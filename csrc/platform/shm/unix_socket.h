@@ -2,6 +2,8 @@
 // file, end with their process, and are seen only within a network namespace.
 #pragma once
 
+#include <sys/types.h>
+
 #include <optional>
 #include <string>
 
@@ -30,6 +32,8 @@ class UnixSocket {
   [[nodiscard]] Status send(ConstByteSpan bytes, const Fd* fd = nullptr) const;
   // kUnavailable: the peer closed the connection, or the deadline has passed.
   [[nodiscard]] Result<Packet> receive(Deadline deadline) const;
+  // Of one that this process made: who listens at its other end; 0: a process that has no number here.
+  [[nodiscard]] pid_t process() const;
 
  private:
   friend class UnixListener;

@@ -32,12 +32,15 @@ class Socket {
   [[nodiscard]] Transfer read(ByteSpan into) const;
   [[nodiscard]] Transfer write(std::span<const ConstByteSpan> parts) const;  // kMostParts at most
 
-  // An unreachable peer fails the connection after 30 s: always when the connection is idle, with output
-  // on its way unless the peer's window is closed, as that of a stopped process is (then after minutes).
+  // An unreachable peer fails the connection within 6 s: always when the connection is idle or output is on
+  // its way. A peer whose window stays closed, as that of a stopped process does, fails it too, unless this
+  // was called (then an unreachable one does after minutes).
   void set_window_closed(bool closed) const;
   void shutdown_output() const;
   // Bytes, the end included, that the peer's kernel has not acknowledged.
   [[nodiscard]] int unacknowledged() const;
+  // There is output, and none of it is on its way: the peer's window is closed.
+  [[nodiscard]] bool held_back() const;
 
   [[nodiscard]] const Fd& fd() const { return fd_; }
 

@@ -64,7 +64,7 @@ class C10dBackend final : public Backend {
   [[nodiscard]] std::string version() const override { return roundelay::version(); }
   [[nodiscard]] std::string fabric_name() const override { return "c10d"; }
 
-  Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& /*config*/, const Start& start,
+  Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, const Start& start,
                                                           Deadline deadline) override {
     if (!start.rendezvous) return Status::internal("no rendezvous was given");
     const Rendezvous& where = *start.rendezvous;
@@ -78,7 +78,7 @@ class C10dBackend final : public Backend {
     root_ = bootstrap::store_root(where, start.generation);
     fabrics_made_.clear();
     return std::unique_ptr<bootstrap::Bootstrap>(
-        std::make_unique<bootstrap::StoreBootstrap>(store_, where, start.generation));
+        std::make_unique<bootstrap::StoreBootstrap>(store_, where, start.generation, config.start_timeout));
   }
 
   Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) override {

@@ -53,7 +53,12 @@ void set_reduction(collective::Call& call, const wire::Request& request, int mem
   call.reduce_op = average ? ReduceOp::kSum : request.reduce_op;
   call.prescale = request.prescale;
   call.scale = request.postscale;
-  if (average) call.scale.divisor *= members;
+  if (!average) return;
+  if (call.prescale.identity() && call.scale.identity()) {
+    call.scale.divisor = members;
+  } else {
+    call.scale.factor /= members;
+  }
 }
 
 }  // namespace roundelay::runtime

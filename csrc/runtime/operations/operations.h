@@ -59,7 +59,8 @@ std::string each_dtype(const wire::Request& request, const Check& check) {
   }
   return wrong;
 }
-// The call's operator and factors for a request: an average is a sum with a divisor.
+// The call's operator and factors for a request. An average is a sum with a divisor; one with factors is
+// Horovod's, whose second factor is divided instead.
 void set_reduction(collective::Call& call, const wire::Request& request, int members);
 
 }  // namespace roundelay::runtime

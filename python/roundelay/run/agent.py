@@ -1,8 +1,8 @@
 """The process beside each rank: starts the program, relays its output, and tells the launcher how it ended.
 
-mpirun, or starter.py where there is none, starts one agent a rank, as a plain script (`python -I -S agent.py
--- program ...`): it uses only the standard library, and siblings that do. The program is the agent's child
-and inherits everything, so it is this rank's MPI process.
+mpirun starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`); where there is
+none, local_ranks.py forks them. An agent uses only the standard library, and siblings that do. The program is
+its child and inherits everything, so it is this rank's MPI process.
 The agent stays until the launcher has heard from all ranks: mpirun never sees a rank die, survivors live on
 to say whom they lost, and the launcher, not mpirun, decides when the job is over. When the launcher itself is
 gone, the connection ends, and the agent ends its program.
@@ -90,9 +90,9 @@ def dial(address: str) -> socket.socket:
 
 
 def notice_death(connection: socket.socket) -> None:
-    """Makes a TCP connection end within half a minute of the other host's death, or of the network's."""
+    """Makes a TCP connection end within 6 s of the other host's death, or of the network's."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+    for option, value in (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 5)):
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
@@ -313,11 +313,10 @@ class Agent:
         os._exit(1)
 
 
-def main() -> int:
-    """Entry of the script: `agent.py -- program ...`; launcher's address and token are in the environment."""
-    command = sys.argv[2:]
+def run(program: list[str]) -> int:
+    """Is the agent of one rank, from the call to the launcher to leave; all else is in the environment."""
     if ADDRESS not in os.environ:  # the line that --dry-run shows, started by hand: no launcher to talk to
-        os.execvp(command[0], command)
+        os.execvp(program[0], program)
     rank = first_number(RANK_VARIABLES)
     if rank is None:
         print("roundelay agent: this MPI does not tell a process its rank", file=sys.stderr)
@@ -328,9 +327,9 @@ def main() -> int:
     except OSError as error:
         print(f"roundelay agent: rank {rank} cannot reach the launcher: {error}", file=sys.stderr)
         return FAILED
-    Agent(command, rank, connection).run()
+    Agent(program, rank, connection).run()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(sys.argv[2:]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
 
 from roundelay import stand_in
@@ -31,20 +32,39 @@ def check_stand_in() -> None:
         raise UsageError(f"--as-horovod: {error}") from error
 
 
-def check_timeline(path: str) -> None:
-    """Raises UsageError if the timeline cannot be written to `path`."""
-    if path == "DYNAMIC":
+def check_timeline(path: str, given_by: str) -> None:
+    """Raises UsageError if the timeline cannot be written to `path`; leaves what is there as it is."""
+    if path in ("", "DYNAMIC"):
         return
     folder = Path(path).parent
     if Path(path).is_dir():
         reason = "it is a folder"
     elif not folder.is_dir():
         reason = f"there is no folder {os.fspath(folder)!r}"
-    elif not os.access(path if Path(path).exists() else folder, os.W_OK):
-        reason = "permission denied"
+    elif Path(path).is_fifo():
+        return  # somebody will read it
     else:
-        return
-    raise UsageError(f"cannot write --timeline-filename {path!r}: {reason}")
+        try:
+            _write_on_trial(path)
+        except OSError as error:
+            reason = str(error.strerror).lower()
+        else:
+            return
+    raise UsageError(f"cannot write {given_by} {path!r}: {reason}")
+
+
+def _write_on_trial(path: str) -> None:
+    """Writes how a timeline begins, and takes it back. Raises OSError."""
+    is_new = not Path(path).exists()
+    try:
+        with open(path, "ab", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            file.write(b"[")
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                file.truncate(size)
+    finally:
+        if is_new:
+            Path(path).unlink(missing_ok=True)
 
 
 def check_identity(path: str) -> None:

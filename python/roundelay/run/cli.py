@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from roundelay import __version__
-from roundelay.run import arguments, job
+from roundelay.run import arguments, job, limits
 from roundelay.run.errors import UsageError
 from roundelay.run.function.relay import Relay
 from roundelay.run.launcher import Launcher, Settings
@@ -72,6 +72,7 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None], relay
         say=say,
         on_result=relay.on_result if relay is not None else None,
     )
+    limits.raise_files(start.num_proc * (3 if given.output_filename is not None else 1))
     output = Output(
         start.num_proc,
         sys.stdout.buffer,

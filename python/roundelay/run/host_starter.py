@@ -21,8 +21,9 @@ from typing import BinaryIO
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay.run import interfaces
+from roundelay.run import interfaces, limits
 from roundelay.run.agent import FUNCTION
+from roundelay.run.errors import UsageError
 from roundelay.run.function.anonymous import anonymous_file
 from roundelay.run.local_ranks import LocalRanks, Place, on_signals
 
@@ -37,8 +38,8 @@ class Plan:
 
     environment: dict[str, str]
     folder: str
-    command: list[str]  # the agent's, which ends with the program's
-    program: str
+    program: list[str]
+    ranks: int
     interfaces: list[str]  # to use; empty: the one that faces the first of `facing` that has an address
     facing: list[str]
     serves: bool  # whether rank 0 is here
@@ -60,11 +61,12 @@ def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
         os.chdir(plan.folder)
     except OSError as error:
         raise PlanError(f"cannot enter the folder {plan.folder!r}: {error.strerror}") from error
-    if shutil.which(plan.program, path=environment.get("PATH")) is None:
-        raise PlanError(f"the program {plan.program!r} is missing or not executable")
+    if shutil.which(plan.program[0], path=environment.get("PATH")) is None:
+        raise PlanError(f"the program {plan.program[0]!r} is missing or not executable")
     try:
+        limits.check_ranks(plan.ranks)
         own = interfaces.of(plan.interfaces)
-    except ValueError as error:
+    except (UsageError, ValueError) as error:
         raise PlanError(str(error)) from error
     own += [address for host in plan.facing for address in interfaces.facing(host)]
     if not own:
@@ -119,7 +121,7 @@ def main() -> int:
         os.set_inheritable(orders, False)
         os.dup2(null.fileno(), 0)  # the ranks read nothing
         place = json.loads(line)
-        ranks.start(plan.command, Place(**{**place, "master": tuple(place["master"])}), environment, listener)
+        ranks.start(plan.program, Place(**{**place, "master": tuple(place["master"])}), environment, listener)
     threading.Thread(target=_end_with_input, args=(orders, ranks), daemon=True).start()
     return ranks.wait()
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roundelay import stand_in
-from roundelay.run import agent, checks, hosts, knobs, local_ranks, mpi, several, starter
+from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, settings, several, starter
 from roundelay.run.errors import UsageError
 from roundelay.run.function.relay import Relay
 from roundelay.run.hosts import Host
@@ -18,7 +18,6 @@ from roundelay.run.link import Listener, own_addresses
 from roundelay.run.way import use_mpi
 
 DEFAULT_START_TIMEOUT_S = 30.0
-_START_TIMEOUTS = ("ROUNDELAY_START_TIMEOUT", "HOROVOD_START_TIMEOUT")
 _PYTHON = [sys.executable, "-I", "-S"]
 # Other hosts fail in this part of the time for all ranks' start, so that the line about them is the last.
 _PART_FOR_HOSTS = 0.8
@@ -51,8 +50,7 @@ def prepare(
         hosts.check(named, given.num_proc, given_by, given.mpi_args)
     if one_machine or any(hosts.is_local(host.name) for host in named):
         checks.check_program(program[0])
-    if given.timeline_filename is not None:
-        checks.check_timeline(given.timeline_filename)
+    limits.check_ranks(_ranks_here(given.num_proc, named, one_machine))
     if given.ssh_identity_file is not None:
         checks.check_identity(given.ssh_identity_file)
     with_mpi = use_mpi(given, one_machine, named, surroundings)
@@ -63,6 +61,9 @@ def prepare(
     mpirun = mpi.find_mpirun(surroundings) if with_mpi else None
     added = variables(given, surroundings)
     environment = {**local_ranks.without_outer_job(surroundings), **added}
+    settings.check(environment)
+    if one_machine or (named and hosts.is_local(named[0].name)):  # rank 0 writes it
+        check_timeline(given, environment)
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
     listener = None if given.dry_run else Listener(addresses)
     if listener is not None:
@@ -83,8 +84,8 @@ def prepare(
         binding=given.binding_args or mpi.NO_BINDING,
         tcp=given.tcp,
     )
-    timeout = start_timeout(given, surroundings)
-    command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, timeout)
+    timeout = start_timeout(environment)
+    command = mpi.command_line(mpirun, job) if mpirun is not None else _own_command(job, program, timeout)
     return Start(command, environment, added, listener, given.num_proc, timeout, mpirun)
 
 
@@ -95,6 +96,13 @@ def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
     if given.hostfile is not None:
         return hosts.read_hostfile(given.hostfile), f"--hostfile {given.hostfile}"
     return [], ""
+
+
+def _ranks_here(ranks: int, named: list[Host], one_machine: bool) -> int:
+    """How many of the ranks this machine will have, as far as that is known."""
+    if one_machine:
+        return ranks
+    return sum(host.slots for host in hosts.used(named, ranks) if hosts.is_local(host.name))
 
 
 def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dict[str, str]:
@@ -119,20 +127,18 @@ def ssh_words(given: argparse.Namespace) -> list[str]:
     return [*port, *key]
 
 
-def start_timeout(given: argparse.Namespace, surroundings: Mapping[str, str]) -> float:
-    """Seconds in which all ranks must have started. Raises UsageError for a variable that is no number."""
-    if given.start_timeout is not None:
-        return float(given.start_timeout)
-    name = next((name for name in _START_TIMEOUTS if name in surroundings), None)
-    if name is None:
-        return DEFAULT_START_TIMEOUT_S
-    try:
-        seconds = float(surroundings[name])
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise UsageError(f"{name}={surroundings[name]!r} is not a number of seconds above 0")
-    return seconds
+def check_timeline(given: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    """Raises UsageError if a timeline is asked for that cannot be written here."""
+    name = settings.variable("TIMELINE", environment)
+    if name is not None:
+        given_by = "--timeline-filename" if given.timeline_filename is not None else name
+        checks.check_timeline(environment[name], given_by)
+
+
+def start_timeout(environment: Mapping[str, str]) -> float:
+    """Seconds in which all ranks must have started; `environment` was checked."""
+    name = settings.variable("START_TIMEOUT", environment)
+    return float(environment[name]) if name is not None else DEFAULT_START_TIMEOUT_S
 
 
 def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
@@ -140,10 +146,10 @@ def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
     return mpirun is not None and mpirun.flavour is mpi.Flavour.INTEL
 
 
-def _own_command(job: mpi.Job, timeout: float) -> list[str]:
+def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
     """Without MPI."""
     if job.one_machine:
-        return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *job.program]
+        return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *program]
     ssh = shutil.which("ssh")
     used = hosts.used(job.hosts, job.num_proc)
     local = [host.name for host in used if hosts.is_local(host.name)]
@@ -159,4 +165,4 @@ def _own_command(job: mpi.Job, timeout: float) -> list[str]:
         interfaces=job.interfaces,
         timeout=timeout * _PART_FOR_HOSTS,
     )
-    return [*_PYTHON, several.__file__, plan.to_word(), "--", *job.program]
+    return [*_PYTHON, several.__file__, plan.to_word(), "--", *program]

@@ -18,7 +18,7 @@ from typing import IO
 from roundelay.run import agent
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
-from roundelay.run.verdict import Ending, Problem, Verdict, exit_status, how, judge
+from roundelay.run.verdict import Ending, Problem, Verdict, exit_status, how, judge, named
 
 # After a rank failed. It exited: the others, who may be failing of the same cause, get a moment to end by
 # themselves. It was killed: they get longer, to say whom they lost. All is over within 5 s of the failure.
@@ -292,9 +292,9 @@ class Launcher:
         if self._interrupted_by is not None:
             self._kill()
         elif waited > self._settings.start_timeout:
-            missing = [str(rank) for rank in range(self._settings.num_proc) if rank not in self._places]
+            missing = [rank for rank in range(self._settings.num_proc) if rank not in self._places]
             allowed = f"{self._settings.start_timeout:g} s (--start-timeout)"
-            self._fail(f"rank {', '.join(missing)} did not start within {allowed}")
+            self._fail(f"{named(missing)} did not start within {allowed}")
 
     def _dismiss(self) -> None:
         """Every rank has ended: the agents may go, and mpirun with them."""

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from roundelay.run import agent
 from roundelay.run.agent import (
     FAILED,
     ORPHAN_GRACE_S,
@@ -38,6 +40,7 @@ _OUTER = (
     LISTENER,
 )
 _OF_AN_MPI = "PMIX_MCA_"
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def without_outer_job(environment: Mapping[str, str]) -> dict[str, str]:
@@ -79,34 +82,26 @@ class LocalRanks:
 
     def __init__(self) -> None:
         adopt_orphans()
-        self._running: dict[int, subprocess.Popen[bytes]] = {}
-        self._ranks: dict[int, int] = {}
+        self._ranks: dict[int, int] = {}  # of the agents that run, by pid
         self._status = 0
         self._ending = False
 
     def start(
-        self, command: list[str], place: Place, environment: Mapping[str, str], listener: int | None
+        self, program: list[str], place: Place, environment: Mapping[str, str], listener: int | None
     ) -> None:
         """Starts the agents. Rank 0 inherits `listener`, a socket on the place where all meet."""
         environment = without_outer_job(environment)
         for local_rank in range(place.local_size):
             own = {**environment, **place.environment(local_rank)}
-            handed: tuple[int, ...] = ()
+            handed = None
             if listener is not None and local_rank == 0:
-                handed = (listener,)
+                handed = listener
                 own[LISTENER] = str(listener)
-            process = subprocess.Popen(
-                command,
-                env=own,
-                pass_fds=handed,
-                preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509  it only calls prctl
-            )
-            self._running[process.pid] = process
-            self._ranks[process.pid] = place.first_rank + local_rank
+            self._ranks[_fork_agent(program, own, handed)] = place.first_rank + local_rank
 
     def signal(self, signum: int) -> None:
         """Passes a signal on to the agents, and these to their programs."""
-        for pid in list(self._running):
+        for pid in list(self._ranks):
             send_signal(pid, signum)
 
     def end(self) -> None:
@@ -114,29 +109,60 @@ class LocalRanks:
         self._ending = True
         self.signal(signal.SIGTERM)
         deadline = time.monotonic() + ORPHAN_GRACE_S
-        while self._running and time.monotonic() < deadline:
+        while self._ranks and time.monotonic() < deadline:
             time.sleep(0.02)
         self.signal(signal.SIGKILL)
 
     def wait(self) -> int:
         """Waits for all, and ends what they leave behind. Returns the first exit status that is not 0."""
-        while self._running:
+        while self._ranks:
             pid, waited = os.waitpid(-1, 0)
-            process = self._running.pop(pid, None)
-            if process is None:
+            rank = self._ranks.pop(pid, None)
+            if rank is None:
                 continue  # an orphan that was adopted
-            process.returncode = os.waitstatus_to_exitcode(waited)
-            if process.returncode == FAILED and self._running:
+            returncode = os.waitstatus_to_exitcode(waited)
+            if returncode == FAILED and self._ranks:
                 threading.Thread(target=self.end, daemon=True).start()
-            self._status = self._status or exit_status(process.returncode)
-            if process.returncode < 0 and not self._ending:
-                line = f"the agent of rank {self._ranks[pid]} was {how(process.returncode)}"
-                os.write(2, f"{line}\n".encode())
+            self._status = self._status or exit_status(returncode)
+            if returncode < 0 and not self._ending:
+                os.write(2, f"the agent of rank {rank} was {how(returncode)}\n".encode())
         end_orphans(0.0 if self._ending else ORPHAN_GRACE_S)
         return self._status
 
 
+def _fork_agent(program: list[str], environment: Mapping[str, str], listener: int | None) -> int:
+    """Forks one rank's agent: many start in the time of one Python, and share its memory. Returns its pid.
+
+    It has no descriptor of ours but 0, 1, 2 and the listener. Until it handles signals itself, they end it.
+    """
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    pid = os.fork()
+    if pid != 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        return pid
+    status = FAILED
+    try:
+        die_with_parent(signal.SIGKILL)
+        for signum in _SIGNALS:
+            signal.signal(signum, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        first = 3
+        if listener is not None:
+            os.closerange(first, listener)
+            os.set_inheritable(listener, True)
+            first = listener + 1
+        os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+        os.environ.clear()
+        os.environ.update(environment)
+        status = agent.run(program)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
 def on_signals(handle: Callable[[int], None]) -> None:
     """Calls `handle` with the number of each signal that asks this process to end."""
-    for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for signum in _SIGNALS:
         signal.signal(signum, lambda number, _frame: handle(number))

@@ -1,4 +1,4 @@
-"""Starts the ranks on several hosts without MPI: in mpirun's place, `several.py JOB -- command ...`.
+"""Starts the ranks on several hosts without MPI: in mpirun's place, `several.py JOB -- program ...`.
 
 JOB is JSON, see class Job. Each host gets a host_starter.py, over ssh, or directly where it is this host.
 Nothing is started on any before all have answered. When this process ends, whatever the cause, so does the
@@ -66,7 +66,7 @@ class Host:
     """One host: the process that starts its ranks, here or at the other end of ssh."""
 
     def __init__(
-        self, index: int, job: Job, command: list[str], function: bytes | None, mailbox: Mailbox
+        self, index: int, job: Job, program: list[str], function: bytes | None, mailbox: Mailbox
     ) -> None:
         self.index = index
         self.name, self.ranks = job.hosts[index]
@@ -83,21 +83,21 @@ class Host:
             start_new_session=True,
             preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # noqa: PLW1509  it only calls prctl
         )
-        self._send(self._plan(job, command).to_line())
+        self._send(self._plan(job, program).to_line())
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
         threading.Thread(target=self._watch, args=(mailbox,), daemon=True).start()
         self._sending: threading.Thread | None = None
 
-    def _plan(self, job: Job, command: list[str]) -> Plan:
+    def _plan(self, job: Job, program: list[str]) -> Plan:
         others = [name for name, _ in job.hosts if name != self.name]
         places = os.environ.get(ADDRESS, "").partition(":")[2]
         launcher = [place.rpartition(":")[0] for place in places.split(",") if place]
         return Plan(
             environment={name: os.environ[name] for name in job.exports if name in os.environ},
             folder=os.getcwd(),
-            command=command,
-            program=command[command.index("--") + 1],
+            program=program,
+            ranks=self.ranks,
             interfaces=job.interfaces,
             facing=others if self._is_local else [*launcher, *others],
             serves=self.index == 0,

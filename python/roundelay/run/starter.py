@@ -1,4 +1,4 @@
-"""Starts the ranks of one machine without MPI: in mpirun's place, `python -I -S starter.py N -- command ...`.
+"""Starts the ranks of one machine without MPI: in mpirun's place, `python -I -S starter.py N -- program ...`.
 
 Rank 0 inherits a socket that listens already: no port is guessed, and only this machine can reach it.
 """
@@ -17,12 +17,12 @@ from roundelay.run.local_ranks import LocalRanks, Place, on_signals
 
 def main() -> int:
     """Starts the ranks and waits for all of them; returns the first status that is not 0."""
-    size, command = int(sys.argv[1]), sys.argv[3:]
+    size, program = int(sys.argv[1]), sys.argv[3:]
     ranks = LocalRanks()
     on_signals(ranks.signal)
     with socket.create_server(("127.0.0.1", 0), backlog=socket.SOMAXCONN) as listener:
         place = Place(first_rank=0, local_size=size, size=size, host_index=0, master=listener.getsockname())
-        ranks.start(command, place, os.environ, listener.fileno())
+        ranks.start(program, place, os.environ, listener.fileno())
     return ranks.wait()
 
 

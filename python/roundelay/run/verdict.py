@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
+_RANKS_NAMED = 16
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -55,6 +57,13 @@ def how(returncode: int) -> str:
     return f"killed by {name} (signal {-returncode})"
 
 
+def named(ranks: list[int]) -> str:
+    """Words like "rank 3" or "ranks 1, 2 and 40 more"."""
+    shown = ", ".join(map(str, ranks[:_RANKS_NAMED]))
+    more = len(ranks) - _RANKS_NAMED
+    return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
+
+
 def is_victim(last_words: list[bytes]) -> bool:
     """Whether a rank's last line says that it ended because of another rank."""
     spoken = [line for line in last_words if line.strip()]
@@ -92,5 +101,5 @@ def judge(
         text = f"rank {first.rank} ({first.place}) failed first: {how(first.returncode)}"
         return Verdict(first.status, text, first.rank)
     seen = {ending.rank for ending in endings}
-    missing = ", ".join(str(rank) for rank in range(num_proc) if rank not in seen)
-    return Verdict(1, f"{started_by} ended, but never started rank {missing}")
+    missing = named([rank for rank in range(num_proc) if rank not in seen])
+    return Verdict(1, f"{started_by} ended, but never started {missing}")

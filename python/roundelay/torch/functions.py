@@ -140,7 +140,7 @@ def allgather_object(
     object, it raises what pickle raises and the others HorovodInternalError with that text.
     """
     name = name or "objects"
-    _core.size()
+    Call("allgather", f"{name}.head", process_set)  # what is wrong with it comes before pickling
     parcel = _Parcel.of(obj)
     head = row_of_this_rank(*parcel.head().tolist())
     heads = operations.allgather(head, name=f"{name}.head", process_set=process_set).tolist()

@@ -62,12 +62,10 @@ class Contribution:
     def wait(self, gradient: Gradient) -> torch.Tensor:
         """Sleeps until the reduction is done."""
         self.done()
-        compression = gradient.rule.compression
-        if self.wire is self.gradient:
-            return self.gradient
         plain = self.gradient.detach()
-        if self.context is not None or self.wire.data_ptr() != plain.data_ptr():
-            plain.copy_(compression.decompress(self.wire, self.context))
+        result = gradient.rule.compression.decompress(self.wire, self.context)
+        if not _is_same(result, plain):
+            plain.copy_(result)
         return self.gradient
 
     def done(self) -> None:
@@ -105,7 +103,7 @@ class Gradient(_core.Arrival):
     afterwards.
     """
 
-    __slots__ = ("flights", "hooks", "name", "parked", "rule")
+    __slots__ = ("flights", "hooks", "name", "parked", "rule", "was_sparse")
 
     def __init__(self, parameter: torch.Tensor, name: str, rule: Reduction) -> None:
         super().__init__(parameter)
@@ -114,19 +112,24 @@ class Gradient(_core.Arrival):
         self.hooks: list[torch.utils.hooks.RemovableHandle] = []
         self.flights: list[Flight] = []
         self.parked: torch.Tensor | None = None
+        self.was_sparse = False  # the last contribution, which was made dense
 
     def local(self) -> torch.Tensor | None:
         """This rank's contribution where ``.grad`` is one."""
         parameter = self.parameter
         return parameter.grad if parameter is not None and self.holds == Holds.LOCAL else None
 
-    def sparse_dimensions(self) -> int:
-        """In how many ``.grad`` is sparse; 0: it is dense, or will be made so.
+    def notice_layout(self) -> int:
+        """In how many dimensions ``.grad`` is sparse; 0: it is dense, or will be made so for the reduction.
 
         ValueError, on all ranks, where the op has no meaning for sparse tensors.
         """
         gradient = self.local()
-        if gradient is None or gradient.layout == torch.strided or self.rule.sparse_as_dense:
+        if gradient is None:
+            return 0
+        sparse = gradient.layout != torch.strided
+        self.was_sparse = sparse and self.rule.sparse_as_dense
+        if not sparse or self.was_sparse:
             return 0
         if self.rule.op not in LINEAR_OPS or gradient.layout != torch.sparse_coo:
             text = f"{self.name} has a sparse gradient: give DistributedOptimizer sparse_as_dense=True"
@@ -197,6 +200,8 @@ class Gradient(_core.Arrival):
             flight = self.flights.pop(0)
             result = flight.wait(self) if isinstance(flight, InPool | Contribution) else flight()
             total = result if total is None else _sum(total, result)
+        if self.was_sparse and total is not None and total.layout == torch.strided:
+            total = total.detach().to_sparse()  # for optimizers that take no other
         parameter = self.parameter
         if parameter is None:
             return
@@ -241,6 +246,13 @@ class Gradient(_core.Arrival):
         for hook in self.hooks:
             hook.remove()
         self.hooks.clear()
+
+
+def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """The same elements of the same memory."""
+    if a.data_ptr() != b.data_ptr() or a.dtype != b.dtype:
+        return False
+    return a.shape == b.shape and a.stride() == b.stride()
 
 
 def _sum(total: torch.Tensor, result: torch.Tensor) -> torch.Tensor:

@@ -39,7 +39,7 @@ class GradientGroup(_core.Arrivals):
 
     def arrived(self, gradient: Gradient) -> None:
         """This gradient is complete on this rank: submits the group if it was the last one."""
-        self._note(gradient, DENSE + gradient.sparse_dimensions())
+        self._note(gradient, DENSE + gradient.notice_layout())
 
     def _note(self, gradient: Gradient, kind: int) -> None:
         if self.note(gradient, kind):

@@ -73,7 +73,7 @@ class Bucket(GradientGroup):
 
     def arrived(self, gradient: Gradient) -> None:
         """Takes the gradient in at once, while it is in the cache."""
-        kind = DENSE + gradient.sparse_dimensions()
+        kind = DENSE + gradient.notice_layout()
         parameter = gradient.parameter
         if self.passes == 0 and kind == DENSE and parameter is not None and gradient.local() is not None:
             self.take_in(gradient)

@@ -35,6 +35,8 @@ from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.pool_plan import PoolPlan
 from roundelay.torch.process_sets import set_id
 
+NAMES_SHOWN = 6  # of the gradients that an error is about
+
 
 @dataclass(slots=True)
 class _Round:
@@ -223,7 +225,10 @@ class GradientSync:
         for group in groups:
             group.submitted = 0
         self._rounds += 1
-        handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
+        try:
+            handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
+        except HorovodInternalError as error:
+            raise self._naming_gradients(error) from None
         self._round = _Round(handle, notes, submitted)
         if not alone:
             _core.flush()
@@ -263,7 +268,7 @@ class GradientSync:
                 _core.synchronize(own.handle)
         except HorovodInternalError as error:
             if not str(error).startswith("Mismatched"):
-                raise
+                raise self._naming_gradients(error) from None
             counts = row_of_this_rank(len(self._members()), len(self._groups))
             rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
             other = next((row for row in rows if row[1:] != rows[0][1:]), None)
@@ -277,6 +282,14 @@ class GradientSync:
                 "give DistributedOptimizer the same parameters on every rank, and wrap several optimizers in "
                 "the same order (is a layer frozen or left out on some ranks only?)"
             ) from error
+
+    def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
+        """The error of the notes, with the gradients that the step waits for."""
+        names = [repr(gradient.name) for gradient in self._members() if gradient.flights]
+        if not names:
+            return error
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
 
     def _members(self) -> list[Gradient]:
         return [gradient for group in self._groups.values() for gradient in group.members]

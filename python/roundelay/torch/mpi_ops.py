@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from roundelay import _gpu
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.compression import Compression
 from roundelay.torch.life import (
@@ -35,8 +36,8 @@ from roundelay.torch.process_sets import *
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether operations on GPU tensors are built: not in this version."""
-    return False
+    """Whether this process sees a GPU; for a framework that is not ``torch`` False."""
+    return ext_base_name == "torch" and _gpu.is_available()
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:

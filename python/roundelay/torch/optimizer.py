@@ -300,7 +300,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     gradient_predivide_factor: with Average, gradients are divided by it before the sum and by size / factor
     afterwards. groups: into how many groups to put the parameters, or lists of parameters; the gradients of
     a group are reduced together. num_groups: its deprecated name. sparse_as_dense: sparse gradients are made
-    dense; else indices and values are gathered (Average and Sum; ValueError for other ops).
+    dense to be reduced, and sparse again; else indices and values are gathered (Average and Sum; ValueError
+    for other ops).
 
     It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
     ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``.

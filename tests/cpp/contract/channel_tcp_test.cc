@@ -321,6 +321,31 @@ TEST_CASE("tcp: a stopped process does not block send, and gets everything when 
   CHECK(receive_one(channel).bytes == to_bytes("good"));
 }
 
+TEST_CASE("tcp: a stopped process is not taken for lost, however much is on its way to it") {
+  constexpr std::size_t kSize = 1000;
+  const int messages =
+      GENERATE(1, 300, 40'000);  // its window has room; is closed; this side's buffer is full, too
+  ChildRank child([](TcpChannel& channel) {
+    static_cast<void>(channel.connect(0, Deadline::after(10s)));
+    static_cast<void>(channel.send(0, to_bytes("ready")));
+    while (receive_one(channel).bytes.size() == kSize) continue;
+    static_cast<void>(channel.send(0, to_bytes("good")));
+    static_cast<void>(receive_one(channel));
+  });
+  TcpChannel& channel = *child.parent;
+  CHECK(receive_one(channel).bytes == to_bytes("ready"));
+  child.signal(SIGSTOP);
+  for (int i = 0; i < messages; ++i) REQUIRE(channel.send(1, pattern(kSize, 1)).ok());
+  const Deadline long_enough = Deadline::after(7s);  // an unreachable host is lost after 5 s
+  while (!long_enough.passed()) {
+    channel.wait(long_enough);
+    REQUIRE_FALSE(channel.receive().has_value());
+  }
+  child.signal(SIGCONT);
+  REQUIRE(channel.send(1, to_bytes("end")).ok());
+  CHECK(receive_one(channel).bytes == to_bytes("good"));
+}
+
 TEST_CASE("tcp: close gives up on a stopped process at its deadline") {
   ChildRank child([](TcpChannel& channel) {
     static_cast<void>(channel.send(0, to_bytes("ready")));

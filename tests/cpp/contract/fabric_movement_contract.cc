@@ -245,6 +245,11 @@ std::string refused_parts(Medium& medium, int size) {
         {refused(kAllreduce, [](Call& c) { c.scale.divisor = 0; }), "a divisor of 0"},
         {refused(kAllreduce,
                  [](Call& c) {
+                   c.scale = {0.5, 2};
+                 }),
+         "a factor and a divisor"},
+        {refused(kAllreduce,
+                 [](Call& c) {
                    c.dtype = DType::kInt32;
                    c.reduce_op = ReduceOp::kAdasum;
                  }),

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <random>
 
+#include "kernels/kernels.h"
 #include "tests/cpp/contract/fabric_contract.h"
 
 namespace roundelay::contract {
@@ -60,6 +61,66 @@ std::string anywhere(Medium& medium, int size) {
       if (std::string error = run_call(fabric, call); !error.empty()) return error;
       if (!std::equal(alone.begin(), alone.end(), begin)) {
         return std::string(name_of(dtype)) + " depends on where the elements lie";
+      }
+    }
+    return std::string();
+  });
+}
+
+std::vector<std::byte> random_data(std::size_t count, DType dtype, unsigned seed) {
+  std::vector<double> values = random_numbers(count, seed);
+  for (double& value : values) value = is_floating(dtype) ? value : std::trunc(std::fabs(value) * 9);
+  return encode(values, dtype);
+}
+
+// The call whose input was multiplied before and whose result is multiplied afterwards, and the one call.
+std::string multiplied_once(Fabric& fabric, Call call, std::size_t count) {
+  constexpr Scale kBefore{0.3, 1}, kAfter{1.7, 1};
+  const std::vector<std::byte> given =
+      random_data(count, call.dtype, 7U + static_cast<unsigned>(fabric.group().index));
+  std::vector<std::byte> want = given, got = given, input = given;
+  const bool scatters = call.operation == Operation::kReducescatter;
+  const auto elements = [&](std::size_t bytes) { return bytes / size_of(call.dtype); };
+  std::vector<std::byte>& multiplied = scatters ? input : want;
+  kernels::scale_copy(multiplied.data(), given.data(), count, call.dtype, kBefore);
+  call.buffer.base = want.data();
+  call.input = input.data();
+  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  kernels::scale_copy(want.data(), want.data(), elements(call.buffer.bytes), call.dtype, kAfter);
+  call.buffer.base = got.data();
+  call.input = given.data();
+  call.prescale = kBefore;
+  call.scale = kAfter;
+  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  const auto end = want.begin() + static_cast<std::ptrdiff_t>(call.buffer.bytes);
+  if (std::equal(want.begin(), end, got.begin())) return {};
+  return std::string(name_of(call.operation)) + " of " + std::to_string(count) + " " +
+         std::string(name_of(call.dtype)) + " by " + std::string(name_of(call.reduce_op)) +
+         ": not what multiplying before and after gives";
+}
+
+// Factors are the user's own multiplications, to the last bit, by few bytes and by many.
+std::string factors(Medium& medium, int size) {
+  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+    const auto members = static_cast<std::size_t>(size);
+    for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
+                              DType::kInt64, DType::kInt32, DType::kInt8}) {
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax, ReduceOp::kAdasum}) {
+        if (op == ReduceOp::kAdasum && !is_floating(dtype)) continue;
+        for (const std::size_t each : {std::size_t{3}, std::size_t{20011}}) {
+          const std::size_t count = each * members, bytes = count * size_of(dtype);
+          Call call = call_over(Operation::kAllreduce, nullptr, bytes);
+          call.dtype = dtype;
+          call.reduce_op = op;
+          std::string bad = multiplied_once(fabric, call, count);
+          if (bad.empty() && op != ReduceOp::kAdasum) {
+            call.operation = Operation::kReducescatter;
+            call.buffer.bytes = bytes / members;
+            call.send_bytes.assign(members, bytes / members);
+            bad = multiplied_once(fabric, call, count);
+          }
+          if (!bad.empty()) return bad;
+        }
       }
     }
     return std::string();
@@ -253,6 +314,7 @@ std::string adasums(Medium& medium, int size) {
 std::vector<Test> reduction_tests() {
   return {{"averages of equal values", averages},
           {"sums do not depend on the place", anywhere},
+          {"factors", factors},
           {"reduce-scatter", reduce_scatters},
           {"reduce-scatter in place", scatters_in_place},
           {"Adasum", adasums}};

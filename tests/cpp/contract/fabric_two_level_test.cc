@@ -231,16 +231,12 @@ TEST_CASE("two levels: an average does not overflow", "[fabric]") {
   TwoLevelMedium medium({2, 3, true});
   CHECK(medium.run(6, collective::select_algorithm, [](Fabric& fabric) {
     std::vector<std::byte> data = encode(std::vector<double>(100, 40000.0), DType::kFloat16);
-    for (const Scale scale : {Scale{1.0, 6}, Scale{1.0 / 8, 1}}) {
-      std::vector<std::byte> result = data;
-      Call call = call_over(Operation::kAllreduce, result.data(), result.size());
-      call.dtype = DType::kFloat16;
-      call.scale = scale;
-      if (std::string error = run_call(fabric, call); !error.empty()) return error;
-      const double want = scale.divisor == 6 ? 40000.0 : 30000.0;
-      for (const double value : decode(result.data(), 100, DType::kFloat16)) {
-        if (std::abs(value - want) > 32) return "an average of " + std::to_string(value);
-      }
+    Call call = call_over(Operation::kAllreduce, data.data(), data.size());
+    call.dtype = DType::kFloat16;
+    call.scale = {1.0, 6};
+    if (std::string error = run_call(fabric, call); !error.empty()) return error;
+    for (const double value : decode(data.data(), 100, DType::kFloat16)) {
+      if (std::abs(value - 40000.0) > 32) return "an average of " + std::to_string(value);
     }
     return std::string();
   }) == "");

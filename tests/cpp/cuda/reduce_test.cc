@@ -42,7 +42,7 @@ TEST_CASE("a GPU reduces parts to the CPU's bits", "[gpu]") {
         check_reduction(dtype, op, parts, 70001, 0, {}, {}, false);
         check_reduction(dtype, op, parts, 70001, 0, {}, {1.0, 3}, true);
         check_reduction(dtype, op, parts, 5003, 8, {0.5, 1}, {1.0, 4}, false);
-        check_reduction(dtype, op, parts, 5003, 1, {0.1, 3}, {}, true);
+        check_reduction(dtype, op, parts, 5003, 1, {0.1, 1}, {0.7, 1}, true);
       }
     }
   }

@@ -16,33 +16,26 @@ constexpr std::size_t kBlock = 512;  // elements
 ConstByteSpan source_of(const GpuCopy& item) { return {item.from, item.count * size_of(item.from_type)}; }
 ConstByteSpan target_of(const GpuCopy& item) { return {item.to, item.count * size_of(item.to_type)}; }
 
-template <typename Real>
-void scale_reals(std::span<Real> values, Scale scale) {
-  const auto factor = static_cast<Real>(scale.factor);
-  const auto divisor = static_cast<Real>(scale.divisor);
-  for (Real& value : values) value = value * factor / divisor;
-}
-
-// Not rounded between the two: halves are scaled in fp32, all else in fp64.
+// Not rounded between the two: halves are scaled in fp32, as it is itself, all else in fp64.
 template <typename Real, DType kReal>
 void scale_and_cast(const GpuCopy& item, Scale scale) {
   Real values[kBlock];
   for (std::size_t begin = 0; begin < item.count; begin += kBlock) {
     const std::size_t count = std::min(kBlock, item.count - begin);
     kernels::cast(values, kReal, item.from + begin * size_of(item.from_type), item.from_type, count);
-    scale_reals(std::span(values, count), scale);
+    kernels::scale_copy(values, values, count, kReal, scale);
     kernels::cast(item.to + begin * size_of(item.to_type), item.to_type, values, kReal, count);
   }
 }
 
 void copy_one(const GpuCopy& item, Scale scale) {
   if (item.count == 0) return;
-  const bool half = item.from_type == DType::kFloat16 || item.from_type == DType::kBFloat16;
+  const bool narrow = is_floating(item.from_type) && size_of(item.from_type) <= sizeof(float);
   if (item.to_type == item.from_type) {
     kernels::scale_copy(item.to, item.from, item.count, item.to_type, scale);
   } else if (scale.identity() || item.from_type == DType::kBool) {
     kernels::cast(item.to, item.to_type, item.from, item.from_type, item.count);
-  } else if (half) {
+  } else if (narrow) {
     scale_and_cast<float, DType::kFloat32>(item, scale);
   } else {
     scale_and_cast<double, DType::kFloat64>(item, scale);

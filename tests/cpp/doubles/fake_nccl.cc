@@ -117,10 +117,7 @@ class FakeCommunicator final : public NcclCommunicator {
   }
   Status start(const char* call, GpuStream stream, const FakeNcclPart& part) {
     const bool floating = is_floating(part.dtype);
-    const bool factor = part.reduction.premultiplied != 1.0;
-    const bool sound =
-        platform::nccl_reduces(part.dtype) && (floating || !part.reduction.average) &&
-        (!factor || (part.reduction.op == ReduceOp::kSum && size_of(part.dtype) >= 4 && floating));
+    const bool sound = platform::nccl_reduces(part.dtype) && (floating || !part.reduction.average);
     ROUNDELAY_RETURN_IF_ERROR(check(call, stream, sound));
     started_.stream = stream;
     started_.parts.push_back(part);

@@ -13,23 +13,15 @@ using Bytes = std::vector<std::byte>;
 
 bool agree(const FakeNcclPart& a, const FakeNcclPart& b) {
   return a.kind == b.kind && a.count == b.count && a.dtype == b.dtype && a.root == b.root &&
-         a.reduction.op == b.reduction.op && a.reduction.average == b.reduction.average &&
-         a.reduction.premultiplied == b.reduction.premultiplied;
+         a.reduction.op == b.reduction.op && a.reduction.average == b.reduction.average;
 }
 
 Bytes reduce(const std::vector<FakeNcclPart>& parts, std::size_t count) {
   const FakeNcclPart& first = parts.front();
-  const std::size_t bytes = count * size_of(first.dtype);
-  std::vector<Bytes> scaled;
   std::vector<const void*> from;
-  for (const FakeNcclPart& part : parts) {
-    scaled.emplace_back(bytes);
-    kernels::scale_copy(scaled.back().data(), part.from, count, part.dtype,
-                        {part.reduction.premultiplied, 1});
-    from.push_back(scaled.back().data());
-  }
+  for (const FakeNcclPart& part : parts) from.push_back(part.from);
   const Scale scale{1.0, first.reduction.average ? static_cast<std::int64_t>(parts.size()) : 1};
-  Bytes result(bytes);
+  Bytes result(count * size_of(first.dtype));
   kernels::reduce_parts(result.data(), from, count, first.dtype, first.reduction.op, {}, scale);
   return result;
 }

@@ -234,7 +234,7 @@ TEST_CASE("only who does nothing else is late with a join", "[negotiate][join]")
   CHECK_FALSE(desk.order(kStart + seconds(319)));
   const auto order = desk.order(kStart + seconds(320));
   REQUIRE(order);
-  CHECK(contains(order->failures.at(0).text, "join of 'join' was given up: ranks 10, 11 did not submit it"));
+  CHECK(contains(order->failures.at(0).text, "join() was given up: ranks 10, 11 did not submit it"));
 }
 
 TEST_CASE("an overdue operation is given up before the join", "[negotiate][join]") {

@@ -1,4 +1,5 @@
 // The coordinator's side of the negotiation by itself.
+#include <set>
 #include <string>
 #include <vector>
 
@@ -201,6 +202,27 @@ TEST_CASE("many overdue names make one line", "[negotiate][coordinator]") {
   REQUIRE(lines.size() == 1);
   CHECK(contains(lines[0], "rank 11 did not submit 't10', 't11'"));
   CHECK(contains(lines[0], "'t15' and 4 more"));
+}
+
+TEST_CASE("ranks that wait for each other's operations may mean the same one", "[negotiate][coordinator]") {
+  Desk desk(eager(), 3);
+  desk.request(0, {request_of("x")});
+  desk.request(2, {request_of("x")});
+  desk.request(1, {request_of("y")});
+  CHECK(desk.coordinator.take_late_ranks().empty());
+  auto lines = desk.coordinator.take_stall_warnings(kStart + seconds(60));
+  REQUIRE(lines.size() == 2);
+  CHECK(contains(lines[0], "rank 11 did not submit 'x'"));
+  CHECK(contains(lines[0], "; meanwhile rank 11 submitted 'y', which ranks 10, 12 did not: are the names"));
+  CHECK(contains(lines[1], "ranks 10, 12 did not submit 'y'"));
+  CHECK(contains(lines[1], "; meanwhile ranks 10, 12 submitted 'x', which rank 11 did not: are the names"));
+  CHECK(desk.coordinator.take_late_ranks() == std::set<int>{10, 11, 12});
+  CHECK(desk.coordinator.take_late_ranks().empty());
+
+  desk.request(1, {request_of("x")}, kStart + seconds(61));  // it was only late
+  lines = desk.coordinator.take_stall_warnings(kStart + seconds(120));
+  REQUIRE(lines.size() == 1);
+  CHECK_FALSE(contains(lines[0], "meanwhile"));
 }
 
 TEST_CASE("without a warning time there are no warnings", "[negotiate][coordinator]") {

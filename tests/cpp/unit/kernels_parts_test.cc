@@ -140,6 +140,7 @@ TEST_CASE("sums are rounded once", "[kernels]") {
   const double huge = 9007199254740992.0;  // 2^53
   REQUIRE(all_are(reduced<double>(DType::kFloat64, ReduceOp::kSum, {huge, 1, 1, 1}), huge + 4));
   REQUIRE(all_are(reduced<double>(DType::kFloat64, ReduceOp::kSum, {1, huge, -huge}), 1.0));
+  REQUIRE(all_are(reduced<double>(DType::kFloat64, ReduceOp::kSum, {-0.0, -0.0, -0.0}), -0.0));
   // fp16: 2048 + 1 + 1 + 1; bf16: 256 + 1 + 1 + 1.
   REQUIRE(all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, {0x6800, 0x3c00, 0x3c00, 0x3c00}),
                   std::uint16_t{0x6802}));
@@ -179,15 +180,49 @@ TEST_CASE("the average of two floats is rounded once, also where their sum is no
   }
 }
 
-TEST_CASE("parts of floats are prescaled without rounding", "[kernels]") {
-  // A third of 1, three times: rounded thirds would not give 1 back.
-  REQUIRE(all_are(reduced<float>(DType::kFloat32, ReduceOp::kSum, {1, 1, 1}, {1.0, 3}, {}), 1.0F));
-  REQUIRE(all_are(reduced<float>(DType::kFloat32, ReduceOp::kSum, {8, 4}, {0.5, 1}, {2.0, 3}), 4.0F));
-  REQUIRE(all_are(reduced<double>(DType::kFloat64, ReduceOp::kSum, {8, 4}, {0.5, 2}, {3.0, 1}), 9.0));
-  // 200 * 300 / 2: beyond fp16 after the factor, within it after the sum.
-  REQUIRE(
-      all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, {0x5a40, 0x5a40}, {300.0, 1}, {1.0, 4}),
-              std::uint16_t{0x7753}));
+// Of each part, then of the result, as whoever multiplies before and after would have it.
+std::size_t wrongly_multiplied(DType dtype, ReduceOp op, std::size_t count, double before, double after) {
+  constexpr std::size_t kParts = 3;
+  const std::size_t bytes = count * size_of(dtype);
+  std::vector<Bytes> plain(kParts, Bytes(bytes)), multiplied = plain;
+  std::vector<const void*> parts, products;
+  for (std::size_t p = 0; p < kParts; ++p) {
+    for (std::size_t i = 0; i < count; ++i)
+      reference::write(dtype, plain[p].data() + i * size_of(dtype), reference::small_value(dtype, i, p));
+    scale_copy(multiplied[p].data(), plain[p].data(), count, dtype, {before, 1});
+    parts.push_back(plain[p].data());
+    products.push_back(multiplied[p].data());
+  }
+  std::size_t wrong = 0;
+  for (const std::size_t used : {std::size_t{1}, std::size_t{2}, kParts}) {
+    Bytes want(bytes), got(bytes);
+    reduce_parts(want.data(), std::span(products).first(used), count, dtype, op, {}, {});
+    scale_copy(want.data(), want.data(), count, dtype, {after, 1});
+    reduce_parts(got.data(), std::span(parts).first(used), count, dtype, op, {before, 1}, {after, 1});
+    wrong += got == want ? 0 : 1;
+  }
+  return wrong;
+}
+
+TEST_CASE("factors are of the parts and of the rounded result", "[kernels]") {
+  for (const DType dtype : reference::kAllDTypes) {
+    for (const ReduceOp op : reference::kAllOps) {
+      for (const double before : {1.0, 0.3, 1.7}) {
+        for (const double after : {1.0, 1.0 / 3, 2.5}) {
+          INFO(name_of(dtype) << " " << name_of(op) << ", " << before << " and " << after);
+          REQUIRE(wrongly_multiplied(dtype, op, 1037, before, after) == 0);
+        }
+      }
+    }
+  }
+  // 0.1 * 3 is 0.3 and a bit in fp32, three times as much in the sum.
+  REQUIRE(all_are(reduced<float>(DType::kFloat32, ReduceOp::kSum, {3, 3, 3}, {0.1, 1}), 0.90000004F));
+  // 200 * 300, twice: an average is within fp16, what a factor makes smaller was beyond it before.
+  const std::vector<std::uint16_t> halves = {0x5a40, 0x5a40};
+  REQUIRE(all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, halves, {300.0, 1}, {1.0, 4}),
+                  std::uint16_t{0x7753}));
+  REQUIRE(all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, halves, {300.0, 1}, {0.25, 1}),
+                  std::uint16_t{0x7c00}));
 }
 
 TEST_CASE("parts of integers are prescaled in fp64 and truncated, sums have 64 bits", "[kernels]") {
@@ -199,10 +234,10 @@ TEST_CASE("parts of integers are prescaled in fp64 and truncated, sums have 64 b
   REQUIRE(all_are(i8({-3, -4}, {}, {1.0, 2}), std::int8_t{-3}));
   REQUIRE(all_are(i8({3, 4}, {}, {1.0, 2}), std::int8_t{3}));
   REQUIRE(all_are(i8({127, 1}, {}, {}), std::int8_t{-128}));
-  REQUIRE(all_are(i8({3, 3, -3}, {0.5, 1}, {}), std::int8_t{1}));  // 1 + 1 - 1
-  REQUIRE(all_are(i8({100, 100}, {2.0, 1}, {1.0, 4}), std::int8_t{100}));
-  REQUIRE(all_are(i8({100, 100}, {}, {2.0, 1}), std::int8_t{127}));
-  const std::int64_t big = (std::int64_t{1} << 53) + 1;  // no double
+  REQUIRE(all_are(i8({3, 3, -3}, {0.5, 1}, {}), std::int8_t{1}));         // 1 + 1 - 1
+  REQUIRE(all_are(i8({100, 100}, {2.0, 1}, {1.0, 4}), std::int8_t{63}));  // (127 + 127) / 4
+  REQUIRE(all_are(i8({100, 100}, {}, {2.0, 1}), std::int8_t{-112}));      // 200 is -56
+  const std::int64_t big = (std::int64_t{1} << 53) + 1;                   // no double
   REQUIRE(all_are(reduced<std::int64_t>(DType::kInt64, ReduceOp::kSum, {big, big, big}, {}, {1.0, 3}), big));
   REQUIRE(all_are(reduced<std::int64_t>(DType::kInt64, ReduceOp::kSum, {big, 1}, {}, {}), big + 1));
   using L64 = std::numeric_limits<std::int64_t>;
@@ -220,14 +255,14 @@ template <typename T>
 void check_special(DType dtype, T nan, T other_nan, T one, T infinity, T minus_infinity) {
   INFO(name_of(dtype));
   for (const ReduceOp op : reference::kAllOps) {
-    for (const Scale scale : {Scale{}, Scale{1.0, 3}, Scale{0.5, 2}}) {
+    for (const Scale scale : {Scale{}, Scale{1.0, 3}, Scale{0.5, 1}}) {
       REQUIRE(all_are(reduced<T>(dtype, op, {one, other_nan, one}, {}, scale), nan));
       REQUIRE(all_are(reduced<T>(dtype, op, {one, one, other_nan}, {}, scale), nan));
       REQUIRE(all_are(reduced<T>(dtype, op, {other_nan, nan}, {0.5, 1}, scale), nan));
     }
   }
   REQUIRE(all_are(reduced<T>(dtype, ReduceOp::kSum, {infinity, one, minus_infinity}, {}, {1.0, 3}), nan));
-  for (const Scale scale : {Scale{}, Scale{1.0, 3}, Scale{0.5, 2}}) {
+  for (const Scale scale : {Scale{}, Scale{1.0, 3}, Scale{0.5, 1}}) {
     REQUIRE(all_are(reduced<T>(dtype, ReduceOp::kSum, {infinity, one, one}, {}, scale), infinity));
     REQUIRE(
         all_are(reduced<T>(dtype, ReduceOp::kMin, {one, minus_infinity, one}, {}, scale), minus_infinity));
@@ -251,7 +286,7 @@ TEST_CASE("the same elements give the same bits by every instruction set and at 
     for (std::byte& b : one) b = static_cast<std::byte>(random());
   }
   for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    for (const Scale scale : {Scale{}, Scale{1.0, 2}, Scale{1.0, 3}, Scale{0.1, 3}}) {
+    for (const Scale scale : {Scale{}, Scale{1.0, 2}, Scale{1.0, 3}, Scale{0.1, 1}}) {
       const std::size_t size = size_of(dtype), count = 1300;
       const auto sum = [&](const Table& table, std::size_t from) {
         std::vector<const void*> parts;

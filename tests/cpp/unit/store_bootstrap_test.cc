@@ -81,7 +81,7 @@ Rendezvous place(int rank, int size, const std::string& job = "job/0") {
 // One init of one rank: `exchanges` rounds, each with other bytes. What came, or the error.
 std::string take_part(const std::shared_ptr<MemoryStore>& store, const Rendezvous& where,
                       std::uint32_t generation, Duration limit, int exchanges = 3) {
-  StoreBootstrap ranks(store, where, generation);
+  StoreBootstrap ranks(store, where, generation, limit);
   const Deadline deadline = Deadline::after(limit);
   std::string seen;
   for (int round = 0; round < exchanges; ++round) {
@@ -150,7 +150,7 @@ TEST_CASE("store: missing ranks are named, and who comes late hears of it", "[bo
   });
   for (const int rank : {0, 2}) {
     const std::string& text = seen[static_cast<std::size_t>(rank)];
-    CHECK(text.find("ranks 1, 3 of 4 did not come to init() within the start timeout") == 0);
+    CHECK(text.find("ranks 1, 3 of 4 did not come to init() within 0.2 s (ROUNDELAY_START_TIMEOUT)") == 0);
   }
   const TimePoint begin = steady_now();
   const std::string late = take_part(store, place(1, 4), 1, seconds(20));

@@ -100,7 +100,7 @@ except hvd.HorovodInternalError as error:
     core_job.wait_for("seen.1")
     (core_job.folder / "enough").touch()
     end = core_job.ended(process)
-    assert end.seen[1].text == end.seen[0].text
+    assert end.seen[1].cause == end.seen[0].cause
     assert end.seen[1].at - since < 1.0 * crowd()
 
 

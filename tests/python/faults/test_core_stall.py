@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+
 import pytest
 
-from core_job import INIT, PRELUDE, CoreJob, core_job
+from core_job import INIT, PRELUDE, CoreJob, core_job, go_on
 from ranks import mpirun
 
 __all__ = ["core_job"]
@@ -63,6 +68,68 @@ stamp()
     assert "rank 1 did not submit 'layer.0', 'layer.1', " in end.err
     assert "'layer.5' and 3 more" in end.err
     assert end.err.count("did not submit") <= 3, end.err
+    assert re.search(r"rank 1: its process \d+ waits", end.err), end.err
+
+
+def said_until(process: subprocess.Popen[bytes], text: str) -> list[str]:
+    """Reads what the job says on stderr up to the first line with this text."""
+    assert process.stderr is not None
+    lines = []
+    for line in process.stderr:
+        lines.append(line.decode())
+        if text in lines[-1]:
+            return lines
+    raise AssertionError(f"nobody said {text!r}\n{''.join(lines)}")
+
+
+UNTIL_GO = "while not Path(sys.argv[1], 'go').exists(): time.sleep(0.01)\n"
+
+
+def test_ranks_that_wait_for_each_other_are_asked_about_names(core_job: CoreJob) -> None:
+    body = f"""
+mine = hvd.allreduce_async(torch.ones(3), name=f"of.rank.{{rank}}")
+{UNTIL_GO}
+hvd.allreduce(torch.ones(3), name=f"of.rank.{{1 - rank}}")
+hvd.synchronize(mine)
+"""
+    process = core_job.begin(2, body, prelude=PRELUDE + SETTINGS.format(abort=0) + INIT)
+    line = said_until(process, "are the names different?")[-1]
+    core_job.folder.joinpath("go").touch()
+    end = core_job.ended(process)
+    assert end.status == 0, end.err
+    assert re.search(
+        r"rank (\d) did not submit 'of.rank.(\d)'.*; "
+        r"meanwhile rank \1 submitted 'of.rank.\1', which rank \2 did not: are the names different\?",
+        line,
+    ), line
+
+
+@pytest.mark.parametrize(("stopped", "steps"), [(0, 0), (1, 0), (1, 100)])
+def test_a_stopped_rank_is_named_long_before_the_stall_time(
+    core_job: CoreJob, stopped: int, steps: int
+) -> None:
+    """After some steps nothing is negotiated any more."""
+    body = f"""
+def step():
+    total = hvd.allreduce(torch.ones(3), name="step", op=hvd.Sum)
+    assert total.sum() == 3 * hvd.size()
+for _ in range({steps}): step()
+if rank == {stopped}:
+    Path(sys.argv[1], "late").touch()
+    {UNTIL_GO}
+step()
+"""
+    process = core_job.begin(3, body)
+    pid = core_job.await_ranks(3)[stopped]
+    core_job.wait_for("late")
+    os.kill(pid, signal.SIGSTOP)
+    said = said_until(process, f"rank {stopped}, which other ranks wait for, is stopped: its process {pid} ")
+    assert not any("did not submit" in line or "answered nothing" in line for line in said), said
+    core_job.folder.joinpath("go").touch()
+    go_on(pid)
+    end = core_job.ended(process)
+    assert end.status == 0, end.err
+    assert "is stopped" not in end.err  # one rank said it, once
 
 
 def test_different_names_are_named(core_job: CoreJob) -> None:

@@ -205,4 +205,4 @@ def test_a_rank_that_never_starts_is_named(tmp_path: Path) -> None:
     status, _, err = job.run(2, "", "--start-timeout", "1")
     assert time.monotonic() - started < PROMISED_S
     assert status == 1
-    assert err.strip() == "roundelayrun: rank 0, 1 did not start within 1 s (--start-timeout)"
+    assert err.strip() == "roundelayrun: ranks 0, 1 did not start within 1 s (--start-timeout)"

@@ -131,17 +131,18 @@ def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
 @pytest.mark.parametrize(
     ("plan", "complaint"),
     [
-        ({"program": "no-such-program"}, "the program 'no-such-program' is missing or not executable"),
+        ({"program": ["no-such-program"]}, "the program 'no-such-program' is missing or not executable"),
         (
             {"folder": "/no/such/folder"},
             "cannot enter the folder '/no/such/folder': No such file or directory",
         ),
         ({"interfaces": ["no0"]}, "there is no network interface 'no0' here, but "),
+        ({"ranks": 10**9}, "1000000000 ranks do not fit on this machine: "),
         ({"facing": ["no-such-host.invalid"]}, "no network interface faces the other hosts"),
     ],
 )
 def test_a_host_that_lacks_what_the_plan_needs(plan: dict[str, object], complaint: str) -> None:
-    whole = host_starter.Plan({}, "/", ["true"], "true", [], ["127.0.0.1"], serves=False)
+    whole = host_starter.Plan({}, "/", ["true"], 1, [], ["127.0.0.1"], serves=False)
     line = json.dumps({**json.loads(whole.to_line()), **plan}) + "\n{}\n"
     done = subprocess.run(
         [sys.executable, "-I", "-S", host_starter.__file__],

@@ -8,7 +8,7 @@ import pytest
 
 from ranks import run_checks
 
-PARALLEL = Path(__file__).parents[1] / "parallel"
+TESTS = Path(__file__).parents[1]
 FILES = {  # by job, as a start costs seconds
     "operations": ["allgather", "alltoall", "grouped", "join", "reducescatter", "sparse", "torch_operations"],
     "training": [
@@ -19,9 +19,15 @@ FILES = {  # by job, as a start costs seconds
         "torch_optimizer_kinds",
     ],
 }
+NUMBERS = ["allreduce", "gathering", "reducescatter", "optimizer"]
 
 
 @pytest.mark.parametrize("job", FILES)
 def test_on_a_gpu(job: str) -> None:
-    files = [str(PARALLEL / f"test_{name}.py") for name in FILES[job]]
+    files = [str(TESTS / "parallel" / f"test_{name}.py") for name in FILES[job]]
     run_checks(files, 2, limit_s=150, env={"RANKS_DEVICE": "fakegpu"})
+
+
+def test_horovods_numbers_on_a_gpu() -> None:
+    files = [str(TESTS / "parity" / f"{name}.py") for name in NUMBERS]
+    run_checks(files, 3, limit_s=300, env={"RANKS_DEVICE": "fakegpu"})

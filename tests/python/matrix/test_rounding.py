@@ -1,4 +1,4 @@
-"""What is rounded is rounded once: averages of equal inputs are those inputs, scales lose nothing before."""
+"""What is rounded is rounded once: averages of equal inputs are those inputs."""
 
 from __future__ import annotations
 
@@ -81,25 +81,6 @@ def check_average_of_integers_truncates_toward_zero() -> None:
     mine = torch.tensor([1 if hvd.rank() == 0 else 0, -1 if hvd.rank() == 0 else 0, -hvd.size() - 1])
     for dtype in (torch.int64, torch.int32, torch.int16, torch.int8):
         assert hvd.allreduce(mine.to(dtype)).tolist() == [0, 0, -hvd.size() - 1], dtype
-
-
-def check_prescaled_halves_are_not_rounded_before_the_sum() -> None:
-    for dtype in (torch.float16, torch.bfloat16):
-        tensor = torch.tensor([10.2, 14.359, 3.3, 0.0123, 127.7]).to(dtype)
-        for factor in (0.3, 1 / 3, 1.7):
-            right = (tensor.double() * factor * hvd.size()).to(dtype)
-            expect_equal(hvd.allreduce(tensor, op=hvd.Sum, prescale_factor=factor), right)
-            total = (tensor.double() * hvd.size() * factor).to(dtype)
-            expect_equal(hvd.allreduce(tensor, op=hvd.Sum, postscale_factor=factor), total)
-
-
-def check_prescaled_integers_are_computed_in_fp64_before_the_sum() -> None:
-    for dtype in INTEGERS:
-        tensor = torch.tensor([0, 1, 3, 5, 7, 20]).to(getattr(torch, dtype))
-        for factor in (0.5, 1.5, 1 / 3):
-            right = (tensor.double() * factor).trunc().long() * hvd.size()
-            result = hvd.allreduce(tensor, op=hvd.Sum, prescale_factor=factor)
-            expect_equal(result, right.to(tensor.dtype))
 
 
 def check_min_and_max_propagate_nan() -> None:

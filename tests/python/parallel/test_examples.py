@@ -83,6 +83,15 @@ def test_gan_draws_what_is_nearer_to_the_data() -> None:
     assert "(2 processes)" in output.splitlines()[-1]
 
 
+@pytest.mark.parametrize("example", [*EXAMPLES, "digits", "synthetic"])
+def test_help_shows_every_options_meaning_and_default(example: str) -> None:
+    shown = output_of(example, 1, "--help").partition("options:")[2]
+    options = re.split(r"\n  --", shown)[1:]
+    assert len(options) >= 5
+    for option in options:
+        assert re.search(r"(\n {10,}|\S {2,})\w.*\(default:", option, re.DOTALL), option
+
+
 def test_digits_and_its_timeline_say_the_same_of_hidden_communication(tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     small = ("--epochs", "2", "--width", "16")

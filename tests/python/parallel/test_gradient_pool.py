@@ -53,7 +53,6 @@ def check_no_memory_on_one_rank_is_no_pool_on_all() -> None:
     parameters = make_parameters(2)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    on_shm = hvd.size() > 1 and _core.transports()["fabric"] == "shm"
     if hvd.rank() == hvd.size() - 1:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, before[1]))
     with warnings.catch_warnings(record=True) as caught:
@@ -65,10 +64,10 @@ def check_no_memory_on_one_rank_is_no_pool_on_all() -> None:
             assert gradient_of(parameters[0]) == [sum_of_ranks()] * 3
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
     texts = [str(warning.message) for warning in caught if "gradient pool" in str(warning.message)]
-    if on_shm:
-        assert _buckets(optimizer) == 0
-        assert len(texts) == (hvd.rank() == hvd.size() - 1)
-        assert all("fallocate" in text for text in texts)
+    fabric = _core.transports()["fabric"]
+    assert (_buckets(optimizer) > 0) == (fabric == "mpi")  # whose pools are each rank's own memory
+    assert len(texts) == (fabric == "shm" and hvd.rank() == hvd.size() - 1), (fabric, texts)
+    assert all("fallocate" in text for text in texts)
 
 
 def check_a_gradient_that_is_kept_stays_where_it_is() -> None:

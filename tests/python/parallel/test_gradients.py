@@ -1,6 +1,7 @@
-"""Gradients: each rank's loss weighs its outputs with weights of its own.
+"""Exact gradients: each rank's loss weighs its outputs with weights of its own.
 
-The analytic gradient is that of the sum of all ranks' losses.
+The analytic gradient is that of the sum of all ranks' losses. What differs by default is Horovod's:
+parity/test_numbers.py.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ranks import run_checks
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_gradients(np: int) -> None:
-    run_checks(__file__, np)
+    run_checks(__file__, np, env={"ROUNDELAY_EXACT_GRADIENTS": "1"})
 
 
 def weights(rank: int, *shape: int) -> torch.Tensor:
@@ -162,6 +163,30 @@ def check_reducescatter() -> None:
     )
     expect(scaled, whole * 4)
     expect(gradient_of(x, lambda t: hvd.grouped_reducescatter([t], op=hvd.Sum)[0]), whole)
+
+
+def check_a_contrastive_loss_is_that_of_one_process() -> None:
+    """Of the mean of all ranks' losses, where each loss mixes this rank's rows with the gathered ones."""
+    rows = 3
+    batches = [
+        torch.randn(rows, 4, generator=torch.Generator().manual_seed(rank)).double()
+        for rank in range(hvd.size())
+    ]
+
+    def loss(own: torch.Tensor, everyones: torch.Tensor, rank: int) -> torch.Tensor:
+        labels = torch.arange(rows) + rows * rank
+        return torch.nn.functional.cross_entropy(own @ everyones.T, labels)
+
+    whole = torch.eye(4, dtype=torch.float64, requires_grad=True)
+    features = [batch @ whole for batch in batches]
+    losses = [loss(own, torch.cat(features), rank) for rank, own in enumerate(features)]
+    torch.stack(losses).mean().backward()  # type: ignore[no-untyped-call]
+    weight = torch.nn.Parameter(torch.eye(4, dtype=torch.float64))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=0.1))
+    own = batches[hvd.rank()] @ weight
+    loss(own, hvd.allgather(own), hvd.rank()).backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(weight.grad, whole.grad)
+    optimizer.step()
 
 
 def check_numbers_agree_with_finite_differences() -> None:

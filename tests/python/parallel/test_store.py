@@ -205,7 +205,7 @@ def test_who_does_not_come_is_named(script: Path) -> None:
     ended = Ranks(script, 4, [0, 2], free_port(), ROUNDELAY_START_TIMEOUT="5").end()
     for status, output in ended.values():
         assert status == 0, output
-        assert "ranks 1, 3 of 4 did not come to init() within the start timeout" in output
+        assert "ranks 1, 3 of 4 did not come to init() within 5 s (ROUNDELAY_START_TIMEOUT)" in output
 
 
 def test_places_where_ranks_cannot_meet(script: Path) -> None:
@@ -306,4 +306,4 @@ if "FIRST" in os.environ:
         f"cannot listen on 127.0.0.1:{port}: address already in use; choose another MASTER_PORT"
         in second[0][1]
     )
-    assert "rank 0 of 2 did not come to init() within the start timeout" in second[1][1]
+    assert "rank 0 of 2 did not come to init() within 4 s (ROUNDELAY_START_TIMEOUT)" in second[1][1]

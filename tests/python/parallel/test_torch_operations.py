@@ -194,7 +194,7 @@ def check_shutdown_and_init_again() -> None:
     hvd.barrier()
     hvd.shutdown()
     assert not hvd.is_initialized()
-    with pytest.raises(ValueError, match="init"):
+    with pytest.raises(hvd.HorovodInternalError, match="init"):
         hvd.allreduce(torch.ones(1))
     hvd.init()
     hvd.init()

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
 
 from roundelay import stand_in
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
@@ -81,7 +82,7 @@ def test_run_is_roundelays(horovod: Any) -> None:
     assert "\n" not in str(raised.value)
 
 
-def test_frameworks_that_are_not_there(horovod: ModuleType) -> None:
+def test_frameworks_that_are_not_there(horovod: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tensorflow", "keras", "mxnet", "spark", "ray", "torch.nothing"):
         with pytest.raises(ImportError, match="horovod"):
             importlib.import_module(f"horovod.{name}")
@@ -91,7 +92,11 @@ def test_frameworks_that_are_not_there(horovod: ModuleType) -> None:
         util.check_extension("horovod.tensorflow")
     assert util.extension_available("torch")
     assert not util.extension_available("mxnet", verbose=True)
-    assert not util.gpu_available("torch")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert util.gpu_available("torch")
+    assert not util.gpu_available("tensorflow")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert not util.gpu_available("torch", verbose=True)
 
 
 def test_helpers(horovod: ModuleType) -> None:

@@ -25,6 +25,12 @@ def test_it_measures_and_checks_its_own_sums(program: Path, ranks: int, size: in
     assert running.close() == 0
 
 
+def test_rounds_in_a_row_are_one_measurement(program: Path) -> None:
+    running = bare.Program(program, 2, 256, rounds=300)
+    assert all(0 < running.measure() < 60 for _ in range(3))
+    assert running.close() == 0
+
+
 def test_sums_that_are_wrong_end_it(program: Path, tmp_path: Path) -> None:
     source = Path(bare.__file__).with_suffix(".cc").read_text()
     wrong = source.replace("(all[kRank][line + i] + ...)", "all[0][line + i]")
@@ -38,7 +44,7 @@ def test_sums_that_are_wrong_end_it(program: Path, tmp_path: Path) -> None:
         running.measure()
 
 
-@pytest.mark.parametrize("arguments", [[], ["3", "64"], ["2", "3"], ["2", "x"]])
+@pytest.mark.parametrize("arguments", [[], ["3", "64"], ["2", "3"], ["2", "x"], ["2", "64", "0"]])
 def test_wrong_arguments_are_one_line(program: Path, arguments: list[str]) -> None:
     ended = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     assert ended.returncode == 2

@@ -1,6 +1,7 @@
 """The benchmarks really run: with ranks, peers, checks, table, JSON and plot."""
 
 import json
+import math
 import sys
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from benchmarks import allreduce, launch, train_step
 from benchmarks.table import __main__ as table
+from benchmarks.table import document, samples
 from benchmarks.table.rows import ROWS
 
 pytest.importorskip("mpi4py")
@@ -43,17 +45,44 @@ def test_train_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.timeout(600)  # starts seven jobs
-def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")
+    monkeypatch.setattr(samples, "MOST_OTHERS", math.inf)  # whoever else runs here: this is no measurement
     table.main(["--quick", "--output", str(tmp_path)])
     assert "25 MiB fp32, in the pool, 2 ranks" in capsys.readouterr().out
-    written = json.loads((tmp_path / "table.json").read_text())
-    assert list(written["found"]) == list(ROWS)
-    without = {line["work"]: line["own"] for line in written["lines"] if line["value"] is None}
-    assert without == {"2 nodes x 2 ranks, 1 Gbit/s": "not measured: not in a quick run"}
-    assert len(written["lines"]) > 25
-    assert len((tmp_path / "table.md").read_text().splitlines()) == len(written["lines"]) + 4
+    rows = json.loads((tmp_path / "table.json").read_text())["rows"]
+    assert list(rows) == list(ROWS)
+    results = document.results(rows)
+    assert {one.work: one.why for one in results if one.own is None} == {
+        "2 nodes of 2 ranks, 1 Gbit/s": "not in a quick run"
+    }
+    assert all(one.kept == one.of for one in results)
+    assert (
+        tmp_path / "table.md"
+    ).read_text() == f"{document.peers_table(rows)}\n{document.goals_table(rows)}"
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_row_into_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured with others about or not, it takes the place of what was stored, and no other row moves."""
+    for name in ("PAGE", "GOALS_PAGE", "STORED"):
+        path = tmp_path / getattr(document, name).name
+        path.write_text(getattr(document, name).read_text())
+        monkeypatch.setattr(document, name, path)
+    monkeypatch.setattr(document, "PICTURE", tmp_path / "picture.png")
+    before = document.read()
+    table.main(["--quick", "--rows", "straggler", "--docs", "--output", str(tmp_path / "out")])
+    after = document.read()
+    assert list(after) == list(before)
+    assert {name for name in after if after[name] != before[name]} == {"straggler"}
+    (wait,) = document.results({"straggler": after["straggler"]})
+    assert (wait.own is None) == bool(wait.why)
+    said = wait.why or f"{wait.kept} of 3"
+    assert said in document.PAGE.read_text()
+    assert "`straggler`: " in document.GOALS_PAGE.read_text()
+    assert not any("found" in row for row in after.values())
+    shares = json.loads((tmp_path / "out" / "table.json").read_text())["rows"]["straggler"]["found"]["others"]
+    assert len(shares) == 3
 
 
 def test_a_row_that_fails_is_a_line_that_says_why(

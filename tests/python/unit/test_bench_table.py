@@ -1,4 +1,4 @@
-"""The speed table's arithmetic, of numbers that are known, and its places: terminal, Markdown, page, plot."""
+"""The speed table's arithmetic, of numbers that are known, and its places: Markdown, pages, plot."""
 
 from __future__ import annotations
 
@@ -8,107 +8,166 @@ from typing import Any
 
 import pytest
 
-from benchmarks import measure, shapes
-from benchmarks.table import allreduce, alone, document, nodes, small, straggler, submit, tensors, train
-from benchmarks.table.line import Goal, Line, faster, missing
+from benchmarks import shapes, show
+from benchmarks.table import (
+    allreduce,
+    alone,
+    document,
+    goals,
+    nodes,
+    small,
+    start,
+    straggler,
+    submit,
+    tensors,
+    train,
+)
+from benchmarks.table.line import Goal, Line, missing
+from benchmarks.table.markdown import BEGIN, END, with_table
+from benchmarks.table.result import Estimate, Peer, Result, from_json
 from benchmarks.workers.tensors import cut
 
 MIB = 1 << 20
+MACHINE = {"cores": 2, "cpu": "x86", "torch": "2", "mpi": "Open MPI 5", "python": "3.11"}
 
 
-def seconds(**medians: float) -> dict[str, Any]:
-    return {name: {**measure.summary([value]), "p99": 3 * value} for name, value in medians.items()}
+def times(**values: float) -> dict[str, list[float]]:
+    return {name: [value] for name, value in values.items()}
 
 
-def verdicts(lines: list[Line]) -> list[tuple[str, str, float | None, bool | None]]:
-    rounded = [None if line.value is None else round(line.value, 9) for line in lines]
-    return [(line.work, line.peer, value, line.met) for line, value in zip(lines, rounded, strict=True)]
+def costs(result: Result) -> tuple[str, float | None, float | None, dict[str, float | None]]:
+    """Work, own cost, that by the floor's, and peers' by own; rounded."""
+
+    def rounded(estimate: Estimate | None) -> float | None:
+        return None if estimate is None else round(estimate.value, 9)
+
+    peers = {peer.name: rounded(peer.ratio) for peer in result.peers}
+    return result.work, rounded(result.own), rounded(result.over_floor), peers
+
+
+def result(own: float, floor: float | None = None, **peers: float) -> Result:
+    beside = tuple(Peer(name, Estimate(cost), Estimate(cost / own)) for name, cost in peers.items())
+    least = None if floor is None else Estimate(floor)
+    over = None if floor is None else Estimate(own / floor)
+    return Result("work", "s", Estimate(own), beside, least, "bare" if floor else "", over)
 
 
 def test_goals() -> None:
     most, least = Goal(3.0, at_least=False), Goal(10.0)
     assert [most.met(value) for value in (2.9, 3.0, 3.1)] == [True, True, False]
     assert [least.met(value) for value in (9.9, 10.0)] == [False, True]
-    assert (least.score(5.0), most.score(6.0)) == (0.5, 0.5)
-    assert Goal(0, at_least=False).score(0) == math.inf
-    assert Goal(0, at_least=False).score(2) == 0
-    assert most.score(-1.0) == math.inf
 
 
 def test_a_line_says_what_was_measured_and_what_it_shall_be() -> None:
-    line = faster("work", 2e-3, "Gloo", 10e-3, 6.0)
+    line = Line("work", "2 ms", "Gloo", "10 ms", 5.0, "x", Goal(6.0))
     assert line.cells() == ["work", "2 ms", "Gloo 10 ms", "5x", ">= 6x", "no"]
     assert missing("work", "no compiler").cells() == ["work", "not measured: no compiler", "", "", "", ""]
     idle = Line("idle", "0.02 %", theirs="MPI 0 %", value=0.02, unit="%", goal=Goal(0.1, at_least=False))
     assert idle.cells() == ["idle", "0.02 %", "MPI 0 %", "0.02 %", "<= 0.1 %", "yes"]
 
 
-def test_allreduce_lines() -> None:
-    fp32 = seconds(roundelay=2e-3, pool=1e-3, gloo=20e-3, mpi=4e-3, bare=0.5e-3)
+@pytest.mark.parametrize(
+    ("goal", "low", "high", "verdict"),
+    [
+        (Goal(4.0), 3.0, 3.5, "yes"),
+        (Goal(6.0), 4.0, 6.5, "within noise"),
+        (Goal(6.0), 4.0, 5.5, "no"),
+        (Goal(6.0), None, None, "no"),
+        (Goal(4.0, at_least=False), 3.5, 9.0, "within noise"),
+        (Goal(4.0, at_least=False), 4.5, 9.0, "no"),
+    ],
+)
+def test_a_miss_that_the_noise_explains_is_called_so(
+    goal: Goal, low: float | None, high: float | None, verdict: str
+) -> None:
+    assert Line("work", "1 s", value=5.0, goal=goal, low=low, high=high).verdict == verdict
+
+
+def test_an_interval_stands_behind_its_value() -> None:
+    assert show.interval(None, None, "x") == ""
+    assert show.interval(1.5, 2.0, "x") == " (1.5x to 2x)"
+    assert show.interval(1e-3, None, "s") == " (1 ms to ?)"
+
+
+def test_allreduce_results() -> None:
+    fp32 = times(roundelay=2e-3, pool=1e-3, gloo=20e-3, mpi=4e-3, bare=0.5e-3)
+    half = times(roundelay=4e-3, pool=1, gloo=60e-3, bare=0.5e-3)
     cells = [
-        {"dtype": "float32", "bytes": MIB, "seconds": fp32},
-        {"dtype": "float32", "bytes": 25 * MIB, "seconds": fp32},
-        {"dtype": "float16", "bytes": MIB, "seconds": seconds(roundelay=1, pool=1, gloo=1)},
-        {"dtype": "float16", "bytes": 25 * MIB, "seconds": seconds(roundelay=4e-3, pool=1, gloo=60e-3)},
+        {"dtype": "float32", "bytes": MIB, "seconds": fp32, "others": [0.0]},
+        {"dtype": "float32", "bytes": 25 * MIB, "seconds": fp32, "others": [0.0]},
+        {"dtype": "float16", "bytes": MIB, "seconds": half, "others": [0.0]},
+        {"dtype": "float16", "bytes": 25 * MIB, "seconds": half, "others": [0.0]},
     ]
-    assert verdicts(allreduce.lines([{"ranks": 2, "cells": cells}])) == [
-        ("25 MiB fp32, 2 ranks", "Gloo", 10, True),
-        ("25 MiB fp32, 2 ranks", "MPI", 2, False),
-        ("25 MiB fp32, in the pool, 2 ranks", "MPI", 4, True),
-        ("25 MiB fp32, in the pool, 2 ranks", "bare memory work", 2, False),
-        ("25 MiB fp16, 2 ranks", "Gloo", 15, True),
-        ("25 MiB fp16, 2 ranks", "own fp32", 0.5, False),
-        ("1 MiB fp32, 2 ranks", "Gloo", 10, False),
-        ("1 MiB fp32, 2 ranks", "MPI", 2, False),
+    assert [costs(one) for one in allreduce.results([{"ranks": 2, "cells": cells}])] == [
+        ("25 MiB fp32, 2 ranks", 2e-3, 4, {"Gloo": 10, "MPI": 2}),
+        ("25 MiB fp32, in the pool, 2 ranks", 1e-3, 2, {"Gloo": 20, "MPI": 4}),
+        ("25 MiB fp16, 2 ranks", 4e-3, 8, {"Gloo": 15, "own fp32": 0.5}),
+        ("1 MiB fp32, 2 ranks", 2e-3, 4, {"Gloo": 10, "MPI": 2}),
     ]
 
 
-def test_lines_of_small_calls_have_median_and_tail() -> None:
-    cell = {"bytes": 256, "in a row": seconds(roundelay=9e-6, gloo=270e-6, mpi=2e-6)}
-    cell["after other work"] = seconds(roundelay=20e-6, gloo=270e-6)
-    row, after = "256 B blocking, in a row, 2 ranks", "256 B blocking, after other work, 2 ranks"
-    assert verdicts(small.lines({"cells": [cell]})) == [
-        (row, "Gloo", 30, True),
-        (row, "", 9e-6, True),
-        (row, "behind MPI", 7e-6, True),
-        (f"{row}, p99", "own median", 3, True),
-        (after, "Gloo", 13.5, False),
-        (f"{after}, p99", "own median", 3, True),
-    ]
+def test_small_calls_have_a_median_of_medians_and_a_tail_of_the_repetitions_that_count() -> None:
+    calls = {
+        "roundelay": [[1e-6, 9e-6, 20e-6], [9e-6] * 3, [1.0] * 3],
+        "gloo": [[270e-6] * 3] * 3,
+        "bare": [[3e-6]] * 3,
+    }
+    cell = {"bytes": 256, "in a row": {"calls": calls, "others": [0.0, 0.0, 0.9]}}
+    cell["after other work"] = {"calls": calls, "others": [0.9, 0.9, 0.9]}
+    row, after = small.results({"cells": [cell]})
+    assert costs(row) == ("256 B blocking, in a row, 2 ranks", 9e-6, 3, {"Gloo": 30})
+    assert row.tail is not None
+    assert (row.tail.value, row.kept, row.of) == (20e-6, 2, 3)
+    assert (after.own, after.why) == (None, "other processes ran in 3 of 3 repetitions")
 
 
-def test_lines_of_many_tensors() -> None:
-    times = {"roundelay": 10e-3, "gloo": 100e-3, "gloo in buckets": 30e-3, "mpi": 15e-3}
-    job = {"ranks": 4, "tensors": 161, "bytes": 97 * MIB, "seconds": seconds(**times)}
-    work = "161 tensors, 97 MiB, 4 ranks"
-    assert verdicts(tensors.lines([job])) == [
-        (work, "Gloo, asynchronous", 10, False),
-        (work, "Gloo, in 25 MiB buckets", 3, False),
-        (work, "MPI, in turn", 1.5, None),
+def test_results_of_many_tensors() -> None:
+    took = {
+        "roundelay": [10e-3],
+        "gloo": [100e-3],
+        "gloo in buckets": [30e-3],
+        "mpi": [15e-3],
+        "bare": [5e-3],
+    }
+    job = {"ranks": 4, "tensors": 161, "bytes": 97 * MIB, "seconds": took, "others": [0.0]}
+    peers = {"Gloo, asynchronous": 10, "Gloo, in 25 MiB buckets": 3, "MPI, in turn": 1.5}
+    assert [costs(one) for one in tensors.results([job])] == [
+        ("161 tensors, 97 MiB, 4 ranks", 10e-3, 2, peers)
     ]
 
 
 def test_exposed_is_of_medians_and_against_the_best_ddp() -> None:
-    times = {"none": 0.5, "roundelay": 0.51, "ddp": 0.59, "ddp 100 MiB": 0.56}
-    exposed = seconds(roundelay=0.012, ddp=0.1, **{"ddp 100 MiB": 0.07})
-    cell = {"model": "resnet50", "seconds": seconds(**times), "exposed": exposed}
-    (line,) = train.lines([cell])
-    assert verdicts([line]) == [("exposed, ResNet-50, step of 500 ms, 2 ranks", "DDP 100 MiB", 6, True)]
-    assert (line.own, line.theirs) == ("10 ms (12 ms to 12 ms)", "60 ms (70 ms to 70 ms)")
+    took = {"none": [0.5], "roundelay": [0.51], "ddp": [0.59], "ddp 100 MiB": [0.56], "bare": [5e-3]}
+    cpu = {"none": [0.4], "roundelay": [0.42], "ddp": [0.44], "ddp 100 MiB": [0.5]}
+    cell = {"model": "resnet50", "seconds": took, "cpu": cpu, "others": [0.0]}
+    exposed, added = train.results([cell])
+    assert costs(exposed) == ("exposed in a step, ResNet-50, 2 ranks", 10e-3, 2, {"DDP": 6})
+    assert exposed.note == "step of 500 ms, DDP with buckets of 100 MiB"
+    assert costs(added) == ("CPU time added to a rank's step, ResNet-50, 2 ranks", 20e-3, 4, {"DDP": 2})
+    assert added.note == "DDP with buckets of 25 MiB"
     # What is hidden so well that steps do not differ is taken as a millisecond.
-    (line,) = train.lines([{**cell, "seconds": seconds(**{**times, "roundelay": 0.49})}])
-    assert round(line.value or 0) == 60
-    (line,) = train.lines([{"model": "gpt2", "missing": "pip install transformers"}])
-    assert (line.value, line.own) == (None, "not measured: pip install transformers")
+    hidden, _ = train.results([{**cell, "seconds": {**took, "roundelay": [0.49]}}])
+    assert costs(hidden)[3] == {"DDP": 60}
+    absent = train.results([{"model": "gpt2", "missing": "pip install transformers"}])
+    assert [one.why for one in absent] == ["pip install transformers"] * 2
+    disturbed, _ = train.results([{**cell, "others": [0.5]}])
+    assert disturbed.why == "other processes ran in 1 of 1 repetitions"
 
 
-def test_lines_of_costs_take_off_what_is_there_anyway() -> None:
-    found = {"seconds": seconds(call=4e-6, hooked=5e-6, plain=3e-6)}
-    assert [line[2:] for line in verdicts(submit.lines(found))] == [(4e-6, False), (2e-6, True)]
-    cpu = seconds(roundelay=0.9e-3, gloo=0.3e-3, mpi=50e-3, sleep=0.1e-3)
-    (line,) = straggler.lines({"cpu": cpu})
-    assert (round(line.value or 0, 9), line.met) == (0.8e-3, True)
-    assert line.theirs == "Gloo 200 us, MPI 49.9 ms"
+def test_costs_take_off_what_is_there_anyway() -> None:
+    took = {"call": [4e-6], "queue": [1e-7], "hooked": [5e-6], "plain": [3e-6], "empty hooks": [4e-6]}
+    assert [costs(one)[1:3] for one in submit.results({"seconds": took, "others": [0.0]})] == [
+        (4e-6, 40),
+        (2e-6, 2),
+    ]
+    cpu = times(roundelay=0.9e-3, gloo=0.3e-3, mpi=50e-3, sleep=0.1e-3)
+    (wait,) = straggler.results({"cpu": cpu, "others": [0.0]})
+    assert costs(wait)[1:] == (0.8e-3, None, {"Gloo": 0.25, "MPI": 62.375})
+    began = {"python": [0.1], "torch": [4.0], "run": [0.4], "sum": [4.5]}
+    assert [costs(one)[1:3] for one in start.results({"seconds": began, "others": [0.0]})] == [
+        (0.4, 4),
+        (4.5, 1.125),
+    ]
 
 
 def test_of_a_library_alone_the_worst_rank_counts() -> None:
@@ -118,55 +177,148 @@ def test_of_a_library_alone_the_worst_rank_counts() -> None:
 
     found = {
         "none": [rank(0, None, 100)],
-        "roundelay": [rank(0.0005, 0, 174), rank(0.002, 1, 110)],
+        "roundelay": [rank(0.0005, 0, 160), rank(0.002, 1, 110)],
         "gloo": [rank(0.0015, None, 140)],
     }
-    cpu, messages, memory = alone.lines(found)
-    assert (round(cpu.value or 0, 9), cpu.met, cpu.theirs) == (0.2, False, "DDP with Gloo 0.15 %")
-    assert (messages.value, messages.met) == (1, False)
-    assert (memory.value, memory.met) == (174 * MIB, True)  # 1.1 x 100 + 64
-    assert memory.theirs == "no communication 100 MiB, DDP with Gloo 140 MiB"
+    cpu, messages, memory = alone.results(found)
+    assert costs(cpu)[1:] == (0.2, None, {"DDP with Gloo": 0.75})
+    assert costs(messages)[1] == 1
+    assert costs(memory)[1:] == (160 * MIB, 1.6, {"DDP with Gloo": 0.875})
 
 
-def test_lines_of_two_nodes() -> None:
-    cell = {
-        "bytes": 25 * MIB,
-        "sent": {"roundelay": 102, "stream": 100},
-        "seconds": seconds(roundelay=0.22, stream=0.2),
+def test_results_of_two_nodes() -> None:
+    cell = {"bytes": 25 * MIB, "sent": {"roundelay": 102, "stream": 100}, "others": [0.0]}
+    cell["seconds"] = times(roundelay=0.22, stream=0.2)
+    assert [costs(one)[1:3] for one in nodes.results({"cells": [cell]})] == [(102, 1.02), (0.22, 1.1)]
+    (absent,) = nodes.results({"missing": "no namespaces here"})
+    assert absent.why == "no namespaces here"
+
+
+def test_no_goal_lies_below_the_floor() -> None:
+    reached = result(4.0, floor=2.0, Gloo=30.0)
+    line, raised = goals.times_as_fast("work", "Gloo", 10.0).line(reached)
+    assert (line.value, line.goal, raised) == (7.5, Goal(10.0), False)
+    line, raised = goals.times_as_fast("work", "Gloo", 20.0).line(reached)  # that would be 1.5
+    assert (line.value, line.goal, raised) == (7.5, Goal(15.0), True)
+    line, raised = goals.at_most("work", 1.0).line(reached)
+    assert (line.value, line.goal, raised) == (4.0, Goal(2.0, at_least=False), True)
+    line, raised = goals.behind("work", "MPI", 0.5).line(result(4.0, floor=2.0, MPI=1.0))
+    assert (line.value, line.goal, raised) == (3.0, Goal(1.0, at_least=False), True)
+    line, raised = goals.behind("work", "MPI", 0.5).line(result(4.0, floor=1.0, MPI=1.0))
+    assert (line.value, line.goal, raised) == (3.0, Goal(0.5, at_least=False), False)
+
+
+def test_a_floor_raises_goals_no_further_than_it_is_known() -> None:
+    noisy = Result("work", own=Estimate(4.0), floor=Estimate(5.0, 2.0, 9.0))
+    line, raised = goals.at_most("work", 1.0).line(noisy)
+    assert (line.goal, line.met, raised) == (Goal(2.0, at_least=False), False, True)
+
+
+def test_goals_of_the_floor_itself_and_of_the_tail() -> None:
+    line, _ = goals.times_the_floor("work", 1.2).line(result(4.0, floor=2.0))
+    assert (line.value, line.met) == (2.0, False)
+    line, _ = goals.above_the_floor("work", 3.0).line(result(4.0, floor=2.0))
+    assert (line.value, line.met) == (2.0, True)
+    line, _ = goals.tail_at_most("work", 10.0).line(
+        Result("work", own=Estimate(2.0), tail=Estimate(30.0, 16.0))
+    )
+    assert (line.value, line.low, line.high, line.verdict) == (15.0, 8.0, None, "within noise")
+    assert goals.times_the_floor("work", 1.2).line(result(4.0))[0].own == "not measured: no floor"
+    assert goals.times_as_fast("work", "MPI", 2.0).line(result(4.0))[0].own == "not measured: no MPI"
+
+
+def test_every_goal_finds_what_is_stored() -> None:
+    stored = document.results(document.read())
+    assert {aim.work for aim in goals.AIMS} <= {one.work for one in stored}
+    assert len({one.work for one in stored}) == len(stored)
+
+
+def test_results_survive_json() -> None:
+    whole = Result(
+        "work", "B", Estimate(1.0, 0.5, 2.0), (Peer("Gloo", Estimate(3.0)),), Estimate(0.5), "bare",
+        Estimate(2.0), Estimate(4.0), "note", 3, 4, headline="head",
+    )  # fmt: skip
+    for one in (whole, Result("work", why="no compiler"), result(1.0, 0.5, MPI=2.0)):
+        assert from_json(one.as_json()) == one
+
+
+def rows(*results_: Result) -> dict[str, Any]:
+    return {
+        "small": {"day": "2026-01-01", "machine": MACHINE, "results": [one.as_json() for one in results_]}
     }
-    assert [line[2:] for line in verdicts(nodes.lines({"cells": [cell]}))] == [(1.02, True), (1.1, False)]
-    (line,) = nodes.lines({"missing": "no namespaces here"})
-    assert line.own == "not measured: no namespaces here"
 
 
-def test_the_page_holds_the_table_between_its_marks() -> None:
-    machine = {"cores": 2, "cpu": "x86", "torch": "2", "mpi": "Open MPI 5", "python": "3.11"}
-    table = document.markdown([faster("work", 1.0, "Gloo", 2.0, 3.0)], machine, "2026-01-01")
-    assert table.splitlines()[2:] == [
-        "| work | Roundelay | against | measured | goal | met |",
+def test_the_table_beside_the_peers() -> None:
+    ratio = Estimate(5.0, 4.5, 5.5)
+    peers = (Peer("Gloo", Estimate(10e-3), ratio), Peer("MPI", Estimate(1e-3), Estimate(0.5, 0.4, 0.6)))
+    floor = Estimate(0.5e-3)
+    measured = Result(
+        "25 MiB",
+        "s",
+        Estimate(2e-3),
+        peers,
+        floor,
+        "bare memory work",
+        Estimate(4.0, 3.9, 4.1),
+        kept=30,
+        of=31,
+    )
+    table = document.peers_table(
+        rows(measured, Result("1 MiB", why="other processes ran in 9 of 9 repetitions"))
+    )
+    assert table.splitlines() == [
+        "2 cores of an x86, torch 2, Open MPI 5, Python 3.11, one thread a rank, 2026-01-01.",
+        "",
+        "| work | Roundelay | floor | Gloo, DDP | MPI | repetitions |",
         "|---|---|---|---|---|---|",
-        "| work | 1 s | Gloo 2 s | 2x | >= 3x | no |",
+        "| 25 MiB | 2 ms | bare memory work 500 us: 4x (3.9x to 4.1x) | Gloo 10 ms: 5x (4.5x to 5.5x) "
+        "| **1 ms**: 0.5x (0.4x to 0.6x) | 30 of 31 |",
+        "| 1 MiB | not measured: other processes ran in 9 of 9 repetitions |  |  |  |  |",
     ]
-    page = document.with_table(f"before\n{document.BEGIN}\nold\n{document.END}\nafter\n", table)
-    assert page == f"before\n{document.BEGIN}\n{table}{document.END}\nafter\n"
-    assert document.with_table(page, table) == page
+
+
+def test_a_table_without_intervals_says_so_and_has_no_column_of_repetitions() -> None:
+    said = document.peers_table(rows(result(1.0, Gloo=2.0))).splitlines()
+    assert said[2:5:2] == [
+        "| work | Roundelay | floor | Gloo, DDP | MPI |",
+        "| work | **1 s** |  | Gloo 2 s: 2x |  |",
+    ]
+    assert "has no interval" in said[-1]
+
+
+def test_rows_of_several_days_are_told_apart() -> None:
+    found = rows(result(1.0))
+    found["start"] = {**found["small"], "day": "2026-02-02"}
+    where = document.where(found)
+    assert where.startswith("`small`: 2 cores")
+    assert where.endswith("2026-02-02.")
+    assert "`start`: 2 cores" in where
+
+
+def test_the_pages_hold_what_the_json_says() -> None:
+    found = document.read()
+    for page, table in (
+        (document.PAGE, document.peers_table(found)),
+        (document.GOALS_PAGE, document.goals_table(found)),
+    ):
+        assert with_table(page.read_text(), table) == page.read_text()
+
+
+def test_a_page_holds_a_table_between_its_marks() -> None:
+    page = with_table(f"before\n{BEGIN}\nold\n{END}\nafter\n", "table\n")
+    assert page == f"before\n{BEGIN}\ntable\n{END}\nafter\n"
     with pytest.raises(ValueError, match="the page needs"):
-        document.with_table("no marks", table)
-    document.with_table(document.PAGE.read_text(), table)  # the real one has them
+        with_table("no marks", "table")
 
 
-def test_the_plot_draws_every_goal(tmp_path: Path) -> None:
+def test_the_plot_draws_the_headlines(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from benchmarks.table.plot import plot
 
-    lines = [
-        faster("met", 1.0, "Gloo", 4.0, 2.0),
-        faster("missed", 1.0, "Gloo", 1e-3, 2.0),
-        missing("x", "y"),
-    ]
-    none = Line("messages", "0", value=0, unit="", goal=Goal(0, at_least=False))
-    plot([*lines, none], tmp_path / "table.png")
-    assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
+    plot(document.results(document.read()), tmp_path / "table.png")
+    plot([Result("x", why="y", headline="x")], tmp_path / "none.png")
+    for name in ("table.png", "none.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_resnet50_has_its_shapes() -> None:

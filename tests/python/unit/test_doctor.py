@@ -108,7 +108,7 @@ def test_exit_status(
     state: State, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        doctor, "examine", lambda _environment: [Check("thing", state, "a [bracket]", "do x")]
+        doctor, "examine", lambda _environment, _tell: [Check("thing", state, "a [bracket]", "do x")]
     )
     assert doctor.main([]) == status
     shown = capsys.readouterr().out
@@ -119,8 +119,25 @@ def test_exit_status(
 def test_nothing_is_launched_where_something_it_needs_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "check_core", lambda: [Check("C++ core", State.BROKEN, "", "build it")])
     monkeypatch.setattr(doctor, "launch", lambda _environment: pytest.fail("launched"))
-    rows = list(doctor.examine({"PATH": ""}))
+    rows = list(doctor.examine({"PATH": ""}, print))
     assert "launch" not in states(rows)
+
+
+def test_what_takes_long_is_announced_and_the_tests_fabric_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    events: list[str] = []
+
+    def launch(way: str, _environment: object) -> tuple[int, str, list[dict[str, Any]]]:
+        events.append(way)
+        return 0, "", found()
+
+    monkeypatch.setattr(doctor, "launch", launch)
+    monkeypatch.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
+    rows = list(doctor.examine({}, events.append))
+    assert events.index("--gloo") == 1 + events.index("two ranks try each channel and fabric, without MPI")
+    assert {"fabric shm", "fabric c10d"} <= set(states(rows))
+    assert "fabric inproc" not in states(rows)
 
 
 def test_a_long_path_is_folded_not_cut() -> None:

@@ -14,8 +14,8 @@ import pytest
 from benchmarks.gpu import document, figures, runner, wheels
 from benchmarks.gpu.check import checks, sharing
 from benchmarks.gpu.runner import Place, Step
-from benchmarks.table.document import with_table
 from benchmarks.table.line import Goal, Line, missing
+from benchmarks.table.markdown import with_table
 
 
 def _python(program: str) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from ranks import launch, mpirun, run_checks
+from ranks import ROOT, launch, mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -30,3 +31,20 @@ def test_a_hanging_rank_is_ended_and_says_where(tmp_path: Path) -> None:
     run = launch([sys.executable, str(file)], 2, limit_s=2.0)
     assert run.returncode != 0
     assert "in never_ends" in run.output
+
+
+LITTLE_MEMORY_ON_RANK_0 = """
+import os, resource
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
+    from mpi4py import MPI  # its own files are larger
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, resource.RLIM_INFINITY))
+"""
+
+
+def test_ranks_that_fell_back_to_another_fabric_fail(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LITTLE_MEMORY_ON_RANK_0)
+    file = tmp_path / "passing.py"
+    file.write_text("def check_nothing():\n    pass\n")
+    path = os.pathsep.join(map(str, [tmp_path, ROOT / "python", ROOT / "tests" / "python"]))
+    with pytest.raises(AssertionError, match="fell back to fabric mpi, the checks are for shm"):
+        run_checks(str(file), 2, env={"PYTHONPATH": path})

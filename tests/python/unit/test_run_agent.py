@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -28,8 +30,10 @@ def listener(request: pytest.FixtureRequest) -> Iterator[Listener]:
     made.close()
 
 
-def start(listener: Listener, *program: str, **environment: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+@contextlib.contextmanager
+def start(listener: Listener, *program: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """An agent of rank 7, which ends with the block."""
+    with subprocess.Popen(
         [sys.executable, "-I", "-S", agent.__file__, "--", *program],
         env={
             **{key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"},
@@ -41,7 +45,11 @@ def start(listener: Listener, *program: str, **environment: str) -> subprocess.P
         },
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def frames(peer: Peer) -> Iterator[tuple[bytes, bytes]]:
@@ -95,14 +103,13 @@ def test_the_users_number_of_threads_stands(listener: Listener) -> None:
         assert process.wait(LIMIT_S) == 0
 
 
-def test_passes_signals_on(listener: Listener) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_passes_signals_on(listener: Listener, signum: int) -> None:
     with start(listener, "sh", "-c", "echo ready; exec sleep 60") as process:
         peer = listener.accept(listener.sockets[0])
-        for kind, _ in frames(peer):
-            if kind == agent.STDOUT:
-                peer.order(agent.SIGNAL + bytes([15]))
-            elif kind == agent.EXIT:
-                break
+        assert next(payload for kind, payload in frames(peer) if kind == agent.STDOUT) == b"ready\n"
+        peer.order(agent.SIGNAL + bytes([signum]))
+        assert report(until_exit(peer)) == {"returncode": -signum, "stopped": True}
         peer.order(agent.LEAVE)
         assert process.wait(LIMIT_S) == 0
 

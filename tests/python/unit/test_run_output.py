@@ -156,4 +156,10 @@ def test_the_users_signal_counts_most() -> None:
 
 def test_ranks_that_never_started() -> None:
     verdict = judge([ending(1, 0)], 3, silence, interrupted_by=None, problem=None)
-    assert verdict == Verdict(1, "mpirun ended, but never started rank 0, 2")
+    assert verdict == Verdict(1, "mpirun ended, but never started ranks 0, 2")
+
+
+def test_at_most_16_ranks_are_named() -> None:
+    assert judge([], 1, silence, interrupted_by=None, problem=None).text.endswith("never started rank 0")
+    text = judge([], 1000, silence, interrupted_by=None, problem=None).text
+    assert text.endswith("never started ranks " + ", ".join(map(str, range(16))) + " and 984 more")

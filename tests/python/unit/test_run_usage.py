@@ -96,6 +96,8 @@ def test_a_start_command_of_the_users_own_may_know_more_hosts() -> None:
         (["-np", "2", "-H", "a", "--hostfile", "b", "true"], "not allowed with argument"),
         (["-np", "2", "--timeline-filename", "/no/such/t.json", "true"], "cannot write --timeline-filename"),
         (["-np", "2", "--timeline-filename", "/", "true"], "it is a folder"),
+        (["-np", "2", "--timeline-filename", "/dev/full", "true"], "'/dev/full': no space left on device"),
+        (["-np", "2", "--timeline-filename", "/proc/x", "true"], "'/proc/x': no such file or directory"),
         (
             ["-np", "2", "--output-filename", "/proc/out", "true"],
             "cannot write --output-filename '/proc/out/",

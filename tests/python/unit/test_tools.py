@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,7 @@ import pytest
 import check_layers
 import check_size
 import check_stub
+import get_catch2
 
 
 def _tree(root: Path, files: dict[str, str]) -> Path:
@@ -155,3 +157,13 @@ def test_stub_equal() -> None:
 )
 def test_stub_differs(old: str, new: str, why: str) -> None:
     assert any(line.startswith(why) for line in check_stub.differences(STUB.replace(old, new), _module()))
+
+
+@pytest.mark.parametrize("entry", ["catch2/include/catch2/catch.hpp", "catch2/other.hpp"])
+def test_another_catch2_is_not_used(tmp_path: Path, entry: str) -> None:
+    with zipfile.ZipFile(tmp_path / "catch2.whl", "w") as wheel:
+        wheel.writestr(entry, "#error not Catch2")
+    with pytest.raises(
+        ValueError, match=rf"catch2.whl has a .* with the SHA-256 \w+, not {get_catch2.SHA256}"
+    ):
+        get_catch2.header_in(tmp_path / "catch2.whl")

@@ -10,8 +10,10 @@ import torch
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.operations.common import (
+    Average,
     Call,
     Sum,
+    exact_gradients,
     gradient_name,
     never_empty,
     recorded,
@@ -58,7 +60,7 @@ def _run(tensors: Sequence[torch.Tensor], name: str | None, process_set: Process
 
 
 class _Allgather(torch.autograd.Function):
-    """Every rank's output has this rank's rows: their gradient is the sum of what all ranks have for them."""
+    """Every rank's output has this rank's rows, whose gradient all ranks reduce."""
 
     @staticmethod
     def forward(
@@ -73,10 +75,11 @@ class _Allgather(torch.autograd.Function):
         name, process_set = gradient_name(ctx.arguments[0]), ctx.arguments[1]
         floating = [g for g, own in zip(gradients, ctx.rows, strict=True) if own is not None]
         begins = iter(_begins([own for own in ctx.rows if own is not None], floating, name, process_set))
-        sums = iter(grouped_allreduce(floating, name=name, op=Sum, process_set=process_set))
+        op = Sum if exact_gradients() else Average
+        reduced = iter(grouped_allreduce(floating, name=name, op=op, process_set=process_set))
         result: list[torch.Tensor | None] = []
         for own in ctx.rows:
-            result.append(None if own is None else next(sums).narrow(0, next(begins), own))
+            result.append(None if own is None else next(reduced).narrow(0, next(begins), own))
         return None, None, *result
 
 
@@ -101,7 +104,8 @@ def allgather(
 ) -> torch.Tensor:
     """The ranks' tensors one below the other, in the order of ranks; the first dimension may differ.
 
-    Differentiable: the gradient is the sum over ranks of the gradients of this rank's rows.
+    Differentiable: the gradient is the average over ranks of the gradients of this rank's rows, as Horovod's;
+    with ROUNDELAY_EXACT_GRADIENTS=1 their sum, the exact one of the sum of all ranks' losses.
     """
     with Call("allgather", name, process_set) as call:
         call.check_rows(tensor)

@@ -54,8 +54,9 @@ def allreduce_async(
 ) -> int:
     """Starts an allreduce; ``synchronize(handle)`` gives a new tensor like ``tensor``.
 
-    Each element is ``op`` over all ranks of ``prescale_factor * element``, times ``postscale_factor``.
-    ``tensor`` must not be changed before then. ``average`` is deprecated: use ``op``.
+    Each element is ``op`` over all ranks of ``prescale_factor * element``, times ``postscale_factor``: each
+    product is rounded to the tensor's type. ``tensor`` must not be changed before then. ``average`` is
+    deprecated: use ``op``.
     """
     return _start(_checked(tensor, False, average, name, op, prescale_factor, postscale_factor, process_set))
 

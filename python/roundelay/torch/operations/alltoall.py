@@ -57,6 +57,12 @@ def _is_bool(count: Any) -> bool:
     return isinstance(count, bool) or getattr(count, "dtype", None) == torch.bool
 
 
+def _call(splits: Splits, name: str | None, process_set: ProcessSet) -> Call:
+    if not isinstance(splits, torch.Tensor):
+        _core.size()  # Horovod asks for it first: before `init` ValueError, not HorovodInternalError
+    return Call("alltoall", name, process_set)
+
+
 def alltoall_async(
     tensor: torch.Tensor,
     splits: Splits = None,
@@ -64,7 +70,7 @@ def alltoall_async(
     process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts an alltoall; ``synchronize(handle)`` gives what ``alltoall`` returns."""
-    with Call("alltoall", name, process_set) as call:
+    with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())
     handle = _core.alltoall_async(tensor, numbers, name, call.group)
     return remember(handle, lambda outputs: outputs[0] if splits is None else tuple(outputs))
@@ -122,7 +128,7 @@ def alltoall(
     but the first are the same on all ranks. Differentiable: the gradient is an alltoall of the gradients with
     the received splits.
     """
-    with Call("alltoall", name, process_set) as call:
+    with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())
     output, received = recorded(_Alltoall, tensor, numbers, name, process_set)
     return output if splits is None else (output, received)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from roundelay import _core
-from roundelay.torch.operations.allreduce import allreduce_
-from roundelay.torch.operations.common import Call, Sum, gradient_name, recorded
+from roundelay.torch.operations.allreduce import allreduce
+from roundelay.torch.operations.common import Average, Call, Sum, exact_gradients, gradient_name, recorded
 from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -80,7 +80,7 @@ def broadcast_(
 
 
 class _Broadcast(torch.autograd.Function):
-    """All outputs depend on the root's input: its gradient is their sum, the others' is zero."""
+    """All outputs depend on the root's input alone."""
 
     @staticmethod
     def forward(
@@ -92,24 +92,10 @@ class _Broadcast(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         root_rank, name, process_set = ctx.arguments
-        summed = recorded(_SumToRoot, gradients[0], root_rank, gradient_name(name), process_set)
-        return summed, None, None, None
-
-
-class _SumToRoot(torch.autograd.Function):
-    """The root has the sum over ranks, the others zeros: a broadcast's backward, and it is this one's."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, tensor: torch.Tensor, root_rank: int, name: str | None, process_set: ProcessSet
-    ) -> torch.Tensor:
-        ctx.arguments = (root_rank, gradient_name(name), process_set)
-        total = allreduce_(tensor.clone(), name=name, op=Sum, process_set=process_set)
-        return total if _core.rank() == root_rank else torch.zeros_like(total)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        return recorded(_Broadcast, gradients[0], *ctx.arguments), None, None, None
+        op = Sum if exact_gradients() else Average
+        reduced = allreduce(gradients[0], name=gradient_name(name), op=op, process_set=process_set)
+        # A product, so that a second backward comes to all ranks.
+        return reduced if _core.rank() == root_rank else reduced * 0, None, None, None
 
 
 def broadcast(
@@ -120,7 +106,8 @@ def broadcast(
 ) -> torch.Tensor:
     """The root's tensor as a new tensor on every rank. ``root_rank`` is a world rank, also in a process set.
 
-    Differentiable: the root's gradient is the sum over ranks of the gradients, the others' is zero.
+    Differentiable: the root's gradient is the average over ranks of the gradients, as Horovod's, or with
+    ROUNDELAY_EXACT_GRADIENTS=1 their sum, the exact one of the sum of all ranks' losses; the others' is zero.
     """
     with Call("broadcast", name, process_set) as call:
         call.check_tensor(tensor)

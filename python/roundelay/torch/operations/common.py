@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import torch
 
 from roundelay import _core
+from roundelay.errors import HorovodInternalError
 from roundelay.torch.process_sets import ProcessSet, member_id
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
@@ -50,6 +51,14 @@ def check_compression(compression: Any) -> None:
         )
 
 
+def _check_initialized() -> None:
+    """HorovodInternalError before ``init``, as operations of Horovod's raise; all else raises ValueError."""
+    try:
+        _core.size()
+    except ValueError as error:
+        raise HorovodInternalError(str(error)) from None
+
+
 class Call:
     """One call of an operation, while its arguments are checked.
 
@@ -62,7 +71,7 @@ class Call:
         self, operation: str, name: str | None, process_set: ProcessSet, shown: str | None = None
     ) -> None:
         """``operation`` is what the peers wait for; ``shown`` what the user called, where that is another."""
-        _core.size()  # not initialized: that is the error, and there are no peers
+        _check_initialized()
         self.group = member_id(process_set)
         if name is not None and not isinstance(name, str):
             raise ValueError(f"{shown or operation}: name must be a str or None, not {name!r}")
@@ -155,6 +164,11 @@ def by_device(pairs: Iterable[tuple[torch.Tensor, _One]]) -> list[list[_One]]:
     for tensor, one in pairs:
         parts.setdefault(tensor.device, []).append(one)
     return list(parts.values())
+
+
+def exact_gradients() -> bool:
+    """Whether gradients are those of the sum of all ranks' losses; else they are Horovod's."""
+    return _core.config().exact_gradients
 
 
 def gradient_name(name: str | None) -> str | None:

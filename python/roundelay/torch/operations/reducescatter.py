@@ -10,7 +10,16 @@ import torch
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.operations.allgather import grouped_allgather
-from roundelay.torch.operations.common import LINEAR_OPS, Average, Call, gradient_name, never_empty, recorded
+from roundelay.torch.operations.common import (
+    LINEAR_OPS,
+    Average,
+    Call,
+    Sum,
+    exact_gradients,
+    gradient_name,
+    never_empty,
+    recorded,
+)
 from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -72,8 +81,16 @@ def _run(
     return _core.reducescatter(never_empty(group), name, *reduction, call.group)[: len(group)]
 
 
+def _gradient_factors(reduction: tuple[int, float, float], size: int) -> list[float]:
+    """What this rank's gradient is multiplied with, one after the other."""
+    op, before, after = reduction
+    if exact_gradients():
+        return [before * after / (size if op == Average else 1)]
+    return [factor for factor in (size if op == Sum else 1, before, after) if factor != 1]
+
+
 class _Reducescatter(torch.autograd.Function):
-    """Row i of the sum goes to one rank, whose gradient for it is that of row i on every rank."""
+    """Row i of the reduced tensor goes to one rank, whose gradient for it goes to row i of every rank."""
 
     @staticmethod
     def forward(
@@ -83,16 +100,16 @@ class _Reducescatter(torch.autograd.Function):
         process_set: ProcessSet,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        op, *factors = reduction
-        ctx.arguments = (name, process_set)
-        ctx.factor = factors[0] * factors[1] / (process_set.size() if op == Average else 1)
+        ctx.arguments = (name, reduction, process_set)
         ctx.floating = [tensor.dtype.is_floating_point for tensor in tensors]
         return tuple(_run(tensors, name, reduction, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        name, process_set = ctx.arguments
-        mine = [g * ctx.factor for g, floating in zip(gradients, ctx.floating, strict=True) if floating]
+        name, reduction, process_set = ctx.arguments
+        mine = [gradient for gradient, floating in zip(gradients, ctx.floating, strict=True) if floating]
+        for factor in _gradient_factors(reduction, process_set.size()):
+            mine = [gradient * factor for gradient in mine]
         gathered = iter(grouped_allgather(mine, gradient_name(name), process_set))
         return None, None, None, *(next(gathered) if floating else None for floating in ctx.floating)
 
@@ -108,9 +125,9 @@ def reducescatter(
 ) -> torch.Tensor:
     """This rank's rows of the reduced tensor: see ``reducescatter_async``.
 
-    Differentiable: the gradient is the allgather of the ranks' gradients, times both factors, with Average
-    divided by the number of ranks (the exact one of the sum over ranks of their losses; Horovod's is that
-    times the number of ranks).
+    Differentiable: the gradient is the allgather of the ranks' gradients, times both factors, with Sum times
+    the number of ranks, as Horovod's. With ROUNDELAY_EXACT_GRADIENTS=1 it is not, but with Average divided
+    by the number of ranks: the exact one of the sum of all ranks' losses.
     """
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked([tensor], op, prescale_factor, postscale_factor, call)

@@ -1,0 +1,21 @@
+#include "wire/describe.h"
+
+namespace roundelay::wire {
+
+std::string describe(const Request& request) {
+  switch (request.operation) {
+    case Operation::kBarrier:
+    case Operation::kJoin:
+      return std::string(name_of(request.operation)) + "()";
+    case Operation::kProcessSet:
+      return request.root < 0 ? "add_process_set()" : "remove_process_set()";
+    default:
+      break;
+  }
+  std::string text(name_of(request.operation));
+  if (!request.name.empty()) text.append(" of '").append(request.name).append("'");
+  if (!request.others.empty()) text += " (" + std::to_string(1 + request.others.size()) + " tensors)";
+  return text;
+}
+
+}  // namespace roundelay::wire

@@ -1,0 +1,75 @@
+"""A run in CI fails when it skips more than the table in skips.py allows."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest_plugins = "pytester"
+
+PLUGIN = """
+import skips
+
+def pytest_configure(config):
+    skips.register(config, {"needs 3 GPUs": 2})
+"""
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("number", range(%d))
+@pytest.mark.skipif(True, reason="needs 3 GPUs, there are 0")
+def test_skipped(number):
+    pass
+
+@pytest.mark.xfail(reason="known")
+def test_known_to_fail():
+    assert False
+
+def test_passes():
+    pass
+"""
+
+
+def run(pytester: pytest.Pytester, tests: str, more: str = "") -> pytest.RunResult:
+    pytester.makeconftest(PLUGIN)
+    pytester.makepyfile(test_tests=tests)
+    if more:
+        pytester.makepyfile(test_more=more)
+    return pytester.runpytest_subprocess("-p", "no:cacheprovider")
+
+
+@pytest.fixture(autouse=True)
+def _in_ci(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
+    monkeypatch.setenv("CI", "true")
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests" / "python"))
+
+
+def test_as_many_as_allowed(pytester: pytest.Pytester) -> None:
+    result = run(pytester, TESTS % 2)
+    assert result.ret == pytest.ExitCode.OK, result.stdout.str()
+
+
+def test_one_more(pytester: pytest.Pytester) -> None:
+    result = run(pytester, TESTS % 3)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["3 tests skipped, 2 allowed (tests/python/skips.py): needs 3 GPUs"])
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "import pytest\ndef test_it():\n    pytest.skip('no mpirun')\n",
+        "import pytest\npytest.importorskip('no_such_module', reason='no mpirun')\n",
+        "import pytest\npytestmark = pytest.mark.skip(reason='no mpirun')\ndef test_it():\n    pass\n",
+    ],
+)
+def test_a_reason_that_is_not_listed(pytester: pytest.Pytester, more: str) -> None:
+    result = run(pytester, TESTS % 1, more)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["1 tests skipped, 0 allowed (tests/python/skips.py): no mpirun"])
+
+
+def test_elsewhere_anything_may_be_skipped(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CI")
+    assert run(pytester, TESTS % 3).ret == pytest.ExitCode.OK

@@ -1,0 +1,128 @@
+"""Builds and tries other versions of Python and PyTorch: `python tools/try_versions.py [PYTHON/TORCH ...]`.
+
+Each, such as 3.12/2.14.1, gets a clone of HEAD and an environment of its own under build/versions, as a
+newcomer would make them, and runs TESTS there. What this machine cannot have (no such Python, no such wheel,
+no room) is said and is no failure. Exit code 1: one that could be had was not built, or its tests failed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VERSIONS = ("3.10/2.13.0", "3.11/2.13.0", "3.12/2.14.1")
+TESTS = ("unit/test_torch_single.py", "parallel/test_torch_operations.py", "parallel/test_torch_optimizer.py")
+FREE_GB = 15  # PyTorch with CUDA, which most registries have, takes nearly half of it
+
+
+class NotHereError(Exception):
+    """Not here: why."""
+
+
+class BrokenError(Exception):
+    """It is here, but something of ours does not work with it: what."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """One pair."""
+
+    python: str
+    torch: str
+
+    @classmethod
+    def read(cls, text: str) -> Version:
+        """From the form of the command line. ValueError."""
+        match = re.fullmatch(r"(3\.\d+)/(\d+\.\d+\.\d+)", text)
+        if match is None:
+            raise ValueError(f"{text!r} is not like 3.12/2.14.1")
+        return cls(*match.groups())
+
+    def __str__(self) -> str:
+        return f"Python {self.python}, PyTorch {self.torch}"
+
+    def interpreter(self) -> str:
+        """On PATH, or one of pyenv's. Raises NotHereError."""
+        name = f"python{self.python}"
+        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+        places = [os.environ.get("PATH", ""), *(str(one.parent) for one in pyenv.glob(f"*/bin/{name}"))]
+        for place in places:
+            found = shutil.which(name, path=place)
+            if found is not None and _runs(found):
+                return found
+        raise NotHereError(f"no {name} here")
+
+
+def _runs(python: str) -> bool:
+    """A shim of pyenv may know no such version."""
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+def clone(version: Version, folder: Path) -> None:
+    """HEAD, with the other PyTorch where files name ours."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["git", "clone", "--quiet", "--shared", str(ROOT), str(folder)], check=True)
+    for name in ("tools/requirements-train.txt", "pyproject.toml"):
+        file = folder / name
+        text, count = re.subn(r"torch==[\d.]+", f"torch=={version.torch}", file.read_text())
+        assert count == 1, name
+        file.write_text(text)
+
+
+def run(folder: Path, log: Path, *words: str) -> bool:
+    """Whether the command ends with 0 in the folder; what it says is appended to the log."""
+    own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
+    with log.open("a") as said:
+        return (
+            subprocess.run(words, cwd=folder, env=own, stdout=said, stderr=said, check=False).returncode == 0
+        )
+
+
+def attempt(version: Version) -> None:
+    """Builds and tries it. Raises NotHereError, BrokenError."""
+    python = version.interpreter()
+    folder = ROOT / "build" / "versions" / f"python{version.python}-torch{version.torch}"
+    free = shutil.disk_usage(ROOT).free / 1e9
+    if free < FREE_GB:
+        raise NotHereError(f"{free:.0f} GB of disk are free, PyTorch and the build may take {FREE_GB}")
+    clone(version, folder)
+    log = folder / "log"
+    if not run(folder, log, "make", "build/stamps/train-packages", f"PYTHON={python}"):
+        raise NotHereError(f"make found no such environment: see {log.relative_to(ROOT)}")
+    for what, words in (
+        ("the build", ["make", "build", "build/stamps/test-packages"]),
+        ("a test", [".venv/bin/python", "-m", "pytest", "-q", *(f"tests/python/{one}" for one in TESTS)]),
+    ):
+        if not run(folder, log, *words):
+            raise BrokenError(f"{what}: see {log.relative_to(ROOT)}")
+    shutil.rmtree(folder / ".venv")  # gigabytes
+
+
+def main(words: Sequence[str]) -> int:
+    """Tries all, says a line for each; return the exit code."""
+    failed = False
+    for version in map(Version.read, words or VERSIONS):
+        begin = time.monotonic()
+        try:
+            attempt(version)
+            outcome = "built and tried"
+        except NotHereError as error:
+            outcome = f"cannot be had here: {error}"
+        except BrokenError as error:
+            outcome, failed = f"FAILED: {error}", True
+        print(f"{version}: {outcome} ({time.monotonic() - begin:.0f} s)", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
