@@ -69,7 +69,7 @@ build: $(STAMPS)/modules $(STAMPS)/installed  ## the modules in place and the pa
 train: build  ## train a digit classifier on real data with NP=2 processes
 	@mkdir -p out/train
 	roundelayrun -np $(NP) --timeline-filename out/train/timeline.json $(PY) examples/digits.py
-	roundelay timeline out/train/timeline.json --steps 400:406 --output out/train/timeline.png
+	roundelay timeline out/train/timeline.json --output out/train/timeline.png
 	@echo "timeline: out/train/timeline.json (chrome://tracing or ui.perfetto.dev)"
 	@echo "picture:  out/train/timeline.png"
 

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <chrono>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,9 +32,24 @@ bool poll(submit::Handle handle) {
   return value_of(life_context()->poll(handle)) && life_operands().there(handle);
 }
 
+// Waiting, as a context manager: for what Python does between the waits at the end of a backward.
+class WaitingBlock {
+ public:
+  void enter() {
+    context_ = life_context();
+    waiting_.emplace(*context_);
+  }
+  void exit(const py::args& /*exception*/) { waiting_.reset(); }
+
+ private:
+  std::shared_ptr<runtime::Context> context_;
+  std::optional<Waiting> waiting_;  // before context_ goes
+};
+
 }  // namespace
 
 Status wait(runtime::Context& context, submit::Handle handle) {
+  const Waiting waiting(context);
   for (;;) {
     std::optional<Status> status;
     {
@@ -69,6 +85,10 @@ void bind_handles(py::module_& module) {
   module.def("poll", poll, py::arg("handle"));
   module.def("synchronize", synchronize, py::arg("handle"));
   module.def("flush", [] { life_context()->flush(); });
+  py::class_<WaitingBlock>(module, "Waiting")
+      .def(py::init<>())
+      .def("__enter__", &WaitingBlock::enter)
+      .def("__exit__", &WaitingBlock::exit);
 }
 
 }  // namespace roundelay::bindings

@@ -7,10 +7,11 @@ Status under_way(const Status& why, const std::string& what) {
 }
 
 bool Completer::complete(submit::TensorTable& table, const submit::Entry& entry, const Status& status) {
-  if (status.ok()) observe_(entry);
+  const TimePoint now = steady_now();
+  if (status.ok()) observe_(entry, now);
   table.release(entry.request.name);
   const bool cut_short = status.code() == StatusCode::kAborted;
-  return handles_.complete(entry.handle, cut_short ? under_way(status, entry.describe()) : status);
+  return handles_.complete(entry.handle, cut_short ? under_way(status, entry.describe()) : status, now);
 }
 
 bool Completer::complete(submit::TensorTable& table, const std::string& name, const Status& status) {

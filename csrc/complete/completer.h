@@ -19,8 +19,8 @@ Status under_way(const Status& why, const std::string& what);
 // it again at once.
 class Completer {
  public:
-  // `observe` sees each successfully completed entry before its waiter does (timeline, counters).
-  using Observer = std::function<void(const submit::Entry&)>;
+  // `observe` sees each successfully completed entry, and when that was, before its waiter does (timeline).
+  using Observer = std::function<void(const submit::Entry&, TimePoint)>;
 
   Completer(submit::HandleTable& handles, Observer observe)
       : handles_(handles), observe_(std::move(observe)) {}

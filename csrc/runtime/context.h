@@ -80,7 +80,12 @@ class Context {
   // The step's last gradient is in: order what is ready without lingering.
   virtual void flush() = 0;
 
-  // Counters since init, by name (docs/statistics in README).
+  // The program computes nothing until end_wait(), as it waits for communication: such time is exposed while
+  // an operation is under way. May be nested, and overlap other threads' waits.
+  virtual void begin_wait() = 0;
+  virtual void end_wait() = 0;
+
+  // Counters since init, by name; python/roundelay/torch/measure.py says what they count.
   [[nodiscard]] virtual std::map<std::string, std::int64_t> stats() const = 0;
 
   virtual Timeline& timeline() = 0;

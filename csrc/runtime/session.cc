@@ -39,7 +39,7 @@ Session::Session(SessionParts parts)
     : parts_(std::move(parts)),
       turns_([this] { engine_.rouse_lanes(); }),
       timeline_(parts_.placement.rank),
-      completer_(handles_, [this](const submit::Entry& entry) { observe(entry); }),
+      completer_(handles_, [this](const submit::Entry& entry, TimePoint now) { observe(entry, now); }),
       negotiator_(*parts_.channel, parts_.placement.rank, parts_.placement.size,
                   coordinator_options(parts_.config, parts_.placement.size), *this),
       sets_(parts_.placement.rank),
@@ -177,6 +177,7 @@ std::map<std::string, std::int64_t> Session::stats() const {
   LaneCounters lane;
   sets_.add_counters(lane);
   const ControlCounters& control = negotiator_.counters();
+  const submit::Exposure::Times time = handles_.exposure();
   return {{"operations", lane.operations},
           {"tensors", lane.tensors},
           {"fused_tensors", lane.fused_tensors},
@@ -194,7 +195,9 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"message_bytes", control.message_bytes},
           {"nudges_sent", parts_.channel->nudges_sent()},
           {"cached_requests", control.cached_requests},
-          {"full_requests", control.full_requests}};
+          {"full_requests", control.full_requests},
+          {"under_way_ns", time.under_way.count()},
+          {"exposed_ns", time.exposed.count()}};
 }
 
 void Session::fail(const std::string& why) {

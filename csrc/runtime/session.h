@@ -68,6 +68,8 @@ class Session final : public Context, private NegotiationSink {
   Result<std::vector<int>> ranks_of(ProcessSetId id) override;
   Result<bool> poll(submit::Handle handle) override;
   std::optional<Status> wait(submit::Handle handle, Deadline deadline) override;
+  void begin_wait() override { handles_.begin_wait(); }
+  void end_wait() override;
   void flush() override;
   [[nodiscard]] std::map<std::string, std::int64_t> stats() const override;
   Timeline& timeline() override { return timeline_; }
@@ -91,7 +93,7 @@ class Session final : public Context, private NegotiationSink {
   void timeline_chunk(wire::TimelineChunk chunk) override;
   void timeline_switch(wire::TimelineSwitch to) override;
 
-  void observe(const submit::Entry& entry);
+  void observe(const submit::Entry& entry, TimePoint now);
   Deadline housekeeping(TimePoint now);
   void record_everywhere(bool mark_cycles);
   void ship_timeline(bool last);

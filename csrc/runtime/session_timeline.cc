@@ -51,10 +51,15 @@ void Session::timeline_switch(wire::TimelineSwitch to) {
   }
 }
 
-void Session::observe(const submit::Entry& entry) {
+void Session::observe(const submit::Entry& entry, TimePoint now) {
   if (!timeline_.enabled()) return;
   timeline_.record_tensor(entry.request.name,
-                          {entry.stamps.submitted, entry.stamps.ordered, entry.stamps.started, steady_now()});
+                          {entry.stamps.submitted, entry.stamps.ordered, entry.stamps.started, now});
+}
+
+void Session::end_wait() {
+  const auto wait = handles_.end_wait();
+  if (wait) timeline_.record_span(Track::kTraining, "synchronize", wait->begin, wait->end);
 }
 
 Deadline Session::housekeeping(TimePoint now) {

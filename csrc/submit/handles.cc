@@ -4,18 +4,20 @@ namespace roundelay::submit {
 
 std::atomic<Handle> HandleTable::next_{1};
 
-Handle HandleTable::allocate() {
+Handle HandleTable::allocate(TimePoint now) {
   const Handle handle = next_.fetch_add(1, std::memory_order_relaxed);
   MutexLock lock(mutex_);
+  exposure_.submitted(now);
   states_.emplace(handle, State{});
   return handle;
 }
 
-bool HandleTable::complete(Handle handle, Status status) {
+bool HandleTable::complete(Handle handle, Status status, TimePoint now) {
   MutexLock lock(mutex_);
   const auto found = states_.find(handle);
   if (found == states_.end() || found->second.done) return false;
   found->second = {true, std::move(status)};
+  exposure_.completed(now);
   if (sleepers_ > 0) completed_.notify_all();
   return true;
 }
@@ -48,6 +50,21 @@ std::optional<Status> HandleTable::take(Handle handle) {
   Status status = std::move(found->second.status);
   states_.erase(found);
   return status;
+}
+
+void HandleTable::begin_wait() {
+  MutexLock lock(mutex_);
+  exposure_.wait_begins(steady_now());
+}
+
+std::optional<Exposure::Wait> HandleTable::end_wait() {
+  MutexLock lock(mutex_);
+  return exposure_.wait_ends(steady_now());
+}
+
+Exposure::Times HandleTable::exposure() const {
+  MutexLock lock(mutex_);
+  return exposure_.until(steady_now());
 }
 
 }  // namespace roundelay::submit

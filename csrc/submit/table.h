@@ -136,8 +136,9 @@ class TensorTable {
   // Somebody waits for this: freezes if it cannot come before something that is not submitted here. True: it
   // did.
   bool waited_for(Handle handle) EXCLUDES(mutex_);
-  // The members of the next operation that all ranks have announced, if there is one.
+  // Whether all ranks have announced the next operation.
   [[nodiscard]] bool may_enter() const EXCLUDES(mutex_);
+  // Its members, if they have ...
   std::optional<ScheduleLock::Names> enter() EXCLUDES(mutex_);
   // ... or, of the first `until` positions, whether or not they are seen to have announced it.
   std::optional<ScheduleLock::Names> enter_before(std::uint64_t until) EXCLUDES(mutex_);

@@ -29,8 +29,6 @@ class GpuPlace final : public Workplace {
   [[nodiscard]] Status take_in(const Batch& batch);
   // The point behind all that was enqueued until now.
   [[nodiscard]] Result<GpuEventPtr> mark();
-  // Memory that the batches before used may be the device's until this event is reached.
-
   // The same for the timeline, whose faults are nobody's: then there is no point in it.
   [[nodiscard]] DeviceClock::Mark mark_time();
   [[nodiscard]] DeviceClock& clock() { return clock_; }

@@ -7,8 +7,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from roundelay import overlap
 from roundelay.timeline.events import Event, Trace
-from roundelay.timeline.intervals import Interval, clip, subtract, total, union
+from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
 
 # csrc/runtime/timeline.h, Track
 TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU = 1, 2, 3, 4, 5, 6
@@ -25,9 +26,8 @@ class Step:
     begin: float
     end: float
     backward: float  # computing gradients
-    communication: float  # while a collective, or a copy for one, was under way
-    exposed: float  # the part of communication while no gradient was computed: its cost
-    blocked: float  # inside synchronize()
+    under_way: float  # while an operation was between its submission and its end
+    exposed: float  # the part of it in which the program waited
     operations: int  # fused operations that began in it
     tensors: int
     bytes: int
@@ -67,41 +67,47 @@ def _pairs(events: Iterable[Event]) -> list[Interval]:
 
 
 def backward(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the rank was computing gradients: in a backward pass, and not waiting at its end."""
-    return subtract(_pairs(trace.spans(rank, TRAINING, "backward")), blocked(trace, rank))
+    """Tell when the rank was computing gradients: in a backward pass, and not waiting in it."""
+    return subtract(_pairs(trace.spans(rank, TRAINING, "backward")), waiting(trace, rank))
 
 
-def blocked(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the rank was inside synchronize()."""
+def waiting(trace: Trace, rank: int) -> list[Interval]:
+    """Tell when the rank's program waited for communication."""
     return union(_pairs(trace.spans(rank, TRAINING, "synchronize")))
 
 
-def communication(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the rank was communicating or copying for it."""
+def moving(trace: Trace, rank: int) -> list[Interval]:
+    """Tell when the rank, or its GPU, was reducing or copying for it."""
     return union([pair for track in _MOVING for pair in _pairs(trace.spans(rank, track))])
 
 
+def under_way(trace: Trace, rank: int) -> list[Interval]:
+    """Tell when an operation of the rank was between its submission and its end, on its GPU too."""
+    return union([*trace.tensors(rank), *moving(trace, rank)])
+
+
 def exposed(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the rank was communicating and not computing gradients."""
-    return subtract(communication(trace, rank), backward(trace, rank))
+    """Tell when the program waited and did not compute while an operation was under way."""
+    return intersect(under_way(trace, rank), waiting(trace, rank))
 
 
 def windows(trace: Trace, rank: int) -> list[Interval]:
     """Find where the rank's steps begin and end.
 
-    A step ends where step() ends and begins where the one before ended. A trace without step() is cut where
-    backwards begin, one without training at all is one step.
+    A step ends where step() ends and begins where the one before ended, the first with its backward. A trace
+    without step() is cut where backwards begin, one without training at all is one step.
     """
-    training = trace.spans(rank, TRAINING)
-    ends = [e.end for e in training if e.name == "step"]
-    if ends:
-        begins = [min(training[0].begin, ends[0]), *ends[:-1]]
+    starts = [e.begin for e in trace.spans(rank, TRAINING, "backward")]
+    steps_ = trace.spans(rank, TRAINING, "step")
+    if steps_:
+        ends = [e.end for e in steps_]
+        begins = [min([*starts, steps_[0].begin]), *ends[:-1]]
         return list(zip(begins, ends, strict=True))
     marks = [e for e in trace.events if e.phase == "X" and e.rank == rank]
     if not marks:
         return []
     last = max(e.end for e in marks)
-    starts = [e.begin for e in training if e.name == "backward"] or [min(e.begin for e in marks)]
+    starts = starts or [min(e.begin for e in marks)]
     return list(zip(starts, [*starts[1:], last], strict=True))
 
 
@@ -109,8 +115,7 @@ def steps(trace: Trace) -> list[Step]:
     """Measure every step of every rank, by rank and time."""
     found = []
     for rank in trace.ranks:
-        inside, waits = backward(trace, rank), blocked(trace, rank)
-        busy, open_ = communication(trace, rank), exposed(trace, rank)
+        inside, busy, open_ = (of(trace, rank) for of in (backward, under_way, exposed))
         operations = [span for track in _OPERATIONS for span in trace.spans(rank, track)]
         for index, (begin, end) in enumerate(windows(trace, rank)):
             of_step = fusion(e for e in operations if begin <= e.begin < end)
@@ -121,9 +126,8 @@ def steps(trace: Trace) -> list[Step]:
                     begin=begin,
                     end=end,
                     backward=total(clip(inside, begin, end)),
-                    communication=total(clip(busy, begin, end)),
+                    under_way=total(clip(busy, begin, end)),
                     exposed=total(clip(open_, begin, end)),
-                    blocked=total(clip(waits, begin, end)),
                     operations=of_step.operations,
                     tensors=of_step.tensors,
                     bytes=of_step.bytes,
@@ -164,12 +168,11 @@ def pools(trace: Trace) -> list[str]:
     return [text for texts in said.values() for text in texts[-2:]]
 
 
-def median(steps_: Sequence[Step], field: str) -> float:
-    """Take the median of one of Step's fields; 0 of no steps."""
-    return float(statistics.median(getattr(s, field) for s in steps_)) if steps_ else 0.0
+def mean(steps_: Sequence[Step], field: str) -> float:
+    """Take the mean of one of Step's fields; 0 of no steps. Shares are of means, which add up."""
+    return statistics.fmean(getattr(s, field) for s in steps_) if steps_ else 0.0
 
 
 def hidden_share(steps_: Sequence[Step]) -> float | None:
-    """Tell which part of all communication ran behind backward, 0 to 1; None where there was none."""
-    all_ = sum(s.communication for s in steps_)
-    return 1.0 - sum(s.exposed for s in steps_) / all_ if all_ > 0 else None
+    """Tell which part of the time under way was hidden, 0 to 1; None where nothing was under way."""
+    return overlap.hidden_share(mean(steps_, "under_way"), mean(steps_, "exposed"))

@@ -23,6 +23,7 @@ class Event:
     begin: float
     duration: float
     args: dict[str, Any]
+    id: str = ""  # what belongs together of a tensor's
 
     @property
     def end(self) -> float:
@@ -53,6 +54,12 @@ class Trace:
         """Find the complete events of a rank's track, by time."""
         found = (e for e in self.events if e.phase == "X" and e.rank == rank and e.track == track)
         return sorted((e for e in found if name in (None, e.name)), key=lambda e: e.begin)
+
+    def tensors(self, rank: int) -> list[tuple[float, float]]:
+        """Find when each tensor of a rank was under way: from its submission to its end."""
+        own = [e for e in self.events if e.phase == "n" and e.rank == rank]
+        begins = {e.id: e.begin for e in own if e.name == "submit"}
+        return [(begins[e.id], e.begin) for e in own if e.name == "complete" and e.id in begins]
 
 
 def _objects(text: str) -> Iterator[Any]:
@@ -109,6 +116,7 @@ def parse(text: str) -> Trace:
                 begin=float(value.get("ts", 0.0)),
                 duration=float(value.get("dur", 0.0)),
                 args=value.get("args", {}),
+                id=str(value.get("id", "")),
             )
         except (TypeError, KeyError, ValueError):
             raise ValueError(f"no event of a trace: {json.dumps(value)[:120]}") from None

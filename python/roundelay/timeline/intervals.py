@@ -43,6 +43,12 @@ def subtract(intervals: Iterable[Interval], covered: Iterable[Interval]) -> list
     return left
 
 
+def intersect(intervals: Iterable[Interval], others: Iterable[Interval]) -> list[Interval]:
+    """Keep the moments that are in both sets."""
+    first = union(intervals)
+    return subtract(first, subtract(first, others))
+
+
 def total(intervals: Iterable[Interval]) -> float:
     """Measure how long all of them are together."""
     return sum(end - begin for begin, end in union(intervals))

@@ -20,13 +20,19 @@ from roundelay.timeline.events import Trace
 from roundelay.timeline.intervals import Interval, clip, subtract
 from roundelay.timeline.report import bytes_text, headline, time_text
 
-_BACKWARD, _OTHER, _HIDDEN, _EXPOSED, _TEXT = "#3b6fb6", "#e4e6ea", "#57a773", "#d1362f", "#30343b"
-_UPPER, _LOWER = (0.50, 0.36), (0.10, 0.36)  # bottom and height in a lane of height 1
-_LEGEND = (
-    ("backward", _BACKWARD),
-    ("other work: forward, optimizer, data", _OTHER),
-    ("communication hidden behind backward", _HIDDEN),
-    ("exposed communication", _EXPOSED),
+_BACKWARD, _STEP, _OTHER, _WAITING = "#3b6fb6", "#aab4c3", "#e4e6ea", "white"
+_HIDDEN, _EXPOSED, _MOVING, _TEXT = "#57a773", "#d1362f", "#1f3d2b", "#30343b"
+# Bottom and height in a lane of height 1.
+_COMPUTES, _UNDER_WAY, _MOVES = (0.50, 0.36), (0.20, 0.26), (0.10, 0.08)
+_HATCH: dict[str, Any] = {"edgecolor": _EXPOSED, "hatch": "//////"}
+_LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("forward, data", _OTHER, {}),
+    ("backward", _BACKWARD, {}),
+    ("waiting", _WAITING, _HATCH),
+    ("optimizer", _STEP, {}),
+    ("communication hidden", _HIDDEN, {}),
+    ("exposed", _EXPOSED, {}),
+    ("bytes move", _MOVING, {}),
 )
 
 
@@ -61,19 +67,21 @@ class _Lanes:
 def _draw_rank(lanes: _Lanes, trace: Trace, rank: int, lane: float, steps: Sequence[Step]) -> None:
     windows = analysis.windows(trace, rank)
     open_ = analysis.exposed(trace, rank)
-    waits = analysis.blocked(trace, rank)
-    behind = analysis.backward(trace, rank)
-    lanes.bars(subtract(windows, waits), lane, _UPPER, _OTHER)
-    lanes.bars(behind, lane, _UPPER, _BACKWARD)
-    lanes.bars(waits, lane, _UPPER, "white", edgecolor=_EXPOSED, hatch="//////", linewidth=0.8)
-    lanes.bars(subtract(analysis.communication(trace, rank), open_), lane, _LOWER, _HIDDEN)
-    lanes.bars(open_, lane, _LOWER, _EXPOSED)
+    waits = analysis.waiting(trace, rank)
+    optimizer = [(e.begin, e.end) for e in trace.spans(rank, analysis.TRAINING, "step")]
+    lanes.bars(subtract(windows, waits), lane, _COMPUTES, _OTHER)
+    lanes.bars(subtract(optimizer, waits), lane, _COMPUTES, _STEP)
+    lanes.bars(analysis.backward(trace, rank), lane, _COMPUTES, _BACKWARD)
+    lanes.bars(waits, lane, _COMPUTES, _WAITING, linewidth=0.8, **_HATCH)
+    lanes.bars(subtract(analysis.under_way(trace, rank), open_), lane, _UNDER_WAY, _HIDDEN)
+    lanes.bars(open_, lane, _UNDER_WAY, _EXPOSED)
+    lanes.bars(analysis.moving(trace, rank), lane, _MOVES, _MOVING)
     for _, end in windows:
         if lanes.begin <= end <= lanes.end:
             lanes.axes.plot([lanes.x(end)] * 2, [lane + 0.04, lane + 0.92], color=_TEXT, linewidth=0.9)
     own = [s for s in steps if s.rank == rank]
-    cost, all_ = (time_text(analysis.median(own, field)) for field in ("exposed", "communication"))
-    note = f"exposed {cost}\nof {all_}"
+    cost, all_ = (time_text(analysis.mean(own, field)) for field in ("exposed", "under_way"))
+    note = f"exposed {cost}\nof {all_} a step"
     lanes.axes.annotate(
         note, (1.01, lane + 0.5), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=_TEXT
     )
@@ -88,16 +96,17 @@ def _name_steps(lanes: _Lanes, trace: Trace, indices: range, top: float) -> None
             )
 
 
-def _titles(figure: Figure, trace: Trace, steps: Sequence[Step], height: float) -> None:
-    hidden = analysis.hidden_share(steps)
+def _title(shown: Sequence[Step]) -> str:
+    hidden = analysis.hidden_share(shown)
+    if hidden is None:
+        return "No communication in these steps"
+    return f"{hidden:.0%} of communication is hidden in these steps"
+
+
+def _job(trace: Trace, steps: Sequence[Step]) -> str:
     first = [s for s in steps if s.rank == trace.ranks[0]]
-    title = (
-        "No communication in these steps"
-        if hidden is None
-        else f"{hidden:.0%} of communication is hidden behind backward"
-    )
-    tensors, operations = (analysis.median(first, field) for field in ("tensors", "operations"))
-    size = bytes_text(analysis.median(first, "bytes"))
+    tensors, operations = (analysis.mean(first, field) for field in ("tensors", "operations"))
+    size = bytes_text(analysis.mean(first, "bytes"))
     # A bucket of a gradient pool is one tensor: their number says nothing where nothing else was fused.
     what = size if tensors == operations else f"{tensors:.0f} tensors, {size}"
     words = [f"{what} in {operations:.0f} operations a step"]
@@ -105,9 +114,18 @@ def _titles(figure: Figure, trace: Trace, steps: Sequence[Step], height: float) 
     if late and len(trace.ranks) > 1:
         share = f"{late[0].times} of {sum(s.times for s in late)} times"
         words.append(f"rank {late[0].rank} was last {share}, by {time_text(late[0].median)}")
-    figure.text(0.07, 1 - 0.36 / height, title, fontsize=14, fontweight="bold", color=_TEXT, va="center")
-    figure.text(0.07, 1 - 0.68 / height, headline(trace, steps), fontsize=9.5, color=_TEXT, va="center")
-    figure.text(0.07, 1 - 0.92 / height, "; ".join(words), fontsize=9.5, color=_TEXT, va="center")
+    return "; ".join(words)
+
+
+def _titles(figure: Figure, trace: Trace, steps: Sequence[Step], indices: range, height: float) -> None:
+    def write(down: float, text: str, **how: Any) -> None:
+        figure.text(0.07, 1 - down / height, text, color=_TEXT, va="center", **how)
+
+    write(0.36, _title([s for s in steps if s.index in indices]), fontsize=14, fontweight="bold")
+    numbers = sorted({s.index for s in steps})
+    of = f"All steps {numbers[0]} to {numbers[-1]}" if len(numbers) > len(indices) else "Each step"
+    write(0.68, f"{of}: {headline(trace, steps)}", fontsize=9.5)
+    write(0.92, _job(trace, steps), fontsize=9.5)
 
 
 def _extent(trace: Trace, indices: range) -> Interval:
@@ -117,7 +135,7 @@ def _extent(trace: Trace, indices: range) -> Interval:
 
 
 def draw(trace: Trace, steps: Sequence[Step], indices: range, path: Path) -> None:
-    """Write the picture of the steps `indices`; its key numbers are of all `steps`.
+    """Write the picture of the steps `indices`: title and notes are of them, what is below the title of all.
 
     Raises:
         OSError: the file cannot be written.
@@ -130,7 +148,7 @@ def draw(trace: Trace, steps: Sequence[Step], indices: range, path: Path) -> Non
     axes = figure.add_axes((0.07, 0.92 / height, 0.82, 0.85 * len(ranks) / height))
     lanes = _Lanes(axes, *_extent(trace, indices))
     for position, rank in enumerate(ranks):
-        _draw_rank(lanes, trace, rank, len(ranks) - 1 - position, steps)
+        _draw_rank(lanes, trace, rank, len(ranks) - 1 - position, [s for s in steps if s.index in indices])
     _name_steps(lanes, trace, indices, len(ranks))
     axes.set_xlim(0, lanes.x(lanes.end))
     axes.set_ylim(0, len(ranks))
@@ -140,12 +158,9 @@ def draw(trace: Trace, steps: Sequence[Step], indices: range, path: Path) -> Non
     axes.set_xlabel(f"time ({lanes.unit_name})", fontsize=9, color=_TEXT)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    _titles(figure, trace, steps, height)
-    handles = [Patch(facecolor=color, label=label) for label, color in _LEGEND]
-    handles.append(
-        Patch(facecolor="white", edgecolor=_EXPOSED, hatch="//////", label="waiting in synchronize")
-    )
+    _titles(figure, trace, steps, indices, height)
+    handles = [Patch(facecolor=color, label=label, **how) for label, color, how in _LEGEND]
     figure.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0.06, 0.0), ncols=5, frameon=False, fontsize=8.5
+        handles=handles, loc="lower left", bbox_to_anchor=(0.06, 0.0), ncols=7, frameon=False, fontsize=8.5
     )
     figure.savefig(path)

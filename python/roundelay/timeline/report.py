@@ -12,6 +12,8 @@ from roundelay.timeline import analysis
 from roundelay.timeline.analysis import Step
 from roundelay.timeline.events import Trace
 
+_TIMES = ("duration", "backward", "under_way", "exposed")  # of Step
+_TIME_COLUMNS = ("time", "backward", "under way", "exposed", "hidden")
 _LONG = 24  # a table of more steps than this shows the first and the last ones
 
 
@@ -37,14 +39,14 @@ def headline(trace: Trace, steps: Sequence[Step]) -> str:
     ranks = len(trace.ranks)
     parts = [
         f"{ranks} rank{'s' if ranks != 1 else ''}",
-        f"step {time_text(analysis.median(steps, 'duration'))}",
+        f"step {time_text(analysis.mean(steps, 'duration'))}",
     ]
     hidden = analysis.hidden_share(steps)
     if hidden is None:
         parts.append("no communication")
     else:
-        parts.append(f"communication {time_text(analysis.median(steps, 'communication'))}")
-        parts.append(f"of it exposed {time_text(analysis.median(steps, 'exposed'))} ({1 - hidden:.0%})")
+        parts.append(f"communication under way {time_text(analysis.mean(steps, 'under_way'))}")
+        parts.append(f"of it exposed {time_text(analysis.mean(steps, 'exposed'))}: {hidden:.0%} hidden")
     return ", ".join(parts)
 
 
@@ -69,13 +71,13 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _step_cells(steps: Sequence[Step]) -> list[str]:
-    fields = ("duration", "backward", "communication", "exposed", "blocked")
-    return [time_text(analysis.median(steps, field)) for field in fields]
+    hidden = analysis.hidden_share(steps)
+    times = [time_text(analysis.mean(steps, field)) for field in _TIMES]
+    return [*times, "-" if hidden is None else f"{hidden:.0%}"]
 
 
 def _rank_table(trace: Trace, steps: Sequence[Step]) -> Table:
-    columns = ("rank", "steps", "step", "backward", "communication", "exposed", "in synchronize", "was last")
-    table = _table("Ranks (medians of a step)", *columns)
+    table = _table("Ranks (means of a step)", "rank", "steps", *_TIME_COLUMNS, "was last")
     last = {s.rank: s for s in analysis.stragglers(trace)}
     for rank in trace.ranks:
         own = [s for s in steps if s.rank == rank]
@@ -90,26 +92,16 @@ def _rank_table(trace: Trace, steps: Sequence[Step]) -> Table:
 
 
 def _step_table(steps: Sequence[Step]) -> Table:
-    columns = (
-        "step",
-        "time",
-        "backward",
-        "communication",
-        "exposed",
-        "in synchronize",
-        "tensors",
-        "operations",
-        "bytes",
-    )
-    table = _table("Steps (medians over ranks)", *columns)
+    columns = ("step", *_TIME_COLUMNS, "tensors", "operations", "bytes")
+    table = _table("Steps (means over ranks)", *columns)
     indices = sorted({s.index for s in steps})
     shown = indices if len(indices) <= _LONG else [*indices[: _LONG // 2], *indices[-_LONG // 2 :]]
     for position, index in enumerate(shown):
         if position and index != shown[position - 1] + 1:
             table.add_row("...", *[""] * (len(columns) - 1))
         own = [s for s in steps if s.index == index]
-        counts = [f"{analysis.median(own, field):.0f}" for field in ("tensors", "operations")]
-        table.add_row(str(index), *_step_cells(own), *counts, bytes_text(analysis.median(own, "bytes")))
+        counts = [f"{analysis.mean(own, field):.0f}" for field in ("tensors", "operations")]
+        table.add_row(str(index), *_step_cells(own), *counts, bytes_text(analysis.mean(own, "bytes")))
     return table
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import torch
 from torch.autograd import Variable
 
+from roundelay import _core
 from roundelay.torch.measure import Span
 
 
@@ -66,6 +67,12 @@ class BackwardEnd:
             self._span.end()
             self._span = None
         listeners = [listener for listener in listeners if listener.backward_ended()]
+        if listeners:
+            with _core.Waiting():
+                self._synchronize(listeners)
+
+    @staticmethod
+    def _synchronize(listeners: list[Listener]) -> None:
         # All rounds begin before the first is waited for: ranks may have met the optimizers in any order.
         for listener in listeners:
             listener.begin_round(final=False, alone=len(listeners) == 1)

@@ -30,7 +30,6 @@ from roundelay.torch.bucket_tuning import Cuts
 from roundelay.torch.gradient import Gradient, Reduction
 from roundelay.torch.gradient_groups import GradientGroup
 from roundelay.torch.gradient_pool import Bucket, Pools
-from roundelay.torch.measure import Span
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.pool_plan import PoolPlan
@@ -192,8 +191,9 @@ class GradientSync:
         # In a step's first round also gradients that were made without backward().
         self._submit(least_passes=1 if self._rounds else 0)
         while self._open():
-            self.begin_round(final=True, alone=True)
-            self.end_round()
+            with _core.Waiting():
+                self.begin_round(final=True, alone=True)
+                self.end_round()
 
     def _open(self) -> bool:
         if self.has_submitted():
@@ -243,25 +243,21 @@ class GradientSync:
         """Contributes what this rank lacks, and sleeps until all that was submitted is complete."""
         assert self._round is not None
         own, self._round = self._round, None
-        span = Span("synchronize", "exposed_ns")
-        try:
-            self._wait_for_notes(own)
-            values = iter(own.notes.tolist())
-            self._all_final = next(values) == 0
-            most = [next(values) for _ in self._groups]
-            waiting = {gradient: next(values) for gradient in self._members()}
-            wanted = {gradient for gradient in self._members() if next(values)}
-            plan = list(values)
-            for group, count in zip(self._groups.values(), most, strict=True):
-                self._seen.update(g for g in group.members if count or waiting[g])
-            self._complete = wanted <= self._seen
-            with torch.no_grad():
-                self._contribute(most, own.submitted, waiting)
-                self._finish()
-            self._use(self._plan.heard(self._members(), plan, self._make_pools))
-            self._plan.settle()
-        finally:
-            span.end()
+        self._wait_for_notes(own)
+        values = iter(own.notes.tolist())
+        self._all_final = next(values) == 0
+        most = [next(values) for _ in self._groups]
+        waiting = {gradient: next(values) for gradient in self._members()}
+        wanted = {gradient for gradient in self._members() if next(values)}
+        plan = list(values)
+        for group, count in zip(self._groups.values(), most, strict=True):
+            self._seen.update(g for g in group.members if count or waiting[g])
+        self._complete = wanted <= self._seen
+        with torch.no_grad():
+            self._contribute(most, own.submitted, waiting)
+            self._finish()
+        self._use(self._plan.heard(self._members(), plan, self._make_pools))
+        self._plan.settle()
 
     def _wait_for_notes(self, own: _Round) -> None:
         """Where they do not fit together, on all ranks, says what differs between the optimizers."""

@@ -6,7 +6,7 @@ import time
 
 from roundelay import _core
 
-_counters = {"backward_ns": 0, "exposed_ns": 0, "gradients_moved_out": 0, "pool_cuts": 0, "pool_orders": 0}
+_counters = {"backward_ns": 0, "gradients_moved_out": 0, "pool_cuts": 0, "pool_orders": 0}
 
 
 class Span:
@@ -35,8 +35,10 @@ def count(counter: str, number: int = 1) -> None:
 def stats() -> dict[str, int]:
     """Counters of this process: the core's since init (tensors, operations ...), and its optimizers'.
 
-    ``backward_ns``: from a backward's first gradient to its end; ``exposed_ns``: waiting for communication
-    that backward did not hide. Both in nanoseconds since the process began. Of this rank's work,
+    ``under_way_ns``: how long at least one operation was between its submission and its end; ``exposed_ns``:
+    the part of that in which the program waited for communication, instead of computing; the rest is hidden.
+    Both in nanoseconds since init; docs/timeline.md shows the same of each step. ``backward_ns``: from a
+    backward's first gradient to its end, since the process began. Of this rank's work,
     ``bytes_staged`` were copied into shared memory for its node's ranks, ``sleeps`` and ``wakes`` are what
     its collectives slept and whom they woke there; ``messages_sent`` are the control plane's messages, and
     ``nudges_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how

@@ -94,7 +94,7 @@ class Rank {
   }
 
   submit::HandleTable handles_;
-  complete::Completer completer_{handles_, [](const submit::Entry&) {}};
+  complete::Completer completer_{handles_, [](const submit::Entry&, TimePoint) {}};
   AbortToken abort_;
   Turns turns_{[] {}};
 

@@ -45,7 +45,7 @@ class Rank final : public runtime::NegotiationSink {
         rank_(rank),
         size_(size),
         channel_(std::move(channel)),
-        completer_(handles_, [](const submit::Entry&) {}),
+        completer_(handles_, [](const submit::Entry&, TimePoint) {}),
         negotiator(*channel_, rank, size, options, *this) {
     Group world{0, {}, rank};
     for (int r = 0; r < size; ++r) world.ranks.push_back(r);

@@ -57,7 +57,7 @@ class SetsRank final : public runtime::NegotiationSink {
         heeds_(heeds),
         gpus_(gpus),
         channel_(std::move(channel)),
-        completer_(handles_, [](const submit::Entry&) {}),
+        completer_(handles_, [](const submit::Entry&, TimePoint) {}),
         turns_([] {}),
         negotiator(*channel_, rank, size, options, *this) {}
 

@@ -36,7 +36,8 @@ negotiate::Execution operation(std::vector<std::string> names) { return {std::mo
 class Rank {
  public:
   Rank(const std::shared_ptr<InprocHub>& hub, int size, int index, LaneOptions options)
-      : completer_(handles_, [this](const submit::Entry& entry) { completed.push_back(entry.request.name); }),
+      : completer_(handles_, [this](const submit::Entry& entry,
+                                    TimePoint) { completed.push_back(entry.request.name); }),
         lane(LaneId{}, collective::make_inproc_fabric(hub, group_of(size, index)), completer_, timeline_,
              abort, options,
              {[this](wire::Stuck stuck) { stucks.push_back(std::move(stuck)); },

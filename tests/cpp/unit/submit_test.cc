@@ -44,6 +44,45 @@ TEST_CASE("a handle is done once and known until it is taken", "[submit]") {
   CHECK_FALSE(handles.complete(handle, Status{}));
 }
 
+TEST_CASE("what is under way together counts once, and is exposed while somebody waits", "[submit]") {
+  const auto at = [](int milli) { return TimePoint(milliseconds(milli)); };
+  Exposure exposure;
+  exposure.wait_begins(at(0));  // nothing is under way
+  exposure.submitted(at(10));
+  exposure.submitted(at(20));
+  CHECK(exposure.wait_ends(at(25))->begin == at(0));
+  exposure.completed(at(40));
+  exposure.wait_begins(at(50));
+  exposure.wait_begins(at(55));
+  CHECK(exposure.until(at(60)).exposed == milliseconds(15 + 10));
+  CHECK_FALSE(exposure.wait_ends(at(65)));
+  exposure.completed(at(70));
+  const auto wait = exposure.wait_ends(at(90));
+  REQUIRE(wait);
+  CHECK(wait->begin == at(50));
+  CHECK(wait->end == at(90));
+  exposure.submitted(at(80));  // taken before the others came
+  exposure.completed(at(95));
+  const Exposure::Times times = exposure.until(at(200));
+  CHECK(times.under_way == milliseconds(60 + 5));
+  CHECK(times.exposed == milliseconds(15 + 20));
+}
+
+TEST_CASE("handles count their own time", "[submit]") {
+  HandleTable handles;
+  const TimePoint begin = steady_now() - milliseconds(50);
+  const Handle handle = handles.allocate(begin);
+  CHECK(handles.exposure().under_way >= milliseconds(50));
+  CHECK(handles.exposure().exposed == Duration{0});
+  handles.begin_wait();
+  CHECK(handles.complete(handle, Status{}));
+  CHECK_FALSE(handles.complete(handle, Status{}, steady_now() + milliseconds(50)));
+  const Exposure::Times over = handles.exposure();
+  CHECK(handles.end_wait());
+  CHECK(handles.exposure().under_way == over.under_way);
+  CHECK(over.exposed < over.under_way);
+}
+
 TEST_CASE("handles are never reused, also across tables", "[submit]") {
   HandleTable one;
   HandleTable two;

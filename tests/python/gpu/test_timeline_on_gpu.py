@@ -11,6 +11,7 @@ import gpu_device
 import roundelay.torch as hvd
 from ranks import run_checks
 from roundelay.timeline import analysis, events
+from roundelay.timeline.intervals import total
 
 ROUNDS = 100
 
@@ -41,4 +42,6 @@ def check_the_device_is_in_the_timeline() -> None:
         assert span.end > host.begin
     (step,) = analysis.steps(events.Trace([e for e in trace.events if e.rank == 0]))
     assert step.operations == ROUNDS
-    assert 0 < step.communication <= sum(span.duration for span in done) + 1
+    moving = total(analysis.moving(trace, 0))
+    assert 0 < moving <= sum(span.duration for span in done) + 1
+    assert step.under_way >= moving - 1

@@ -11,18 +11,21 @@ from pathlib import Path
 import pytest
 
 from ranks import ROOT, mpirun
+from roundelay.timeline import analysis
+from roundelay.timeline.events import read
 
 LIMIT_S = 100.0  # a hang; each takes a few seconds
 EXAMPLES = ("image_classification", "masked_language_model", "gan")
 
 
-def output_of(example: str, np: int, *options: str) -> str:
-    """What `np` ranks print in quick mode; one runs without a launcher."""
+def output_of(example: str, np: int, *options: str, **variables: str) -> str:
+    """What `np` ranks print; one runs without a launcher."""
     launcher = [sys.executable, "-m", "roundelay.run.cli", "-np", str(np)] if np > 1 else []
     run = subprocess.run(
-        [*launcher, sys.executable, str(ROOT / "examples" / f"{example}.py"), "--quick", *options],
+        [*launcher, sys.executable, str(ROOT / "examples" / f"{example}.py"), *options],
         env={
             **os.environ,
+            **variables,
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT / "python"),
             "PATH": os.pathsep.join([str(Path(str(mpirun())).parent), os.environ["PATH"]]),
@@ -47,12 +50,13 @@ def values(output: str, name: str) -> list[float]:
 
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_alone(example: str) -> None:
-    assert "(1 processes)" in output_of(example, 1, "--epochs", "1").splitlines()[-1]
+    assert "(1 processes)" in output_of(example, 1, "--quick", "--epochs", "1").splitlines()[-1]
 
 
 def test_image_classification_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    first = output_of("image_classification", 2, "--epochs", "1", "--checkpoints", str(tmp_path))
-    second = output_of("image_classification", 2, "--epochs", "3", "--checkpoints", str(tmp_path))
+    options = ("--quick", "--checkpoints", str(tmp_path))
+    first = output_of("image_classification", 2, *options, "--epochs", "1")
+    second = output_of("image_classification", 2, *options, "--epochs", "3")
     assert f"going on from {tmp_path / 'epoch-1.pt'}" in second
     assert re.findall(r"epoch +(\d+) ", first + second) == ["1", "2", "3"]
     losses = values(first + second, " loss")
@@ -62,7 +66,7 @@ def test_image_classification_goes_on_from_its_checkpoint(tmp_path: Path) -> Non
 
 
 def test_masked_language_model_learns_from_uneven_shares() -> None:
-    output = output_of("masked_language_model", 2)
+    output = output_of("masked_language_model", 2, "--quick")
     steps = re.search(r"steps an epoch of each rank: \[(\d+), (\d+)\]", output)
     assert steps is not None, output
     assert steps[1] != steps[2], "the shares should be uneven"
@@ -73,16 +77,37 @@ def test_masked_language_model_learns_from_uneven_shares() -> None:
 
 
 def test_gan_draws_what_is_nearer_to_the_data() -> None:
-    output = output_of("gan", 2)
+    output = output_of("gan", 2, "--quick")
     before, *_, after = [*values(output, "distance before training"), *values(output, "distance")]
     assert after < 0.6 * before
     assert "(2 processes)" in output.splitlines()[-1]
 
 
-@pytest.mark.parametrize("example", [*EXAMPLES, "synthetic"])
+@pytest.mark.parametrize("example", [*EXAMPLES, "digits", "synthetic"])
 def test_help_shows_every_options_meaning_and_default(example: str) -> None:
     shown = output_of(example, 1, "--help").partition("options:")[2]
     options = re.split(r"\n  --", shown)[1:]
     assert len(options) >= 5
     for option in options:
         assert re.search(r"(\n {10,}|\S {2,})\w.*\(default:", option, re.DOTALL), option
+
+
+def test_digits_and_its_timeline_say_the_same_of_hidden_communication(tmp_path: Path) -> None:
+    file = tmp_path / "job.json"
+    small = ("--epochs", "2", "--width", "16")
+    output = output_of("digits", 2, *small, ROUNDELAY_TIMELINE=str(file))
+    said = re.search(
+        r"hidden +(\d+)% of communication: under way (\S+) ms a step, of it exposed (\S+) ms", output
+    )
+    assert said is not None, output
+    share, under_way, exposed = (float(number) for number in said.groups())
+    trace = read(file)
+    assert trace.dropped == 0
+    steps = analysis.steps(trace)
+    # Counters and trace take the same moments; only who is interrupted between two of them counts otherwise.
+    assert analysis.mean(steps, "under_way") / 1e3 == pytest.approx(under_way, rel=0.05)
+    assert analysis.mean(steps, "exposed") / 1e3 == pytest.approx(exposed, rel=0.05)
+    hidden = analysis.hidden_share(steps)
+    assert hidden is not None
+    assert 100 * hidden == pytest.approx(share, abs=3)
+    assert 0 < share < 100

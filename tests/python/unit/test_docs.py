@@ -24,7 +24,7 @@ LONGEST_PAGE = 79  # lines, of those that are short by intent
 SHORT_PAGES = ("optimizer.md", "configuration.md", "threads.md", "gpu.md")
 
 # The same command, sooner: the full training is `make train`'s.
-SOONER = {"examples/digits.py": "examples/digits.py --epochs 1", "-np 4": "-np 2"}
+SOONER = {"examples/digits.py": "examples/digits.py --epochs 1 --width 16", "-np 4": "-np 2"}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 

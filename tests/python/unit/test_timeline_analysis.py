@@ -13,6 +13,12 @@ def span(rank: int, track: int, name: str, begin: float, end: float, **args: Any
     return Event("X", name, rank, track, begin, end - begin, args)
 
 
+def tensor(rank: int, begin: float, end: float) -> list[Event]:
+    """A tensor of this name is under way, as the file has it: points of an async pair."""
+    phases = (("b", "w", begin), ("n", "submit", begin), ("n", "complete", end), ("e", "w", end))
+    return [Event(phase, name, rank, 0, at, 0.0, {}, f"{rank}:{begin}") for phase, name, at in phases]
+
+
 def allreduce(rank: int, begin: float, end: float, tensors: int, size: int) -> Event:
     return span(rank, COLLECTIVE, "allreduce", begin, end, tensors=tensors, bytes=size)
 
@@ -31,11 +37,14 @@ def trace() -> Trace:
             span(0, TRAINING, "backward", 100, 200),
             allreduce(0, 150, 190, tensors=3, size=1000),
             span(0, COPY, "pack", 180, 195),
+            *tensor(0, 140, 235),
+            *tensor(0, 145, 196),
             allreduce(0, 195, 230, tensors=1, size=200),
             span(0, TRAINING, "synchronize", 205, 240),
             span(0, TRAINING, "step", 240, 250),
             span(0, TRAINING, "backward", 300, 400),
             allreduce(0, 410, 450, tensors=4, size=1200),
+            *tensor(0, 380, 450),
             span(0, TRAINING, "synchronize", 400, 460),
             span(0, TRAINING, "step", 400, 470),
             span(1, TRAINING, "backward", 110, 240),
@@ -49,19 +58,24 @@ def trace() -> Trace:
 def test_steps(trace: Trace) -> None:
     first, second, other = analysis.steps(trace)
     assert (first.rank, first.index, first.begin, first.end) == (0, 0, 100, 250)
-    assert (first.backward, first.communication, first.exposed, first.blocked) == (100, 80, 30, 35)
+    assert (first.backward, first.under_way, first.exposed) == (100, 95, 30)
     assert (first.tensors, first.operations, first.bytes) == (4, 2, 1200)
     assert (second.rank, second.index, second.begin, second.end, second.duration) == (0, 1, 250, 470, 220)
-    assert (second.backward, second.communication, second.exposed, second.blocked) == (100, 40, 40, 60)
-    assert (other.rank, other.backward, other.communication, other.exposed, other.blocked) == (
-        1,
-        130,
-        75,
-        0,
-        0,
-    )
-    assert analysis.median([first, second, other], "exposed") == 30
-    assert analysis.hidden_share([first, second]) == pytest.approx(1 - 70 / 120)
+    assert (second.backward, second.under_way, second.exposed) == (100, 70, 50)
+    assert (other.rank, other.backward, other.under_way, other.exposed) == (1, 130, 75, 0)
+    assert analysis.mean([first, second], "exposed") == 40
+    assert analysis.hidden_share([first, second]) == pytest.approx(1 - 80 / 165)
+
+
+def test_startup_belongs_to_no_step(trace: Trace) -> None:
+    trace.events.extend([span(0, TRAINING, "synchronize", 0, 50), *tensor(0, 0, 50)])
+    assert analysis.steps(trace)[0].begin == 100
+
+
+def test_waiting_for_nothing_and_computing_beside_nothing_are_not_communication() -> None:
+    events = [span(0, TRAINING, "synchronize", 10, 30), *tensor(0, 5, 15), *tensor(0, 40, 50)]
+    (step,) = analysis.steps(Trace([*events, span(0, TRAINING, "step", 0, 60)]))
+    assert (step.under_way, step.exposed) == (20, 5)
 
 
 def test_waiting_at_the_end_of_backward_hides_nothing() -> None:
@@ -69,7 +83,7 @@ def test_waiting_at_the_end_of_backward_hides_nothing() -> None:
         [
             span(0, TRAINING, "backward", 0, 100),
             span(0, TRAINING, "synchronize", 80, 100),
-            allreduce(0, 70, 100, tensors=1, size=4),
+            *tensor(0, 70, 100),
             span(0, TRAINING, "step", 100, 110),
         ]
     )
@@ -91,7 +105,7 @@ def test_without_step_marks_the_backwards_cut() -> None:
 def test_without_training_all_is_one_step() -> None:
     trace = Trace([allreduce(0, 5, 15, 2, 8), allreduce(0, 25, 40, 3, 12)])
     (step,) = analysis.steps(trace)
-    assert (step.begin, step.end, step.communication, step.exposed) == (5, 40, 25, 25)
+    assert (step.begin, step.end, step.under_way, step.exposed) == (5, 40, 25, 0)
     assert analysis.steps(Trace([])) == []
 
 
@@ -110,11 +124,13 @@ def test_on_a_gpu_communication_is_what_the_device_did() -> None:
             span(0, TRAINING, "backward", 0, 100),
             span(0, ENQUEUE, "allreduce", 20, 22, **args),
             span(0, GPU, "allreduce", 70, 130, **args),
+            *tensor(0, 10, 25),
+            span(0, TRAINING, "synchronize", 100, 110),
             span(0, TRAINING, "step", 140, 150),
         ]
     )
     (step,) = analysis.steps(trace)
-    assert (step.communication, step.exposed) == (60, 30)
+    assert (step.under_way, step.exposed) == (75, 10)
     assert (step.operations, step.tensors, step.bytes) == (1, 3, 1000)
 
 
@@ -127,6 +143,6 @@ def test_stragglers() -> None:
     ]
 
 
-def test_nothing_to_take_a_median_of() -> None:
-    assert analysis.median([], "exposed") == 0
+def test_nothing_to_take_a_mean_of() -> None:
+    assert analysis.mean([], "exposed") == 0
     assert analysis.hidden_share([]) is None

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from roundelay.timeline.events import Trace, parse, read
-from roundelay.timeline.intervals import clip, subtract, total, union
+from roundelay.timeline.intervals import clip, intersect, subtract, total, union
 
 SPAN = {"ph": "X", "pid": 1, "tid": 3, "name": "allreduce", "ts": 5.5, "dur": 2.25, "args": {"bytes": 8}}
 MARK = {"ph": "i", "pid": 0, "tid": 4, "name": "ready", "s": "t", "ts": 7, "args": {}}
@@ -73,4 +73,6 @@ def test_intervals() -> None:
     assert subtract([(0, 10), (12, 14)], [(-1, 1), (3, 4), (9, 13)]) == [(1, 3), (4, 9), (13, 14)]
     assert subtract([(0, 2)], []) == [(0, 2)]
     assert subtract([(1, 2)], [(0, 3)]) == []
+    assert intersect([(0, 10), (12, 14)], [(-1, 1), (9, 13)]) == [(0, 1), (9, 10), (12, 13)]
+    assert intersect([(0, 2)], []) == []
     assert total([(0, 2), (1, 5), (7, 8)]) == 6

@@ -1,0 +1,66 @@
+// What communication costs a rank: how long operations were under way, and how long the program waited
+// meanwhile. The rest of the time under way is hidden behind what the program computes.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace roundelay::submit {
+
+// A union of intervals: operations that are under way together, and threads that wait together, count once.
+// Pure; a moment before the last one that was given counts as that one.
+class Exposure {
+ public:
+  struct Wait {
+    TimePoint begin;
+    TimePoint end;
+  };
+  struct Times {
+    Duration under_way{0};
+    Duration exposed{0};
+  };
+
+  void submitted(TimePoint now) {
+    advance(now);
+    ++under_way_;
+  }
+  void completed(TimePoint now) {
+    advance(now);
+    --under_way_;
+  }
+
+  void wait_begins(TimePoint now) {
+    advance(now);
+    if (waiting_++ == 0) wait_began_ = last_;
+  }
+  // The whole wait, if nobody waits any more.
+  std::optional<Wait> wait_ends(TimePoint now) {
+    advance(now);
+    if (--waiting_ > 0) return std::nullopt;
+    return Wait{wait_began_, last_};
+  }
+
+  [[nodiscard]] Times until(TimePoint now) const {
+    Exposure then = *this;
+    then.advance(now);
+    return then.times_;
+  }
+
+ private:
+  void advance(TimePoint now) {
+    const Duration passed = std::max(now - last_, Duration{0});
+    if (under_way_ > 0) times_.under_way += passed;
+    if (under_way_ > 0 && waiting_ > 0) times_.exposed += passed;
+    last_ += passed;
+  }
+
+  Times times_;
+  TimePoint last_{};
+  TimePoint wait_began_{};
+  int under_way_ = 0;
+  int waiting_ = 0;
+};
+
+}  // namespace roundelay::submit

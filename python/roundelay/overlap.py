@@ -1,0 +1,12 @@
+"""What of communication costs time: the one definition of *hidden* and *exposed* (docs/timeline.md).
+
+Communication is *under way* on a rank while an operation is between its submission and its end. Of that time
+it is *exposed* while the program waits for communication, and *hidden* while the program computes.
+"""
+
+from __future__ import annotations
+
+
+def hidden_share(under_way: float, exposed: float) -> float | None:
+    """Tell which part of the time under way was hidden, 0 to 1; None where nothing was under way."""
+    return 1.0 - exposed / under_way if under_way > 0 else None
