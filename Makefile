@@ -134,7 +134,6 @@ $(STAMPS)/coverage-packages: $(STAMPS)/test-packages tools/requirements-coverage
 	@touch $@
 
 coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the lines that tests reach: C++ unit and contract, Python unit and its ranks
-	@$(PY) tools/get_catch2.py
 	@cmake --preset coverage $(CMAKE_FLAGS) >/dev/null
 	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet

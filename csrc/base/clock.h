@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace roundelay {
 
@@ -9,6 +10,8 @@ using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
 inline TimePoint steady_now() { return std::chrono::steady_clock::now(); }
+// As messages and traces carry it.
+inline std::int64_t nanoseconds(TimePoint when) { return when.time_since_epoch().count(); }
 
 // The moment at which a blocking call gives up. `Deadline::never()` is for waits that another
 // mechanism bounds (the abort word, the caller's own slices).

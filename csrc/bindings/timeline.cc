@@ -13,7 +13,7 @@ namespace {
 
 TimePoint at(std::int64_t nanoseconds) { return TimePoint(Duration(nanoseconds)); }
 
-void start(const std::string& path, bool mark_cycles) {
+void start_timeline(const std::string& path, bool mark_cycles) {
   const auto context = life_context();
   Status status;
   {
@@ -23,7 +23,7 @@ void start(const std::string& path, bool mark_cycles) {
   check(status);
 }
 
-void stop() {
+void stop_timeline() {
   const auto context = life_context();
   Status status;
   {
@@ -40,8 +40,8 @@ void mark(const std::string& name, std::int64_t begin_ns, std::int64_t end_ns) {
 }  // namespace
 
 void bind_timeline(py::module_& module) {
-  module.def("start_timeline", start, py::arg("path"), py::arg("mark_cycles"));
-  module.def("stop_timeline", stop);
+  module.def("start_timeline", start_timeline, py::arg("path"), py::arg("mark_cycles"));
+  module.def("stop_timeline", stop_timeline);
   module.def("timeline_enabled", [] { return life_context()->timeline().enabled(); });
   module.def("timeline_mark", mark, py::arg("name"), py::arg("begin_ns"), py::arg("end_ns"));
 }

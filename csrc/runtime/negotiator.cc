@@ -10,8 +10,6 @@ namespace {
 
 constexpr std::size_t kClockSamples = 8;
 
-std::int64_t nanoseconds(TimePoint t) { return t.time_since_epoch().count(); }
-
 }  // namespace
 
 Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,

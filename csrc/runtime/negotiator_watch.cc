@@ -12,13 +12,13 @@ void Negotiator::watch_coordinators(TimePoint now) {
     const auto action = lane.watch.check(waiting, now);
     if (action == CoordinatorWatch::Action::kNothing) continue;
     if (action == CoordinatorWatch::Action::kPing) {
-      send(coordinator, wire::Ping{0, now.time_since_epoch().count()});
+      send(coordinator, wire::Ping{0, nanoseconds(now)});
       continue;
     }
     const auto silence = std::chrono::duration_cast<std::chrono::seconds>(lane.watch.silence(now));
-    std::string text =
-        "rank " + std::to_string(coordinator) + ", which coordinates, has answered nothing for " +
-        std::to_string(silence.count()) + " s while other ranks wait: stopped, overloaded or unreachable";
+    std::string text = "rank " + std::to_string(coordinator) +
+                       ", which coordinates, has answered nothing for " + std::to_string(silence.count()) +
+                       " s while other ranks wait: stopped, overloaded or unreachable";
     if (action == CoordinatorWatch::Action::kWarn) {
       const std::string account = neighbours_.account(coordinator);
       if (!account.empty()) text.append("; ").append(account);
@@ -54,7 +54,7 @@ void Negotiator::on_stuck(int from, const wire::Stuck& stuck, TimePoint now) {
   if (from == rank_ && rank_ != judge) send(judge, stuck);
   if (!lane.watchdog.on_stuck(from, stuck, now)) return;
   for (const int rank : lane.group.ranks) {
-    if (rank != rank_) send(rank, wire::Ping{0, now.time_since_epoch().count()});
+    if (rank != rank_) send(rank, wire::Ping{0, nanoseconds(now)});
   }
 }
 

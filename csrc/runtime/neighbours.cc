@@ -13,11 +13,12 @@ std::vector<std::string> Neighbours::look(const Group& group) {
     if (!std::binary_search(group.ranks.begin(), group.ranks.end(), one.rank)) continue;
     const bool stopped = platform::activity_of(one.process) == platform::Activity::kStopped;
     if (!stopped && one.rank < group.world_rank()) first_that_runs = false;
-    if (stopped && !one.stopped)
+    if (stopped && !one.stopped) {
       lines.push_back("rank " + std::to_string(one.rank) + ", which other ranks wait for, " +
                       "is stopped: its process " + std::to_string(one.process) +
                       " got SIGSTOP or Ctrl-Z, or a debugger holds it; kill -CONT " +
                       std::to_string(one.process) + " lets it go on");
+    }
     one.stopped = stopped;
   }
   if (!first_that_runs) lines.clear();

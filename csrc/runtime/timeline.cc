@@ -10,8 +10,6 @@ namespace {
 constexpr std::size_t kLongestName = 2048;
 constexpr std::size_t kTextPerEvent = 64;  // what a buffer holds of names, on average
 
-std::int64_t nanoseconds(TimePoint when) { return when.time_since_epoch().count(); }
-
 // Cuts between characters, so that the text stays UTF-8.
 std::string_view shorten(std::string_view name) {
   if (name.size() <= kLongestName) return name;
