@@ -61,13 +61,13 @@ Status wait(runtime::Context& context, submit::Handle handle) {
   }
 }
 
-std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle) {
+std::vector<at::Tensor> synchronize(submit::Handle handle) {
   const auto context = life_context();
-  if (!context->poll(handle).ok()) return std::nullopt;  // unknown
+  static_cast<void>(value_of(context->poll(handle)));  // raises if it is unknown
   Status status = wait(*context, handle);
   adapter::OperandPtr operand = life_operands().take(handle);
   if (status.ok()) {
-    if (!operand) return std::vector<at::Tensor>();
+    if (!operand) return {};
     Status finished;
     {
       const py::gil_scoped_release no_gil;

@@ -3,7 +3,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <vector>
 
 #include "base/status.h"
@@ -28,8 +27,8 @@ class Waiting {
 // that is thrown and the handle stays valid.
 Status wait(runtime::Context& context, submit::Handle handle);
 
-// Waits, then forgets the handle and raises its error. Nothing if it is unknown, else the outputs that the
-// core allocated.
-std::optional<std::vector<at::Tensor>> synchronize(submit::Handle handle);
+// Waits, then forgets the handle and raises its error, or returns the outputs that the core allocated. An
+// unknown handle is a ValueError.
+std::vector<at::Tensor> synchronize(submit::Handle handle);
 
 }  // namespace roundelay::bindings

@@ -154,7 +154,7 @@ void define(py::module_& module, const std::string& name, submit::Handle (*start
   module.def(
       name.c_str(),
       [start](Arguments... arguments, ProcessSetId process_set) {
-        return synchronize(start({process_set, true}, std::forward<Arguments>(arguments)...)).value();
+        return synchronize(start({process_set, true}, std::forward<Arguments>(arguments)...));
       },
       names..., py::arg("process_set"));
 }

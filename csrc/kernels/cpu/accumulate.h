@@ -184,7 +184,7 @@ template <typename Sum>
   for (std::size_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t length = std::min(kBlock, count - begin);
     const std::size_t offset = begin * sizeof(Stored);
-    const auto block_of = [&](const void* part) [[gnu::always_inline]] {
+    const auto block_of = [&](const void* part) __attribute__((always_inline)) {
       const std::byte* const block = static_cast<const std::byte*>(part) + offset;
       if (prescale.identity()) return block;
       Sum::scale(prescaled, block, length, prescale);

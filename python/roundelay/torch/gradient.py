@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 
 from roundelay import _core
+from roundelay.errors import HorovodInternalError
 from roundelay.torch.compression import Compressor
 from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.process_sets import ProcessSet, set_id
@@ -38,15 +39,22 @@ class Holds(enum.IntEnum):
 class Reducing:
     """One operation on its way, which the gradients in it wait for in turn: only the first wait costs."""
 
-    __slots__ = ("_handle",)
+    __slots__ = ("_error", "_handle")
 
     def __init__(self, handle: int) -> None:
         self._handle: int | None = handle
+        self._error: HorovodInternalError | None = None
 
     def wait(self) -> None:
         """Sleeps until it is done. Raises its error each time."""
+        if self._error is not None:
+            raise self._error
         if self._handle is not None:
-            _core.synchronize(self._handle)
+            try:
+                _core.synchronize(self._handle)
+            except HorovodInternalError as error:
+                self._error = error
+                raise
             self._handle = None
 
 

@@ -89,6 +89,7 @@ TENSORS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "uint16": (lambda: rows().to(torch.uint16), ("UInt16", "supported are")),
     "float8": (lambda: rows().to(torch.float8_e4m3fn), ("Float8", "supported are")),
     "sparse": (lambda: rows().to_sparse(), ("sparse", "to_dense()")),
+    "mkldnn": (lambda: rows().to_mkldnn(), ("MKL-DNN", "to_dense()")),
     "meta": (lambda: torch.ones(hvd.size(), device="meta"), ("meta",)),
     "list": (lambda: [1.0] * hvd.size(), ("torch.Tensor", "list")),
     "none": (lambda: None, ("torch.Tensor", "NoneType")),
@@ -150,6 +151,10 @@ def _shapes() -> Iterator[Mistake]:
         wrong = use(operation, lambda: torch.ones(1).expand(hvd.size() + 1))
         right = use(operation, lambda: torch.ones(hvd.size() + 1))
         yield Mistake(f"{operation}-into-an-expanded-tensor", wrong, right, ("share memory", "clone()"))
+        for kind, shape, strides in (("windows", (3, 2), (1, 1)), ("interleaved", (3, 3), (3, 2))):
+            overlapping = use(operation, lambda s=shape, t=strides: torch.ones(99).as_strided(s, t))  # type: ignore[misc]
+            right = use(operation, lambda s=shape: torch.ones(s))  # type: ignore[misc]
+            yield Mistake(f"{operation}-into-{kind}", overlapping, right, ("share memory", "clone()"))
 
 
 def _roots() -> Iterator[Mistake]:
@@ -213,7 +218,7 @@ def _names_and_sets() -> Iterator[Mistake]:
         "new": (lambda: hvd.ProcessSet([0]), ("add_process_set",)),
     }
     for operation, call in OPERATIONS.items():
-        for value in (5, b"weight"):
+        for value in (5, b"weight", "weight\ud800"):
             yield Mistake(
                 f"{operation}-name-{value!r}",
                 lambda name, call=call, value=value: call(rows(), value),  # type: ignore[misc]

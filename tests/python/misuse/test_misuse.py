@@ -199,10 +199,10 @@ def check_groups_of_nothing() -> None:
 def check_handles() -> None:
     handle = hvd.allreduce_async(torch.ones(3))
     assert hvd.synchronize(handle) is not None
-    assert hvd.synchronize(handle) is None
     for wrong in (handle, 123456789, -1):
-        assert hvd.synchronize(wrong) is None
-        expect_parts(error_of(lambda wrong=wrong: hvd.poll(wrong), ValueError), "handle", str(wrong))  # type: ignore[misc]
+        for function in (hvd.synchronize, hvd.poll):
+            error = error_of(lambda function=function, wrong=wrong: function(wrong), ValueError)  # type: ignore[misc]
+            expect_parts(error, "handle", str(wrong))
 
 
 def check_use_after_shutdown() -> None:

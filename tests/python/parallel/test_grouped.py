@@ -68,7 +68,8 @@ def check_groups_without_tensors() -> None:
         handle = start([])
         assert isinstance(handle, int)
         assert hvd.synchronize(handle) == []
-        assert hvd.synchronize(handle) is None
+        with pytest.raises(ValueError, match=str(handle)):
+            hvd.synchronize(handle)
 
 
 def check_many_groups_in_different_orders() -> None:

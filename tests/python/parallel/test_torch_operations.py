@@ -61,6 +61,7 @@ def check_in_place_and_strides() -> None:
         base.clone().to(memory_format=torch.channels_last),
         base.clone().transpose(0, 1),
         torch.arange(48.0).reshape(2, 3, 2, 4)[..., ::2],
+        torch.arange(8.0).as_strided((2, 3), (3, 2)),  # interleaved, but each element has a place of its own
     ]:
         expected = strided.clone() * hvd.size()
         assert hvd.allreduce_(strided, op=hvd.Sum) is strided
@@ -97,9 +98,9 @@ def check_poll_and_unknown_handles() -> None:
         pass
     assert hvd.synchronize(handle) is not None
     for unknown in (handle, -1, "handle"):
-        assert anything.synchronize(unknown) is None
-        with pytest.raises(ValueError, match=str(unknown)):
-            anything.poll(unknown)
+        for function in (anything.synchronize, anything.poll):
+            with pytest.raises(ValueError, match=str(unknown)):
+                function(unknown)
 
 
 def check_compression() -> None:

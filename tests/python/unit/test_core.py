@@ -262,9 +262,9 @@ def test_handles(core: None) -> None:
     handle = _core.allreduce_async(torch.ones(2), torch.ones(2), None, AVERAGE, 1.0, 1.0, 0)
     assert isinstance(_core.poll(handle), bool)
     assert _core.synchronize(handle) == []
-    assert _core.synchronize(handle) is None
-    with pytest.raises(ValueError, match=str(handle)):
-        _core.poll(handle)
+    for function in (_core.synchronize, _core.poll):
+        with pytest.raises(ValueError, match=str(handle)):
+            function(handle)
     assert _core.synchronize(_core.barrier_async(0)) == []
 
 
@@ -321,7 +321,8 @@ def test_a_handle_of_an_earlier_life_is_unknown() -> None:
     handle = _core.allreduce_async(torch.ones(1), torch.ones(1), None, SUM, 1.0, 1.0, 0)
     _core.shutdown()
     _core.init(None)
-    assert _core.synchronize(handle) is None
+    with pytest.raises(ValueError, match=str(handle)):
+        _core.synchronize(handle)
     _core.shutdown()
 
 

@@ -252,7 +252,8 @@ def test_operations_of_one_rank() -> None:
     assert hvd.grouped_allreduce([x, x.int()])[1].tolist() == [0, 1, 2]
     assert hvd.sparse_allreduce_async(torch.eye(2).to_sparse(), None, hvd.Sum)().to_dense().sum() == 2
     assert hvd.join() == 0
-    assert hvd.synchronize(123456) is None
+    with pytest.raises(ValueError, match="123456"):
+        hvd.synchronize(123456)
     hvd.barrier()
 
 

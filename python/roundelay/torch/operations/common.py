@@ -59,6 +59,16 @@ def _check_initialized() -> None:
         raise HorovodInternalError(str(error)) from None
 
 
+def _check_utf8(name: str, operation: str) -> None:
+    """The peers read names as UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(
+            f"{operation}: name {name!r} has no form in UTF-8 (a lone surrogate); choose another"
+        ) from None
+
+
 class Call:
     """One call of an operation, while its arguments are checked.
 
@@ -75,6 +85,8 @@ class Call:
         self.group = member_id(process_set)
         if name is not None and not isinstance(name, str):
             raise ValueError(f"{shown or operation}: name must be a str or None, not {name!r}")
+        if name is not None and not name.isascii():
+            _check_utf8(name, shown or operation)
         self.operation, self.name, self.shown = operation, name, shown or operation
 
     def __enter__(self) -> Call:
@@ -92,6 +104,8 @@ class Call:
         """It is one; the core checks what kind."""
         if not isinstance(tensor, torch.Tensor):
             raise self.wrong(f"a torch.Tensor is needed, not {type(tensor).__name__}")
+        if tensor.is_mkldnn:  # few functions of torch take one
+            raise self.wrong("the tensor is in MKL-DNN's layout; pass tensor.to_dense()")
 
     def check_rows(self, tensor: torch.Tensor) -> None:
         """It is a tensor, and has a first dimension."""

@@ -22,29 +22,31 @@ def remember(handle: int, result: Result) -> int:
     return handle
 
 
-def poll(handle: int) -> bool:
-    """Whether ``synchronize(handle)`` would return (or raise) at once. ValueError for an unknown handle."""
+def _checked(handle: int) -> int:
     if not isinstance(handle, int) or handle < 0:
         raise ValueError(f"{handle!r} is no handle of an operation in flight")
-    return _core.poll(handle)
+    return handle
+
+
+def poll(handle: int) -> bool:
+    """Whether ``synchronize(handle)`` would return (or raise) at once. ValueError for an unknown handle."""
+    return _core.poll(_checked(handle))
 
 
 def synchronize(handle: int) -> Any:
-    """Sleeps until the operation is done and returns its result; None for an unknown handle.
+    """Sleeps until the operation is done and returns its result; the handle is then unknown.
 
     The result is what the operation without ``_async`` returns: a tensor; of grouped operations a list; of
-    alltoall with splits the output and the received splits. HorovodInternalError if the operation failed.
+    alltoall with splits the output and the received splits. HorovodInternalError if the operation failed,
+    ValueError for an unknown handle.
     """
-    if not isinstance(handle, int) or handle < 0:
-        return None
+    _checked(handle)
     try:
         outputs = _core.synchronize(handle)
     except HorovodInternalError:
         _results.pop(handle, None)
         raise
-    result = _results.pop(handle, None)
-    if outputs is None or result is None:
-        return None
+    result = _results.pop(handle)
     return result(outputs) if isinstance(result, FunctionType) else result
 
 
