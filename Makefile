@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CMAKE_FLAGS := -DPython3_EXECUTABLE=$(CURDIR)/$(PY)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage wheel-check clean
+.PHONY: help train test test-cpp test-python build lint format cuda bench asan ubsan tsan build-asan build-ubsan build-tsan coverage nightly wheel-check clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,13 +90,14 @@ bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and M
 
 CXX_FILES = $(shell find benchmarks csrc tests/cpp -name '*.h' -o -name '*.cc' -o -name '*.cu' -o -name '*.cuh')
 
+TIDY_SECONDS ?= 180
 lint: build $(STAMPS)/test-packages  ## format, types, include rules, sizes, clang-tidy where installed
 	@clang-format --dry-run -Werror $(CXX_FILES)
 	@ruff check . && ruff format --check .
 	@mypy
 	@$(PY) tools/check_layers.py && $(PY) tools/check_size.py && $(PY) tools/check_stub.py && $(PY) tools/check_imports.py
 	@cmake --preset files $(CMAKE_FLAGS) >/dev/null
-	@$(PY) tools/run_tidy.py --seconds 180 --jobs $(JOBS)
+	@$(PY) tools/run_tidy.py --seconds $(TIDY_SECONDS) --jobs $(JOBS)
 
 format: $(STAMPS)/test-packages  ## put C++ and Python into the house style
 	@clang-format -i $(CXX_FILES)
@@ -125,6 +126,9 @@ build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@cmake --build build/$* -j $(JOBS) -- --quiet
 asan ubsan tsan: %: build-%  ## the core's tests under sanitizers (asan has UBSan in it)
 	@ctest --test-dir build/$@ --output-on-failure --no-tests=error
+
+nightly: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## everything that can be checked, the long tests too: out/nightly
+	@$(PY) tools/nightly.py
 
 # COVERAGE_TESTS=tests/python has every rank of every test, and takes as long as they do.
 COVERAGE_TESTS ?= tests/python/unit

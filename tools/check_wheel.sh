@@ -10,7 +10,7 @@ if command -v nvcc >/dev/null; then SKBUILD_CMAKE_DEFINE="$SKBUILD_CMAKE_DEFINE;
 export SKBUILD_CMAKE_DEFINE
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir "$folder" .
 "$python" -m pip install --quiet --no-deps --target "$folder/site" "$folder"/roundelay-*.whl
-if command -v nvcc >/dev/null; then test -e "$folder/site/roundelay/_cuda.so"; fi
+for module in _launcher $(command -v nvcc >/dev/null && echo _cuda); do test -e "$folder/site/roundelay/$module.so"; done
 cat >"$folder/alone.py" <<'PROGRAM'
 import pathlib
 import sys
@@ -28,5 +28,7 @@ hvd.shutdown()
 assert not [line for line in open("/proc/self/maps") if "libmpi" in line], "size 1 loaded MPI"
 PROGRAM
 cd "$folder"
-PYTHONPATH="$folder/site" "$python" alone.py
+export PYTHONPATH="$folder/site"
+"$python" alone.py
+"$python" -m roundelay.run.cli -np 2 true
 echo "wheel: $(ls "$folder"/*.whl | xargs -n1 basename) imports and runs alone, without MPI"

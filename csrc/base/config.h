@@ -31,6 +31,7 @@ struct Config {
   bool stall_check_disable = false;
   Duration stall_check_time = std::chrono::seconds(60);
   Duration stall_shutdown_time{0};                       // 0: never
+  bool stall_stacks = true;                              // a late rank says where its Python is
   Duration progress_timeout = std::chrono::seconds(30);  // plus bytes over a slow link's rate
   Duration start_timeout = std::chrono::seconds(30);
   // What is used

@@ -48,6 +48,8 @@ const auto kKnobs = std::to_array<Knob>({
     {"STALL_SHUTDOWN_TIME_SECONDS", "STALL_SHUTDOWN_TIME_SECONDS",
      DurationKnob{&Config::stall_shutdown_time, seconds(1), true}, kShared,
      "seconds after which a missing rank is an error; 0: never"},
+    {"STALL_STACKS", kOurs, SwitchKnob{&Config::stall_stacks}, kOwn,
+     "a rank that others wait for says where its Python is"},
     {"PROGRESS_TIMEOUT", kOurs, DurationKnob{&Config::progress_timeout, seconds(1)}, kShared,
      "seconds without progress, beyond the transfer's own time, after which a running operation fails"},
     {"START_TIMEOUT", "START_TIMEOUT", DurationKnob{&Config::start_timeout, seconds(1)}, kShared,

@@ -15,6 +15,7 @@
 #include "bindings/config.h"
 #include "bindings/errors.h"
 #include "bindings/topics.h"
+#include "bindings/whereabouts.h"
 
 namespace roundelay::bindings {
 namespace {
@@ -29,6 +30,7 @@ struct Life {
   std::shared_ptr<const LoadedConfig> config GUARDED_BY(mutex);
   // Inits so far, by the ranks in the job; those of a communicator count together.
   std::map<std::pair<std::vector<int>, bool>, std::uint32_t> generation GUARDED_BY(change);
+  std::shared_ptr<PythonWhereabouts> whereabouts GUARDED_BY(change);
   adapter::Operands operands;
   adapter::Accelerator accelerator;
   runtime::GpuParts gpu GUARDED_BY(change);
@@ -84,6 +86,8 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
   }
   the.used = true;
   with.gpu = the.gpu;
+  the.whereabouts = std::make_shared<PythonWhereabouts>();
+  with.whereabouts = the.whereabouts;
   with.generation = ++the.generation[{with.ranks, with.communicator.has_value()}];
   auto context = runtime::Context::create(loaded.config, backend, with);
   if (!context.ok()) return context.status();
@@ -100,7 +104,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
   Status status;
   {
     const py::gil_scoped_release no_gil;
-    status = start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator, {}});
+    status = start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator, {}, {}});
   }
   check(status);
 }
@@ -132,6 +136,7 @@ void shut_down() {
       the.config = nullptr;
     }
     if (context) context->shutdown();
+    if (the.whereabouts) the.whereabouts->close();
   }
   if (!context) return;
   drop_operands(*context);

@@ -13,6 +13,7 @@
 #include "channel/channel.h"
 #include "collective/fabric.h"
 #include "runtime/gpu/module.h"
+#include "runtime/inquiry.h"
 
 namespace roundelay::runtime {
 
@@ -23,6 +24,7 @@ struct Start {
   std::vector<int> ranks{};                           // of MPI's world, those in the job; empty: all
   std::optional<int> communicator{};                  // or those of this one of MPI's, a Fortran handle
   GpuParts gpu{};
+  std::shared_ptr<Whereabouts> whereabouts{};  // null: nobody can ask the program where it is
 };
 
 // One per process, owned by the module, never destroyed while the process lives (MPI is finalised at exit).

@@ -207,6 +207,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   SessionParts parts;
   parts.config = config;
   parts.gpu = start.gpu;
+  if (config.stall_stacks) parts.whereabouts = start.whereabouts;
   parts.ranks_may_share_gpu = ranks_may_share_gpu();
   parts.bootstrap = (*ranks)->name();
   const auto fabrics = std::make_shared<Fabrics>(config, backend);

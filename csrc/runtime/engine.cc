@@ -227,8 +227,8 @@ bool Engine::take_turns(Lane& lane, submit::Handle handle, Deadline deadline) {
       drove = true;
       continue;
     }
-    // Another caller drives, and sees what this one submitted in its next step. Should that be long in coming,
-    // it is to look now; if it runs the lane the background negotiates.
+    // Another caller drives, and sees what this one submitted in its next step. Should that be long in
+    // coming, it is to look now; if it runs the lane the background negotiates.
     const auto woken = sleeper.sleep(deadline.sooner(patience));
     drove = drove || woken == submit::HandleTable::Sleeper::Woken::kInvited;
     if (woken == submit::HandleTable::Sleeper::Woken::kDeadline && patience.passed()) {

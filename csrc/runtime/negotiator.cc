@@ -47,12 +47,14 @@ bool Negotiator::step(TimePoint now) {
   moved = give_orders(now) || moved;
   watch_coordinators(now);
   watch_neighbours(now);
+  give_up_asking(now);
   return judge(now) || moved;
 }
 
 Deadline Negotiator::next_due() const {
   if (aborted_) return Deadline::never();
   Deadline due = Deadline::never();
+  for (const auto& [rank, until] : asked_) due = due.sooner(until);
   for (const auto& [id, lane] : lanes_) {
     due = due.sooner(lane.watchdog.next_due());
     if (lane.closed) continue;
@@ -119,6 +121,10 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
     sink_.timeline_chunk(std::move(*chunk));
   } else if (auto* to = std::get_if<wire::TimelineSwitch>(&message)) {
     sink_.timeline_switch(*to);
+  } else if (std::holds_alternative<wire::StateQuestion>(message)) {
+    sink_.state_asked(from);
+  } else if (auto* state = std::get_if<wire::StateAnswer>(&message)) {
+    on_state(from, state->text);
   } else if (!aborted_) {
     dispatch_turns(from, message);
   }
@@ -313,6 +319,16 @@ void Negotiator::request_flush(LaneId lane) {
 void Negotiator::post(std::function<void()> task) {
   MutexLock lock(posted_mutex_);
   tasks_.push_back(std::move(task));
+}
+
+void Negotiator::answer_state(int to, std::string text) {
+  post([this, to, text = std::move(text)] {
+    if (to == rank_) {
+      on_state(rank_, text);
+    } else {
+      send(to, wire::StateAnswer{text});
+    }
+  });
 }
 
 void Negotiator::report_stuck(wire::Stuck stuck) {

@@ -50,6 +50,8 @@ class NegotiationSink {
   virtual void clock_offset(std::int64_t nanoseconds) = 0;                // to rank 0's clock; not on rank 0
   virtual void timeline_chunk(wire::TimelineChunk chunk) = 0;             // on rank 0
   virtual void timeline_switch(wire::TimelineSwitch to) = 0;              // not on rank 0
+  // A coordinator, maybe this rank itself, wants to know what the program does: for Negotiator::answer_state.
+  virtual void state_asked(int by_rank) = 0;
 };
 
 struct ControlCounters {
@@ -85,6 +87,7 @@ class Negotiator {
   void report_fault(wire::Abort abort) EXCLUDES(posted_mutex_);
   void post_timeline(wire::TimelineChunk chunk) EXCLUDES(posted_mutex_);  // to rank 0
   void post_timeline(wire::TimelineSwitch to) EXCLUDES(posted_mutex_);    // from rank 0, to all others
+  void answer_state(int to, std::string text) EXCLUDES(posted_mutex_);    // what state_asked() asked for
   // Asks rank 0 for its clock, a few times; sink.clock_offset has the answer. Token's holder only.
   void measure_clock(TimePoint now);
 
@@ -133,7 +136,10 @@ class Negotiator {
   // negotiator_watch.cc
   void watch_coordinators(TimePoint now);
   void watch_neighbours(TimePoint now);
-  void warn_of_the_late(negotiate::Coordinator& coordinator, TimePoint now) const;
+  void warn_of_the_late(negotiate::Coordinator& coordinator, TimePoint now);
+  void ask_for_state(int rank, TimePoint now);
+  void on_state(int from, const std::string& text);
+  void give_up_asking(TimePoint now);
   void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
   bool judge(TimePoint now);
 
@@ -164,6 +170,7 @@ class Negotiator {
   negotiate::TurnBook turn_book_;  // rank 0's
   bool no_more_turns_ = false;     // rank 0 leaves, or is gone
   std::vector<ClockSample> clock_samples_;
+  std::map<int, Deadline> asked_;  // late ranks, until when they may say what they do
   bool aborted_ = false;
   std::vector<wire::Request> drained_;
   ControlCounters counters_;

@@ -3,6 +3,11 @@
 #include "runtime/negotiator.h"
 
 namespace roundelay::runtime {
+namespace {
+
+constexpr Duration kPatience = std::chrono::milliseconds(2500);  // with a late rank's answer
+
+}  // namespace
 
 void Negotiator::watch_coordinators(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
@@ -38,11 +43,36 @@ void Negotiator::watch_neighbours(TimePoint now) {
   }
 }
 
-void Negotiator::warn_of_the_late(negotiate::Coordinator& coordinator, TimePoint now) const {
+void Negotiator::warn_of_the_late(negotiate::Coordinator& coordinator, TimePoint now) {
   for (const std::string& line : coordinator.take_stall_warnings(now)) log(LogLevel::kWarning, line);
-  for (const int rank : coordinator.take_late_ranks()) {
-    const std::string account = neighbours_.account(rank);
-    if (!account.empty()) log(LogLevel::kWarning, "rank " + std::to_string(rank) + ": " + account);
+  for (const int rank : coordinator.take_late_ranks()) ask_for_state(rank, now);
+}
+
+// The rank knows best; who cannot answer is seen from outside.
+void Negotiator::ask_for_state(int rank, TimePoint now) {
+  if (!asked_.emplace(rank, Deadline::at(now + kPatience)).second) return;
+  if (rank == rank_) {
+    sink_.state_asked(rank_);
+  } else {
+    send(rank, wire::StateQuestion{});
+  }
+}
+
+void Negotiator::on_state(int from, const std::string& text) {
+  if (asked_.erase(from) > 0) log(LogLevel::kWarning, "rank " + std::to_string(from) + ": " + text);
+}
+
+void Negotiator::give_up_asking(TimePoint now) {
+  for (auto asked = asked_.begin(); asked != asked_.end();) {
+    const auto& [rank, until] = *asked;
+    if (!until.passed(now)) {
+      ++asked;
+      continue;
+    }
+    const std::string seen = neighbours_.account(rank);
+    const std::string silent = "it does not say what it does: stopped, overloaded or unreachable";
+    log(LogLevel::kWarning, "rank " + std::to_string(rank) + ": " + (seen.empty() ? silent : seen));
+    asked = asked_.erase(asked);
   }
 }
 

@@ -46,7 +46,12 @@ Session::Session(SessionParts parts)
       world_(make_lane(LaneId{}, std::move(parts_.fabric))),
       engine_(*parts_.channel, negotiator_, handles_,
               {outnumber_cores(parts_.placement.local_size), !world_->caller_may_drive(),
-               [this](TimePoint now) { return housekeeping(now); }}),
+               [this](TimePoint now) { return housekeeping(now).sooner(inquiry_.look(now)); }}),
+      inquiry_(parts_.whereabouts,
+               [this](int by_rank, std::string text) {
+                 negotiator_.answer_state(by_rank, std::move(text));
+                 engine_.wake();
+               }),
       file_(parts_.timeline_file ? std::move(parts_.timeline_file) : std::make_unique<TimelineFile>()) {
   const Group& group = world_->group();
   sets_.add_lane(world_);

@@ -16,6 +16,7 @@
 #include "complete/completer.h"
 #include "runtime/context.h"
 #include "runtime/engine.h"
+#include "runtime/inquiry.h"
 #include "runtime/lane.h"
 #include "runtime/negotiator.h"
 #include "runtime/neighbours.h"
@@ -41,6 +42,7 @@ struct SessionParts {
   GpuParts gpu{};
   bool ranks_may_share_gpu = false;
   std::vector<Neighbour> neighbours{};
+  std::shared_ptr<Whereabouts> whereabouts{};
 };
 
 // Of a job with so many ranks, in bytes; 0: nothing is fused.
@@ -92,6 +94,7 @@ class Session final : public Context, private NegotiationSink {
   void clock_offset(std::int64_t nanoseconds) override;
   void timeline_chunk(wire::TimelineChunk chunk) override;
   void timeline_switch(wire::TimelineSwitch to) override;
+  void state_asked(int by_rank) override { inquiry_.asked(by_rank, steady_now()); }
 
   void observe(const submit::Entry& entry, TimePoint now);
   Deadline housekeeping(TimePoint now);
@@ -131,6 +134,7 @@ class Session final : public Context, private NegotiationSink {
   ProcessSets sets_;
   const std::shared_ptr<Lane> world_;
   Engine engine_;
+  Inquiry inquiry_;
   Mutex changing_;  // held while a process set is added or removed, before all other locks
   std::atomic<bool> stopped_{false};
   std::atomic<int> gpu_{-1};   // the process's, once it has come into use

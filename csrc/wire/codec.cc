@@ -12,7 +12,7 @@ namespace {
 
 // First byte of every message: raised with each change of a layout. Hello's version catches such a difference
 // between builds first, but only a peer that still understands Hello can say so.
-constexpr std::uint8_t kFormat = 4;
+constexpr std::uint8_t kFormat = 5;
 
 template <typename M>
 Message read_as(Reader& in) {

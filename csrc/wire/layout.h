@@ -196,6 +196,10 @@ void layout(auto& io, Is<TurnGrant> auto& m) {
   io.optional("turn.stamps", m.stamps, [&](auto& stamps) { layout(io, stamps); });
 }
 
+void layout(auto& /*io*/, Is<StateQuestion> auto& /*m*/) {}
+
+void layout(auto& io, Is<StateAnswer> auto& m) { io.text("state.text", m.text); }
+
 void layout(auto& io, Is<Introduction> auto& m) {
   layout(io, m.hello);
   io.text("introduction.node", m.node);

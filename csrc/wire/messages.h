@@ -225,7 +225,17 @@ struct TurnGrant {
   friend bool operator==(const TurnGrant&, const TurnGrant&) = default;
 };
 
+// To a rank that others wait for: what does your program do?
+struct StateQuestion {
+  friend bool operator==(const StateQuestion&, const StateQuestion&) = default;
+};
+
+struct StateAnswer {
+  std::string text;  // "its process 4711 computes; Python is in ..."
+  friend bool operator==(const StateAnswer&, const StateAnswer&) = default;
+};
+
 using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction,
-                             TimelineSwitch, TurnMembers, TurnRequest, TurnGrant>;
+                             TimelineSwitch, TurnMembers, TurnRequest, TurnGrant, StateQuestion, StateAnswer>;
 
 }  // namespace roundelay::wire

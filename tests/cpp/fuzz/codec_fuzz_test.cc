@@ -213,6 +213,10 @@ Message random_message(Source& source) {
       if (source.coin()) grant.stamps = random_stamps(source);
       return grant;
     }
+    case 12:
+      return StateAnswer{source.text()};
+    case 13:
+      return StateQuestion{};
     default:
       return Introduction{random_hello(source), source.text(), source.text(), source.text()};
   }

@@ -1,0 +1,51 @@
+"""tools/nightly.py goes on after a step that fails, and says which did."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import nightly
+from nightly import Step
+
+
+@pytest.fixture(autouse=True)
+def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nightly, "LOGS", tmp_path)
+    monkeypatch.setattr(
+        nightly,
+        "STEPS",
+        {
+            "bad": Step("what fails", (("sh", "-c", "echo why; exit 3"), ("echo", "never"))),
+            "good": Step("what passes", (("echo", "fine"), ("echo", "twice"))),
+        },
+    )
+
+
+def test_a_step_that_fails_ends_no_other(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert nightly.main([]) == 1
+    said = capfd.readouterr().out
+    assert "bad: FAILED" in said
+    assert "good: passed" in said
+    assert (tmp_path / "bad.log").read_text().splitlines()[1:] == ["why"]
+    assert (tmp_path / "good.log").read_text().splitlines()[1::2] == ["fine", "twice"]
+    summary = (tmp_path / "summary.txt").read_text()
+    assert "FAILED: out/nightly/bad.log" in summary
+    assert "what passes" in summary
+
+
+def test_some_steps(tmp_path: Path) -> None:
+    assert nightly.main(["good"]) == 0
+    assert not (tmp_path / "bad.log").exists()
+    with pytest.raises(SystemExit):
+        nightly.main(["god"])
+
+
+def test_cores_are_busy_for_a_while() -> None:
+    with nightly.busy_cores() as processes:
+        assert len(processes) == len(os.sched_getaffinity(0))
+        assert all(process.poll() is None for process in processes)
+    assert all(process.returncode == -signal.SIGKILL for process in processes)
