@@ -10,7 +10,6 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kDeviceWatch = std::chrono::milliseconds(100);
-constexpr Duration kPatience = std::chrono::microseconds(100);  // as long as a driver polls
 
 // A caller that waits for a lane's operation: if that goes by schedule it sees by itself when it may begin.
 class Minding {
@@ -211,36 +210,17 @@ bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
       std::find_if(all->begin(), all->end(), [id](const auto& s) { return s->lane->id() == id; });
   const Minding minding(seat == all->end() ? nullptr : (*seat)->lane.get());
   if (done(handle)) return true;
-  if (!one_thread_ && seat != all->end()) return take_turns(*(*seat)->lane, handle, deadline);
-  rouse_lanes();
+  bool driving = !one_thread_ && seat != all->end();
+  while (driving && !done(handle) && !deadline.passed()) {
+    Lane& lane = *(*seat)->lane;
+    driving = drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline);
+  }
+  rouse_lanes();  // what this caller leaves behind is theirs
+  if (driving && done(handle)) return true;
+  // The time is over; or another caller drives, or nobody may. Should that caller leave, the background
+  // threads take over.
   wake();
   return handles_.sleep_until_done(handle, deadline);
-}
-
-// Of the callers that wait for one lane one drives; when it has what it waits for, it hands over to the next.
-bool Engine::take_turns(Lane& lane, submit::Handle handle, Deadline deadline) {
-  submit::HandleTable::Sleeper sleeper(handles_, handle, lane.id());
-  bool drove = false;
-  Deadline patience = Deadline::after(kPatience);
-  while (!done(handle) && !deadline.passed()) {
-    if (drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline)) {
-      drove = true;
-      continue;
-    }
-    // Another caller drives, and sees what this one submitted in its next step. Should that be long in
-    // coming, it is to look now; if it runs the lane the background negotiates.
-    const auto woken = sleeper.sleep(deadline.sooner(patience));
-    drove = drove || woken == submit::HandleTable::Sleeper::Woken::kInvited;
-    if (woken == submit::HandleTable::Sleeper::Woken::kDeadline && patience.passed()) {
-      wake();
-      patience = Deadline::never();
-    }
-  }
-  const bool got_it = done(handle);
-  if (!got_it) wake();  // it may never come back
-  // What this caller leaves behind is the next one's, or the background's.
-  if ((drove || sleeper.take_invitation()) && !handles_.invite(lane.id())) rouse_lanes();
-  return got_it;
 }
 
 // The handle's own: the others' threads run beside this one.

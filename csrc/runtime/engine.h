@@ -76,7 +76,6 @@ class Engine {
   void run_lane(Seat& seat);
   void begin(const std::shared_ptr<Seat>& seat);
   bool step_lanes();
-  bool take_turns(Lane& lane, submit::Handle handle, Deadline deadline);
   // Each returns true if it held a token, so that trying again makes sense.
   bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
   bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);

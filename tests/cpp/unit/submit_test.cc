@@ -125,41 +125,6 @@ TEST_CASE("every sleeper is woken, whenever it went to sleep", "[submit]") {
   }
 }
 
-TEST_CASE("an invitation goes to who waits longest for that lane and is not done", "[submit]") {
-  using Sleeper = HandleTable::Sleeper;
-  const LaneId world;
-  const LaneId set{.process_set = 1};
-  HandleTable handles;
-  CHECK_FALSE(handles.invite(world));
-  const Handle done = handles.allocate();
-  const Handle waiting = handles.allocate();
-  Sleeper drives_nothing(handles, waiting, std::nullopt);
-  Sleeper elsewhere(handles, waiting, set);
-  Sleeper first(handles, done, world);
-  REQUIRE(handles.complete(done, Status{}));
-  CHECK_FALSE(handles.invite(world));
-  Sleeper second(handles, waiting, world);
-  Sleeper third(handles, waiting, world);
-  CHECK(handles.invite(world));
-  CHECK(second.sleep(Deadline::never()) == Sleeper::Woken::kInvited);
-  CHECK(second.sleep(Deadline::after(milliseconds(1))) == Sleeper::Woken::kDeadline);
-  CHECK(first.sleep(Deadline::never()) == Sleeper::Woken::kDone);
-  CHECK_FALSE(third.take_invitation());
-  CHECK_FALSE(elsewhere.take_invitation());
-  CHECK_FALSE(drives_nothing.take_invitation());
-}
-
-TEST_CASE("an invitation to who is done meanwhile is not lost", "[submit]") {
-  HandleTable handles;
-  const Handle handle = handles.allocate();
-  HandleTable::Sleeper sleeper(handles, handle, LaneId{});
-  REQUIRE(handles.invite(LaneId{}));
-  REQUIRE(handles.complete(handle, Status{}));
-  CHECK(sleeper.sleep(Deadline::never()) == HandleTable::Sleeper::Woken::kDone);
-  CHECK(sleeper.take_invitation());
-  CHECK_FALSE(sleeper.take_invitation());
-}
-
 TEST_CASE("of many completions and takes one each wins", "[submit]") {
   for (int round = 0; round < 200; ++round) {
     HandleTable handles;
