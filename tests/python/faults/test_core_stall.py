@@ -68,7 +68,7 @@ stamp()
     assert "rank 1 did not submit 'layer.0', 'layer.1', " in end.err
     assert "'layer.5' and 3 more" in end.err
     assert end.err.count("did not submit") <= 3, end.err
-    assert re.search(r"rank 1: its process \d+ waits", end.err), end.err
+    assert re.search(r"rank 1: its process \d+ waits .*; Python is in <module> \(\w+\.py:\d+\)", end.err), end.err
 
 
 def said_until(process: subprocess.Popen[bytes], text: str) -> list[str]:
@@ -80,6 +80,44 @@ def said_until(process: subprocess.Popen[bytes], text: str) -> list[str]:
         if text in lines[-1]:
             return lines
     raise AssertionError(f"nobody said {text!r}\n{''.join(lines)}")
+
+
+LOAD = """
+import ctypes
+def load():
+    {how}
+def epoch():
+    load()
+if rank == {late}: epoch()
+hvd.allreduce(torch.ones(3), name="step")
+"""
+SLEEPS = "time.sleep(3)"
+KEEPS_THE_GIL = "ctypes.PyDLL(None).usleep(6_000_000)"
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_late_rank_says_where_its_python_is(core_job: CoreJob, late: int) -> None:
+    prelude = PRELUDE + SETTINGS.format(abort=0) + INIT
+    end = core_job.ended(core_job.begin(2, LOAD.format(how=SLEEPS, late=late), prelude=prelude))
+    assert end.status == 0, end.err
+    place = r"Python is in load \(\w+\.py:\d+\), called from epoch \(\w+\.py:\d+\), called from <module>"
+    assert re.search(rf"rank {late}: its process \d+ waits in the system call \w+; {place}", end.err), end.err
+
+
+def test_a_late_rank_whose_python_cannot_be_looked_at_says_so(core_job: CoreJob) -> None:
+    prelude = PRELUDE + SETTINGS.format(abort=0) + INIT
+    end = core_job.ended(core_job.begin(2, LOAD.format(how=KEEPS_THE_GIL, late=1), prelude=prelude))
+    assert end.status == 0, end.err
+    assert re.search(r"rank 1: its process \d+ waits in .*; Python cannot be looked at.*GIL", end.err), end.err
+
+
+def test_where_python_is_can_be_kept_quiet(core_job: CoreJob) -> None:
+    quiet = 'os.environ["ROUNDELAY_STALL_STACKS"] = "0"\n'
+    prelude = PRELUDE + SETTINGS.format(abort=0) + quiet + INIT
+    end = core_job.ended(core_job.begin(2, LOAD.format(how=SLEEPS, late=1), prelude=prelude))
+    assert end.status == 0, end.err
+    assert re.search(r"rank 1: its process \d+ waits in the system call \w+$", end.err, re.MULTILINE), end.err
+    assert "Python" not in end.err
 
 
 UNTIL_GO = "while not Path(sys.argv[1], 'go').exists(): time.sleep(0.01)\n"

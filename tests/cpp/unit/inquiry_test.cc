@@ -1,0 +1,81 @@
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/inquiry.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::runtime {
+namespace {
+
+class Program : public Whereabouts {
+ public:
+  void ask(std::function<void(const std::string&)> tell) override { questions.push_back(std::move(tell)); }
+
+  std::vector<std::function<void(const std::string&)>> questions;
+};
+
+struct Desk {
+  std::vector<std::pair<int, std::string>> answers;
+  std::shared_ptr<Program> program = std::make_shared<Program>();
+
+  std::unique_ptr<Inquiry> open(bool with_program) {
+    return std::make_unique<Inquiry>(with_program ? program : nullptr, [this](int by, std::string text) {
+      answers.emplace_back(by, std::move(text));
+    });
+  }
+};
+
+constexpr TimePoint kNow{std::chrono::seconds(100)};
+
+TEST_CASE("who cannot ask the program answers with what the kernel shows", "[inquiry]") {
+  Desk desk;
+  const auto inquiry = desk.open(false);
+  inquiry->asked(3, kNow);
+  REQUIRE(desk.answers.size() == 1);
+  CHECK(desk.answers[0].first == 3);
+  CHECK(desk.answers[0].second.find("its process ") == 0);
+  CHECK(desk.answers[0].second.find("Python") == std::string::npos);
+}
+
+TEST_CASE("all who ask hear what the program says, once", "[inquiry]") {
+  Desk desk;
+  const auto inquiry = desk.open(true);
+  inquiry->asked(0, kNow);
+  inquiry->asked(2, kNow + std::chrono::seconds(1));
+  CHECK(desk.answers.empty());
+  CHECK(inquiry->look(kNow) == Deadline::at(kNow + Inquiry::kPatience));
+  REQUIRE(desk.program->questions.size() == 2);
+  desk.program->questions[0]("Python is here");
+  REQUIRE(desk.answers.size() == 2);
+  CHECK(desk.answers[1].first == 2);
+  CHECK(desk.answers[1].second.find("; Python is here") != std::string::npos);
+  desk.program->questions[1]("Python is there");
+  CHECK(desk.answers.size() == 2);
+  CHECK(inquiry->look(kNow + std::chrono::hours(1)) == Deadline::never());
+}
+
+TEST_CASE("a program that does not answer in time is answered for", "[inquiry]") {
+  Desk desk;
+  const auto inquiry = desk.open(true);
+  inquiry->asked(0, kNow);
+  CHECK(inquiry->look(kNow + Inquiry::kPatience) == Deadline::never());
+  REQUIRE(desk.answers.size() == 1);
+  CHECK(desk.answers[0].second.find("Python cannot be looked at") != std::string::npos);
+  desk.program->questions[0]("Python is here");
+  CHECK(desk.answers.size() == 1);
+}
+
+TEST_CASE("a program that comes back after the end tells nobody", "[inquiry]") {
+  Desk desk;
+  auto inquiry = desk.open(true);
+  inquiry->asked(0, kNow);
+  inquiry.reset();
+  desk.program->questions[0]("Python is here");
+  CHECK(desk.answers.empty());
+}
+
+}  // namespace
+}  // namespace roundelay::runtime
