@@ -1,7 +1,7 @@
-"""Everything that can be checked, one after the other: `make nightly`, or `python tools/nightly.py [STEP ...]`.
+"""Everything that can be checked: `make nightly`, or `python tools/nightly.py [STEP ...]`.
 
-A step that fails does not end the others. Each says what it did in out/nightly/STEP.log; the table at the end is
-in out/nightly/summary.txt, too. Exit code 1: a step failed.
+One step after the other; one that fails does not end the others. Each says what it did in
+out/nightly/STEP.log; the table at the end is in out/nightly/summary.txt, too. Exit code 1: a step failed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "out" / "nightly"
 PYTHON = sys.executable
-PYTEST = (PYTHON, "-m", "pytest", "-q", "--override-ini=addopts=-ra --import-mode=importlib", "--durations=40")
+PYTEST = (PYTHON, "-m", "pytest", "-m", "", "--durations=40")
 
 
 @contextmanager
@@ -76,8 +76,7 @@ def run(name: str) -> bool:
         for command in step.commands:
             log.write(f"$ {' '.join(command)}\n")
             log.flush()
-            process = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, stdin=subprocess.DEVNULL, check=False)
-            if process.returncode:
+            if subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False).returncode:
                 return False
     return True
 

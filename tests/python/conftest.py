@@ -1,4 +1,8 @@
-"""Common to all Python tests: one thread, as ranks share the cores; in CI a limit to what may be skipped."""
+"""Common to all Python tests.
+
+One thread, as ranks share the cores; tests of one number of ranks come together, as these ranks stay; in CI
+there is a limit to what may be skipped.
+"""
 
 from __future__ import annotations
 
@@ -14,3 +18,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def pytest_configure(config: pytest.Config) -> None:
     """Before the first test."""
     skips.register(config)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """By number of ranks; else in their own order."""
+
+    def ranks_of(item: pytest.Item) -> int:
+        parameters = getattr(item, "callspec", None)
+        return parameters.params.get("np", 0) if parameters is not None else 0
+
+    items.sort(key=ranks_of)

@@ -175,7 +175,7 @@ def test_the_interpreters_own_hook_is_kept(core_job: CoreJob) -> None:
 
 @pytest.mark.parametrize("np", [1, 2, 3])
 def test_lives(np: int) -> None:
-    run_checks(__file__, np)
+    run_checks(__file__, np, fresh=True)
 
 
 def threads() -> int:

@@ -68,7 +68,9 @@ stamp()
     assert "rank 1 did not submit 'layer.0', 'layer.1', " in end.err
     assert "'layer.5' and 3 more" in end.err
     assert end.err.count("did not submit") <= 3, end.err
-    assert re.search(r"rank 1: its process \d+ waits .*; Python is in <module> \(\w+\.py:\d+\)", end.err), end.err
+    assert re.search(r"rank 1: its process \d+ waits .*; Python is in <module> \(\w+\.py:\d+\)", end.err), (
+        end.err
+    )
 
 
 def said_until(process: subprocess.Popen[bytes], text: str) -> list[str]:
@@ -108,7 +110,9 @@ def test_a_late_rank_whose_python_cannot_be_looked_at_says_so(core_job: CoreJob)
     prelude = PRELUDE + SETTINGS.format(abort=0) + INIT
     end = core_job.ended(core_job.begin(2, LOAD.format(how=KEEPS_THE_GIL, late=1), prelude=prelude))
     assert end.status == 0, end.err
-    assert re.search(r"rank 1: its process \d+ waits in .*; Python cannot be looked at.*GIL", end.err), end.err
+    assert re.search(r"rank 1: its process \d+ waits in .*; Python cannot be looked at.*GIL", end.err), (
+        end.err
+    )
 
 
 def test_where_python_is_can_be_kept_quiet(core_job: CoreJob) -> None:

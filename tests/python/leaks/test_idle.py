@@ -19,7 +19,7 @@ IDLE_S = float(os.environ.get("IDLE_S", "10"))
 
 @pytest.mark.timeout(IDLE_S + 60)
 def test_idle_ranks_cost_nothing() -> None:
-    run_checks(__file__, 4, limit_s=IDLE_S + 50, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+    run_checks(__file__, 4, limit_s=IDLE_S + 50, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}, fresh=True)
 
 
 def check_an_idle_rank_costs_nothing() -> None:

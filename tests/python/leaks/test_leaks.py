@@ -26,7 +26,7 @@ ENVIRONMENT = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
 
 @pytest.mark.timeout(150)
 def test_nothing_grows() -> None:
-    run_checks(__file__, 2, limit_s=120.0, env=ENVIRONMENT)
+    run_checks(__file__, 2, limit_s=120.0, env=ENVIRONMENT, fresh=True)
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,15 @@ from __future__ import annotations
 import fnmatch
 import os
 import shlex
-import sys
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import roundelay.torch as hvd
 from matrix.exact import DTYPES, FLOATS, FORMS, LAYOUTS, Call, Cell
-from ranks import launch, mpirun, run_checks
+from ranks import CHECKS, launch, mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -34,14 +32,14 @@ LIMIT_S = 150.0
 @pytest.mark.timeout(LIMIT_S + 30)
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_matrix(np: int) -> None:
-    run_checks(__file__, np, limit_s=LIMIT_S, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+    run_checks(__file__, np, limit_s=LIMIT_S)
 
 
 @pytest.mark.timeout(LIMIT_S + 30)
 def test_on_nodes_of_their_own() -> None:
     """Three ranks that take each other for other nodes: what goes between nodes, with part of the cells."""
     node = "ROUNDELAY_NODE_ID=$OMPI_COMM_WORLD_RANK"
-    command = [sys.executable, str(Path(__file__).parents[1] / "ranks.py"), __file__]
+    command = [*CHECKS, __file__]
     env = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1", "MATRIX_CELL": os.environ.get("MATRIX_CELL", "*async-*")}
     run = launch(["sh", "-c", f"{node} exec {shlex.join(command)}"], 3, LIMIT_S, env)
     assert run.returncode == 0, run.output

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +10,7 @@ import torch
 import roundelay.torch as hvd
 from misuse.expect import expect_parts, expect_the_next_works
 from misuse.table import rows
-from ranks import launch, mpirun
+from ranks import CHECKS, launch, mpirun
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -30,8 +28,7 @@ ASYNCHRONOUS = [
 
 @pytest.mark.parametrize("np", [2, 3])
 def test_stalls(np: int) -> None:
-    ranks = Path(__file__).parents[1] / "ranks.py"
-    run = launch([sys.executable, str(ranks), __file__], np, env=ENVIRONMENT)
+    run = launch([*CHECKS, __file__], np, env=ENVIRONMENT)
     assert run.returncode == 0, run.output
     assert run.output.count("all checks passed on rank ") == np, run.output
     warnings = [line for line in run.output.splitlines() if "did not submit" in line]

@@ -23,7 +23,7 @@ PATIENCE_S = 20.0
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize("np", [2, 4])
 def test_blocking(np: int, tmp_path: Path) -> None:
-    run_checks(__file__, np, limit_s=150.0, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+    run_checks(__file__, np, limit_s=150.0)
 
 
 class RungError(Exception):

@@ -18,7 +18,7 @@ SUM = 1
 
 @pytest.mark.parametrize("np", [2, 3])
 def test_waits(np: int) -> None:
-    run_checks(__file__, np)
+    run_checks(__file__, np, fresh=True)
 
 
 def submit(tensor: torch.Tensor, name: str) -> int:

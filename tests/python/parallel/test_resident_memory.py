@@ -16,7 +16,7 @@ _STEPS = 15
 
 
 def test_two_ranks() -> None:
-    run_checks(__file__, 2)
+    run_checks(__file__, 2, fresh=True)
 
 
 def _heap() -> int:

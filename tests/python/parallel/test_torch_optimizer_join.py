@@ -16,12 +16,12 @@ from some_ranks import all_but_the_last, process_set_of
 
 @pytest.mark.parametrize("np", [1, 2, 3, 4])
 def test_join(np: int) -> None:
-    run_checks(__file__, np, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+    run_checks(__file__, np)
 
 
 @pytest.mark.parametrize("np", [2, 4])
 def test_join_with_gradients_in_a_pool(np: int) -> None:
-    run_checks(__file__, np, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1", POOLED: "1"})
+    run_checks(__file__, np, env={POOLED: "1"})
 
 
 def _joined(context: join_context) -> int | None:

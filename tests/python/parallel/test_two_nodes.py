@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 import roundelay.torch as hvd
-from ranks import launch, launch_without_mpi, mpirun
+from ranks import CHECKS, launch, launch_without_mpi, mpirun
 from roundelay import _core
 
 DTYPES = (
@@ -114,13 +112,13 @@ def check_a_rank_that_has_joined() -> None:
     hvd.join()
 
 
-COMMAND = shlex.join([sys.executable, str(Path(__file__).parents[1] / "ranks.py"), __file__])
+COMMAND = shlex.join([*CHECKS, __file__])
 
 
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 def test_two_nodes() -> None:
     node = "ROUNDELAY_NODE_ID=$((OMPI_COMM_WORLD_RANK / 2))"
-    run = launch(["sh", "-c", f"{node} exec {COMMAND}"], 4, env={"HOROVOD_DYNAMIC_PROCESS_SETS": "1"})
+    run = launch(["sh", "-c", f"{node} exec {COMMAND}"], 4)
     assert run.returncode == 0, run.output
     assert run.output.count("all checks passed on rank ") == 4, run.output
 

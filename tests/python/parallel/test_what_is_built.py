@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import roundelay.torch as hvd
-from ranks import ROOT, launch, launch_without_mpi, mpirun
+from ranks import CHECKS, ROOT, launch, launch_without_mpi, mpirun
 from roundelay import _core
 
-CHECKS = [sys.executable, str(Path(__file__).parents[1] / "ranks.py"), __file__]
+COMMAND = [*CHECKS, __file__]
 NO_MPI = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 COMPILER = next((found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None)
 NO_COMPILER = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -31,12 +31,12 @@ print(json.dumps({name: getattr(hvd, name)() for name in names}))
 
 @NO_MPI
 def test_under_mpirun() -> None:
-    run = launch(CHECKS, 2)
+    run = launch(COMMAND, 2)
     assert run.output.count("all checks passed on rank ") == 2, run.output
 
 
 def test_without_mpi() -> None:
-    run = launch_without_mpi(CHECKS, 2)
+    run = launch_without_mpi(COMMAND, 2)
     assert run.output.count("all checks passed on rank ") == 2, run.output
 
 

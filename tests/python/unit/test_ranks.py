@@ -17,7 +17,7 @@ def test_a_failing_check_fails_with_its_output(tmp_path: Path) -> None:
     file = tmp_path / "failing.py"
     file.write_text("def check_sum():\n    assert 1 + 1 == 3, 'wrong on purpose'\n")
     with pytest.raises(AssertionError, match="wrong on purpose"):
-        run_checks(str(file), 2)
+        run_checks(str(file), 2, fresh=True)
 
 
 def test_a_hanging_rank_is_ended_and_says_where(tmp_path: Path) -> None:
@@ -47,4 +47,4 @@ def test_ranks_that_fell_back_to_another_fabric_fail(tmp_path: Path) -> None:
     file.write_text("def check_nothing():\n    pass\n")
     path = os.pathsep.join(map(str, [tmp_path, ROOT / "python", ROOT / "tests" / "python"]))
     with pytest.raises(AssertionError, match="fell back to fabric mpi, the checks are for shm"):
-        run_checks(str(file), 2, env={"PYTHONPATH": path})
+        run_checks(str(file), 2, env={"PYTHONPATH": path}, fresh=True)

@@ -1,0 +1,152 @@
+"""Ranks that stay: mpirun starts them once, and they run the checks of one file after the other.
+
+The test's side is `run()`, a rank's side `main()`; they talk over a socket, a line of JSON for each request,
+"done" for each that went well. A rank whose check fails ends, and mpirun ends the others: the next file gets
+new ranks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mpi_jobs
+import rank_checks
+
+KEPT = 2  # jobs, of other sizes or devices
+START_S = 60.0
+# What is read when a process starts, and not with each init().
+AT_START = ("RANKS_DEVICE", "FAKE_GPU_", "OMPI_", "PYTHON")
+
+
+class Job:
+    """The ranks of one mpirun."""
+
+    def __init__(self, np: int, env: Mapping[str, str]) -> None:
+        self.np = np
+        self._folder = tempfile.mkdtemp(prefix="ranks-")
+        self._output: list[str] = []
+        address = str(Path(self._folder) / "socket")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(address)
+            listener.listen(np)
+            listener.settimeout(START_S)
+            self._process = mpi_jobs.begin([sys.executable, __file__, address], np, env)
+            self._reader = threading.Thread(target=self._read, daemon=True)
+            self._reader.start()
+            self._ranks: list[socket.socket] = []
+            with contextlib.suppress(TimeoutError):
+                while len(self._ranks) < np:
+                    self._ranks.append(listener.accept()[0])
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._output.append(line)
+
+    def started(self) -> bool:
+        """All ranks are there."""
+        return len(self._ranks) == self.np
+
+    def run(self, files: Sequence[str], limit_s: float, env: Mapping[str, str]) -> tuple[bool, str]:
+        """Whether all ranks ran the checks, and what they said. If not, the job is over."""
+        begin = len(self._output)
+        request = json.dumps({"files": list(files), "limit_s": limit_s, "env": dict(env)}) + "\n"
+        passed = self.started() and self._ask(request.encode(), time.monotonic() + limit_s + 8.0)
+        if not passed:
+            self.end(10.0)
+        return passed, "".join(self._output[begin:])
+
+    def _ask(self, request: bytes, deadline: float) -> bool:
+        try:
+            for rank in self._ranks:
+                rank.sendall(request)
+            for rank in self._ranks:
+                rank.settimeout(max(0.1, deadline - time.monotonic()))
+                if rank.recv(16) != b"done\n":
+                    return False
+        except OSError:
+            return False
+        return True
+
+    def end(self, patience_s: float) -> None:
+        """Ranks without a socket leave; what does not is killed."""
+        for rank in self._ranks:
+            rank.close()
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self._process.terminate()  # mpirun ends its ranks, which are process groups of their own
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(patience_s)
+            self._process.kill()
+        self._reader.join(patience_s)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+_jobs: dict[tuple[Any, ...], Job] = {}  # the one that was used last comes last
+
+
+def run(files: Sequence[str], np: int, limit_s: float, env: Mapping[str, str]) -> tuple[bool, str]:
+    """Whether all checks passed on all ranks, and what these said."""
+    at_start = {name: value for name, value in env.items() if name.startswith(AT_START)}
+    key = (np, *sorted(at_start.items()))
+    job = _jobs.pop(key, None)
+    while len(_jobs) >= KEPT:
+        _jobs.pop(next(iter(_jobs))).end(10.0)
+    job = job or Job(np, at_start)
+    passed, output = job.run(files, limit_s, {name: env[name] for name in env.keys() - at_start.keys()})
+    if passed:
+        _jobs[key] = job
+    return passed, output
+
+
+@atexit.register
+def end_all() -> None:
+    """At the end of the tests."""
+    while _jobs:
+        _jobs.popitem()[1].end(10.0)
+
+
+@contextlib.contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name in more:
+            if name in before:
+                os.environ[name] = before[name]
+            else:
+                del os.environ[name]
+
+
+def main(address: str) -> None:
+    """One rank."""
+    rank_checks.prepare()
+    with socket.socket(socket.AF_UNIX) as tests:
+        tests.connect(address)
+        for line in tests.makefile():
+            request = json.loads(line)
+            with _environment(request["env"]):
+                rank_checks.main(request["files"], request["limit_s"])
+            gc.collect()
+            tests.sendall(b"done\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
