@@ -73,15 +73,17 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 	@echo "timeline: out/train/timeline.json (chrome://tracing or ui.perfetto.dev)"
 	@echo "picture:  out/train/timeline.png"
 
+# Tests often wait: for a death to be noticed, for a rank that is late.
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 test: test-cpp test-python  ## all tests, C++ and Python, at 1 to 4 processes
 
 test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@cmake --build build/dev -j $(JOBS) -- --quiet
-	@ctest --test-dir build/dev --output-on-failure --no-tests=error
+	@ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(TEST_JOBS)
 
 test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
-	@$(PY) -m pytest
+	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal
 
 bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and MPI, with goals, JSON and plot
 	$(PY) -m benchmarks.table
@@ -125,7 +127,7 @@ build-asan build-ubsan build-tsan: build-%: $(STAMPS)/test-packages
 	@cmake --preset $* $(CMAKE_FLAGS) >/dev/null
 	@cmake --build build/$* -j $(JOBS) -- --quiet
 asan ubsan tsan: %: build-%  ## the core's tests under sanitizers (asan has UBSan in it)
-	@ctest --test-dir build/$@ --output-on-failure --no-tests=error
+	@ctest --test-dir build/$@ --output-on-failure --no-tests=error -j $(TEST_JOBS)
 
 nightly: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## everything that can be checked, the long tests too: out/nightly
 	@$(PY) tools/nightly.py
@@ -142,7 +144,7 @@ coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the l
 	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
 	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
-	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -R '^(unit|contract)$$'
+	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -j $(TEST_JOBS) -R '^(unit|contract)$$'
 	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(JOBS) --txt $(COVERED)/cpp.txt --print-summary
 	@$(PY) -m coverage run -m pytest -q $(COVERAGE_TESTS)
 	@$(PY) -m coverage combine -q; $(PY) -m coverage report >$(COVERED)/python.txt; tail -n 3 $(COVERED)/python.txt

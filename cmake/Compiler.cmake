@@ -8,5 +8,8 @@ endif()
 
 find_program(roundelay_ccache ccache)
 if(roundelay_ccache AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${roundelay_ccache} CACHE FILEPATH "ccache")
+  # As its manual asks for where headers are precompiled.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${roundelay_ccache} CACHE STRING "ccache")
 endif()

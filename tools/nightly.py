@@ -22,7 +22,7 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "out" / "nightly"
 PYTHON = sys.executable
-PYTEST = (PYTHON, "-m", "pytest", "-m", "", "--durations=40")
+PYTEST = (PYTHON, "-m", "pytest", "-n", "3", "--dist", "worksteal", "-m", "", "--durations=40")
 
 
 @contextmanager

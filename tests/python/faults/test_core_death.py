@@ -76,7 +76,7 @@ def body(work: str, victim: int) -> str:
     return f"{before}VICTIM = {victim}\nif rank == VICTIM: during(0.7, die)\n" + "\n".join(lines)
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("work", sorted(WORK))
 def test_survivors_raise_an_error_that_names_the_dead(core_job: CoreJob, work: str, victim: int) -> None:
     np = 2 if work == "big" else 3
@@ -135,14 +135,16 @@ note(Exception("\\n".join(texts)))
     assert step.endswith("; with it 'gradient.weight'")
 
 
-@pytest.mark.parametrize(("work", "victim"), [("waiting", 0), ("small", 1), ("big", 1)])
+@pytest.mark.parametrize(
+    ("work", "victim"), [("waiting", 0), ("small", 1), pytest.param("big", 1, marks=pytest.mark.nightly)]
+)
 def test_plain_mpirun_ends_all(core_job: CoreJob, work: str, victim: int) -> None:
     end = core_job.conduct(2, body(work, victim), launcher="mpirun")
     assert end.status != 0
     end.expect_in_time()
 
 
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("launcher", ["roundelayrun", "mpirun"])
 def test_killed_before_init(core_job: CoreJob, launcher: str, victim: int) -> None:
     early = f"if rank == {victim}: during(0.0, die); time.sleep(60)\n"

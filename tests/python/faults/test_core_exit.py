@@ -19,6 +19,7 @@ __all__ = ["core_job"]
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 LAUNCHERS = ["roundelayrun", "mpirun"]
+LONG_SLEEP = pytest.param("time.sleep(60)", marks=pytest.mark.nightly)
 RAISES = """
 def boom():
     time.sleep(0.5); stamp(); raise ValueError("boom\\u00e9")
@@ -39,9 +40,7 @@ def test_an_exception_is_shown_and_is_the_cause_that_the_others_raise(core_job: 
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize(
-    "work", ["time.sleep(60)", "while True: hvd.allreduce(torch.ones(1 << 20), name='x')"]
-)
+@pytest.mark.parametrize("work", [LONG_SLEEP, "while True: hvd.allreduce(torch.ones(1 << 20), name='x')"])
 def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: str) -> None:
     end = core_job.conduct(2, RAISES + work, launcher=launcher)
     assert end.status == 1, end.err
@@ -50,7 +49,7 @@ def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: str) 
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-@pytest.mark.parametrize("work", ["time.sleep(60)", "hvd.allreduce(torch.ones(3), name='x')"])
+@pytest.mark.parametrize("work", [LONG_SLEEP, "hvd.allreduce(torch.ones(3), name='x')"])
 def test_an_exit_code_is_the_jobs(core_job: CoreJob, launcher: str, work: str) -> None:
     end = core_job.conduct(
         2, f"if rank == 1: time.sleep(0.5); stamp(); sys.exit(3)\n{work}", launcher=launcher
@@ -173,7 +172,7 @@ def test_the_interpreters_own_hook_is_kept(core_job: CoreJob) -> None:
 # --- on ranks that live on ---
 
 
-@pytest.mark.parametrize("np", [1, 2, 3])
+@pytest.mark.parametrize("np", [pytest.param(1, marks=pytest.mark.nightly), 2, 3])
 def test_lives(np: int) -> None:
     run_checks(__file__, np, fresh=True)
 

@@ -41,7 +41,7 @@ stamp()
 """
 
 
-@pytest.mark.parametrize(("np", "late"), [(2, 0), (2, 1), (4, 2)])
+@pytest.mark.parametrize(("np", "late"), [pytest.param(2, 0, marks=pytest.mark.nightly), (2, 1), (4, 2)])
 def test_given_up_and_on_it_goes(core_job: CoreJob, np: int, late: int) -> None:
     prelude = PRELUDE + SETTINGS.format(abort=3) + INIT
     end = core_job.ended(core_job.begin(np, LATE.format(late=late), prelude=prelude))

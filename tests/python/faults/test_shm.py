@@ -22,6 +22,7 @@ BESIDE = pytest.mark.parametrize(
 )
 
 KILLED = 128 + 9
+MORE_KILLS = [pytest.param(*seeds, marks=pytest.mark.nightly) for seeds in [(2, 2), (2, 3), (4, 5)]]
 
 # All operations that move data in rounds, one after the other, until the victim dies.
 STREAM = """
@@ -56,7 +57,7 @@ os.environ["LOCAL_RANK"] = str(rank % {each})
 """
 
 
-@pytest.mark.parametrize(("np", "seed"), [(2, 1), (2, 2), (2, 3), (4, 4), (4, 5)])
+@pytest.mark.parametrize(("np", "seed"), [(2, 1), (4, 4), *MORE_KILLS])
 def test_killed_at_any_moment(core_job: CoreJob, np: int, seed: int) -> None:
     choice = random.Random(seed)
     victim, after = choice.randrange(np), choice.uniform(0.3, 0.6)

@@ -36,11 +36,11 @@ STEPS = 6
 
 @pytest.mark.parametrize(("np", "seed"), [(1, 1), (2, 2), (4, 3)])
 def test_gradient_pool_on_gpu(np: int, seed: int) -> None:
-    run_checks(__file__, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)})
+    run_checks(__file__, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
 def test_in_small_buckets() -> None:
-    run_checks(__file__, 2, env={**ON_GPU, "ROUNDELAY_THETA": "64"})
+    run_checks(__file__, 2, env={**ON_GPU, "ROUNDELAY_THETA": "64"}, fresh=True)
 
 
 def _buckets(optimizer: torch.optim.Optimizer) -> int:

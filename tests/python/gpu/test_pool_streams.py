@@ -21,7 +21,7 @@ ON_GPU = {"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_DELAY_US": "5000"}
 
 @pytest.mark.parametrize(("np", "seed"), [(1, 1), (2, 2), (2, 3), (4, 4)])
 def test_pool_streams(np: int, seed: int) -> None:
-    run_checks(__file__, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)})
+    run_checks(__file__, np, env={**ON_GPU, "FAKE_GPU_SEED": str(seed)}, fresh=True)
 
 
 def _pooled(number: int) -> tuple[list[torch.nn.Parameter], torch.optim.SGD]:

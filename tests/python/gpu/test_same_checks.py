@@ -25,9 +25,9 @@ NUMBERS = ["allreduce", "gathering", "reducescatter", "optimizer"]
 @pytest.mark.parametrize("job", FILES)
 def test_on_a_gpu(job: str) -> None:
     files = [str(TESTS / "parallel" / f"test_{name}.py") for name in FILES[job]]
-    run_checks(files, 2, limit_s=150, env={"RANKS_DEVICE": "fakegpu"})
+    run_checks(files, 2, limit_s=150, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)
 
 
 def test_horovods_numbers_on_a_gpu() -> None:
     files = [str(TESTS / "parity" / f"{name}.py") for name in NUMBERS]
-    run_checks(files, 3, limit_s=300, env={"RANKS_DEVICE": "fakegpu"})
+    run_checks(files, 3, limit_s=300, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)

@@ -17,12 +17,12 @@ ON_GPU = {"RANKS_DEVICE": "fakegpu"}
 
 @pytest.mark.parametrize("np", [1, 2, 4])
 def test_streams(np: int) -> None:
-    run_checks(__file__, np, env=ON_GPU)
+    run_checks(__file__, np, env=ON_GPU, fresh=True)
 
 
 def test_an_event_that_nobody_waits_for_is_noticed() -> None:
     with pytest.raises(AssertionError, match="failed in check_"):
-        run_checks(__file__, 2, env={**ON_GPU, "FAKE_GPU_FORGETS": "1"})
+        run_checks(__file__, 2, env={**ON_GPU, "FAKE_GPU_FORGETS": "1"}, fresh=True)
 
 
 def _mine(number: int) -> torch.Tensor:

@@ -18,7 +18,7 @@ ROUNDS = 100
 
 def test_timeline_on_gpu(tmp_path: Path) -> None:
     where = {"ROUNDELAY_TIMELINE": "DYNAMIC", "TRACE": str(tmp_path / "trace.json")}
-    run_checks(__file__, 2, env={"RANKS_DEVICE": gpu_device.NAME, **where})
+    run_checks(__file__, 2, env={"RANKS_DEVICE": gpu_device.NAME, **where}, fresh=True)
 
 
 def check_the_device_is_in_the_timeline() -> None:

@@ -21,7 +21,7 @@ Model = torch.nn.Module
 
 @pytest.mark.parametrize("np", [1, 2, 4])
 def test_training(np: int) -> None:
-    run_checks(__file__, np, env={"RANKS_DEVICE": gpu_device.NAME})
+    run_checks(__file__, np, env={"RANKS_DEVICE": gpu_device.NAME}, fresh=True)
 
 
 class _Mixed(torch.nn.Module):

@@ -20,7 +20,7 @@ def _one_gpu() -> bool:
 
 @pytest.mark.parametrize("np", [1, 2, 4])
 def test_devices(np: int) -> None:
-    run_checks(__file__, np, env={"RANKS_DEVICE": GPU, "FAKE_GPU_DEVICES": "2"})
+    run_checks(__file__, np, env={"RANKS_DEVICE": GPU, "FAKE_GPU_DEVICES": "2"}, fresh=True)
 
 
 def _goes_on() -> None:

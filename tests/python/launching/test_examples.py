@@ -52,6 +52,7 @@ def test_shell_scripts_parse(script: str) -> None:
     subprocess.run(["bash", "-n", str(FOLDER / script)], check=True)
 
 
+@pytest.mark.nightly
 def test_slurm(tmp_path: Path) -> None:
     """As sbatch would, on one host with two tasks: options in the header become variables."""
     script = FOLDER / "slurm.sbatch"
@@ -66,6 +67,7 @@ def test_slurm(tmp_path: Path) -> None:
     assert "2 processes" in output
 
 
+@pytest.mark.nightly
 def test_torchrun() -> None:
     output = train([str(FOLDER / "torchrun.sh")], PORT="0")
     assert "2 processes" in output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,12 @@ LAUNCHERS = {
 }
 
 
-@pytest.mark.parametrize("name", LAUNCHERS)
+def _as_parameter(name: str) -> Any:
+    """Other tests use these all the time."""
+    return pytest.param(name, marks=pytest.mark.nightly if name.startswith("roundelayrun --") else ())
+
+
+@pytest.mark.parametrize("name", map(_as_parameter, LAUNCHERS))
 def test_same_result(name: str, tmp_path: Path) -> None:
     launcher, size, bootstraps = LAUNCHERS[name]
     if bootstraps == ["mpi"] and mpirun() is None:

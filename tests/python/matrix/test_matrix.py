@@ -30,7 +30,7 @@ LIMIT_S = 150.0
 
 
 @pytest.mark.timeout(LIMIT_S + 30)
-@pytest.mark.parametrize("np", [1, 2, 3, 4])
+@pytest.mark.parametrize("np", [1, 2, pytest.param(3, marks=pytest.mark.nightly), 4])
 def test_matrix(np: int) -> None:
     run_checks(__file__, np, limit_s=LIMIT_S)
 

@@ -151,7 +151,7 @@ def _shapes() -> Iterator[Mistake]:
         wrong = use(operation, lambda: torch.ones(1).expand(hvd.size() + 1))
         right = use(operation, lambda: torch.ones(hvd.size() + 1))
         yield Mistake(f"{operation}-into-an-expanded-tensor", wrong, right, ("share memory", "clone()"))
-        for kind, shape, strides in (("windows", (3, 2), (1, 1)), ("interleaved", (3, 3), (3, 2))):
+        for kind, shape, strides in (("windows", (3, 2), (1, 1)), ("interleaved", (3, 4), (3, 2))):
             overlapping = use(operation, lambda s=shape, t=strides: torch.ones(99).as_strided(s, t))  # type: ignore[misc]
             right = use(operation, lambda s=shape: torch.ones(s))  # type: ignore[misc]
             yield Mistake(f"{operation}-into-{kind}", overlapping, right, ("share memory", "clone()"))

@@ -53,6 +53,7 @@ def test_alone(example: str) -> None:
     assert "(1 processes)" in output_of(example, 1, "--quick", "--epochs", "1").splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_image_classification_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     options = ("--quick", "--checkpoints", str(tmp_path))
     first = output_of("image_classification", 2, *options, "--epochs", "1")
@@ -65,6 +66,7 @@ def test_image_classification_goes_on_from_its_checkpoint(tmp_path: Path) -> Non
     assert "(2 processes)" in second.splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_masked_language_model_learns_from_uneven_shares() -> None:
     output = output_of("masked_language_model", 2, "--quick")
     steps = re.search(r"steps an epoch of each rank: \[(\d+), (\d+)\]", output)
@@ -76,6 +78,7 @@ def test_masked_language_model_learns_from_uneven_shares() -> None:
     assert "(2 processes)" in output.splitlines()[-1]
 
 
+@pytest.mark.nightly
 def test_gan_draws_what_is_nearer_to_the_data() -> None:
     output = output_of("gan", 2, "--quick")
     before, *_, after = [*values(output, "distance before training"), *values(output, "distance")]
@@ -92,6 +95,7 @@ def test_help_shows_every_options_meaning_and_default(example: str) -> None:
         assert re.search(r"(\n {10,}|\S {2,})\w.*\(default:", option, re.DOTALL), option
 
 
+@pytest.mark.nightly
 def test_digits_and_its_timeline_say_the_same_of_hidden_communication(tmp_path: Path) -> None:
     file = tmp_path / "job.json"
     small = ("--epochs", "2", "--width", "16")

@@ -37,6 +37,7 @@ def test_losses_fall(alone: list[float]) -> None:
     assert sum(alone[-10:]) < sum(alone[:10])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("np", [2, 4])
 def test_mpirun(np: int, alone: list[float], tmp_path: Path) -> None:
     run = launch([*SCRIPT, "--save-losses", str(tmp_path / "losses.json")], np, limit_s=120)

@@ -33,6 +33,7 @@ def test_allreduce(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "allreduce.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.nightly
 def test_train_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     train_step.main(["--quick", "--ranks", "2", "--output", str(tmp_path)])
     assert "Training step, 2 ranks" in capsys.readouterr().out
@@ -44,6 +45,7 @@ def test_train_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "train_step.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)  # starts seven jobs
 def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib")

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,9 +100,15 @@ def test_the_optimizer_page_holds_on_two_ranks(tmp_path: Path) -> None:
     assert run.returncode == 0, run.output
 
 
+def _as_parameters(page: Path, script: str) -> Any:
+    """One that trains takes long."""
+    trains = re.search(r"\w+\.py\b", script) and "--dry-run" not in script
+    return pytest.param(page, script, marks=pytest.mark.nightly if trains else ())
+
+
 @pytest.mark.parametrize(
     ("page", "script"),
-    [(page, script) for page in RUN_PAGES for script in _blocks(page, "sh")],
+    [_as_parameters(page, script) for page in RUN_PAGES for script in _blocks(page, "sh")],
     ids=lambda value: value.stem if isinstance(value, Path) else value.splitlines()[0],
 )
 def test_commands_run(page: Path, script: str, checkout: Path) -> None:
