@@ -206,7 +206,8 @@ def check_twenty_lives_leave_no_thread_and_no_file() -> None:
     for _ in range(20):
         live()
     after = settled(before[0]), open_files()
-    assert after == before, (before, after)
+    assert after[0] <= before[0], (before, after)  # a thread of before may have taken its time
+    assert after[1] <= before[1], (before, after)
     hvd.init()
     assert threads() > before[0] or hvd.size() == 1
 

@@ -33,7 +33,7 @@ try:
 except hvd.HorovodInternalError as error:
     note(error)
     waited = time.time() - begin
-    assert waited < 1.0 if rank == late else 2.5 < waited < 4.4, waited
+    assert waited < 2.5 if rank == late else 2.5 < waited < 20.0, waited  # given up after 3 s
 else:
     raise AssertionError("no error")
 assert hvd.allreduce(torch.ones(3), name="absent.weight", op=hvd.Sum).sum() == 3 * hvd.size()
