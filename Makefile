@@ -75,7 +75,7 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 
 # Tests often wait: for a death to be noticed, for a rank that is late.
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
-test: test-cpp test-python  ## all tests, C++ and Python, at 1 to 4 processes
+test: test-cpp test-python  ## the tests, C++ and Python, at 1 to 4 processes; make nightly has the long ones
 
 test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@cmake --build build/dev -j $(JOBS) -- --quiet

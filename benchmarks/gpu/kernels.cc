@@ -164,10 +164,6 @@ void Bench::add_all() {
     for (const std::size_t parts : {2, 4, 8}) add_reduction(dtype, parts);
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
     const std::size_t count = 2 * bytes_ / size_of(dtype);
-    add("find_not_finite_" + std::string(name_of(dtype)), [this, dtype, count](GpuStream stream) {
-      auto* const result = reinterpret_cast<float*>(to_.get());
-      return kernels_.find_not_finite(kDevice, result, from_.get(), count, dtype, stream);
-    });
     const std::size_t chunk = std::max<std::size_t>(4096, count / 1024);
     add("norms_" + std::string(name_of(dtype)), [this, dtype, count, chunk](GpuStream stream) {
       auto* const result = reinterpret_cast<double*>(to_.get());

@@ -40,9 +40,6 @@ class GpuKernels {
   // is left); floating types.
   [[nodiscard]] virtual Status norms(int device, double* result, const std::byte* from, std::size_t count,
                                      std::size_t chunk, DType dtype, GpuStream stream) = 0;
-  // *result (device memory) becomes 1.0f where an element is infinite or no number; else it stays as it is.
-  [[nodiscard]] virtual Status find_not_finite(int device, float* result, const std::byte* from,
-                                               std::size_t count, DType dtype, GpuStream stream) = 0;
 };
 
 }  // namespace roundelay::kernels

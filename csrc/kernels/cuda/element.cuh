@@ -87,12 +87,6 @@ struct Layout {
   static constexpr Bits kMade = static_cast<Bits>(kQuiet | Bits{kMadeNanSign} << kSign);
 };
 
-template <DType kType>
-ROUNDELAY_DEVICE bool is_finite(Stored<kType> value) {
-  using L = Layout<kType>;
-  return (std::bit_cast<typename L::Bits>(value) & L::kInfinity) != L::kInfinity;
-}
-
 // A NaN that becomes a NaN keeps its sign and the upper bits of its payload, and gets quiet.
 template <DType kTo, DType kFrom>
 ROUNDELAY_DEVICE Stored<kTo> nan_from(Stored<kFrom> value) {

@@ -13,8 +13,6 @@ class CudaKernels final : public GpuKernels {
                       DType dtype, ReduceOp op, Scale prescale, Scale scale, GpuStream stream) override;
   Status norms(int device, double* result, const std::byte* from, std::size_t count, std::size_t chunk,
                DType dtype, GpuStream stream) override;
-  Status find_not_finite(int device, float* result, const std::byte* from, std::size_t count, DType dtype,
-                         GpuStream stream) override;
 };
 
 }  // namespace roundelay::kernels::cuda

@@ -1,4 +1,4 @@
-// reduce_parts, norms and find_not_finite on a GPU.
+// reduce_parts and norms on a GPU.
 #include <cmath>
 
 #include "kernels/kernels.h"
@@ -101,36 +101,6 @@ TEST_CASE("a GPU's norms are fp64's, and the same whatever the alignment", "[gpu
         INFO(name_of(dtype) << " chunk " << c << " of " << chunk);
         REQUIRE(norms[2 * c] == Approx(static_cast<double>(absolute)).epsilon(1e-13));
         REQUIRE(norms[2 * c + 1] == Approx(static_cast<double>(squared)).epsilon(1e-13));
-      }
-    }
-  }
-}
-
-float found(DType dtype, const Bytes& source, std::size_t count, std::size_t shift, float before) {
-  const Stream stream;
-  const DeviceBytes in(source, shift);
-  Bytes result(sizeof before);
-  kernels::reference::put(result.data(), before);
-  const DeviceBytes out(result);
-  auto* const flag = reinterpret_cast<float*>(out.data());
-  require(kernels().find_not_finite(kDevice, flag, in.data(), count, dtype, stream));
-  return kernels::reference::get<float>(out.read(stream).data());
-}
-
-TEST_CASE("a GPU finds the one element that is not finite, wherever it is", "[gpu]") {
-  constexpr std::size_t kCount = 50003;
-  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    Bytes source(kCount * size_of(dtype));
-    for (const std::size_t shift : {0, 1, 8}) {
-      REQUIRE(found(dtype, source, kCount, shift, 0.0F) == 0.0F);
-      REQUIRE(found(dtype, source, kCount, shift, 1.0F) == 1.0F);
-      for (const std::size_t place : {std::size_t{0}, std::size_t{33}, std::size_t{4097}, kCount - 1}) {
-        for (const double value : {HUGE_VAL, -HUGE_VAL, std::nan("")}) {
-          Bytes bad = source;
-          kernels::reference::write(dtype, bad.data() + place * size_of(dtype), value);
-          INFO(name_of(dtype) << " at " << place << " off by " << shift);
-          REQUIRE(found(dtype, bad, kCount, shift, 0.0F) == 1.0F);
-        }
       }
     }
   }

@@ -53,8 +53,6 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
                                     GpuStream stream) override;
   [[nodiscard]] Status norms(int device, double* result, const std::byte* from, std::size_t count,
                              std::size_t chunk, DType dtype, GpuStream stream) override;
-  [[nodiscard]] Status find_not_finite(int device, float* result, const std::byte* from, std::size_t count,
-                                       DType dtype, GpuStream stream) override;
 
   // Any work, when it is its turn. It may block, where `give_up` (called from another thread when the device
   // fails or goes) ends it.

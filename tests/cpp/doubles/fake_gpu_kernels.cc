@@ -109,18 +109,4 @@ Status FakeGpu::norms(int device, double* result, const std::byte* from, std::si
   });
 }
 
-Status FakeGpu::find_not_finite(int device, float* result, const std::byte* from, std::size_t count,
-                                DType dtype, GpuStream stream) {
-  const ConstByteSpan source(from, count * size_of(dtype)), target = bytes_of(result, sizeof *result);
-  ROUNDELAY_RETURN_IF_ERROR(check_memory(source));
-  ROUNDELAY_RETURN_IF_ERROR(check_memory(target));
-  return enqueue(device, stream, [=, memory = memory_] {
-    memory->expect_live(source);
-    memory->expect_live(target);
-    for_each_real(from, count, dtype, [&](double x) {
-      if (!std::isfinite(x)) *result = 1.0F;
-    });
-  });
-}
-
 }  // namespace roundelay::doubles

@@ -225,19 +225,5 @@ TEST_CASE("the device's reductions give the CPU's bits", "[cuda]") {
   }
 }
 
-TEST_CASE("finite is what has not the exponent of infinity", "[cuda]") {
-  for (int bits = 0; bits < 65536; ++bits) {
-    const auto half = static_cast<std::uint16_t>(bits);
-    if (is_finite<DType::kFloat16>(half) != std::isfinite(reference::decode(half, reference::kHalf)) ||
-        is_finite<DType::kBFloat16>(half) != std::isfinite(reference::decode(half, reference::kBFloat))) {
-      FAIL("wrong for bits " << bits);
-    }
-  }
-  REQUIRE(is_finite<DType::kFloat32>(std::numeric_limits<float>::max()));
-  REQUIRE(!is_finite<DType::kFloat32>(-HUGE_VALF));
-  REQUIRE(is_finite<DType::kFloat64>(std::numeric_limits<double>::denorm_min()));
-  REQUIRE(!is_finite<DType::kFloat64>(std::nan("")));
-}
-
 }  // namespace
 }  // namespace roundelay::kernels::cuda

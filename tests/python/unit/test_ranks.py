@@ -20,6 +20,55 @@ def test_a_failing_check_fails_with_its_output(tmp_path: Path) -> None:
         run_checks(str(file), 2, fresh=True)
 
 
+WHO = """
+import os
+from pathlib import Path
+
+import roundelay.torch as hvd
+
+def check_who() -> None:
+    assert os.environ["ROUNDELAY_CYCLE_TIME"] == "2"
+    Path(os.environ["FOLDER"], str(hvd.rank())).write_text(str(os.getpid()))
+"""
+
+
+def processes(file: Path, folder: Path) -> list[str]:
+    """Of the ranks that ran the file."""
+    folder.mkdir()
+    run_checks(str(file), 2, env={"FOLDER": str(folder), "ROUNDELAY_CYCLE_TIME": "2"})
+    return [(folder / str(rank)).read_text() for rank in range(2)]
+
+
+def test_ranks_stay_until_a_check_fails(tmp_path: Path) -> None:
+    who, failing = tmp_path / "who.py", tmp_path / "failing.py"
+    who.write_text(WHO)
+    failing.write_text(
+        "import os\n"
+        "def check_environment():\n    assert 'FOLDER' not in os.environ\n"
+        "def check_sum():\n    assert 1 + 1 == 3, 'wrong on purpose'\n"
+    )
+    first = processes(who, tmp_path / "first")
+    assert len(set(first)) == 2
+    assert processes(who, tmp_path / "second") == first
+    with pytest.raises(AssertionError) as caught:
+        run_checks(str(failing), 2)
+    assert "passed check_environment" in str(caught.value)
+    assert "failed in check_sum" in str(caught.value)
+    assert "check_who" not in str(caught.value)
+    assert not set(processes(who, tmp_path / "third")) & set(first)
+
+
+def test_a_check_that_hangs_is_ended_and_says_where(tmp_path: Path) -> None:
+    file = tmp_path / "hanging.py"
+    file.write_text(
+        "import threading\nimport roundelay.torch as hvd\n"
+        "def never_ends():\n    threading.Event().wait()\n"
+        "def check_all():\n    if hvd.rank() == 1: never_ends()\n"
+    )
+    with pytest.raises(AssertionError, match="in never_ends"):
+        run_checks(str(file), 2, limit_s=3.0)
+
+
 def test_a_hanging_rank_is_ended_and_says_where(tmp_path: Path) -> None:
     file = tmp_path / "hanging.py"
     file.write_text(
