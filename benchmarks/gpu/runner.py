@@ -28,14 +28,15 @@ class Step:
     """One check.
 
     In `command` {build} is the build's folder and {device} the kind of device. With `ranks` it is started so
-    many times, which meet without MPI. `dry` says why a machine without GPU cannot run it. `lines` compares
-    what it measured with its goals. Without a `vital` one the others have no meaning.
+    many times, which meet without MPI, and each must say `says`. `dry` says why a machine without GPU cannot
+    run it. `lines` compares what it measured with its goals. Without a `vital` one the others mean nothing.
     """
 
     name: str
     budget_s: float
     command: Sequence[str]
     ranks: int = 0
+    says: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     dry: str = ""
     lines: Callable[[Mapping[str, Any]], list[Line]] = _no_lines
@@ -125,6 +126,8 @@ def run(step: Step, place: Place, limit_s: float) -> Check:
             end(process)
     seconds = round(time.monotonic() - begin, 1)
     output = log.read_text(errors="replace")
+    if not why and output.count(step.says) < step.ranks:
+        why = f"only {output.count(step.says)} of {step.ranks} ranks said {step.says!r}"
     if why:
         said = [line for line in output.splitlines() if line.strip()]
         return Check(step.name, False, seconds, message="\n".join([why, *said[-_SAID:]]))

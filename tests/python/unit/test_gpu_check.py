@@ -50,6 +50,14 @@ def test_a_failure_says_its_last_words(place: Place) -> None:
     assert runner.run(Step("one", 60, ["./none"]), place, 60).message.startswith("cannot be started: ")
 
 
+def test_ranks_that_end_well_without_their_word_have_failed(place: Place) -> None:
+    program = "import os; print('all passed' if os.environ['LOCAL_RANK'] == '0' else 'nothing to do')"
+    check = runner.run(Step("one", 60, _python(program), ranks=2, says="all passed"), place, 60)
+    assert not check.ok
+    assert check.message.startswith("only 1 of 2 ranks said 'all passed'\n")
+    assert runner.run(Step("one", 60, _python(program), ranks=1, says="all passed"), place, 60).ok
+
+
 def test_what_hangs_is_ended_with_all_that_it_started(place: Place) -> None:
     pid = place.output / "pid"
     stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
