@@ -75,7 +75,8 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 
 # Tests often wait: for a death to be noticed, for a rank that is late.
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
-test: test-cpp test-python  ## the tests, C++ and Python, at 1 to 4 processes; make nightly has the long ones
+TESTS ?= not slow and not nightly
+test: test-cpp test-python  ## the tests, C++ and Python, at 1 to 4 processes; CI and make nightly have the long ones
 
 test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@cmake --build build/dev -j $(JOBS) -- --quiet
@@ -83,7 +84,7 @@ test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 
 test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
-	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal
+	@$(PY) -m pytest -n $(TEST_JOBS) --dist worksteal -m "$(TESTS)"
 
 bench: build $(STAMPS)/test-packages  ## the speed table: beside Gloo, DDP and MPI, with goals, JSON and plot
 	$(PY) -m benchmarks.table

@@ -12,6 +12,8 @@ import pytest
 from core_job import INIT, PRELUDE, CoreJob, core_job
 from ranks import mpirun
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["core_job"]
 
 NO_MPI = pytest.mark.skipif(mpirun() is None, reason="no mpirun")

@@ -11,6 +11,8 @@ import pytest
 
 from core_job import PRELUDE, CoreJob, core_job, go_on
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["core_job"]
 
 KILLED = 128 + 9

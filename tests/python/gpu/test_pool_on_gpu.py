@@ -29,6 +29,8 @@ from ranks import run_checks
 from roundelay.torch.optimizer import wrapping_of
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
+pytestmark = pytest.mark.slow
+
 ON_GPU = {"RANKS_DEVICE": gpu_device.NAME}
 BATCH = 4  # of one rank
 STEPS = 6

@@ -14,6 +14,8 @@ from gpu_device import on
 from ranks import run_checks
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 8
 SIZE = 1 << 10
 ON_GPU = {"RANKS_DEVICE": gpu_device.NAME, "FAKE_GPU_DELAY_US": "5000"}

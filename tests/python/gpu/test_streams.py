@@ -10,6 +10,8 @@ import roundelay.torch as hvd
 from gpu_device import on
 from ranks import run_checks
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 12
 ELEMENTS = 1 << 15
 ON_GPU = {"RANKS_DEVICE": "fakegpu"}

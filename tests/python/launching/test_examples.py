@@ -14,6 +14,8 @@ import yaml
 import starts
 from ranks import ROOT, mpirun
 
+pytestmark = pytest.mark.slow
+
 FOLDER = ROOT / "examples" / "launch"
 # As sshd would: the command gets sshd's variables, not those of mpirun's side.
 SSH = """#!/bin/sh

@@ -22,7 +22,7 @@ from roundelay.run.mpi import exported
 from tests.rig import Rig, why_not
 
 _REASON = why_not()
-pytestmark = pytest.mark.skipif(bool(_REASON), reason=f"no rig: {_REASON}")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_REASON), reason=f"no rig: {_REASON}")]
 NO_MPI = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 SLOTS = (2, 1, 3)
 

@@ -13,6 +13,8 @@ import starts
 from launched import SCRIPT, check, results
 from ranks import mpirun
 
+pytestmark = pytest.mark.slow
+
 SRUN = str(Path(__file__).parent / "srun.py")
 # What starts it, on how many ranks, and how they should have met.
 LAUNCHERS = {

@@ -12,7 +12,7 @@ import torch
 import roundelay.torch as hvd
 from ranks import mpirun, run_checks
 
-pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(mpirun() is None, reason="no mpirun")]
 
 IDLE_S = float(os.environ.get("IDLE_S", "10"))
 

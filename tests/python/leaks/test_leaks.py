@@ -16,7 +16,7 @@ import roundelay.torch as hvd
 from ranks import mpirun, run_checks
 from roundelay.torch.operations import handles
 
-pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(mpirun() is None, reason="no mpirun")]
 
 OPERATIONS = 100_000
 SETS = 1000

@@ -10,6 +10,8 @@ import torch
 import roundelay.torch as hvd
 from ranks import mpirun, run_checks
 
+pytestmark = pytest.mark.slow
+
 ELEMENTS = (1 << 31) + 3
 NEEDED_GB = 14  # two tensors, what moves them, and what the machine needs beside
 

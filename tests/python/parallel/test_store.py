@@ -21,6 +21,8 @@ faulthandler.dump_traceback_later(80, exit=True)
 import torch
 import roundelay.torch as hvd
 from roundelay import _core
+
+pytestmark = pytest.mark.slow
 torch.set_num_threads(1)
 
 def say(text):  # in one write: ranks share the pipe

@@ -11,6 +11,8 @@ import torch
 import roundelay.torch as hvd
 from ranks import run_checks
 
+pytestmark = pytest.mark.slow
+
 LIMIT_S = 100.0  # both ranks compile, in a fresh cache
 
 

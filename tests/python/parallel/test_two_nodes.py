@@ -11,6 +11,8 @@ import roundelay.torch as hvd
 from ranks import CHECKS, launch, launch_without_mpi, mpirun
 from roundelay import _core
 
+pytestmark = pytest.mark.slow
+
 DTYPES = (
     torch.float64, torch.float32, torch.float16, torch.bfloat16,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,

@@ -12,6 +12,8 @@ import pytest
 
 from ranks import ROOT, launch
 
+pytestmark = pytest.mark.slow
+
 STEPS = 50
 # The rate is low: where losses fall fast, a last bit that differs between sums grows.
 OPTIONS = ["--epochs", "2", "--width", "16", "--rate", "0.03"]
