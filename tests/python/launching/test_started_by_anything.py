@@ -33,7 +33,7 @@ def _as_parameter(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.nightly if name.startswith("roundelayrun --") else ())
 
 
-@pytest.mark.parametrize("name", map(_as_parameter, LAUNCHERS))
+@pytest.mark.parametrize("name", [_as_parameter(name) for name in LAUNCHERS])
 def test_same_result(name: str, tmp_path: Path) -> None:
     launcher, size, bootstraps = LAUNCHERS[name]
     if bootstraps == ["mpi"] and mpirun() is None:
