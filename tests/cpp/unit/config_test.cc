@@ -252,6 +252,7 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
                             {"STALL_CHECK_DISABLE", "1"},
                             {"STALL_CHECK_TIME_SECONDS", "7"},
                             {"STALL_SHUTDOWN_TIME_SECONDS", "7"},
+                            {"STALL_STACKS", "0"},
                             {"PROGRESS_TIMEOUT", "7"},
                             {"START_TIMEOUT", "7"},
                             {"BOOTSTRAP", "single"},
@@ -271,8 +272,9 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
     const bool differs = config_of({{"ROUNDELAY_" + name, others.at(name)}}).hash() != usual;
     CHECK(differs == knob.shared);
   }
-  const std::set<std::string_view> own = {"AUTOTUNE_LOG",         "NODE_ID",   "INTERFACE",    "TIMELINE",
-                                          "TIMELINE_MARK_CYCLES", "LOG_LEVEL", "LOG_HIDE_TIME"};
+  const std::set<std::string_view> own = {"AUTOTUNE_LOG", "STALL_STACKS", "NODE_ID",
+                                          "INTERFACE",    "TIMELINE",     "TIMELINE_MARK_CYCLES",
+                                          "LOG_LEVEL",    "LOG_HIDE_TIME"};
   for (const Knob& knob : knobs()) CHECK(knob.shared == (own.count(knob.name) == 0));
 }
 
