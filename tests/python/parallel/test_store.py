@@ -15,14 +15,14 @@ import pytest
 
 from starts import LIMIT_S, ROUNDELAYRUN, TORCHRUN, environment, free_port, run
 
+pytestmark = pytest.mark.slow
+
 PRELUDE = """
 import faulthandler, os, sys
 faulthandler.dump_traceback_later(80, exit=True)
 import torch
 import roundelay.torch as hvd
 from roundelay import _core
-
-pytestmark = pytest.mark.slow
 torch.set_num_threads(1)
 
 def say(text):  # in one write: ranks share the pipe
