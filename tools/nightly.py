@@ -22,7 +22,6 @@ from rich.table import Table
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "out" / "nightly"
 PYTHON = sys.executable
-PYTEST = (PYTHON, "-m", "pytest", "-n", "3", "--dist", "worksteal", "-m", "", "--durations=40")
 
 
 @contextmanager
@@ -56,8 +55,8 @@ STEPS = {
     "files": Step("each file compiled alone", (("cmake", "--build", "build/files"),)),
     "cuda": Step("all that is CUDA compiles", (make("cuda"),)),
     "cpp": Step("C++ tests", (make("test-cpp"),)),
-    "python": Step("Python tests, the long ones too", (make("build"), PYTEST)),
-    "busy": Step("the same with all cores kept busy", (make("build"), PYTEST), busy_cores),
+    "python": Step("Python tests, the long ones too", (make("test-python", "TESTS="),)),
+    "busy": Step("the same with all cores kept busy", (make("test-python", "TESTS="),), busy_cores),
     "tsan": Step("ThreadSanitizer", (make("tsan"),)),
     "asan": Step("AddressSanitizer", (make("asan"),)),
     "ubsan": Step("UndefinedBehaviorSanitizer", (make("ubsan"),)),

@@ -301,8 +301,8 @@ def submit_error(operation: str, name: str | None, text: str, process_set: int) 
 # True when the handle is done (also when it failed). ValueError if unknown.
 def poll(handle: int) -> bool: ...
 
-# Sleeps (GIL released) until done, then forgets the handle and raises its error. None if it is unknown, else
-# the outputs that the core allocated.
+# Sleeps (GIL released) until done, then forgets the handle and raises its error, or returns the outputs that
+# the core allocated. ValueError for an unknown handle.
 def synchronize(handle: int) -> list[torch.Tensor]: ...
 
 # The step's last gradient is submitted: do not linger.
