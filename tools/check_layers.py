@@ -24,6 +24,7 @@ TABLE: dict[str, set[str]] = {
     "channel": BELOW | {"kernels", "platform/x"},
     "collective": BELOW | {"kernels", "platform/x"},
     "complete": {"base", "submit"},
+    "timeline": {"base"},
     "compress": {"base", "kernels", "collective/fabric.h"},
     "model": {"base", "fuse/plan.h"},
 }
@@ -42,8 +43,13 @@ FOREIGN: list[tuple[re.Pattern[str], str, set[str]]] = [
 ]
 # Platform folders that only the folders of the same name may see, and the runtime's folder of that name.
 OPTIONAL = {"mpi", "cuda", "c10d"}
-# A backend's folder -> the sibling that has its interface.
-INTERFACE = {"cuda": "gpu"}
+# A folder's sub-folder sees the folder's own headers, and of its siblings only these.
+SIBLINGS: dict[str, set[str]] = {
+    "runtime/cuda": {"gpu"},
+    "runtime/lane": {"gpu"},
+    "runtime/session": {"gpu", "lane"},
+    "runtime/startup": {"gpu", "lane", "session"},
+}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -56,8 +62,8 @@ def _allowed(folders: tuple[str, ...], target: str) -> bool:
     if kind in OPTIONAL and kind not in folders[1:]:
         return False
     if top == folders[0]:
-        # Of its own siblings a backend sees none: channel/tcp does not know channel/inproc.
-        return len(folders) == 1 or kind in {"", folders[1], INTERFACE.get(folders[1])}
+        # A backend sees no sibling: channel/tcp does not know channel/inproc.
+        return len(folders) == 1 or kind in {"", folders[1]} | SIBLINGS.get("/".join(folders[:2]), set())
     for entry in TABLE[folders[0]]:
         head, _, tail = entry.partition("/")
         if head != top:

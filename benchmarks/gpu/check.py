@@ -50,7 +50,8 @@ def _place(dry: bool, output: Path) -> Place:
     folder = output.with_suffix("")
     folder.mkdir(parents=True, exist_ok=True)
     device = "fakegpu" if dry else "cuda"
-    path = [str(ROOT / "python"), str(ROOT / "tests" / "python"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+    folders = ("python", "tests/python", "tests/python/support", ".")
+    path = [*(str(ROOT / folder) for folder in folders), os.environ.get("PYTHONPATH", "")]
     environment = {
         **sharing(facts.nccl_version()),
         "PYTHONPATH": os.pathsep.join(filter(None, path)),

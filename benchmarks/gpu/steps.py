@@ -32,7 +32,7 @@ _BUILD = ("cmake", "--build", "{build}", "-j", str(os.cpu_count()), "--target")
 
 def _ranks(name: str, file: str, ranks: int, budget_s: float, **environment: str) -> Step:
     """All checks of a test file, by so many ranks on one GPU."""
-    work = (sys.executable, "tests/python/rank_checks.py", f"tests/python/{file}")
+    work = (sys.executable, "tests/python/support/rank_checks.py", f"tests/python/{file}")
     named = f"{name}, {ranks} rank{'s' if ranks > 1 else ''}"
     says = "all checks passed on rank "
     return Step(named, budget_s, work, ranks=ranks, says=says, environment=environment)

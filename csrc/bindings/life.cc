@@ -160,7 +160,7 @@ void fail(const std::string& why) {
 
 // A number of this process's place, by the member's name.
 template <typename T>
-auto place(T runtime::Placement::*member) {
+auto place(T bootstrap::Placement::*member) {
   return [member] { return life_context()->placement().*member; };
 }
 
@@ -204,13 +204,13 @@ void bind_life(py::module_& module) {
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);
   module.def("fail", fail, py::arg("why"));
-  module.def("rank", place(&runtime::Placement::rank));
-  module.def("size", place(&runtime::Placement::size));
-  module.def("local_rank", place(&runtime::Placement::local_rank));
-  module.def("local_size", place(&runtime::Placement::local_size));
-  module.def("cross_rank", place(&runtime::Placement::cross_rank));
-  module.def("cross_size", place(&runtime::Placement::cross_size));
-  module.def("is_homogeneous", place(&runtime::Placement::homogeneous));
+  module.def("rank", place(&bootstrap::Placement::rank));
+  module.def("size", place(&bootstrap::Placement::size));
+  module.def("local_rank", place(&bootstrap::Placement::local_rank));
+  module.def("local_size", place(&bootstrap::Placement::local_size));
+  module.def("cross_rank", place(&bootstrap::Placement::cross_rank));
+  module.def("cross_size", place(&bootstrap::Placement::cross_size));
+  module.def("is_homogeneous", place(&bootstrap::Placement::homogeneous));
   module.def("transports", [] {
     const auto context = life_context();
     return std::map<std::string, std::string>{{"bootstrap", context->bootstrap_name()},

@@ -1,4 +1,4 @@
-#include "runtime/timeline.h"
+#include "timeline/timeline.h"
 
 #include <chrono>
 #include <cstdint>
@@ -34,7 +34,7 @@ void stop_timeline() {
 }
 
 void mark(const std::string& name, std::int64_t begin_ns, std::int64_t end_ns) {
-  life_context()->timeline().record_span(runtime::Track::kTraining, name, at(begin_ns), at(end_ns));
+  life_context()->timeline().record_span(timeline::Track::kTraining, name, at(begin_ns), at(end_ns));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "runtime/inquiry.h"
+#include "runtime/session/inquiry.h"
 
 namespace roundelay::bindings {
 

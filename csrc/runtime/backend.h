@@ -13,9 +13,10 @@
 #include "channel/channel.h"
 #include "collective/fabric.h"
 #include "runtime/gpu/module.h"
-#include "runtime/inquiry.h"
 
 namespace roundelay::runtime {
+
+class Whereabouts;
 
 // What one init is told beside the configuration.
 struct Start {

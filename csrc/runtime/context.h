@@ -11,15 +11,17 @@
 #include "base/config.h"
 #include "base/group.h"
 #include "base/status.h"
+#include "bootstrap/placement.h"
 #include "runtime/backend.h"
-#include "runtime/placement.h"
 #include "submit/handles.h"
 #include "submit/table.h"
 #include "wire/messages.h"
 
-namespace roundelay::runtime {
-
+namespace roundelay::timeline {
 class Timeline;
+}
+
+namespace roundelay::runtime {
 
 // One rank's part in one operation. A part's input and output (which may be equal) hold the elements of its
 // tensor contiguously; they and `results` must stay valid until the handle is done.
@@ -43,7 +45,7 @@ class Context {
   static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend, const Start& start);
   virtual ~Context() = default;
 
-  [[nodiscard]] virtual const Placement& placement() const = 0;
+  [[nodiscard]] virtual const bootstrap::Placement& placement() const = 0;
   [[nodiscard]] virtual const Config& config() const = 0;
   [[nodiscard]] virtual std::string bootstrap_name() const = 0;
   [[nodiscard]] virtual std::string channel_name() const = 0;
@@ -88,7 +90,7 @@ class Context {
   // Counters since init, by name; python/roundelay/torch/measure.py says what they count.
   [[nodiscard]] virtual std::map<std::string, std::int64_t> stats() const = 0;
 
-  virtual Timeline& timeline() = 0;
+  virtual timeline::Timeline& timeline() = 0;
   // Rank 0's call starts and stops it on all ranks; on others they do nothing. Errors: kInvalidArgument
   // (unwritable path).
   virtual Status start_timeline(const std::string& path, bool mark_cycles) = 0;

@@ -177,7 +177,7 @@ struct Pong {
   friend bool operator==(const Pong&, const Pong&) = default;
 };
 
-// A piece of one rank's timeline (runtime/timeline.h), on its way to rank 0's file.
+// A piece of one rank's timeline (timeline/timeline.h), on its way to rank 0's file.
 struct TimelineChunk {
   std::int32_t rank = 0;
   bool last = false;

@@ -11,7 +11,7 @@ from roundelay import overlap
 from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
 
-# csrc/runtime/timeline.h, Track
+# csrc/timeline/timeline.h, Track
 TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU = 1, 2, 3, 4, 5, 6
 _MOVING = (COPY, COLLECTIVE, GPU)  # bytes move; what is enqueued to a GPU moves later
 _OPERATIONS = (COLLECTIVE, ENQUEUE)  # one span for each fused operation

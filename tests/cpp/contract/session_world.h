@@ -12,7 +12,7 @@
 
 #include "channel/inproc/hub.h"
 #include "collective/inproc/hub.h"
-#include "runtime/session.h"
+#include "runtime/session/session.h"
 #include "tests/cpp/catch.h"
 #include "wire/codec.h"
 

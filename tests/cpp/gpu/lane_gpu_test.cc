@@ -9,7 +9,7 @@
 
 #include "collective/inproc/hub.h"
 #include "complete/completer.h"
-#include "runtime/lane.h"
+#include "runtime/lane/lane.h"
 #include "submit/handles.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/doubles/fake_gpu.h"
@@ -75,7 +75,7 @@ class Rank {
 
   doubles::FakeGpu gpu;
   std::map<std::string, std::unique_ptr<Tensor>> tensors;
-  Timeline timeline{0};
+  timeline::Timeline timeline{0};
 
  private:
   static Group group_of(int size, int index) {
@@ -145,7 +145,7 @@ struct Span {
 };
 
 // Of one track.
-std::vector<Span> spans(const std::string& text, Track track) {
+std::vector<Span> spans(const std::string& text, timeline::Track track) {
   std::vector<Span> found;
   std::istringstream in(text);
   const std::string mine = "\"tid\":" + std::to_string(static_cast<int>(track)) + ",";
@@ -163,7 +163,7 @@ std::vector<Span> spans(const std::string& text, Track track) {
 void start_timeline(World& world, Rank& rank) {
   rank.timeline.start(false);
   for (auto& member : world.ranks) member->make("first");
-  while (spans(rank.timeline.drain(), Track::kGpu).empty()) {
+  while (spans(rank.timeline.drain(), timeline::Track::kGpu).empty()) {
     world.order({"first"});
     world.finish();
   }
@@ -209,12 +209,12 @@ TEST_CASE("the timeline has what a GPU did when it did it, in the stream's order
     host.back().end = microseconds(steady_now());
   }
   const std::string text = rank.timeline.drain();
-  const auto enqueued = spans(text, Track::kEnqueue), done = spans(text, Track::kGpu);
+  const auto enqueued = spans(text, timeline::Track::kEnqueue), done = spans(text, timeline::Track::kGpu);
   const std::size_t each = fusion_threshold == 0 ? 2 : 1;
   REQUIRE(enqueued.size() == kRounds * each);
   REQUIRE(done.size() == enqueued.size());
-  CHECK(spans(text, Track::kCollective).empty());
-  CHECK(spans(text, Track::kCopy).empty());
+  CHECK(spans(text, timeline::Track::kCollective).empty());
+  CHECK(spans(text, timeline::Track::kCopy).empty());
   for (std::size_t i = 0; i < done.size(); ++i) {
     INFO("span " << i);
     CHECK(done[i].begin >= host[i / each].begin);
@@ -241,7 +241,7 @@ TEST_CASE("a GPU that is late is late in the timeline, too", "[lane][gpu][timeli
   }
   world.finish();
   const std::string text = rank.timeline.drain();
-  const auto enqueued = spans(text, Track::kEnqueue), done = spans(text, Track::kGpu);
+  const auto enqueued = spans(text, timeline::Track::kEnqueue), done = spans(text, timeline::Track::kGpu);
   REQUIRE(enqueued.size() == 1);
   REQUIRE(done.size() == 1);
   const double half = std::chrono::duration<double, std::micro>(kBusy).count() / 2;

@@ -14,7 +14,7 @@
 
 #include "channel/channel.h"
 #include "complete/completer.h"
-#include "runtime/negotiator.h"
+#include "runtime/session/negotiator.h"
 #include "submit/table.h"
 #include "tests/cpp/announced_words.h"
 

@@ -13,7 +13,7 @@
 #include "channel/channel.h"
 #include "complete/completer.h"
 #include "runtime/gpu/turns.h"
-#include "runtime/negotiator.h"
+#include "runtime/session/negotiator.h"
 #include "submit/table.h"
 #include "tests/cpp/announced_words.h"
 #include "tests/cpp/sim/gpus.h"

@@ -1,9 +1,9 @@
-#include "runtime/coordinator_watch.h"
+#include "negotiate/coordinator_watch.h"
 
-#include "runtime/watchdog.h"
+#include "negotiate/watchdog.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::negotiate {
 namespace {
 
 using std::chrono::seconds;
@@ -63,4 +63,4 @@ TEST_CASE("both times zero turn the watch off; abort alone asks first", "[watch]
   CHECK(abort_only.check(true, kStart + seconds(5) + kVerdictPatience) == Action::kAbort);
 }
 
-}  // namespace roundelay::runtime
+}  // namespace roundelay::negotiate

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/inquiry.h"
+#include "runtime/session/inquiry.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::runtime {

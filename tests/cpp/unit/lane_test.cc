@@ -6,7 +6,7 @@
 
 #include "collective/inproc/hub.h"
 #include "complete/completer.h"
-#include "runtime/lane.h"
+#include "runtime/lane/lane.h"
 #include "submit/handles.h"
 #include "tests/cpp/catch.h"
 
@@ -90,7 +90,7 @@ class Rank {
 
   submit::HandleTable handles_;
   complete::Completer completer_;
-  Timeline timeline_{0};
+  timeline::Timeline timeline_{0};
 
  public:
   Lane lane;

@@ -1,5 +1,5 @@
 // What can be seen of the other processes of a node.
-#include "runtime/neighbours.h"
+#include "runtime/session/neighbours.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -2,10 +2,10 @@
 #include <set>
 #include <utility>
 
-#include "runtime/placement.h"
+#include "bootstrap/placement.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::bootstrap {
 namespace {
 
 using Nodes = std::vector<std::string>;
@@ -95,4 +95,4 @@ TEST_CASE("a group on two levels", "[placement]") {
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::bootstrap

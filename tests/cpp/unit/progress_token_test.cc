@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "runtime/progress_token.h"
+#include "runtime/lane/progress_token.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/timeline.h"
+#include "timeline/timeline.h"
 
 #include <unistd.h>
 
@@ -8,11 +8,11 @@
 #include <sstream>
 #include <thread>
 
-#include "runtime/timeline_clock.h"
-#include "runtime/timeline_file.h"
 #include "tests/cpp/catch.h"
+#include "timeline/clock.h"
+#include "timeline/file.h"
 
-namespace roundelay::runtime {
+namespace roundelay::timeline {
 namespace {
 
 TimePoint at(std::int64_t nanoseconds) { return TimePoint(Duration(nanoseconds)); }
@@ -293,4 +293,4 @@ TEST_CASE("clock offset: nothing to go by", "[timeline]") {
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::timeline

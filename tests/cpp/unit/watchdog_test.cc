@@ -1,10 +1,10 @@
 // Who is to blame when a collective does not end.
 #include <string>
 
-#include "runtime/watchdog.h"
+#include "negotiate/watchdog.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::runtime {
+namespace roundelay::negotiate {
 namespace {
 
 using std::chrono::milliseconds;
@@ -127,4 +127,4 @@ TEST_CASE("in a set that members may have left, silence is no guilt: who is wait
 }
 
 }  // namespace
-}  // namespace roundelay::runtime
+}  // namespace roundelay::negotiate

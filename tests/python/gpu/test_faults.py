@@ -17,7 +17,7 @@ __all__ = ["core_job"]
 
 KILLED = 128 + 9
 ON_GPU = f"""
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+sys.path.insert(0, {str(Path(__file__).parents[1] / "support")!r})
 import gpu_device
 gpu_device.use()
 hvd.init()

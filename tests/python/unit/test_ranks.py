@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ranks import ROOT, launch, mpirun, run_checks
+from ranks import PATHS, launch, mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -94,6 +94,6 @@ def test_ranks_that_fell_back_to_another_fabric_fail(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(LITTLE_MEMORY_ON_RANK_0)
     file = tmp_path / "passing.py"
     file.write_text("def check_nothing():\n    pass\n")
-    path = os.pathsep.join(map(str, [tmp_path, ROOT / "python", ROOT / "tests" / "python"]))
+    path = os.pathsep.join(map(str, [tmp_path, *PATHS]))
     with pytest.raises(AssertionError, match="fell back to fabric mpi, the checks are for shm"):
         run_checks(str(file), 2, env={"PYTHONPATH": path}, fresh=True)

@@ -40,7 +40,7 @@ def run(pytester: pytest.Pytester, tests: str, more: str = "") -> pytest.RunResu
 @pytest.fixture(autouse=True)
 def _in_ci(monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config) -> None:
     monkeypatch.setenv("CI", "true")
-    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests" / "python"))
+    monkeypatch.setenv("PYTHONPATH", str(pytestconfig.rootpath / "tests" / "python" / "support"))
 
 
 def test_as_many_as_allowed(pytester: pytest.Pytester) -> None:
@@ -51,7 +51,7 @@ def test_as_many_as_allowed(pytester: pytest.Pytester) -> None:
 def test_one_more(pytester: pytest.Pytester) -> None:
     result = run(pytester, TESTS % 3)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["3 tests skipped, 2 allowed (tests/python/skips.py): needs 3 GPUs"])
+    result.stdout.fnmatch_lines(["3 tests skipped, 2 allowed (tests/python/support/skips.py): needs 3 GPUs"])
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_one_more(pytester: pytest.Pytester) -> None:
 def test_a_reason_that_is_not_listed(pytester: pytest.Pytester, more: str) -> None:
     result = run(pytester, TESTS % 1, more)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["1 tests skipped, 0 allowed (tests/python/skips.py): no mpirun"])
+    result.stdout.fnmatch_lines(["1 tests skipped, 0 allowed (tests/python/support/skips.py): no mpirun"])
 
 
 def test_elsewhere_anything_may_be_skipped(

@@ -33,7 +33,7 @@ HEADERS = dict.fromkeys(
         "platform/mpi/session.h",
         "platform/tcp/socket.h",
         "submit/table.h",
-        "runtime/engine.h",
+        "runtime/session/engine.h",
         "runtime/gpu/module.h",
     ),
     "#pragma once\n",
@@ -55,7 +55,7 @@ HEADERS = dict.fromkeys(
         ("kernels/cuda/a.cuh", "#include <cuda_fp16.h>"),
         ("runtime/cuda/a.cc", '#include "runtime/gpu/module.h"'),
         ("adapter/a.cc", "#include <torch/extension.h>"),
-        ("bindings/a.cc", '#include "runtime/engine.h"'),
+        ("bindings/a.cc", '#include "runtime/session/engine.h"'),
     ],
 )
 def test_layers_allow(tmp_path: Path, file: str, line: str) -> None:

@@ -1,0 +1,70 @@
+#include "bootstrap/placement.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <thread>
+
+namespace roundelay::bootstrap {
+
+bool outnumber_cores(int ranks) {
+  return static_cast<unsigned>(ranks) > std::max(1U, std::thread::hardware_concurrency());
+}
+
+Placement place(int rank, const std::vector<std::string>& node_ids) {
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (std::size_t r = 0; r < node_ids.size(); ++r) ranks_of[node_ids[r]].push_back(static_cast<int>(r));
+
+  Placement p;
+  p.rank = rank;
+  p.size = static_cast<int>(node_ids.size());
+  const auto& mine = ranks_of[node_ids[static_cast<std::size_t>(rank)]];
+  p.local_size = static_cast<int>(mine.size());
+  while (mine[static_cast<std::size_t>(p.local_rank)] != rank) ++p.local_rank;
+
+  p.cross_size = 0;
+  const auto slot = static_cast<std::size_t>(p.local_rank);
+  for (const auto& [id, ranks] : ranks_of) {
+    if (ranks.size() != mine.size()) p.homogeneous = false;
+    if (ranks.size() <= slot) continue;
+    ++p.cross_size;
+    if (ranks[slot] < rank) ++p.cross_rank;  // nodes count in the order of their ranks, not of their names
+  }
+  return p;
+}
+
+std::optional<Levels> levels_of(const Group& group, const std::vector<std::string>& node_ids) {
+  std::vector<std::vector<int>> nodes;  // ranks, of each node
+  std::map<std::string, std::size_t> number_of;
+  for (const int rank : group.ranks) {
+    const auto [node, is_new] = number_of.emplace(node_ids[static_cast<std::size_t>(rank)], nodes.size());
+    if (is_new) nodes.emplace_back();
+    nodes[node->second].push_back(rank);
+  }
+  const std::size_t each = nodes.front().size();
+  const auto as_many = [each](const std::vector<int>& ranks) { return ranks.size() == each; };
+  if (nodes.size() < 2 || each < 2 || !std::all_of(nodes.begin(), nodes.end(), as_many)) return std::nullopt;
+
+  const int self = group.world_rank();
+  const std::size_t own = number_of[node_ids[static_cast<std::size_t>(self)]];
+  const auto place = std::find(nodes[own].begin(), nodes[own].end(), self) - nodes[own].begin();
+  Levels levels{{group.id, nodes[own], static_cast<int>(place)}, {group.id, {}, static_cast<int>(own)}};
+  for (const std::vector<int>& ranks : nodes) {
+    levels.outer.ranks.push_back(ranks[static_cast<std::size_t>(place)]);
+  }
+  return levels;
+}
+
+std::string node_id(const std::string& override) {
+  if (!override.empty()) return override;
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return std::string(host.data()) + "/" + boot;
+}
+
+}  // namespace roundelay::bootstrap

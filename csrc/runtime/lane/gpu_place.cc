@@ -1,0 +1,123 @@
+#include "runtime/lane/gpu_place.h"
+
+#include <utility>
+
+#include "base/leak.h"
+
+namespace roundelay::runtime {
+
+GpuPlace::GpuPlace(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options)
+    : parts_(std::move(parts)), fabric_(parts_, cpu, std::move(options)) {}
+
+GpuPlace::~GpuPlace() {
+  if (stream_ == nullptr) return;
+  // What is enqueued may use this memory, and cannot be waited for: a peer may be gone.
+  const Result<GpuEventPtr> last = mark();
+  const bool over = last.ok() && (*last)->reached().ok() && *(*last)->reached();
+  if (!over) {
+    leak(std::move(buffers_));
+    leak(std::move(retired_));
+  }
+  parts_.runtime->free_stream(device_, stream_);
+  if (idle_ != nullptr) parts_.runtime->free_stream(device_, idle_);
+}
+
+Status GpuPlace::open(int device) {
+  if (stream_ != nullptr) {
+    if (device == device_) return {};
+    return Status::invalid("a tensor is on GPU " + std::to_string(device) +
+                           ", but this process works on GPU " + std::to_string(device_));
+  }
+  Result<GpuStream> stream = parts_.runtime->make_stream(device);
+  if (!stream.ok()) return stream.status();
+  ROUNDELAY_RETURN_IF_ERROR(fabric_.open(device));
+  device_ = device;
+  stream_ = *stream;
+  return {};
+}
+
+Status GpuPlace::take_in(const Batch& batch) {
+  ROUNDELAY_RETURN_IF_ERROR(open(batch.entries.front()->gpu));
+  for (const auto& entry : batch.entries) {
+    if (entry->ready) ROUNDELAY_RETURN_IF_ERROR(entry->ready->hold_back(stream_));
+  }
+  return {};
+}
+
+Result<GpuEventPtr> GpuPlace::mark() { return parts_.runtime->mark(device_, stream_); }
+
+DeviceClock::Mark GpuPlace::mark_time() {
+  if (clock_.wants_reference(steady_now())) {
+    if (idle_ == nullptr) {
+      const Result<GpuStream> made = parts_.runtime->make_stream(device_);
+      if (made.ok()) idle_ = *made;
+    }
+    if (idle_ != nullptr) clock_.refer_to(mark_time_in(idle_));
+  }
+  return mark_time_in(stream_);
+}
+
+DeviceClock::Mark GpuPlace::mark_time_in(GpuStream stream) {
+  const TimePoint called = steady_now();
+  Result<GpuTimestampPtr> point = parts_.runtime->mark_time(device_, stream);
+  return {point.ok() ? std::move(point).value() : nullptr, called};
+}
+
+Status GpuPlace::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  return bytes == 0 ? Status{} : parts_.runtime->copy(device_, to, from, bytes, stream_);
+}
+
+Result<std::byte*> GpuPlace::fusion_buffer(std::size_t bytes) {
+  Buffer& buffer = buffers_[next_];
+  next_ = (next_ + 1) % buffers_.size();
+  if (buffer.bytes < bytes) ROUNDELAY_RETURN_IF_ERROR(grow(buffer, bytes));
+  return buffer.memory.get();
+}
+
+// Without waiting: freeing device memory that is in use would.
+Status GpuPlace::grow(Buffer& buffer, std::size_t bytes) {
+  while (!retired_.empty()) {
+    const Result<bool> over = retired_.front().last_use->reached();
+    if (!over.ok()) return over.status();
+    if (!*over) break;
+    retired_.pop_front();
+  }
+  if (buffer.memory) {
+    Result<GpuEventPtr> last_use = mark();
+    if (!last_use.ok()) return last_use.status();
+    retired_.push_back({std::move(buffer.memory), std::move(last_use).value()});
+    buffer = {};
+  }
+  Result<GpuMemory> memory = parts_.runtime->allocate(device_, bytes);
+  if (!memory.ok()) return memory.status();
+  buffer = {std::move(memory).value(), bytes};
+  // Padding between tensors is reduced with them.
+  return parts_.runtime->zero(device_, buffer.memory.get(), bytes, stream_);
+}
+
+Status GpuPlace::pack(std::span<const fuse::PackItem> items, std::byte* buffer) {
+  copies_.clear();
+  for (const fuse::PackItem& item : items) {
+    copies_.push_back(
+        {buffer + item.slot.offset, item.source, item.slot.bytes, DType::kUInt8, DType::kUInt8});
+  }
+  return parts_.kernels->copy_batch(device_, copies_, {}, stream_);
+}
+
+Status GpuPlace::unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) {
+  copies_.clear();
+  for (const fuse::UnpackItem& item : items) {
+    copies_.push_back(
+        {item.destination, buffer + item.slot.offset, item.slot.bytes, DType::kUInt8, DType::kUInt8});
+  }
+  return parts_.kernels->copy_batch(device_, copies_, {}, stream_);
+}
+
+Result<std::byte*> GpuPlace::result(const Piece& piece, const std::vector<std::int64_t>& shape) {
+  const auto memory = piece.entry->results->allocate(piece.part, shape);
+  if (!memory.ok()) return memory.status();
+  if (memory->free) ROUNDELAY_RETURN_IF_ERROR(memory->free->hold_back(stream_));
+  return memory->data;
+}
+
+}  // namespace roundelay::runtime

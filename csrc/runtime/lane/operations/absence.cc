@@ -1,0 +1,38 @@
+// Operations that some members skip because they have joined. All members start the same calls, but how many
+// batches a grouped operation makes is known only to those who have its tensors: they say so first.
+#include "runtime/lane/operations/operations.h"
+
+namespace roundelay::runtime {
+namespace {
+
+int first_present(const std::vector<int>& absent) {
+  int member = 0;
+  for (const int one : absent) member += one == member ? 1 : 0;
+  return member;
+}
+
+std::string check(const submit::Entry&, const Group&) { return {}; }
+
+Status tell(Batch& batch, Workplace&) {
+  batch.sent.resize(1);
+  batch.call.operation = Operation::kBroadcast;
+  batch.call.dtype = DType::kInt64;
+  batch.call.root = first_present(batch.absent);
+  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.sent.data()), 0, sizeof(std::int64_t)};
+  return {};
+}
+
+Result<bool> skip_one(Batch& batch, Workplace&) {
+  if (batch.sent.front()-- <= 0) return false;
+  batch.call = {};
+  batch.call.operation = Operation::kBarrier;
+  batch.call.absent = batch.absent;
+  return true;
+}
+
+}  // namespace
+
+const OperationSteps kAnnounceSteps = {check, tell, nullptr, nullptr};
+const OperationSteps kSkipSteps = {check, tell, skip_one, nullptr};
+
+}  // namespace roundelay::runtime

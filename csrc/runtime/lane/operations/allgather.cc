@@ -1,0 +1,30 @@
+#include "runtime/lane/operations/operations.h"
+
+namespace roundelay::runtime {
+namespace {
+
+std::string check(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
+
+Status prepare(Batch& batch, Workplace& place) {
+  const Piece& piece = batch.pieces.front();
+  const std::size_t row = row_bytes(piece.shape(), piece.dtype());
+  std::int64_t rows = 0;
+  batch.call.operation = Operation::kAllgather;
+  batch.call.dtype = piece.dtype();
+  for (const std::int64_t extent : batch.extents) {
+    rows += extent;
+    batch.call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
+  }
+  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), rows));
+  if (!output.ok()) return output.status();
+  batch.call.stream = place.stream();
+  batch.call.input = piece.tensor().input;
+  batch.call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
+  return {};
+}
+
+}  // namespace
+
+const OperationSteps kAllgatherSteps = {check, prepare, nullptr, nullptr};
+
+}  // namespace roundelay::runtime

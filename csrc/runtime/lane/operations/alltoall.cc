@@ -1,0 +1,82 @@
+// Two calls: members tell each other, from CPU to CPU, how many rows they send, then the rows.
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "runtime/lane/operations/operations.h"
+
+namespace roundelay::runtime {
+namespace {
+
+std::string text_of(const std::vector<std::int64_t>& splits) {
+  std::string text = "[";
+  for (const std::int64_t rows : splits) text += (text.size() > 1 ? ", " : "") + std::to_string(rows);
+  return text + "]";
+}
+
+std::string check(const submit::Entry& entry, const Group& group) {
+  std::string wrong = needs_dimensions(entry);
+  if (!wrong.empty()) return wrong;
+  const auto& splits = entry.splits;
+  if (splits.size() != static_cast<std::size_t>(group.size())) {
+    return "splits has " + std::to_string(splits.size()) + " entries, but the process set has " +
+           std::to_string(group.size()) + " ranks";
+  }
+  if (std::any_of(splits.begin(), splits.end(), [](std::int64_t rows) { return rows < 0; })) {
+    return "splits must not be negative: " + text_of(splits);
+  }
+  std::int64_t left = entry.request.shape.front();
+  for (const std::int64_t rows : splits) {
+    left = rows > left ? -1 : left - rows;  // no overflow, whatever the user wrote
+    if (left < 0) break;
+  }
+  if (left == 0) return {};
+  return "splits " + text_of(splits) + " must add up to the tensor's first dimension, which is " +
+         std::to_string(entry.request.shape.front());
+}
+
+Status prepare(Batch& batch, Workplace& place) {
+  const Group& group = place.fabric().group();
+  const auto members = static_cast<std::size_t>(group.size());
+  batch.sent = batch.entries.front()->splits;
+  batch.received.assign(members, 0);
+  batch.call.operation = Operation::kAlltoall;
+  batch.call.dtype = DType::kInt64;
+  batch.call.send_bytes.assign(members, sizeof(std::int64_t));
+  batch.call.receive_bytes = batch.call.send_bytes;
+  batch.call.input = reinterpret_cast<const std::byte*>(batch.sent.data());
+  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.received.data()), 0,
+                       members * sizeof(std::int64_t)};
+  return {};
+}
+
+Result<bool> next(Batch& batch, Workplace& place) {
+  const Piece& piece = batch.pieces.front();
+  collective::Call& call = batch.call;
+  if (batch.sent.empty()) return false;  // those were the rows
+  const std::size_t row = row_bytes(piece.shape(), piece.dtype());
+  for (std::size_t member = 0; member < batch.sent.size(); ++member) {
+    call.send_bytes[member] = static_cast<std::size_t>(batch.sent[member]) * row;
+    call.receive_bytes[member] = static_cast<std::size_t>(batch.received[member]) * row;
+  }
+  const std::int64_t rows = std::accumulate(batch.received.begin(), batch.received.end(), std::int64_t{0});
+  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), rows));
+  if (!output.ok()) return output.status();
+  batch.sent.clear();
+  call.dtype = piece.dtype();
+  call.stream = place.stream();
+  call.input = piece.tensor().input;
+  call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
+  return true;
+}
+
+Status finish(Batch& batch, Workplace&) {
+  batch.entries.front()->results->set_received_splits(std::move(batch.received));
+  return {};
+}
+
+}  // namespace
+
+const OperationSteps kAlltoallSteps = {check, prepare, next, finish};
+
+}  // namespace roundelay::runtime

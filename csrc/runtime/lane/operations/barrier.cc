@@ -1,0 +1,17 @@
+#include "runtime/lane/operations/operations.h"
+
+namespace roundelay::runtime {
+namespace {
+
+std::string check(const submit::Entry&, const Group&) { return {}; }
+
+Status prepare(Batch& batch, Workplace&) {
+  batch.call.operation = Operation::kBarrier;
+  return {};
+}
+
+}  // namespace
+
+const OperationSteps kBarrierSteps = {check, prepare, nullptr, nullptr};
+
+}  // namespace roundelay::runtime

