@@ -203,15 +203,15 @@ void Operand::set_received_splits(std::vector<std::int64_t> rows) {
   has_received_splits_ = true;
 }
 
-bool Operand::there() const {
-  if (!there_) return true;
-  const Result<bool> reached = there_->reached();
+bool Operand::done() const {
+  if (!done_) return true;
+  const Result<bool> reached = done_->reached();
   return !reached.ok() || *reached;  // a device that has failed works on nothing
 }
 
 Status Operand::finish() {
   const bool elsewhere = stream_ && !stream_->is_current() && !region_;  // a region is nobody's to lend
-  if (there_) ROUNDELAY_RETURN_IF_ERROR(stream_->hold_back_current(*there_));
+  if (done_) ROUNDELAY_RETURN_IF_ERROR(stream_->hold_back_current(*done_));
   for (Item& item : items_) {
     if (elsewhere && item.target.defined()) stream_->lend_to_current(item.target);
     if (!item.output.defined()) continue;

@@ -48,15 +48,15 @@ class Operand final : public submit::Results {
 
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
   void set_received_splits(std::vector<std::int64_t> rows) override;
-  void set_there(GpuEventPtr event) override { there_ = std::move(event); }
+  void set_done(GpuEventPtr event) override { done_ = std::move(event); }
 
   // The operation succeeded: puts results where the caller wants them; on a GPU in what is the calling
   // thread's current stream by now, and the host goes on. May run without the GIL. Errors: as GpuEvent.
   [[nodiscard]] Status finish();
   // Once the operation is done: whether results are there, and nobody else works on its memory.
-  [[nodiscard]] bool there() const;
-  // After finish(): whether memory may go although it is not there(), as its stream waits for that.
-  [[nodiscard]] bool may_go() const { return !stream_ || stream_->is_current() || there(); }
+  [[nodiscard]] bool done() const;
+  // After finish(): whether memory may go although it is not done(), as its stream waits for that.
+  [[nodiscard]] bool may_go() const { return !stream_ || stream_->is_current() || done(); }
   // What the core allocated, and after an alltoall the received splits (int32; int64 where
   // a number needs it).
   [[nodiscard]] std::vector<at::Tensor> allocated() const;
@@ -80,7 +80,7 @@ class Operand final : public submit::Results {
   std::vector<Item> items_;
   RegionPtr region_;  // of the only item
   std::optional<CallerStream> stream_;
-  GpuEventPtr there_;
+  GpuEventPtr done_;
   std::vector<std::int64_t> received_splits_;
   bool has_received_splits_ = false;
 };

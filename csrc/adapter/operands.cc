@@ -30,24 +30,24 @@ std::vector<submit::Handle> Operands::handles() const {
   return handles;
 }
 
-bool Operands::there(submit::Handle handle) const {
+bool Operands::done(submit::Handle handle) const {
   MutexLock lock(mutex_);
   const auto found = by_handle_.find(handle);
-  return found == by_handle_.end() || found->second->there();
+  return found == by_handle_.end() || found->second->done();
 }
 
-void Operands::see_off(OperandPtr operand) {
+void Operands::retire(OperandPtr operand) {
   MutexLock lock(mutex_);
-  departing_.push_back(std::move(operand));
+  retired_.push_back(std::move(operand));
 }
 
-std::vector<OperandPtr> Operands::departed() {
+std::vector<OperandPtr> Operands::reclaim() {
   MutexLock lock(mutex_);
-  const auto first = std::partition(departing_.begin(), departing_.end(),
-                                    [](const OperandPtr& operand) { return !operand->there(); });
-  std::vector<OperandPtr> departed(std::make_move_iterator(first), std::make_move_iterator(departing_.end()));
-  departing_.erase(first, departing_.end());
-  return departed;
+  const auto first = std::partition(retired_.begin(), retired_.end(),
+                                    [](const OperandPtr& operand) { return !operand->done(); });
+  std::vector<OperandPtr> reclaimed(std::make_move_iterator(first), std::make_move_iterator(retired_.end()));
+  retired_.erase(first, retired_.end());
+  return reclaimed;
 }
 
 }  // namespace roundelay::adapter

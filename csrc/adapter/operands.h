@@ -29,17 +29,17 @@ class Operands {
   [[nodiscard]] OperandPtr take(submit::Handle handle) EXCLUDES(mutex_);
   [[nodiscard]] std::vector<submit::Handle> handles() const EXCLUDES(mutex_);
   // Of a handle that is done: whether its results are there; so they are where there is no operand.
-  [[nodiscard]] bool there(submit::Handle handle) const EXCLUDES(mutex_);
+  [[nodiscard]] bool done(submit::Handle handle) const EXCLUDES(mutex_);
 
   // Is done, and nobody asks for it any more.
-  void see_off(OperandPtr operand) EXCLUDES(mutex_);
+  void retire(OperandPtr operand) EXCLUDES(mutex_);
   // Those seen off that the device is done with.
-  [[nodiscard]] std::vector<OperandPtr> departed() EXCLUDES(mutex_);
+  [[nodiscard]] std::vector<OperandPtr> reclaim() EXCLUDES(mutex_);
 
  private:
   mutable Mutex mutex_;
   std::unordered_map<submit::Handle, OperandPtr> by_handle_ GUARDED_BY(mutex_);
-  std::vector<OperandPtr> departing_ GUARDED_BY(mutex_);
+  std::vector<OperandPtr> retired_ GUARDED_BY(mutex_);
 };
 
 }  // namespace roundelay::adapter

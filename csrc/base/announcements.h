@@ -32,13 +32,13 @@ class Announcements {
   // This member's next word. Where it was the one that all others are past, wakes who sleeps.
   virtual void announce(std::uint64_t word) = 0;
 
-  // To sleep: arm(), look whether there is something to do, then futex_wait(bell(), what arm() gave).
+  // To sleep: arm(), look whether there is something to do, then futex_wait(doorbell(), what arm() gave).
   virtual std::uint32_t arm(Sleeper who) = 0;
-  [[nodiscard]] virtual const FutexWord& bell(Sleeper who) const = 0;
+  [[nodiscard]] virtual const FutexWord& doorbell(Sleeper who) const = 0;
   // From false to true: words that grow wake this member's driver only. Back: who left looks once more.
   virtual void spare_background(bool spare) = 0;
   // Wakes this member's own sleepers.
-  virtual void rouse() = 0;
+  virtual void wake() = 0;
 
   // What all members have announced under this lock.
   [[nodiscard]] std::uint64_t least(std::uint64_t lock) const {

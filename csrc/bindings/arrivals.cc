@@ -11,7 +11,7 @@
 
 #include "bindings/bound_pool.h"
 #include "bindings/errors.h"
-#include "bindings/life.h"
+#include "bindings/global_state.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
@@ -45,7 +45,7 @@ struct AfterHook {
  private:
   [[nodiscard]] bool done(PyObject* parameter) const {
     try {
-      return gradient->arrive(*rules, THPVariable_Unpack(parameter), life_accelerator());
+      return gradient->arrive(*rules, THPVariable_Unpack(parameter), global_accelerator());
     } catch (...) {
       return false;  // what torch throws here it throws there again
     }
@@ -115,7 +115,7 @@ void bind_arrivals(py::module_& module) {
       .def(
           "note",
           [](Arrivals& self, Arrival& gradient, int kind) {
-            return value_of(self.note(gradient, kind, life_accelerator()));
+            return value_of(self.note(gradient, kind, global_accelerator()));
           },
           py::arg("gradient"), py::arg("kind"))
       .def("leave", &Arrivals::leave, py::arg("gradient"))

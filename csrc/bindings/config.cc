@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "bindings/errors.h"
-#include "bindings/life.h"
+#include "bindings/global_state.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
@@ -89,7 +89,7 @@ void bind_config(py::module_& module) {
       .def_property_readonly("lines", lines)
       .def_property_readonly("no_effect", [](const LoadedConfig& loaded) { return loaded.no_effect; });
   module.def("load_config", load_config_from_environment);
-  module.def("config", [] { return *life_config(); });
+  module.def("config", [] { return *global_config(); });
   module.def("log_info", [](const std::string& message) { log(LogLevel::kInfo, message); });
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bindings/errors.h"
-#include "bindings/life.h"
+#include "bindings/global_state.h"
 #include "bindings/topics.h"
 #include "platform/nccl/library.h"
 #include "runtime/gpu/loader.h"
@@ -32,7 +32,7 @@ void load_gpu(const std::string& module_path, const std::string& nccl_path, cons
       parts.why_no_nccl = nccl.status().message();
     }
   }
-  life_accelerator().serve(*parts.runtime, type);
+  global_accelerator().serve(*parts.runtime, type);
   set_gpu_parts(parts);
 }
 

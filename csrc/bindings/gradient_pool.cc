@@ -10,7 +10,7 @@
 
 #include "bindings/bound_pool.h"
 #include "bindings/errors.h"
-#include "bindings/life.h"
+#include "bindings/global_state.h"
 #include "bindings/submission.h"
 #include "bindings/topics.h"
 
@@ -19,19 +19,20 @@ namespace {
 
 std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set,
                                      const c10::Device& device) {
-  const auto context = life_context();
+  const auto context = global_context();
   Result<RegionPtr> region = Status::internal("");
   {
     const py::gil_scoped_release release;
     region = context->make_region(process_set, key, bytes, device.is_cpu() ? -1 : device.index());
   }
-  return std::make_unique<BoundPool>(BoundPool{
-      adapter::GradientPool(value_of(std::move(region)), device, life_accelerator()), process_set, context});
+  return std::make_unique<BoundPool>(
+      BoundPool{adapter::GradientPool(value_of(std::move(region)), device, global_accelerator()), process_set,
+                context});
 }
 
 submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t count, at::ScalarType type,
                          const Name& name, int op, double prescale_factor, double postscale_factor) {
-  if (bound.context.lock() != life_context())
+  if (bound.context.lock() != global_context())
     raise(Status::invalid("this gradient pool was made before the last init()"));
   wire::Request request = request_of(Operation::kAllreduce, name);
   set_reduction(request, op, prescale_factor, postscale_factor, bound.process_set);

@@ -11,7 +11,7 @@
 
 #include "adapter/operand.h"
 #include "bindings/errors.h"
-#include "bindings/life.h"
+#include "bindings/global_state.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
@@ -22,21 +22,21 @@ constexpr Duration kSignalPeriod = std::chrono::milliseconds(100);
 
 std::vector<at::Tensor> outputs_of(adapter::OperandPtr operand) {
   std::vector<at::Tensor> outputs = operand->allocated();
-  if (!operand->may_go()) life_operands().see_off(std::move(operand));
-  drop_departed();
+  if (!operand->may_go()) global_operands().retire(std::move(operand));
+  reclaim_operands();
   return outputs;
 }
 
 // As Horovod has it: on a GPU, too, when results are there.
 bool poll(submit::Handle handle) {
-  return value_of(life_context()->poll(handle)) && life_operands().there(handle);
+  return value_of(global_context()->poll(handle)) && global_operands().done(handle);
 }
 
 // Waiting, as a context manager: for what Python does between the waits at the end of a backward.
 class WaitingBlock {
  public:
   void enter() {
-    context_ = life_context();
+    context_ = global_context();
     waiting_.emplace(*context_);
   }
   void exit(const py::args& /*exception*/) { waiting_.reset(); }
@@ -62,10 +62,10 @@ Status wait(runtime::Context& context, submit::Handle handle) {
 }
 
 std::vector<at::Tensor> synchronize(submit::Handle handle) {
-  const auto context = life_context();
+  const auto context = global_context();
   static_cast<void>(value_of(context->poll(handle)));  // raises if it is unknown
   Status status = wait(*context, handle);
-  adapter::OperandPtr operand = life_operands().take(handle);
+  adapter::OperandPtr operand = global_operands().take(handle);
   if (status.ok()) {
     if (!operand) return {};
     Status finished;
@@ -84,7 +84,7 @@ std::vector<at::Tensor> synchronize(submit::Handle handle) {
 void bind_handles(py::module_& module) {
   module.def("poll", poll, py::arg("handle"));
   module.def("synchronize", synchronize, py::arg("handle"));
-  module.def("flush", [] { life_context()->flush(); });
+  module.def("flush", [] { global_context()->flush(); });
   py::class_<WaitingBlock>(module, "Waiting")
       .def(py::init<>())
       .def("__enter__", &WaitingBlock::enter)

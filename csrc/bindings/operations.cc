@@ -10,8 +10,8 @@
 
 #include "adapter/operand.h"
 #include "bindings/errors.h"
+#include "bindings/global_state.h"
 #include "bindings/handles.h"
-#include "bindings/life.h"
 #include "bindings/submission.h"
 #include "bindings/topics.h"
 
@@ -39,7 +39,7 @@ wire::Request request_of(Operation operation, const Name& name) {
 
 submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, Route route,
                       std::vector<std::int64_t> splits) {
-  const auto context = life_context();
+  const auto context = global_context();
   if (!made.ok()) refuse(*context, route.process_set, std::move(request), made.status());
   adapter::OperandPtr operand = std::move(made).value();
   std::vector<wire::TensorSpec> specs = operand->specs();
@@ -52,23 +52,23 @@ submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, R
   Result<GpuEventPtr> ready = operand->ready();
   if (!ready.ok()) refuse(*context, route.process_set, std::move(request), ready.status());
   if (operand->gpu() >= 0) request.device = DeviceType::kGpu;
-  drop_departed();
+  reclaim_operands();
   const submit::Handle handle = value_of(context->submit({.process_set = route.process_set,
                                                           .request = std::move(request),
                                                           .parts = operand->parts(),
                                                           .splits = std::move(splits),
                                                           .results = operand.get(),
                                                           .gpu = operand->gpu(),
-                                                          .ready = std::move(*ready),
+                                                          .inputs_ready = std::move(*ready),
                                                           .blocking = route.blocking}));
-  life_operands().keep(handle, std::move(operand));
+  global_operands().keep(handle, std::move(operand));
   return handle;
 }
 
 void set_reduction(wire::Request& request, int op, double prescale_factor, double postscale_factor,
                    ProcessSetId process_set) {
   if (op < 0 || op >= kReduceOpCount)
-    refuse(*life_context(), process_set, std::move(request),
+    refuse(*global_context(), process_set, std::move(request),
            Status::invalid("op must be one of Average, Sum, Adasum, Min, Max, Product, not " +
                            std::to_string(op)));
   request.reduce_op = static_cast<ReduceOp>(op);
@@ -82,7 +82,7 @@ submit::Handle grouped_allreduce(Route route, const Tensors& tensors, const Tens
                                  const Name& name, int op, double prescale_factor, double postscale_factor) {
   wire::Request request = request_of(Operation::kAllreduce, name);
   set_reduction(request, op, prescale_factor, postscale_factor, route.process_set);
-  auto operand = adapter::Operand::make(tensors, outputs, request.name, life_accelerator());
+  auto operand = adapter::Operand::make(tensors, outputs, request.name, global_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 
@@ -95,25 +95,25 @@ submit::Handle broadcast(Route route, const at::Tensor& tensor, const at::Tensor
                          const Name& name) {
   wire::Request request = request_of(Operation::kBroadcast, name);
   request.root = root;
-  auto operand = adapter::Operand::make({tensor}, {output}, request.name, life_accelerator());
+  auto operand = adapter::Operand::make({tensor}, {output}, request.name, global_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 
 submit::Handle barrier(Route route) {
-  return submit(adapter::Operand::make({}, "", life_accelerator()),
+  return submit(adapter::Operand::make({}, "", global_accelerator()),
                 request_of(Operation::kBarrier, std::nullopt), route);
 }
 
 submit::Handle allgather(Route route, const Tensors& tensors, const Name& name) {
   wire::Request request = request_of(Operation::kAllgather, name);
-  auto operand = adapter::Operand::make(tensors, request.name, life_accelerator());
+  auto operand = adapter::Operand::make(tensors, request.name, global_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 
 submit::Handle alltoall(Route route, const at::Tensor& tensor, std::vector<std::int64_t> splits,
                         const Name& name) {
   wire::Request request = request_of(Operation::kAlltoall, name);
-  auto operand = adapter::Operand::make({tensor}, request.name, life_accelerator());
+  auto operand = adapter::Operand::make({tensor}, request.name, global_accelerator());
   return submit(std::move(operand), std::move(request), route, std::move(splits));
 }
 
@@ -121,7 +121,7 @@ submit::Handle reducescatter(Route route, const Tensors& tensors, const Name& na
                              double prescale_factor, double postscale_factor) {
   wire::Request request = request_of(Operation::kReducescatter, name);
   set_reduction(request, op, prescale_factor, postscale_factor, route.process_set);
-  auto operand = adapter::Operand::make(tensors, request.name, life_accelerator());
+  auto operand = adapter::Operand::make(tensors, request.name, global_accelerator());
   return submit(std::move(operand), std::move(request), route);
 }
 
@@ -135,7 +135,7 @@ void submit_error(const std::string& operation, const Name& name, const std::str
     if (name_of(static_cast<Operation>(i)) != operation) continue;
     wire::Request request = request_of(static_cast<Operation>(i), name);
     request.error = text;
-    life_context()->submit_error(process_set, std::move(request));
+    global_context()->submit_error(process_set, std::move(request));
     return;
   }
   throw py::value_error("there is no operation '" + operation + "'");

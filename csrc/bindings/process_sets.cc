@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bindings/errors.h"
+#include "bindings/global_state.h"
 #include "bindings/handles.h"
-#include "bindings/life.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
@@ -20,22 +20,22 @@ void agree(runtime::Context& context, submit::Handle announced, const char* call
   } catch (const py::error_already_set&) {
     {
       const py::gil_scoped_release no_gil;
-      context.fail("rank " + std::to_string(context.placement().rank) + " was interrupted in " + call);
+      context.fail("rank " + std::to_string(context.rank_info().rank) + " was interrupted in " + call);
     }
     throw;
   }
 }
 
 ProcessSetId add(std::vector<int> ranks) {
-  const auto context = life_context();
-  agree(*context, value_of(context->announce_new_set(ranks)), "add_process_set()");
+  const auto context = global_context();
+  agree(*context, value_of(context->submit_new_set(ranks)), "add_process_set()");
   const py::gil_scoped_release no_gil;
   return value_of(context->make_process_set(ranks));
 }
 
 void remove(ProcessSetId id) {
-  const auto context = life_context();
-  agree(*context, value_of(context->announce_removal(id)), "remove_process_set()");
+  const auto context = global_context();
+  agree(*context, value_of(context->submit_removal(id)), "remove_process_set()");
   const py::gil_scoped_release no_gil;
   check(context->drop_process_set(id));
 }
@@ -46,7 +46,7 @@ void bind_process_sets(py::module_& module) {
   module.def("add_process_set", add, py::arg("ranks"));
   module.def("remove_process_set", remove, py::arg("process_set"));
   module.def(
-      "process_set_ranks", [](ProcessSetId id) { return value_of(life_context()->ranks_of(id)); },
+      "process_set_ranks", [](ProcessSetId id) { return value_of(global_context()->ranks_of(id)); },
       py::arg("process_set"));
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bindings/errors.h"
-#include "bindings/life.h"
+#include "bindings/global_state.h"
 #include "bindings/topics.h"
 
 namespace roundelay::bindings {
@@ -14,7 +14,7 @@ namespace {
 TimePoint at(std::int64_t nanoseconds) { return TimePoint(Duration(nanoseconds)); }
 
 void start_timeline(const std::string& path, bool mark_cycles) {
-  const auto context = life_context();
+  const auto context = global_context();
   Status status;
   {
     const py::gil_scoped_release no_gil;  // opens the file
@@ -24,7 +24,7 @@ void start_timeline(const std::string& path, bool mark_cycles) {
 }
 
 void stop_timeline() {
-  const auto context = life_context();
+  const auto context = global_context();
   Status status;
   {
     const py::gil_scoped_release no_gil;
@@ -34,7 +34,7 @@ void stop_timeline() {
 }
 
 void mark(const std::string& name, std::int64_t begin_ns, std::int64_t end_ns) {
-  life_context()->timeline().record_span(timeline::Track::kTraining, name, at(begin_ns), at(end_ns));
+  global_context()->timeline().record_span(timeline::Track::kTraining, name, at(begin_ns), at(end_ns));
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ void mark(const std::string& name, std::int64_t begin_ns, std::int64_t end_ns) {
 void bind_timeline(py::module_& module) {
   module.def("start_timeline", start_timeline, py::arg("path"), py::arg("mark_cycles"));
   module.def("stop_timeline", stop_timeline);
-  module.def("timeline_enabled", [] { return life_context()->timeline().enabled(); });
+  module.def("timeline_enabled", [] { return global_context()->timeline().enabled(); });
   module.def("timeline_mark", mark, py::arg("name"), py::arg("begin_ns"), py::arg("end_ns"));
 }
 

@@ -9,7 +9,7 @@ namespace py = pybind11;
 
 void bind_errors(py::module_& module);
 void bind_config(py::module_& module);
-void bind_life(py::module_& module);
+void bind_global_state(py::module_& module);
 void bind_gpu(py::module_& module);
 void bind_operations(py::module_& module);
 void bind_gradient_pool(py::module_& module);

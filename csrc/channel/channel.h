@@ -36,10 +36,10 @@ class Channel {
   // Sleepers use no CPU unless the medium has no other way (channel/mpi documents its back-off).
   virtual void wait(Deadline deadline) = 0;
   // From true to false the caller, one thread at a time, does nothing but look for messages: where the medium
-  // is quicker for it, peers wake nobody meanwhile, and it waits by wait_attending(), which polls for a while
+  // is quicker for it, peers wake nobody meanwhile, and it waits by wait_polling(), which polls for a while
   // before it sleeps.
-  virtual void attend(bool /*attending*/) {}
-  virtual void wait_attending(Deadline deadline, Duration /*polling*/) { wait(deadline); }
+  virtual void set_polling(bool /*polling*/) {}
+  virtual void wait_polling(Deadline deadline, Duration /*polling*/) { wait(deadline); }
 
   // Ends all waits in progress and the next one that starts before a receive().
   virtual void wake() = 0;
@@ -49,7 +49,7 @@ class Channel {
   virtual void close(Deadline deadline) = 0;
 
   // Messages without content that only wake a peer's sleeper, so far.
-  [[nodiscard]] virtual std::int64_t nudges_sent() const { return 0; }
+  [[nodiscard]] virtual std::int64_t wakeups_sent() const { return 0; }
 
   // False if only the thread that made the channel may call anything but wake() and send().
   [[nodiscard]] virtual bool any_thread() const { return true; }

@@ -17,9 +17,9 @@ class Nap {
  public:
   Nap() = default;  // no pause at all
   explicit Nap(Duration sleep) : kind_(Kind::kSleep), most_(sleep) {}
-  // Until `bell` is no longer `seen`, or `most` is over. The bell outlives the nap.
-  Nap(const FutexWord& bell, std::uint32_t seen, Duration most)
-      : kind_(Kind::kBell), most_(most), bell_(&bell), seen_(seen) {}
+  // Until `doorbell` is no longer `seen`, or `most` is over. The doorbell outlives the nap.
+  Nap(const FutexWord& doorbell, std::uint32_t seen, Duration most)
+      : kind_(Kind::kDoorbell), most_(most), doorbell_(&doorbell), seen_(seen) {}
   static Nap yield() {
     Nap nap;
     nap.kind_ = Kind::kYield;
@@ -34,19 +34,19 @@ class Nap {
   }
 
   [[nodiscard]] Duration length() const { return most_; }
-  [[nodiscard]] bool sleeps() const { return kind_ == Kind::kSleep || kind_ == Kind::kBell; }
+  [[nodiscard]] bool sleeps() const { return kind_ == Kind::kSleep || kind_ == Kind::kDoorbell; }
 
   void take() const {
     if (kind_ == Kind::kYield) sched_yield();
     if (kind_ == Kind::kSleep) std::this_thread::sleep_for(most_);
-    if (kind_ == Kind::kBell) futex_wait(*bell_, seen_, most_);
+    if (kind_ == Kind::kDoorbell) futex_wait(*doorbell_, seen_, most_);
   }
 
  private:
-  enum class Kind : unsigned char { kNone, kYield, kSleep, kBell };
+  enum class Kind : unsigned char { kNone, kYield, kSleep, kDoorbell };
   Kind kind_ = Kind::kNone;
   Duration most_{0};
-  const FutexWord* bell_ = nullptr;
+  const FutexWord* doorbell_ = nullptr;
   std::uint32_t seen_ = 0;
 };
 

@@ -73,7 +73,7 @@ bool Exchange::finished(Transfer transfer) {
   return posted.done;
 }
 
-bool Exchange::settled() {
+bool Exchange::all_done() {
   if (!error_.ok()) return false;
   for (const Transfer transfer : awaited_) {
     if (!finished(transfer)) return false;

@@ -37,7 +37,7 @@ class Exchange {
 
   struct Waiting {
     Exchange* exchange;
-    [[nodiscard]] bool await_ready() const { return exchange->settled(); }
+    [[nodiscard]] bool await_ready() const { return exchange->all_done(); }
     void await_suspend(std::coroutine_handle<> /*program*/) const noexcept {}
     void await_resume() const noexcept {}
   };
@@ -48,7 +48,7 @@ class Exchange {
   [[nodiscard]] Transfer next() const { return static_cast<Transfer>(posted_.size()); }
 
   // Tests what is awaited. False after an error.
-  bool settled();
+  bool all_done();
   [[nodiscard]] const Status& error() const { return error_; }
   [[nodiscard]] int waiting_for() const { return waiting_for_; }  // the group's index; -1: nobody
   // The medium may still write into this call's scratch memory.

@@ -88,7 +88,7 @@ class Pending {
   // True where ranks outnumber cores: spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
   // After a test() that said no: how to pass the time until another one makes sense. Where the medium wakes
-  // sleepers, and Fabric::rouse() does, this may be a long sleep.
+  // sleepers, and Fabric::wake() does, this may be a long sleep.
   virtual Nap idle(Backoff& backoff) { return backoff.next(); }
   // Tests until done, spinning briefly, then yielding, then asleep.
   Status wait();
@@ -116,7 +116,7 @@ class Fabric {
   // was not before. The thread as start()'s.
   virtual void give_up(const Status& cause) { static_cast<void>(cause); }
   // Ends a sleep in one of this member's calls. From any thread.
-  virtual void rouse() {}
+  virtual void wake() {}
   // Where members see at once what the others announce; null: nowhere. May outlive the fabric.
   [[nodiscard]] virtual std::shared_ptr<Announcements> announcements() const { return nullptr; }
   // For buffers that the group's calls work on. From any thread; the maker may outlive the fabric.

@@ -38,7 +38,7 @@ bool ProgramPending::has_to_close() const {
 Status ProgramPending::advance() {
   while (true) {
     while (!current().done()) {
-      if (!exchange_.settled()) {
+      if (!exchange_.all_done()) {
         return exchange_.error().ok() ? watch_.interrupted(waiting_for()) : exchange_.error();
       }
       current().resume();

@@ -18,8 +18,8 @@ template <class State>
 class QueuedPending;
 
 // What the calls of one member share. One thread at a time. `State` derives from it and has `host`, group()
-// and a type Passage, a call's way:
-//   Passage(host, call)               both outlive it; the call has been checked
+// and a type RunningCall, a call's way:
+//   RunningCall(host, call)               both outlive it; the call has been checked
 //   Result<bool> advance()            moves it on without blocking; true: it is over
 //   Status interrupted(CallWatch&)    where nothing that it waits for looks after the call's end itself
 //   waiting_for(), crowded(), idle()  as Pending's
@@ -62,7 +62,7 @@ class QueuedPending final : public Pending {
         state_->fail(over.status());
       } else if (*over) {
         state_->calls.pop_front();
-      } else if (Status why = first.passage_->interrupted(first.watch_); !why.ok()) {
+      } else if (Status why = first.running_->interrupted(first.watch_); !why.ok()) {
         state_->fail(why);
       } else {
         return false;
@@ -76,26 +76,26 @@ class QueuedPending final : public Pending {
   Nap idle(Backoff& backoff) override { return moving() ? moving()->idle(backoff) : backoff.next(); }
 
  private:
-  using Passage = typename State::Passage;
+  using RunningCall = typename State::RunningCall;
 
   // Of the first call.
   Result<bool> advance() {
-    if (!passage_) passage_.emplace(state_->host, call_);
-    Result<bool> over = passage_->advance();
+    if (!running_) running_.emplace(state_->host, call_);
+    Result<bool> over = running_->advance();
     done_ = over.ok() && *over;
-    if (done_) passage_.reset();
+    if (done_) running_.reset();
     return over;
   }
 
-  [[nodiscard]] Passage* moving() const {
-    if (state_->calls.empty() || !state_->calls.front()->passage_) return nullptr;
-    return &*state_->calls.front()->passage_;
+  [[nodiscard]] RunningCall* moving() const {
+    if (state_->calls.empty() || !state_->calls.front()->running_) return nullptr;
+    return &*state_->calls.front()->running_;
   }
 
   const std::shared_ptr<State> state_;
   const Call call_;
   CallWatch watch_;
-  mutable std::optional<Passage> passage_;
+  mutable std::optional<RunningCall> running_;
   bool done_ = false;
 };
 

@@ -22,7 +22,7 @@ constexpr std::size_t kAnyBytes = SIZE_MAX;
 // with 2 ranks, 32 against 49 us with 4), and never loses to the ring by more than the noise (4 ranks, 256
 // KiB: 0.5 against 1.0 ms).
 constexpr Row kTable[] = {
-    {Operation::kAllreduce, kAnySize, 0, {"local", local}},
+    {Operation::kAllreduce, kAnySize, 0, {"local", single}},
     {Operation::kAllreduce, kOnePlaceMembers, 2 << 10, {"direct", direct_allreduce}},
     {Operation::kAllreduce, kOnePlaceMembers, kAnyBytes, {"pairwise", pairwise_allreduce}},
     {Operation::kAllreduce, kAnySize, 256 << 10, {"recursive_doubling", recursive_doubling_allreduce}},
@@ -33,7 +33,7 @@ constexpr Row kTable[] = {
     {Operation::kAlltoall, kAnySize, kAnyBytes, {"pairwise", pairwise_alltoall}},
     {Operation::kReducescatter, kAnySize, kAnyBytes, {"pairwise", pairwise_reduce_scatter}},
 };
-constexpr Algorithm kAlone{"local", local};
+constexpr Algorithm kSingle{"local", single};
 constexpr Algorithm kAdasum{"recursive_doubling", recursive_doubling_allreduce};
 
 bool is_adasum(const Call& call) {
@@ -51,7 +51,7 @@ std::size_t agreed_bytes(const Call& call) {
 }
 
 const Algorithm& select_algorithm(const Call& call, int size) {
-  if (size == 1) return kAlone;
+  if (size == 1) return kSingle;
   const std::size_t bytes = agreed_bytes(call);
   if (is_adasum(call) && bytes > 0) return kAdasum;
   const Row* row = kTable;

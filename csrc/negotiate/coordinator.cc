@@ -220,7 +220,7 @@ std::uint64_t Coordinator::fusion_class_of(const wire::Request& r, const std::ve
   return classes_.try_emplace(key, classes_.size() + 1).first->second;
 }
 
-wire::Member Coordinator::member_for(const Ready& ready, wire::Order& order, Writing& writing) {
+wire::FusedTensor Coordinator::tensor_for(const Ready& ready, wire::Order& order, Writing& writing) {
   const wire::Request& request = ready.request;
   if (!request.cacheable) return {wire::kNoCacheId, request.name};
   if (const wire::CacheId id = cache_.id_of(request); id != wire::kNoCacheId) return {id, {}};
@@ -239,9 +239,9 @@ wire::Member Coordinator::member_for(const Ready& ready, wire::Order& order, Wri
   return {id, request.name};
 }
 
-void Coordinator::take_turns(bool yes) {
-  if (yes && !takes_turns_) finder_.interrupted();  // it may have seen some on a GPU
-  takes_turns_ = yes;
+void Coordinator::take_tickets(bool yes) {
+  if (yes && !takes_tickets_) finder_.interrupted();  // it may have seen some on a GPU
+  takes_tickets_ = yes;
 }
 
 std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
@@ -278,12 +278,12 @@ void Coordinator::write_operations(wire::Order& order) {
   for (const Ready& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
   for (const auto& indices : fuse::plan(candidates, options_.plan)) {
     auto& operation = order.operations.emplace_back();
-    for (const std::size_t i : indices) operation.members.push_back(member_for(ready_[i], order, writing));
+    for (const std::size_t i : indices) operation.tensors.push_back(tensor_for(ready_[i], order, writing));
     operation.extents = std::move(ready_[indices.front()].extents);
     operation.absent = std::move(ready_[indices.front()].absent);
-    if (!takes_turns_ || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
-    if (!order.turn) order.turn.emplace();
-    order.turn->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
+    if (!takes_tickets_ || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
+    if (!order.tickets) order.tickets.emplace();
+    order.tickets->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
   }
   for (const wire::CacheId id : order.evicted) evicted_by_.emplace(id, order.sequence);
   classes_.clear();  // they matter within one plan only, and scales may change from step to step

@@ -57,8 +57,8 @@ class Coordinator {
   // `member` is the reporter's index in the group. Errors (kInternal): that rank broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);
   // Whether operations on a GPU take turns with those of other process sets: then an order says which they
-  // are, for stamps to be given (negotiate/order_queue.h), and none of them is in a schedule.
-  void take_turns(bool yes);
+  // are, for tickets to be given (negotiate/order_queue.h), and none of them is in a schedule.
+  void take_tickets(bool yes);
   // The next order that is due; call until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
   // When time alone will make the next order or stall message due; sometimes a little before that.
@@ -70,7 +70,7 @@ class Coordinator {
   std::set<int> take_late_ranks() { return std::exchange(late_, {}); }
   std::vector<ReadyNote> take_ready_notes();
   // Who has not answered a freeze for the time after which a missing rank is an error.
-  std::optional<wire::Abort> take_verdict(TimePoint now) const;
+  std::optional<wire::Abort> take_fault(TimePoint now) const;
 
   // Tensors that some rank waits for, and all state that must be empty when nothing is in flight (tests).
   [[nodiscard]] std::size_t waiting() const { return table_.size() + early_joins_.size(); }
@@ -113,7 +113,7 @@ class Coordinator {
     bool cache_full = false;
   };
   void write_operations(wire::Order& order);
-  wire::Member member_for(const Ready& ready, wire::Order& order, Writing& writing);
+  wire::FusedTensor tensor_for(const Ready& ready, wire::Order& order, Writing& writing);
   std::uint64_t fusion_class_of(const wire::Request& request, const std::vector<std::int32_t>& absent);
   [[nodiscard]] int rank_of(int member) const { return group_.ranks[static_cast<std::size_t>(member)]; }
 
@@ -153,7 +153,7 @@ class Coordinator {
   std::uint64_t locked_by_ = 0;  // the sequence of the order that began the last lock
   TimePoint silence_warned_{};
   std::set<int> late_;  // named in a warning
-  bool takes_turns_ = false;
+  bool takes_tickets_ = false;
   bool flush_ = false;
   int left_by_ = -1;
   bool closed_ = false;

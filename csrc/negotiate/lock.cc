@@ -17,11 +17,11 @@ bool Coordinator::may_lock() const {
 
 // All that is repeated must be known to all members by id alone.
 void Coordinator::lock_if_periodic(wire::Order& order) {
-  bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.turn;
+  bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.tickets;
   for (const wire::FusedOperation& operation : order.operations) {
     ScheduleFinder::Ids ids;
     plain = plain && operation.extents.empty() && operation.absent.empty();
-    for (const wire::Member& member : operation.members) {
+    for (const wire::FusedTensor& member : operation.tensors) {
       plain = plain && member.name.empty();
       ids.push_back(member.id);
     }
@@ -87,7 +87,7 @@ void Coordinator::warn_of_silence(TimePoint now, std::vector<std::string>& lines
                   " s while other ranks wait: stopped, overloaded or unreachable");
 }
 
-std::optional<wire::Abort> Coordinator::take_verdict(TimePoint now) const {
+std::optional<wire::Abort> Coordinator::take_fault(TimePoint now) const {
   if (options_.stall_abort <= Duration{0} || keeper_.silent().empty()) return std::nullopt;
   if (now - keeper_.asked() < options_.stall_abort) return std::nullopt;
   const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - keeper_.asked());
@@ -136,7 +136,7 @@ Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
   for (const auto& ids : lock.operations) {
     auto& members = schedule.operations.emplace_back();
     for (const wire::CacheId id : ids) {
-      const Result<std::string> name = name_of_member({id, {}});
+      const Result<std::string> name = name_of_tensor({id, {}});
       if (!name.ok()) return name.status();
       const auto cached = cache_.find(*name);
       if (cached == cache_.end() || cached->second.id != id)

@@ -5,22 +5,22 @@
 
 namespace roundelay::negotiate {
 
-std::optional<wire::TurnRequest> OrderQueue::take_request() {
+std::optional<wire::TicketRequest> OrderQueue::take_request() {
   const auto next = std::find_if(orders_.begin(), orders_.end(), [&](const wire::Order& order) {
     return waits(order) && order.sequence > asked_;
   });
   if (next == orders_.end()) return std::nullopt;
   asked_ = next->sequence;
-  return wire::TurnRequest{next->lane, next->sequence,
-                           static_cast<std::uint32_t>(next->turn->operations.size())};
+  return wire::TicketRequest{next->lane, next->sequence,
+                             static_cast<std::uint32_t>(next->tickets->operations.size())};
 }
 
-bool OrderQueue::grant(std::uint64_t sequence, wire::Stamps stamps) {
+bool OrderQueue::grant(std::uint64_t sequence, wire::Tickets tickets) {
   const auto asking = std::find_if(orders_.begin(), orders_.end(), [&](const wire::Order& order) {
     return waits(order) && order.sequence == sequence && sequence <= asked_;
   });
   if (asking == orders_.end()) return false;
-  asking->turn->stamps = std::move(stamps);
+  asking->tickets->tickets = std::move(tickets);
   return true;
 }
 

@@ -1,5 +1,5 @@
 // A lane's orders on their way from the coordinator to the members: one that takes a turn waits for its
-// stamps, and those behind it wait too. Pure.
+// tickets, and those behind it wait too. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class OrderQueue {
  public:
   void push(wire::Order order) { orders_.push_back(std::move(order)); }
   // What rank 0 is to be asked: each once, in sequence.
-  std::optional<wire::TurnRequest> take_request();
+  std::optional<wire::TicketRequest> take_request();
   // False: no order asks for that.
-  [[nodiscard]] bool grant(std::uint64_t sequence, wire::Stamps stamps);
-  // There will be no more stamps: the first that needs some becomes the lane's last, and says that rank 0 has
-  // left.
+  [[nodiscard]] bool grant(std::uint64_t sequence, wire::Tickets tickets);
+  // There will be no more tickets: the first that needs some becomes the lane's last, and says that rank 0
+  // has left.
   void refuse();
   // The next that may go.
   std::optional<wire::Order> take();
@@ -26,7 +26,7 @@ class OrderQueue {
 
  private:
   [[nodiscard]] static bool waits(const wire::Order& order) {
-    return order.turn && order.turn->stamps.first == 0;
+    return order.tickets && order.tickets->tickets.first == 0;
   }
 
   std::deque<wire::Order> orders_;

@@ -122,7 +122,7 @@ void Participant::evict(wire::CacheId id) {
   }
 }
 
-Result<std::string> Participant::name_of_member(const wire::Member& member) const {
+Result<std::string> Participant::name_of_tensor(const wire::FusedTensor& member) const {
   if (!member.name.empty()) return member.name;
   const auto found = names_.find(member.id);
   if (found == names_.end()) {
@@ -132,7 +132,7 @@ Result<std::string> Participant::name_of_member(const wire::Member& member) cons
   return found->second;
 }
 
-Status Participant::remember(const wire::Member& member, const wire::Request& request) {
+Status Participant::remember(const wire::FusedTensor& member, const wire::Request& request) {
   if (member.name.empty() || member.id == wire::kNoCacheId) return {};
   if (names_.contains(member.id)) {
     return Status::internal("an order assigns cache id " + std::to_string(member.id) + " twice");
@@ -151,8 +151,8 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
     return join_.empty() ? Status::internal("an order takes this rank for joined, which it is not")
                          : Status{};
   }
-  for (const wire::Member& member : operation.members) {
-    Result<std::string> name = name_of_member(member);
+  for (const wire::FusedTensor& member : operation.tensors) {
+    Result<std::string> name = name_of_tensor(member);
     if (!name.ok()) return name.status();
     const auto found = pending_.find(*name);
     if (found == pending_.end() || !found->second.reported) {
@@ -165,18 +165,18 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
   return {};
 }
 
-Status Participant::apply_turn(const wire::Turn& turn, Applied& applied) const {
+Status Participant::apply_tickets(const wire::OrderTickets& tickets, Applied& applied) const {
   const auto member = static_cast<std::size_t>(member_);
-  if (member >= turn.stamps.previous.size())
-    return Status::internal("an order stamps operations, but not this rank's");
-  Turn next{turn.stamps.first, turn.stamps.previous[member]};
-  for (const std::int32_t operation : turn.operations) {
+  if (member >= tickets.tickets.previous.size())
+    return Status::internal("an order gives tickets to operations, but not this rank's");
+  GpuTicket next{tickets.tickets.first, tickets.tickets.previous[member]};
+  for (const std::int32_t operation : tickets.operations) {
     const auto index = static_cast<std::size_t>(operation);
     if (index >= applied.operations.size())
-      return Status::internal("an order stamps operation " + std::to_string(operation) + ", but has only " +
-                              std::to_string(applied.operations.size()));
-    applied.operations[index].turn = next;
-    next = {next.stamp + 1, next.stamp};
+      return Status::internal("an order gives a ticket to operation " + std::to_string(operation) +
+                              ", but has only " + std::to_string(applied.operations.size()));
+    applied.operations[index].ticket = next;
+    next = {next.number + 1, next.number};
   }
   return {};
 }
@@ -225,7 +225,7 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   for (const wire::FusedOperation& operation : order.operations) {
     ROUNDELAY_RETURN_IF_ERROR(apply_operation(operation, applied));
   }
-  if (order.turn) ROUNDELAY_RETURN_IF_ERROR(apply_turn(*order.turn, applied));
+  if (order.tickets) ROUNDELAY_RETURN_IF_ERROR(apply_tickets(*order.tickets, applied));
   for (const wire::Failure& failure : order.failures) apply_failure(failure, applied);
   // Uses deferred behind an operation begin when it is ordered: ranks count uses, not completions.
   for (const Execution& execution : applied.operations) {

@@ -25,11 +25,11 @@ struct Settled {
   std::vector<std::uint64_t> counters{};  // of a join: as in wire::Failure
 };
 
-// When this rank may enqueue an operation on its GPU: behind the one that has the stamp `previous`.
-struct Turn {
-  std::uint64_t stamp = 0;
+// When this rank may enqueue an operation on its GPU: behind the one that has the ticket `previous`.
+struct GpuTicket {
+  std::uint64_t number = 0;
   std::uint64_t previous = 0;  // 0: behind none
-  friend bool operator==(const Turn&, const Turn&) = default;
+  friend bool operator==(const GpuTicket&, const GpuTicket&) = default;
 };
 
 // A fused operation that was ordered.
@@ -38,7 +38,7 @@ struct Execution {
   std::vector<std::int64_t> extents;  // allgather: first extents, of each tensor by group member
   std::vector<int> absent;            // group members (indices, ascending) that have joined and skip it
   bool skipped = false;               // this rank is one of them
-  std::optional<Turn> turn{};         // on a GPU that other process sets use too
+  std::optional<GpuTicket> ticket{};  // on a GPU that other process sets use too
   friend bool operator==(const Execution&, const Execution&) = default;
 };
 
@@ -106,10 +106,10 @@ class Participant {
   bool begin(const wire::Request& request);  // false: it is settled
   void settle(const std::string& name);  // a use of `name` ended: deferred ones begin until one is unsettled
   void evict(wire::CacheId id);
-  Status remember(const wire::Member& member, const wire::Request& request);
-  Result<std::string> name_of_member(const wire::Member& member) const;
+  Status remember(const wire::FusedTensor& member, const wire::Request& request);
+  Result<std::string> name_of_tensor(const wire::FusedTensor& member) const;
   Status apply_operation(const wire::FusedOperation& operation, Applied& applied);
-  Status apply_turn(const wire::Turn& turn, Applied& applied) const;
+  Status apply_tickets(const wire::OrderTickets& tickets, Applied& applied) const;
   void apply_failure(const wire::Failure& failure, Applied& applied);
   Status apply_joined(const wire::Joined& joined, Applied& applied);
   Status apply_lock(const wire::Lock& lock, Applied& applied);

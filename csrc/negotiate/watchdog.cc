@@ -9,9 +9,9 @@ bool Watchdog::on_stuck(int from, const wire::Stuck& stuck, TimePoint now) {
   stuck_ranks_.push_back(from);
   on_sign_of_life(from);
   if (due_ != Deadline::never()) return false;
-  if (judge()) on_sign_of_life(rank_);
-  due_ = Deadline::at(now + (judge() ? kInquestTime : kVerdictPatience));
-  return judge();
+  if (is_arbiter()) on_sign_of_life(rank_);
+  due_ = Deadline::at(now + (is_arbiter() ? kLivenessCheckTime : kArbiterPatience));
+  return is_arbiter();
 }
 
 void Watchdog::on_sign_of_life(int from) {
@@ -20,9 +20,9 @@ void Watchdog::on_sign_of_life(int from) {
   answered_[static_cast<std::size_t>(member - members_.begin())] = true;
 }
 
-std::optional<wire::Abort> Watchdog::take_verdict(TimePoint now) {
+std::optional<wire::Abort> Watchdog::take_fault(TimePoint now) {
   if (due_ == Deadline::never()) return std::nullopt;
-  const bool all = judge() && std::all_of(answered_.begin(), answered_.end(), [](bool a) { return a; });
+  const bool all = is_arbiter() && std::all_of(answered_.begin(), answered_.end(), [](bool a) { return a; });
   // When everyone lives, the others' own reports are worth waiting for: they tell who waits for whom.
   if (!due_.passed(now) && !(all && stuck_ranks_.size() >= answered_.size())) return std::nullopt;
   due_ = Deadline::never();
@@ -32,7 +32,7 @@ std::optional<wire::Abort> Watchdog::take_verdict(TimePoint now) {
 wire::Abort Watchdog::blame() const {
   wire::Abort abort;
   const std::string& what = stuck_.front().text;
-  if (!judge() && !closed_) {
+  if (!is_arbiter() && !closed_) {
     abort.culprit = members_.front();
     abort.text = "rank " + std::to_string(abort.culprit) + " entered " + what +
                  " and then stopped: it answers no message";

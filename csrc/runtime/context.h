@@ -11,7 +11,7 @@
 #include "base/config.h"
 #include "base/group.h"
 #include "base/status.h"
-#include "bootstrap/placement.h"
+#include "bootstrap/rank_info.h"
 #include "runtime/backend.h"
 #include "submit/handles.h"
 #include "submit/table.h"
@@ -31,8 +31,8 @@ struct Submission {
   std::vector<submit::Part> parts;  // the tensors of request.dtype, shape and others
   std::vector<std::int64_t> splits;
   submit::Results* results = nullptr;
-  int gpu = -1;         // where request.device is a GPU: which, and
-  GpuEventPtr ready{};  // the point behind which inputs are there and outputs free
+  int gpu = -1;                // where request.device is a GPU: which, and
+  GpuEventPtr inputs_ready{};  // the point behind which inputs are there and outputs free
   // The caller's next call is wait() for the handle: until that comes back nobody else is woken for it.
   bool blocking = false;
 };
@@ -45,7 +45,7 @@ class Context {
   static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend, const Start& start);
   virtual ~Context() = default;
 
-  [[nodiscard]] virtual const bootstrap::Placement& placement() const = 0;
+  [[nodiscard]] virtual const bootstrap::RankInfo& rank_info() const = 0;
   [[nodiscard]] virtual const Config& config() const = 0;
   [[nodiscard]] virtual std::string bootstrap_name() const = 0;
   [[nodiscard]] virtual std::string channel_name() const = 0;
@@ -66,9 +66,9 @@ class Context {
   // steps: announce_... gives a handle to wait for (all ranks agree), then make_ or drop_process_set does it,
   // within the start timeout. Id 0 is the world. Errors: kInvalidArgument (ranks out of range, twice or none;
   // a set with these ranks exists; an unknown id), kMismatch (ranks announced different things), kAborted.
-  virtual Result<submit::Handle> announce_new_set(std::vector<int> ranks) = 0;
+  virtual Result<submit::Handle> submit_new_set(std::vector<int> ranks) = 0;
   virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
-  virtual Result<submit::Handle> announce_removal(ProcessSetId id) = 0;
+  virtual Result<submit::Handle> submit_removal(ProcessSetId id) = 0;
   // Waits for what is in flight in the set; what cannot complete, as some rank never submitted it, fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;
   // World ranks, ascending; also for a rank that is not among them. kInvalidArgument: unknown id.

@@ -24,7 +24,7 @@
 namespace roundelay::submit {
 
 // When an entry passed each stage (steady clock); the timeline's raw material.
-struct Stamps {
+struct EntryTimes {
   TimePoint submitted{};
   TimePoint ordered{};
   TimePoint started{};
@@ -45,7 +45,7 @@ class Results {
   // Alltoall: rows received from each member.
   virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
   // On a GPU, before the handle is done: all results are there behind this point.
-  virtual void set_there(GpuEventPtr /*event*/) {}  // NOLINT(performance-unnecessary-value-param)
+  virtual void set_done(GpuEventPtr /*event*/) {}  // NOLINT(performance-unnecessary-value-param)
 };
 
 // One tensor of an operation: contiguous memory of `count` elements.
@@ -66,9 +66,9 @@ struct Entry {
   std::vector<std::int64_t> splits;  // alltoall: rows for each member
   Results* results = nullptr;
   int gpu = -1;                // request.device is a GPU: which one
-  GpuEventPtr ready{};         // inputs are there, outputs free, behind this point
+  GpuEventPtr inputs_ready{};  // inputs are there, outputs free, behind this point
   std::size_t unfinished = 0;  // the lane's: batches that still work on it
-  Stamps stamps;
+  EntryTimes tickets;
 
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;

@@ -83,7 +83,7 @@ void layout(auto& io, Is<Report> auto& m) {
 void layout(auto& io, Is<FusedOperation> auto& m) {
   // Members mostly follow one another by id, and only new ones are named: one byte each in the steady state.
   std::int64_t expected = 0;
-  io.list("operation.members", m.members, 1, [&](auto& member) {
+  io.list("operation.tensors", m.tensors, 1, [&](auto& member) {
     bool named = !member.name.empty();
     io.step("member.id", member.id, expected, named);
     if (named) io.text("member.name", member.name);
@@ -118,16 +118,16 @@ void layout(auto& io, Is<Lock> auto& m) {
   io.require(!m.operations.empty(), "lock.operations", "is empty");
 }
 
-void layout(auto& io, Is<Stamps> auto& m) {
-  io.integer("stamps.first", m.first);
-  io.require(m.first > 0, "stamps.first", "is 0");
-  counts(io, "stamps.previous", m.previous);
+void layout(auto& io, Is<Tickets> auto& m) {
+  io.integer("tickets.first", m.first);
+  io.require(m.first > 0, "tickets.first", "is 0");
+  counts(io, "tickets.previous", m.previous);
 }
 
-void layout(auto& io, Is<Turn> auto& m) {
-  naturals(io, "turn.operations", m.operations);
-  io.require(!m.operations.empty(), "turn.operations", "is empty");
-  layout(io, m.stamps);
+void layout(auto& io, Is<OrderTickets> auto& m) {
+  naturals(io, "tickets.operations", m.operations);
+  io.require(!m.operations.empty(), "tickets.operations", "is empty");
+  layout(io, m.tickets);
 }
 
 void layout(auto& io, Is<Order> auto& m) {
@@ -138,11 +138,11 @@ void layout(auto& io, Is<Order> auto& m) {
   io.list("order.evicted", m.evicted, 1, [&](auto& id) { io.integer("order.evicted", id); });
   io.optional("order.joined", m.joined, [&](auto& joined) { layout(io, joined); });
   io.integer("order.shut_down_by", m.shut_down_by);
-  bool locks = m.lock.has_value(), unlocks = m.unlock.has_value(), turn = m.turn.has_value();
+  bool locks = m.lock.has_value(), unlocks = m.unlock.has_value(), turn = m.tickets.has_value();
   io.flags("order.flags", m.removed, m.freeze, locks, unlocks, turn);
   io.present(locks, m.lock, [&](auto& lock) { layout(io, lock); });
   io.present(unlocks, m.unlock, [&](auto& from) { io.integer("order.unlock", from); });
-  io.present(turn, m.turn, [&](auto& taken) { layout(io, taken); });
+  io.present(turn, m.tickets, [&](auto& taken) { layout(io, taken); });
 }
 
 void layout(auto& io, Is<Abort> auto& m) {
@@ -179,21 +179,21 @@ void layout(auto& io, Is<TimelineSwitch> auto& m) {
   io.boolean("timeline.mark_cycles", m.mark_cycles);
 }
 
-void layout(auto& io, Is<TurnMembers> auto& m) {
+void layout(auto& io, Is<TicketMembers> auto& m) {
   layout(io, m.lane);
   naturals(io, "turn.ranks", m.ranks);
 }
 
-void layout(auto& io, Is<TurnRequest> auto& m) {
+void layout(auto& io, Is<TicketRequest> auto& m) {
   layout(io, m.lane);
   io.integer("turn.sequence", m.sequence);
   io.integer("turn.count", m.operations);
 }
 
-void layout(auto& io, Is<TurnGrant> auto& m) {
+void layout(auto& io, Is<TicketGrant> auto& m) {
   layout(io, m.lane);
   io.integer("turn.sequence", m.sequence);
-  io.optional("turn.stamps", m.stamps, [&](auto& stamps) { layout(io, stamps); });
+  io.optional("tickets.tickets", m.tickets, [&](auto& tickets) { layout(io, tickets); });
 }
 
 void layout(auto& /*io*/, Is<StateQuestion> auto& /*m*/) {}
@@ -203,8 +203,8 @@ void layout(auto& io, Is<StateAnswer> auto& m) { io.text("state.text", m.text); 
 void layout(auto& io, Is<Introduction> auto& m) {
   layout(io, m.hello);
   io.text("introduction.node", m.node);
-  io.text("introduction.card", m.card);
-  io.text("introduction.door", m.door);
+  io.text("introduction.tcp_address", m.tcp_address);
+  io.text("introduction.shm_socket", m.shm_socket);
 }
 
 }  // namespace roundelay::wire

@@ -77,14 +77,14 @@ struct Report {
 };
 
 // A member of a fused operation. Known to the cache: id alone. New: name, and the id it has from now on.
-struct Member {
+struct FusedTensor {
   CacheId id = kNoCacheId;
   std::string name;
-  friend bool operator==(const Member&, const Member&) = default;
+  friend bool operator==(const FusedTensor&, const FusedTensor&) = default;
 };
 
 struct FusedOperation {
-  std::vector<Member> members;  // in buffer order
+  std::vector<FusedTensor> tensors;  // in buffer order
   // Allgather (one member then): the first extents, of each tensor by group member. Empty for others.
   std::vector<std::int64_t> extents;
   std::vector<std::int32_t> absent;  // group members (indices, ascending) that have joined and skip this
@@ -117,17 +117,17 @@ struct Lock {
 
 // Consecutive numbers that rank 0 gives to operations on a GPU, across process sets: a rank enqueues those
 // that it takes part in one after the other, from the least up.
-struct Stamps {
+struct Tickets {
   std::uint64_t first = 0;              // from 1
-  std::vector<std::uint64_t> previous;  // by group member: its last stamp before these; 0: none
-  friend bool operator==(const Stamps&, const Stamps&) = default;
+  std::vector<std::uint64_t> previous;  // by group member: its last ticket before these; 0: none
+  friend bool operator==(const Tickets&, const Tickets&) = default;
 };
 
 // When an order's operations on a GPU may be enqueued: other process sets have some there too.
-struct Turn {
+struct OrderTickets {
   std::vector<std::int32_t> operations;  // which these are (indices, ascending); not empty
-  Stamps stamps;
-  friend bool operator==(const Turn&, const Turn&) = default;
+  Tickets tickets;
+  friend bool operator==(const OrderTickets&, const OrderTickets&) = default;
 };
 
 struct Order {
@@ -142,7 +142,7 @@ struct Order {
   // The lock is over: positions before this one are carried out, before all that this order has; what was
   // submitted for later ones is negotiated.
   std::optional<std::uint64_t> unlock{};
-  std::optional<Turn> turn{};
+  std::optional<OrderTickets> tickets{};
   std::int32_t shut_down_by = -1;  // not -1: that rank left; this is the lane's last order
   bool removed = false;            // all ranks removed the process set; this is the lane's last order
   friend bool operator==(const Order&, const Order&) = default;
@@ -189,8 +189,9 @@ struct TimelineChunk {
 struct Introduction {
   Hello hello;
   std::string node;  // equal on the ranks of one node
-  std::string card;  // where its TCP channel listens (channel/tcp/card.h); empty: it cannot use sockets
-  std::string door;  // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
+  std::string
+      tcp_address;  // where its TCP channel listens (channel/tcp/tcp_address.h); empty: it cannot use sockets
+  std::string shm_socket;  // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 
@@ -203,26 +204,26 @@ struct TimelineSwitch {
 
 // A process set's coordinator to rank 0: these ranks' operations on a GPU take turns with other sets' from
 // here on; or, with no ranks, the set is over.
-struct TurnMembers {
+struct TicketMembers {
   LaneId lane;
   std::vector<std::int32_t> ranks;  // world ranks, ascending
-  friend bool operator==(const TurnMembers&, const TurnMembers&) = default;
+  friend bool operator==(const TicketMembers&, const TicketMembers&) = default;
 };
 
 // ... and for each order that takes a turn.
-struct TurnRequest {
+struct TicketRequest {
   LaneId lane;
   std::uint64_t sequence = 0;
-  std::uint32_t operations = 0;  // how many stamps
-  friend bool operator==(const TurnRequest&, const TurnRequest&) = default;
+  std::uint32_t operations = 0;  // how many tickets
+  friend bool operator==(const TicketRequest&, const TicketRequest&) = default;
 };
 
-// Rank 0's answer. Without stamps: it leaves, and gives none any more.
-struct TurnGrant {
+// Rank 0's answer. Without tickets: it leaves, and gives none any more.
+struct TicketGrant {
   LaneId lane;
   std::uint64_t sequence = 0;
-  std::optional<Stamps> stamps;
-  friend bool operator==(const TurnGrant&, const TurnGrant&) = default;
+  std::optional<Tickets> tickets;
+  friend bool operator==(const TicketGrant&, const TicketGrant&) = default;
 };
 
 // To a rank that others wait for: what does your program do?
@@ -235,7 +236,8 @@ struct StateAnswer {
   friend bool operator==(const StateAnswer&, const StateAnswer&) = default;
 };
 
-using Message = std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction,
-                             TimelineSwitch, TurnMembers, TurnRequest, TurnGrant, StateQuestion, StateAnswer>;
+using Message =
+    std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch,
+                 TicketMembers, TicketRequest, TicketGrant, StateQuestion, StateAnswer>;
 
 }  // namespace roundelay::wire

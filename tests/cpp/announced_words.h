@@ -20,14 +20,14 @@ class AnnouncedWords final : public Announcements {
   }
   void announce(std::uint64_t word) override { (*words_)[static_cast<std::size_t>(member_)] = word; }
   std::uint32_t arm(Sleeper) override { return 0; }
-  [[nodiscard]] const FutexWord& bell(Sleeper) const override { return bell_; }
+  [[nodiscard]] const FutexWord& doorbell(Sleeper) const override { return doorbell_; }
   void spare_background(bool) override {}
-  void rouse() override {}
+  void wake() override {}
 
  private:
   const std::shared_ptr<Words> words_;
   const int member_;
-  FutexWord bell_{0};
+  FutexWord doorbell_{0};
 };
 
 }  // namespace roundelay

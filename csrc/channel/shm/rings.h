@@ -52,8 +52,8 @@ class Ring {
 class Rings {
  public:
   struct alignas(128) Attention {
-    std::atomic<std::uint32_t> attending{0};  // a thread polls: no need to wake anyone
-    std::atomic<std::uint32_t> asleep{0};     // set by who goes to sleep, cleared by who wakes it
+    std::atomic<std::uint32_t> polling{0};  // a thread polls: no need to wake anyone
+    std::atomic<std::uint32_t> asleep{0};   // set by who goes to sleep, cleared by who wakes it
   };
 
   // Of a node with so many ranks: 65 KiB for two, 17 MiB for 64.

@@ -61,8 +61,8 @@ Status ShmChannel::send(int to, ConstByteSpan message) {
     peer->queue.push(message, sent);
     pump(*peer);
   }
-  peer->owed_a_nudge = true;
-  if (!attending_) nudge(*peer);
+  peer->owes_wakeup = true;
+  if (!polling_) send_wakeup(*peer);
   return {};
 }
 
@@ -74,26 +74,26 @@ void ShmChannel::pump(Peer& peer) {
     const std::size_t count = peer.queue.peek(parts);
     const std::size_t sent = peer.out.write(std::span(parts).first(count));
     peer.queue.advance(sent);
-    peer.owed_a_nudge = peer.owed_a_nudge || sent > 0;
+    peer.owes_wakeup = peer.owes_wakeup || sent > 0;
     if (sent == 0 && !peer.out.ask_for_room()) return;
   }
 }
 
-void ShmChannel::nudge(Peer& peer) {
-  if (std::exchange(peer.owed_a_nudge, false) && !peer.out.empty()) rouse(peer);
+void ShmChannel::send_wakeup(Peer& peer) {
+  if (std::exchange(peer.owes_wakeup, false) && !peer.out.empty()) wake_peer(peer);
 }
 
-void ShmChannel::rouse(Peer& peer) {
+void ShmChannel::wake_peer(Peer& peer) {
   const auto member = std::lower_bound(node_.ranks.begin(), node_.ranks.end(), peer.rank);
   Rings::Attention& attention = rings_.attention(static_cast<int>(member - node_.ranks.begin()));
-  if (attention.attending.load(std::memory_order_seq_cst) != 0) return;
+  if (attention.polling.load(std::memory_order_seq_cst) != 0) return;
   if (attention.asleep.load(std::memory_order_seq_cst) == 0 || attention.asleep.exchange(0) == 0) return;
-  ++nudges_sent_;
+  ++wakeups_sent_;
   static_cast<void>(beside_->send(peer.rank, {}));
 }
 
-void ShmChannel::pay_nudges() {
-  for (Peer& peer : peers_) nudge(peer);
+void ShmChannel::send_owed_wakeups() {
+  for (Peer& peer : peers_) send_wakeup(peer);
 }
 
 std::optional<Incoming> ShmChannel::take_from(Peer& peer) {
@@ -107,7 +107,7 @@ std::optional<Incoming> ShmChannel::take_from(Peer& peer) {
     const std::size_t got = peer.in.read(peer.reader.space());
     if (got == 0) break;
     peer.reader.filled(got);
-    if (peer.in.take_wish_for_room()) rouse(peer);
+    if (peer.in.take_wish_for_room()) wake_peer(peer);
   }
   if (peer.lost.ok() || std::exchange(peer.loss_told, true)) return std::nullopt;
   return Incoming{peer.rank, {}, peer.lost};
@@ -119,11 +119,11 @@ std::optional<Incoming> ShmChannel::take_from_rings() {
     pump(peer);
     if (auto incoming = take_from(peer)) {
       next_ = (next_ + i + 1) % peers_.size();
-      if (!attending_) pay_nudges();
+      if (!polling_) send_owed_wakeups();
       return incoming;
     }
   }
-  if (!attending_) pay_nudges();
+  if (!polling_) send_owed_wakeups();
   return std::nullopt;
 }
 
@@ -135,7 +135,7 @@ std::optional<Incoming> ShmChannel::receive() {
   while (auto incoming = beside_->receive()) {
     Peer* const peer = find(incoming->from);
     if (peer == nullptr) return incoming;
-    if (!incoming->lost.ok()) peer->lost = incoming->lost;  // else a nudge
+    if (!incoming->lost.ok()) peer->lost = incoming->lost;  // else a wakeup
     if (auto message = take_from_rings()) return message;
   }
   return std::nullopt;
@@ -164,7 +164,7 @@ bool ShmChannel::poll_until(Deadline end) {
 void ShmChannel::wait(Deadline deadline) {
   {
     MutexLock lock(mutex_);
-    pay_nudges();
+    send_owed_wakeups();
     own_attention().asleep.store(1, std::memory_order_seq_cst);
     if (closing_ || something_to_do()) return;
     ++sleepers_;
@@ -174,11 +174,11 @@ void ShmChannel::wait(Deadline deadline) {
   --sleepers_;
 }
 
-void ShmChannel::wait_attending(Deadline deadline, Duration polling) {
+void ShmChannel::wait_polling(Deadline deadline, Duration polling) {
   if (polling > Duration{0} && poll_until(deadline.sooner(Deadline::after(polling)))) return;
-  own_attention().attending.store(0, std::memory_order_seq_cst);
+  own_attention().polling.store(0, std::memory_order_seq_cst);
   wait(deadline);
-  own_attention().attending.store(1, std::memory_order_seq_cst);
+  own_attention().polling.store(1, std::memory_order_seq_cst);
 }
 
 void ShmChannel::wake() {
@@ -186,15 +186,15 @@ void ShmChannel::wake() {
   beside_->wake();
 }
 
-void ShmChannel::attend(bool attending) {
+void ShmChannel::set_polling(bool polling) {
   bool missed = false;
   {
     MutexLock lock(mutex_);
-    attending_ = attending;
-    own_attention().attending.store(attending ? 1 : 0, std::memory_order_seq_cst);
-    if (attending) return;
-    pay_nudges();
-    // The nudge that was meant for a sleeper may have been read by the one who attended.
+    polling_ = polling;
+    own_attention().polling.store(polling ? 1 : 0, std::memory_order_seq_cst);
+    if (polling) return;
+    send_owed_wakeups();
+    // The wakeup that was meant for a sleeper may have been read by the one who attended.
     if (sleepers_ > 0) own_attention().asleep.store(1, std::memory_order_seq_cst);
     missed = something_to_do();
   }
@@ -214,7 +214,7 @@ void ShmChannel::close(Deadline deadline) {
         peer.in.close_reader();
         pump(peer);
       }
-      pay_nudges();
+      send_owed_wakeups();
       if (all_out() || deadline.passed()) break;
     }
     std::this_thread::sleep_for(kClosingSlice);

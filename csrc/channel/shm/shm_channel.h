@@ -1,8 +1,9 @@
 // The control plane within a node: messages go through rings in shared memory, without a system call where
 // the reader looks for them. Everything else is left to a channel beside it: messages to other nodes and to
-// oneself, the nudge that wakes a sleeper (an empty message), losses and goodbyes.
+// oneself, the wakeup that wakes a sleeper (an empty message), losses and goodbyes.
 //
-// Who polls (attend) nudges nobody until it goes to sleep or stops polling: the answer may be on its way.
+// Who polls (set_polling) wakeups nobody until it goes to sleep or stops polling: the answer may be on its
+// way.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@ namespace roundelay::channel {
 class ShmChannel final : public Channel {
  public:
   // `node`: the ranks that share `memory` (Rings::bytes(node.size()), zeros before the first one came), of
-  // the world. `beside` connects them already, each with each: a nudge cannot wait for that.
+  // the world. `beside` connects them already, each with each: a wakeup cannot wait for that.
   ShmChannel(std::unique_ptr<Channel> beside, std::shared_ptr<std::byte> memory, Group node);
   // Without close() this rank is lost to its peers, as `beside` is.
   ~ShmChannel() override;
@@ -31,10 +32,10 @@ class ShmChannel final : public Channel {
   std::optional<Incoming> receive() override EXCLUDES(mutex_);
   void wait(Deadline deadline) override EXCLUDES(mutex_);
   void wake() override;
-  void attend(bool attending) override EXCLUDES(mutex_);
-  void wait_attending(Deadline deadline, Duration polling) override EXCLUDES(mutex_);
+  void set_polling(bool polling) override EXCLUDES(mutex_);
+  void wait_polling(Deadline deadline, Duration polling) override EXCLUDES(mutex_);
   void close(Deadline deadline) override EXCLUDES(mutex_);
-  [[nodiscard]] std::int64_t nudges_sent() const override { return nudges_sent_; }
+  [[nodiscard]] std::int64_t wakeups_sent() const override { return wakeups_sent_; }
 
  private:
   struct Peer {
@@ -42,7 +43,7 @@ class ShmChannel final : public Channel {
     Ring out, in;
     SendQueue queue{};  // what `out` had no room for
     FrameReader reader{kLongestFrame};
-    bool owed_a_nudge = false;
+    bool owes_wakeup = false;
     Status lost{};  // by `beside`; told when `in` is empty
     bool loss_told = false;
   };
@@ -51,9 +52,9 @@ class ShmChannel final : public Channel {
   void pump(Peer& peer) REQUIRES(mutex_);
   std::optional<Incoming> take_from(Peer& peer) REQUIRES(mutex_);
   std::optional<Incoming> take_from_rings() REQUIRES(mutex_);
-  void nudge(Peer& peer) REQUIRES(mutex_);
-  void rouse(Peer& peer) REQUIRES(mutex_);
-  void pay_nudges() REQUIRES(mutex_);
+  void send_wakeup(Peer& peer) REQUIRES(mutex_);
+  void wake_peer(Peer& peer) REQUIRES(mutex_);
+  void send_owed_wakeups() REQUIRES(mutex_);
   [[nodiscard]] bool something_to_do() REQUIRES(mutex_);
   [[nodiscard]] bool all_out() REQUIRES(mutex_);
   bool poll_until(Deadline end) EXCLUDES(mutex_);
@@ -67,11 +68,11 @@ class ShmChannel final : public Channel {
   Mutex mutex_;
   std::vector<Peer> peers_ GUARDED_BY(mutex_);  // of this node, without this rank
   std::size_t next_ GUARDED_BY(mutex_) = 0;     // whose turn it is
-  bool attending_ GUARDED_BY(mutex_) = false;
+  bool polling_ GUARDED_BY(mutex_) = false;
   int sleepers_ GUARDED_BY(mutex_) = 0;  // threads in beside_->wait()
   bool closing_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> woken_{false};
-  std::atomic<std::int64_t> nudges_sent_{0};
+  std::atomic<std::int64_t> wakeups_sent_{0};
 };
 
 }  // namespace roundelay::channel

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "channel/tcp/card.h"
+#include "channel/tcp/tcp_address.h"
 #include "wire/messages.h"
 
 namespace roundelay::channel {

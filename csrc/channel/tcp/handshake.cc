@@ -141,7 +141,7 @@ void TcpChannel::limit_strangers() {
 }
 
 void TcpChannel::greeted(Connection& connection, ConstByteSpan bytes) {
-  const auto greeting = decode_greeting(bytes, card_.token, rank_);
+  const auto greeting = decode_greeting(bytes, tcp_address_.token, rank_);
   if (connection.peer >= 0) {
     greeted_by_acceptor(connection, greeting);
     return;

@@ -32,14 +32,16 @@ TcpChannel::TcpChannel(int rank, wire::Hello identity, TcpListener listener, pla
                        platform::EventFd waker)
     : rank_(rank),
       identity_(std::move(identity)),
-      card_(std::move(listener.card)),
+      tcp_address_(std::move(listener.tcp_address)),
       epoll_(std::move(epoll)),
       waker_(std::move(waker)),
       listener_(std::move(listener.socket)) {}
 
 Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, wire::Hello identity,
-                                                       std::span<const Bytes> cards, TcpListener listener) {
-  if (cards.size() != world.ranks.size()) return Status::internal("not one TCP card for each rank");
+                                                       std::span<const Bytes> tcp_addresses,
+                                                       TcpListener listener) {
+  if (tcp_addresses.size() != world.ranks.size())
+    return Status::internal("not one TCP tcp_address for each rank");
   auto epoll = platform::Epoll::create();
   if (!epoll.ok()) return epoll.status();
   auto waker = platform::EventFd::create();
@@ -49,13 +51,13 @@ Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, wire:
                                                      std::move(listener), std::move(epoll).value(),
                                                      std::move(waker).value()));
   MutexLock lock(channel->mutex_);
-  for (const Bytes& bytes : cards) {
-    auto card = decode_card(bytes);
-    if (!card.ok()) return card.status();
+  for (const Bytes& bytes : tcp_addresses) {
+    auto tcp_address = decode_tcp_address(bytes);
+    if (!tcp_address.ok()) return tcp_address.status();
     Peer& peer = channel->peers_.emplace_back();
-    peer.token = card->token;
-    peer.endpoints = card->endpoints(channel->card_.host);
-    peer.host = std::move(card->host);
+    peer.token = tcp_address->token;
+    peer.endpoints = tcp_address->endpoints(channel->tcp_address_.host);
+    peer.host = std::move(tcp_address->host);
   }
   ROUNDELAY_RETURN_IF_ERROR(channel->epoll_.add(channel->waker_.fd(), kWakerTag, Interest::kRead));
   ROUNDELAY_RETURN_IF_ERROR(channel->epoll_.add(channel->listener_->fd(), kListenerTag, Interest::kRead));
@@ -95,7 +97,7 @@ Status TcpChannel::send(int to, ConstByteSpan message) {
     peer.queue.push(message);
     if (peer.state == PeerState::kIdle) dial(to);
   }
-  rouse();
+  wake_locked();
   return {};
 }
 
@@ -110,7 +112,7 @@ std::optional<Incoming> TcpChannel::receive() {
   if (inbox_.empty()) return std::nullopt;
   Incoming first = std::move(inbox_.front());
   inbox_.pop_front();
-  rouse();
+  wake_locked();
   return first;
 }
 
@@ -133,10 +135,10 @@ void TcpChannel::poll(Deadline deadline) {
   const std::size_t count = epoll_.wait(events, deadline);
   MutexLock lock(mutex_);
   --waiters_;
-  if (waiters_ == 0 && drain_when_alone_) acknowledge_wake();
+  if (waiters_ == 0 && drain_when_single_) acknowledge_wake();
   if (!closed_) handle(Events(events).first(count));
   if (windows_due_.passed()) look_at_windows();
-  rouse();
+  wake_locked();
 }
 
 void TcpChannel::wake() {
@@ -145,7 +147,7 @@ void TcpChannel::wake() {
 }
 
 void TcpChannel::signal() {
-  drain_when_alone_ = false;
+  drain_when_single_ = false;
   if (!signalled_) waker_.signal();
   signalled_ = true;
 }
@@ -153,14 +155,14 @@ void TcpChannel::signal() {
 // All who wait now must see the waker readable before it is drained.
 void TcpChannel::acknowledge_wake() {
   if (!signalled_) return;
-  drain_when_alone_ = waiters_ > 0;
-  if (drain_when_alone_) return;
+  drain_when_single_ = waiters_ > 0;
+  if (drain_when_single_) return;
   waker_.drain();
   signalled_ = false;
 }
 
 // What one thread took off a socket can no longer end another's sleep by itself.
-void TcpChannel::rouse() {
+void TcpChannel::wake_locked() {
   if (!inbox_.empty() && waiters_ > 0) signal();
 }
 

@@ -22,18 +22,19 @@
 #include "base/group.h"
 #include "channel/channel.h"
 #include "channel/frames.h"
-#include "channel/tcp/card.h"
 #include "channel/tcp/greeting.h"
+#include "channel/tcp/tcp_address.h"
 #include "platform/tcp/epoll.h"
 
 namespace roundelay::channel {
 
 class TcpChannel final : public Channel {
  public:
-  // `identity`: this rank's Hello (rank included). `cards`: TcpListener::card_bytes of all ranks, by world
-  // rank. Errors: kInternal (a card does not decode), kUnavailable (out of descriptors).
+  // `identity`: this rank's Hello (rank included). `tcp_addresses`: TcpListener::address_bytes of all ranks,
+  // by world rank. Errors: kInternal (a TCP address does not decode), kUnavailable (out of descriptors).
   static Result<std::unique_ptr<TcpChannel>> create(const Group& world, wire::Hello identity,
-                                                    std::span<const Bytes> cards, TcpListener listener);
+                                                    std::span<const Bytes> tcp_addresses,
+                                                    TcpListener listener);
   ~TcpChannel() override;
 
   // Returns when the connection to `peer` stands, so that its loss will be seen from now on. Ranks call it at
@@ -110,7 +111,7 @@ class TcpChannel final : public Channel {
   void look_at_windows() REQUIRES(mutex_);
   void say_goodbye() REQUIRES(mutex_);
   void poll(Deadline deadline) EXCLUDES(mutex_);
-  void rouse() REQUIRES(mutex_);
+  void wake_locked() REQUIRES(mutex_);
   void signal() REQUIRES(mutex_);
   void acknowledge_wake() REQUIRES(mutex_);
   bool all_flushed() REQUIRES(mutex_);
@@ -122,7 +123,7 @@ class TcpChannel final : public Channel {
 
   const int rank_;
   const wire::Hello identity_;
-  const Card card_;
+  const TcpAddress tcp_address_;
   platform::Epoll epoll_;  // wait is called without the lock
   const platform::EventFd waker_;
 
@@ -137,9 +138,9 @@ class TcpChannel final : public Channel {
   std::deque<Incoming> inbox_ GUARDED_BY(mutex_);
   Deadline windows_due_ GUARDED_BY(mutex_) = Deadline::never();  // for look_at_windows()
   int waiters_ GUARDED_BY(mutex_) = 0;
-  bool signalled_ GUARDED_BY(mutex_) = false;         // the waker is readable
-  bool drain_when_alone_ GUARDED_BY(mutex_) = false;  // ... until those who wait now have left
-  bool closing_ GUARDED_BY(mutex_) = false;           // nothing more may be sent
+  bool signalled_ GUARDED_BY(mutex_) = false;          // the waker is readable
+  bool drain_when_single_ GUARDED_BY(mutex_) = false;  // ... until those who wait now have left
+  bool closing_ GUARDED_BY(mutex_) = false;            // nothing more may be sent
   bool closed_ GUARDED_BY(mutex_) = false;
 };
 

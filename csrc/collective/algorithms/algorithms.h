@@ -7,7 +7,7 @@
 namespace roundelay::collective {
 
 // No transfers: one member, or no bytes.
-Program local(Exchange& net, Call call);
+Program single(Exchange& net, Call call);
 
 // Allreduce. Bytes a member sends, rounds on the critical path:
 // The parts of an element come to one place and are reduced in the order of members, in an accumulator wider

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "collective/check.h"
-#include "collective/gpu_alone.h"
+#include "collective/gpu_single.h"
 #include "collective/nccl/turn.h"
 #include "collective/queued_pending.h"
 
@@ -18,9 +18,9 @@ struct NcclHost {
 
 // One call, in progress: NCCL takes it when the one before is enqueued. A staged one before would otherwise
 // wait in the stream for what peers have not started yet.
-class NcclPassage {
+class NcclCall {
  public:
-  NcclPassage(const NcclHost& host, const Call& call) : host_(host), call_(call) {}
+  NcclCall(const NcclHost& host, const Call& call) : host_(host), call_(call) {}
 
   Result<bool> advance() {
     if (!begun_) {
@@ -28,7 +28,7 @@ class NcclPassage {
       ROUNDELAY_RETURN_IF_ERROR(begin());
     }
     if (staged_) return staged_->test();
-    Result<bool> enqueued = host_.tools.communicator.settled();
+    Result<bool> enqueued = host_.tools.communicator.ready();
     if (!enqueued.ok() || !*enqueued) return enqueued;
     ROUNDELAY_RETURN_IF_ERROR(turn_->end());
     return true;
@@ -56,7 +56,7 @@ class NcclPassage {
 
 // What the calls of one member share. One thread at a time.
 struct NcclState : CallQueue<NcclState> {
-  using Passage = NcclPassage;
+  using RunningCall = NcclCall;
 
   explicit NcclState(NcclFabricParts given)
       : members(std::move(given.group)),
@@ -84,7 +84,7 @@ class NcclFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || state_->host.staged.poisoned();
   }
-  void rouse() override { state_->host.staged.rouse(); }
+  void wake() override { state_->host.staged.wake(); }
   [[nodiscard]] RegionMaker region_maker() const override { return no_gpu_region; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
@@ -95,7 +95,7 @@ class NcclFabric final : public Fabric {
 
   Status health() override {
     if (!state_->poison.ok()) return state_->poison;
-    Status error = state_->communicator->settled().status();
+    Status error = state_->communicator->ready().status();
     if (error.ok()) error = state_->host.staged.health();
     if (!error.ok()) state_->fail(error);
     return error;

@@ -26,33 +26,34 @@ class SegmentAnnouncements final : public Announcements {
       if (member != member_ && this->word(member) <= before) return;  // not the last one
     }
     for (int member = 0; member < members(); ++member) {
-      for (Bell& bell : segment_.announced(member).bells) {
-        if (bell.asleep.load(std::memory_order_seq_cst) != 0 && bell.asleep.exchange(0) != 0) bell.ring();
+      for (Doorbell& doorbell : segment_.announced(member).doorbells) {
+        if (doorbell.asleep.load(std::memory_order_seq_cst) != 0 && doorbell.asleep.exchange(0) != 0)
+          doorbell.ring();
       }
     }
   }
 
   std::uint32_t arm(Sleeper who) override {
-    Bell& own = own_bell(who);
+    Doorbell& own = own_doorbell(who);
     const std::uint32_t seen = own.rings.load(std::memory_order_acquire);
     own.asleep.store(1, std::memory_order_seq_cst);
     return seen;
   }
 
-  [[nodiscard]] const FutexWord& bell(Sleeper who) const override { return own_bell(who).rings; }
+  [[nodiscard]] const FutexWord& doorbell(Sleeper who) const override { return own_doorbell(who).rings; }
 
   // To say that it sleeps where it does not costs one ring.
   void spare_background(bool spare) override {
-    own_bell(Sleeper::kBackground).asleep.store(spare ? 0 : 1, std::memory_order_seq_cst);
+    own_doorbell(Sleeper::kBackground).asleep.store(spare ? 0 : 1, std::memory_order_seq_cst);
   }
 
-  void rouse() override {
-    for (Bell& bell : segment_.announced(member_).bells) bell.ring();
+  void wake() override {
+    for (Doorbell& doorbell : segment_.announced(member_).doorbells) doorbell.ring();
   }
 
  private:
-  [[nodiscard]] Bell& own_bell(Sleeper who) const {
-    return segment_.announced(member_).bells[static_cast<std::size_t>(who)];
+  [[nodiscard]] Doorbell& own_doorbell(Sleeper who) const {
+    return segment_.announced(member_).doorbells[static_cast<std::size_t>(who)];
   }
 
   const std::shared_ptr<std::byte> memory_;

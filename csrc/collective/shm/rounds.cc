@@ -33,9 +33,9 @@ void Rounds::publish(Counter counter, Word word) {
   const Segment& segment = history_.segment;
   (segment.progress(history_.index).*counter).store(word, std::memory_order_seq_cst);
   for (const int member : members_) {
-    Bell& bell = segment.bell(member);
-    if (bell.asleep.load(std::memory_order_seq_cst) == 0 || bell.asleep.exchange(0) == 0) continue;
-    bell.ring();
+    Doorbell& doorbell = segment.doorbell(member);
+    if (doorbell.asleep.load(std::memory_order_seq_cst) == 0 || doorbell.asleep.exchange(0) == 0) continue;
+    doorbell.ring();
     FabricWork::add(history_.work->wakes);
   }
 }
@@ -53,12 +53,12 @@ std::optional<std::uint64_t> Rounds::claim(std::uint64_t count) {
 }
 
 Nap Rounds::nap(Duration most) {
-  Bell& bell = history_.segment.bell(history_.index);
-  const std::uint32_t seen = bell.rings.load(std::memory_order_acquire);
-  bell.asleep.store(1, std::memory_order_seq_cst);
-  if (settled()) return {};
+  Doorbell& doorbell = history_.segment.doorbell(history_.index);
+  const std::uint32_t seen = doorbell.rings.load(std::memory_order_acquire);
+  doorbell.asleep.store(1, std::memory_order_seq_cst);
+  if (all_done()) return {};
   FabricWork::add(history_.work->sleeps);
-  return {bell.rings, seen, most};
+  return {doorbell.rings, seen, most};
 }
 
 // Readers of the slot's last use may be members that take no part in this call.
@@ -89,7 +89,7 @@ bool Rounds::reached(int member) const {
   return (history_.segment.progress(in_group).*counter_).load(std::memory_order_seq_cst) >= word;
 }
 
-bool Rounds::settled() {
+bool Rounds::all_done() {
   while (next_ < end_ && reached(next_)) ++next_;
   if (next_ == end_) {
     waiting_for_ = -1;

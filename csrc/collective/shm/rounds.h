@@ -65,7 +65,7 @@ class Rounds {
 
   struct Waiting {
     Rounds* rounds;
-    [[nodiscard]] bool await_ready() const { return rounds->settled(); }
+    [[nodiscard]] bool await_ready() const { return rounds->all_done(); }
     void await_suspend(std::coroutine_handle<> /*program*/) const noexcept {}
     void await_resume() const noexcept {}
   };
@@ -79,8 +79,8 @@ class Rounds {
   Waiting reduced(int member, std::uint64_t round) { return wait(&Progress::reduced, member, round); }
 
   // Looks at what is awaited.
-  bool settled();
-  // Until what is awaited may be there, or somebody rings this member's bell.
+  bool all_done();
+  // Until what is awaited may be there, or somebody rings this member's doorbell.
   Nap nap(Duration most);
   [[nodiscard]] int waiting_for() const { return waiting_for_; }  // the group's index; -1: nobody
 

@@ -1,6 +1,6 @@
-// What the members of a group on one node share: for each a line of counters, a bell to be woken by, what it
-// has announced of a schedule, and two slots through which its bytes go. Every word and slot is written by
-// its owner alone, but for the bells and the claims.
+// What the members of a group on one node share: for each a line of counters, a doorbell to be woken by, what
+// it has announced of a schedule, and two slots through which its bytes go. Every word and slot is written by
+// its owner alone, but for the doorbells and the claims.
 //
 // All words are 64-bit and only grow: (call << kRoundBits) + rounds of that call that are over. So nothing is
 // ever reset, and a member that took no part in some calls catches up by writing a larger number.
@@ -30,7 +30,7 @@ struct alignas(128) Progress {
 static_assert(SharedWord<Word>::is_always_lock_free);
 
 // What its sleeping threads wait on. Apart from Progress, which its peers read all the time.
-struct alignas(128) Bell {
+struct alignas(128) Doorbell {
   FutexWord rings{0};
   SharedWord<std::uint32_t> asleep{0};  // set by sleepers, cleared by who rings
 
@@ -40,11 +40,11 @@ struct alignas(128) Bell {
   }
 };
 
-// How far a member is in a locked schedule, and the bells of who waits for all to be further. Apart from what
-// collectives touch: it is announced while they run.
+// How far a member is in a locked schedule, and the doorbells of who waits for all to be further. Apart from
+// what collectives touch: it is announced while they run.
 struct alignas(128) Announced {
   SharedWord<Word> word{0};  // as base/announcements.h
-  Bell bells[Announcements::kSleepers];
+  Doorbell doorbells[Announcements::kSleepers];
 };
 
 // Of a call whose members take pieces of one work, whoever has time: (call << kRoundBits) + pieces taken.
@@ -76,7 +76,7 @@ class Segment {
   }
   static constexpr std::size_t control_bytes(int members) {
     return whole_pages_up(sizeof(Claims) + static_cast<std::size_t>(members) *
-                                               (sizeof(Progress) + sizeof(Bell) + sizeof(Announced)));
+                                               (sizeof(Progress) + sizeof(Doorbell) + sizeof(Announced)));
   }
 
   // Over memory of bytes(members, slot_bytes), page-aligned, which was all zeros before the first member
@@ -90,9 +90,11 @@ class Segment {
   [[nodiscard]] Progress& progress(int member) const {
     return reinterpret_cast<Progress*>(memory_ + sizeof(Claims))[member];
   }
-  [[nodiscard]] Bell& bell(int member) const { return reinterpret_cast<Bell*>(&progress(members_))[member]; }
+  [[nodiscard]] Doorbell& doorbell(int member) const {
+    return reinterpret_cast<Doorbell*>(&progress(members_))[member];
+  }
   [[nodiscard]] Announced& announced(int member) const {
-    return reinterpret_cast<Announced*>(&bell(members_))[member];
+    return reinterpret_cast<Announced*>(&doorbell(members_))[member];
   }
   [[nodiscard]] std::byte* slot(int member, std::uint64_t number) const {
     return memory_ + slots_of(member, members_, slot_bytes_).offset + (number % kSlots) * slot_bytes_;

@@ -6,13 +6,13 @@
 #include <string>
 #include <utility>
 
-#include "collective/alone.h"
 #include "collective/call_watch.h"
 #include "collective/check.h"
 #include "collective/present.h"
 #include "collective/shm/announcements.h"
 #include "collective/shm/programs.h"
 #include "collective/shm/rounds.h"
+#include "collective/single.h"
 
 namespace roundelay::collective {
 namespace {
@@ -96,7 +96,7 @@ class ShmPending final : public Pending {
     if (!running_) running_.emplace(*state_, call_, number_);
     Program& program = running_->program;
     while (!program.done()) {
-      if (!running_->rounds.settled()) return false;
+      if (!running_->rounds.all_done()) return false;
       program.resume();
       state_->moved = true;
     }
@@ -141,7 +141,7 @@ class ShmFabric final : public Fabric {
   [[nodiscard]] std::shared_ptr<Announcements> announcements() const override {
     return shm::make_announcements(state_->memory, state_->group.index, state_->group.size());
   }
-  void rouse() override { state_->history.segment.bell(state_->group.index).ring(); }
+  void wake() override { state_->history.segment.doorbell(state_->group.index).ring(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
@@ -165,7 +165,7 @@ namespace shm {
 namespace {
 
 Program alone(Call call) {
-  finish_alone(call);
+  finish_single(call);
   co_return;
 }
 

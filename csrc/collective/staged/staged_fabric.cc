@@ -4,17 +4,17 @@
 #include <utility>
 
 #include "collective/check.h"
-#include "collective/gpu_alone.h"
+#include "collective/gpu_single.h"
 #include "collective/present.h"
 #include "collective/queued_pending.h"
-#include "collective/staged/passage.h"
+#include "collective/staged/staged_call.h"
 
 namespace roundelay::collective {
 namespace {
 
 // What the calls of one member share. One thread at a time.
 struct StagedState : CallQueue<StagedState> {
-  using Passage = staged::Passage;
+  using RunningCall = staged::StagedCall;
 
   StagedState(Fabric& cpu, GpuRuntime& runtime, int device, std::size_t piece_bytes)
       : host{cpu, runtime, device, piece_bytes}, name("staged " + std::string(cpu.name())) {}
@@ -33,7 +33,7 @@ class StagedFabric final : public Fabric {
   [[nodiscard]] const Group& group() const override { return state_->group(); }
   [[nodiscard]] bool any_thread() const override { return state_->host.cpu.any_thread(); }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok() || state_->host.cpu.poisoned(); }
-  void rouse() override { state_->host.cpu.rouse(); }
+  void wake() override { state_->host.cpu.wake(); }
   void give_up(const Status& cause) override { state_->fail(cause); }
   [[nodiscard]] RegionMaker region_maker() const override { return no_gpu_region; }
 

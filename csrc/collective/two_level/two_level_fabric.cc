@@ -7,15 +7,15 @@
 
 #include "collective/check.h"
 #include "collective/queued_pending.h"
-#include "collective/two_level/passage.h"
 #include "collective/two_level/schedule.h"
+#include "collective/two_level/two_level_call.h"
 
 namespace roundelay::collective {
 namespace {
 
 // What the calls of one member share. One thread at a time.
 struct TwoLevelState : CallQueue<TwoLevelState> {
-  using Passage = two_level::Passage;
+  using RunningCall = two_level::TwoLevelCall;
 
   TwoLevelState(Levels given, LevelsCut cut)
       : levels(std::move(given)),
@@ -80,8 +80,8 @@ class TwoLevelFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || std::ranges::any_of(state_->all(), &Fabric::poisoned);
   }
-  void rouse() override {
-    for (Fabric* const fabric : state_->all()) fabric->rouse();
+  void wake() override {
+    for (Fabric* const fabric : state_->all()) fabric->wake();
   }
   Status health() override {
     Status error = state_->poison;

@@ -20,14 +20,14 @@ namespace roundelay::platform {
 using NcclId = std::array<std::byte, 128>;
 
 // All members make the same calls in the same order. A call is started when it returns, and enqueued when
-// settled() says so; nothing that depends on it may be enqueued to its stream before. Between begin_group()
+// ready() says so; nothing that depends on it may be enqueued to its stream before. Between begin_group()
 // and end_group() nothing is started; end_group() starts all of it at once.
 class NcclCommunicator {
  public:
   virtual ~NcclCommunicator() = default;  // after finish or abort: of a communicator in use it aborts
   // Whether all that was started (the making of the communicator too) is enqueued. Errors that came
   // meanwhile, on the wire or in a peer, too: to be asked now and then as long as work is in the stream.
-  [[nodiscard]] virtual Result<bool> settled() = 0;
+  [[nodiscard]] virtual Result<bool> ready() = 0;
   // Ends what is enqueued, so that the stream goes on; memory that it was to write to has no meaning then.
   virtual void abort() = 0;
 
@@ -54,7 +54,7 @@ class NcclApi {
   // 22809 for 2.28.9
   [[nodiscard]] virtual int version() const = 0;
   [[nodiscard]] virtual Result<NcclId> make_id() = 0;
-  // Collective; returns at once, and the communicator is usable when settled().
+  // Collective; returns at once, and the communicator is usable when ready().
   [[nodiscard]] virtual Result<std::unique_ptr<NcclCommunicator>> join(const NcclId& id, int members,
                                                                        int index, int device) = 0;
 };

@@ -52,7 +52,7 @@ class Communicator final : public NcclCommunicator {
  public:
   Communicator(const Functions& functions, Comm comm) : nccl_(functions), comm_(comm) {}
   ~Communicator() override {
-    const Result<bool> idle = settled();
+    const Result<bool> idle = ready();
     const MutexLock lock(mutex_);
     if (comm_ == nullptr) return;
     if (idle.ok() && *idle && finalized()) {
@@ -64,7 +64,7 @@ class Communicator final : public NcclCommunicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  Result<bool> settled() override {
+  Result<bool> ready() override {
     const MutexLock lock(mutex_);
     ROUNDELAY_RETURN_IF_ERROR(usable());
     Code state = kSuccess;

@@ -1,5 +1,5 @@
 // A communicator of the real NCCL. Non-blocking: a call that cannot be enqueued at once goes on in a thread
-// of NCCL's, and settled() asks whether it has.
+// of NCCL's, and ready() asks whether it has.
 #pragma once
 
 #include <memory>

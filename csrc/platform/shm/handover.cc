@@ -7,7 +7,7 @@
 namespace roundelay::platform {
 namespace {
 
-// Guest to host, then host to guest (with the descriptor), guest to host, host to guest.
+// Client to host, then host to client (with the descriptor), client to host, host to client.
 struct Knock {
   std::uint64_t key;
   std::uint32_t member;
@@ -15,10 +15,10 @@ struct Knock {
 struct Offer {
   std::uint64_t bytes;  // 0: there is no memory
 };
-struct Verdict {
+struct MapResult {
   char text[512];  // empty: all is well
 
-  explicit Verdict(const Status& status = {}) : text{} {
+  explicit MapResult(const Status& status = {}) : text{} {
     const std::string& message = status.message();
     std::memcpy(text, message.data(), std::min(message.size(), sizeof text - 1));
   }
@@ -55,59 +55,58 @@ Status from_rank(int rank, const Status& status) {
 
 }  // namespace
 
-Result<Door> Door::open() {
+Result<ShmSocket> ShmSocket::open() {
   auto listener = UnixListener::open();
   if (!listener.ok()) return listener.status();
-  return Door(std::move(listener).value());
+  return ShmSocket(std::move(listener).value());
 }
 
 // Strangers and those who only looked (reach(), process_behind()) are let go.
-Result<std::vector<Door::Guest>> Door::gather(std::uint64_t key, const std::vector<int>& ranks,
-                                              Deadline deadline) {
+Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, const std::vector<int>& ranks,
+                                                         Deadline deadline) {
   const std::size_t others = ranks.size() - 1;
-  std::vector<Guest> guests;
-  const auto of_this_group = [&](const Guest& guest) { return guest.key == key; };
+  std::vector<Client> clients;
+  const auto of_this_group = [&](const Client& client) { return client.key == key; };
   const auto first = std::stable_partition(early_.begin(), early_.end(), std::not_fn(of_this_group));
-  std::move(first, early_.end(), std::back_inserter(guests));
+  std::move(first, early_.end(), std::back_inserter(clients));
   early_.erase(first, early_.end());
-  while (guests.size() < others) {
+  while (clients.size() < others) {
     auto socket = listener_.accept(deadline);
     if (!socket.ok()) return socket.status();
     if (!*socket) {
       std::vector<bool> here(ranks.size());
-      for (const Guest& guest : guests) here[guest.member] = true;
+      for (const Client& client : clients) here[client.member] = true;
       const auto missing = std::find(here.begin() + 1, here.end(), false) - here.begin();
       return Status::unavailable("rank " + std::to_string(ranks[static_cast<std::size_t>(missing)]) +
                                  " did not come for the shared memory in time");
     }
     const auto knock = receive<Knock>(**socket, deadline);
     if (!knock.ok()) continue;
-    auto& list = knock->key == key ? guests : early_;
+    auto& list = knock->key == key ? clients : early_;
     if (knock->key == key && (knock->member == 0 || knock->member > others)) continue;
     list.push_back({std::move(**socket), knock->key, knock->member});
   }
-  return guests;
+  return clients;
 }
 
-Result<SharedMemory> Door::hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
-                                    const Prepare& prepare, Deadline deadline) {
-  auto guests = gather(key, ranks, deadline);
-  if (!guests.ok()) return not_agreed(guests.status());
+Result<SharedMemory> ShmSocket::hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
+                                         const Prepare& prepare, Deadline deadline) {
+  auto clients = gather(key, ranks, deadline);
+  if (!clients.ok()) return not_agreed(clients.status());
   auto memory = SharedMemory::create(bytes);
   Status outcome = memory.ok() ? prepare(*memory) : memory.status();
   outcome = from_rank(ranks.front(), outcome);
   const Offer offer{memory.ok() ? bytes : 0};
-  const auto rank_of = [&](const Guest& guest) { return ranks[guest.member]; };
-  for (const Guest& guest : *guests) {
-    const Status sent = guest.socket.send(bytes_of(offer), memory.ok() ? &memory->fd() : nullptr);
-    if (outcome.ok()) outcome = from_rank(rank_of(guest), sent);
+  const auto rank_of = [&](const Client& client) { return ranks[client.member]; };
+  for (const Client& client : *clients) {
+    const Status sent = client.socket.send(bytes_of(offer), memory.ok() ? &memory->fd() : nullptr);
+    if (outcome.ok()) outcome = from_rank(rank_of(client), sent);
   }
-  for (const Guest& guest : *guests) {
-    const auto verdict = receive<Verdict>(guest.socket, deadline);
-    if (outcome.ok())
-      outcome = from_rank(rank_of(guest), verdict.ok() ? verdict->status() : verdict.status());
+  for (const Client& client : *clients) {
+    const auto result = receive<MapResult>(client.socket, deadline);
+    if (outcome.ok()) outcome = from_rank(rank_of(client), result.ok() ? result->status() : result.status());
   }
-  for (const Guest& guest : *guests) static_cast<void>(guest.socket.send(bytes_of(Verdict(outcome))));
+  for (const Client& client : *clients) static_cast<void>(client.socket.send(bytes_of(MapResult(outcome))));
   if (!outcome.ok()) return outcome;
   return memory;
 }
@@ -129,10 +128,10 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
     outcome = mapped.ok() ? prepare(*mapped) : mapped.status();
     if (mapped.ok()) memory = std::move(mapped).value();
   }
-  static_cast<void>(socket->send(bytes_of(Verdict(outcome))));
-  const auto verdict = receive<Verdict>(*socket, deadline);
-  if (!verdict.ok()) return not_agreed(verdict.status());
-  ROUNDELAY_RETURN_IF_ERROR(verdict->status());
+  static_cast<void>(socket->send(bytes_of(MapResult(outcome))));
+  const auto result = receive<MapResult>(*socket, deadline);
+  if (!result.ok()) return not_agreed(result.status());
+  ROUNDELAY_RETURN_IF_ERROR(result->status());
   return memory;
 }
 

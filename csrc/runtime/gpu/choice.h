@@ -17,7 +17,7 @@ enum class GpuFabricWish : std::uint8_t { kAuto, kNccl, kStaged, kTwoLevel };  /
 GpuFabricWish gpu_fabric_wish(const std::string& name);
 
 // Of one member, as it travels.
-struct GpuCard {
+struct GpuInfo {
   std::int32_t nccl_version = 0;    // 0: it has no NCCL
   std::uint32_t may_share = 0;      // it allows another rank on its GPU
   std::uint32_t has_levels = 0;     // its fabric for the CPU has one inside the node, one between
@@ -33,7 +33,7 @@ struct GpuChoice {
   std::string why;  // why it is not as wished; names ranks, cause and cure
 };
 
-// `cards`: by member.
-GpuChoice choose_gpu_fabric(const std::vector<GpuCard>& cards, const Group& group, GpuFabricWish wish);
+// `gpu_infos`: by member.
+GpuChoice choose_gpu_fabric(const std::vector<GpuInfo>& gpu_infos, const Group& group, GpuFabricWish wish);
 
 }  // namespace roundelay::runtime

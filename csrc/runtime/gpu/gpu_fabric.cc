@@ -21,29 +21,29 @@ std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNc
 
 }  // namespace
 
-// The first call, after what must come before it: cards go round, NCCL's communicator is made, and all hear
-// whether that went well everywhere.
-class GpuFabric::Meeting final : public Pending {
+// The first call, after what must come before it: GPU infos go round, NCCL's communicator is made, and all
+// hear whether that went well everywhere.
+class GpuFabric::CommunicatorSetup final : public Pending {
  public:
-  Meeting(GpuFabric& fabric, const Call& call)
+  CommunicatorSetup(GpuFabric& fabric, const Call& call)
       : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
-  ~Meeting() override {
+  ~CommunicatorSetup() override {
     current_.reset();  // dropped before its end it poisons what it works with
     if (step_ == Step::kCall || !fabric_.cpu_.poisoned()) return;
-    leak(std::move(cards_));  // the medium may still write there
+    leak(std::move(gpu_infos_));  // the medium may still write there
     leak(std::move(mine_));
-    leak(std::move(verdict_));
+    leak(std::move(votes_));
   }
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  CommunicatorSetup(const CommunicatorSetup&) = delete;
+  CommunicatorSetup& operator=(const CommunicatorSetup&) = delete;
 
   Status begin() {
-    ROUNDELAY_RETURN_IF_ERROR(write_card());
+    ROUNDELAY_RETURN_IF_ERROR(write_gpu_info());
     Call call = cpu_call(Operation::kAllgather, DType::kUInt8);
-    cards_.resize(members() * sizeof(GpuCard));
+    gpu_infos_.resize(members() * sizeof(GpuInfo));
     call.input = mine_.data();
-    call.receive_bytes.assign(members(), sizeof(GpuCard));
-    call.buffer = {cards_.data(), 0, cards_.size()};
+    call.receive_bytes.assign(members(), sizeof(GpuInfo));
+    call.buffer = {gpu_infos_.data(), 0, gpu_infos_.size()};
     return start(fabric_.cpu_, call);
   }
 
@@ -74,27 +74,27 @@ class GpuFabric::Meeting final : public Pending {
 
   [[nodiscard]] std::size_t members() const { return static_cast<std::size_t>(fabric_.group().size()); }
 
-  Status write_card() {
+  Status write_gpu_info() {
     const GpuParts& parts = fabric_.parts_;
-    GpuCard card;
+    GpuInfo gpu_info;
     const Result<std::string> identity = parts.runtime->identity(fabric_.device_);
     if (!identity.ok()) return identity.status();
-    identity->copy(card.identity.data(), card.identity.size() - 1);
-    card.may_share = fabric_.options_.may_share ? 1 : 0;
-    card.has_levels = fabric_.levels_ != nullptr ? 1 : 0;
-    fabric_.options_.node.copy(card.node.data(), card.node.size() - 1);
+    identity->copy(gpu_info.identity.data(), gpu_info.identity.size() - 1);
+    gpu_info.may_share = fabric_.options_.may_share ? 1 : 0;
+    gpu_info.has_levels = fabric_.levels_ != nullptr ? 1 : 0;
+    fabric_.options_.node.copy(gpu_info.node.data(), gpu_info.node.size() - 1);
     if (parts.nccl != nullptr && fabric_.options_.wish != GpuFabricWish::kStaged) {
-      card.nccl_version = parts.nccl->version();
+      gpu_info.nccl_version = parts.nccl->version();
       if (fabric_.joining().index == 0) {
         const Result<platform::NcclId> id = parts.nccl->make_id();
         if (!id.ok()) return id.status();
-        card.id = *id;
+        gpu_info.id = *id;
       }
     } else if (!parts.why_no_nccl.empty() && fabric_.options_.wish != GpuFabricWish::kStaged) {
       log(LogLevel::kWarning, "no NCCL: " + parts.why_no_nccl);
     }
-    mine_.resize(sizeof card);
-    std::memcpy(mine_.data(), &card, sizeof card);
+    mine_.resize(sizeof gpu_info);
+    std::memcpy(mine_.data(), &gpu_info, sizeof gpu_info);
     return {};
   }
 
@@ -116,14 +116,14 @@ class GpuFabric::Meeting final : public Pending {
 
   Status go_on() {
     if (step_ == Step::kAgree) return settle(why_not_joined());
-    std::vector<GpuCard> cards(members());
-    std::memcpy(cards.data(), cards_.data(), cards_.size());
-    const GpuChoice choice = choose_gpu_fabric(cards, fabric_.group(), fabric_.options_.wish);
+    std::vector<GpuInfo> gpu_infos(members());
+    std::memcpy(gpu_infos.data(), gpu_infos_.data(), gpu_infos_.size());
+    const GpuChoice choice = choose_gpu_fabric(gpu_infos, fabric_.group(), fabric_.options_.wish);
     if (choice.way == GpuWay::kStaged) return settle(choice.why);
     const Group& those = fabric_.joining();
     const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
-    const GpuCard& card = cards[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
-    auto joining = fabric_.parts_.nccl->join(card.id, those.size(), those.index, fabric_.device_);
+    const GpuInfo& gpu_info = gpu_infos[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
+    auto joining = fabric_.parts_.nccl->join(gpu_info.id, those.size(), those.index, fabric_.device_);
     current_.reset();
     step_ = Step::kJoin;
     failure_ = joining.status();
@@ -135,17 +135,17 @@ class GpuFabric::Meeting final : public Pending {
   Result<bool> joined() {
     if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
     if (failure_.ok()) {
-      const Result<bool> there = communicator_->settled();
+      const Result<bool> there = communicator_->ready();
       if (there.ok() && !*there && !deadline_.passed()) return false;
       if (!there.ok()) failure_ = there.status();
       late_ = there.ok() && !*there;
     }
     const int self = fabric_.group().index, size = fabric_.group().size();
-    verdict_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
+    votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
     Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
     call.reduce_op = ReduceOp::kMin;
     call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may be late for a peer
-    call.buffer = {reinterpret_cast<std::byte*>(verdict_.data()), 0, sizeof(std::int64_t)};
+    call.buffer = {reinterpret_cast<std::byte*>(votes_.data()), 0, sizeof(std::int64_t)};
     ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
     step_ = Step::kAgree;
     return true;
@@ -154,10 +154,10 @@ class GpuFabric::Meeting final : public Pending {
   // Who could not comes before who has only waited for it. "": all have joined.
   [[nodiscard]] std::string why_not_joined() const {
     const Group& group = fabric_.group();
-    const auto verdict = static_cast<int>(verdict_.front()), member = verdict % group.size();
-    if (verdict == 2 * group.size()) return {};
+    const auto vote = static_cast<int>(votes_.front()), member = vote % group.size();
+    if (vote == 2 * group.size()) return {};
     std::string text = "rank " + std::to_string(group.ranks[static_cast<std::size_t>(member)]);
-    text += verdict < group.size() ? " could not join" : " waited in vain for its peers in";
+    text += vote < group.size() ? " could not join" : " waited in vain for its peers in";
     text += " NCCL's communicator";
     const bool knows = member == group.index && !failure_.ok();
     return knows ? text + ": " + failure_.message() : text;
@@ -188,11 +188,11 @@ class GpuFabric::Meeting final : public Pending {
   const Deadline deadline_;
   Step step_ = Step::kIntroduce;
   std::unique_ptr<Pending> current_;
-  std::vector<std::byte> mine_, cards_;
+  std::vector<std::byte> mine_, gpu_infos_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;
-  Status failure_;                     // of this member's communicator
-  bool late_ = false;                  // its peers have not come
-  std::vector<std::int64_t> verdict_;  // by index: who could not join, who waited in vain
+  Status failure_;                   // of this member's communicator
+  bool late_ = false;                // its peers have not come
+  std::vector<std::int64_t> votes_;  // by index: who could not join, who waited in vain
 };
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
@@ -238,12 +238,12 @@ GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
 
 Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
   if (group().size() == 1) {
-    ROUNDELAY_RETURN_IF_ERROR(collective::enqueue_alone(call, *parts_.runtime, *parts_.kernels, device_));
+    ROUNDELAY_RETURN_IF_ERROR(collective::enqueue_single(call, *parts_.runtime, *parts_.kernels, device_));
     return collective::finished_call();
   }
   if (chosen_ != nullptr) return chosen_->start(call);
   if (!call.absent.empty()) return staged_->start(call);  // not all would come to the meeting
-  auto meeting = std::make_unique<Meeting>(*this, call);
+  auto meeting = std::make_unique<CommunicatorSetup>(*this, call);
   ROUNDELAY_RETURN_IF_ERROR(meeting->begin());
   return std::unique_ptr<Pending>(std::move(meeting));
 }

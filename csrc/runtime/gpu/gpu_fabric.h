@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "collective/fabric.h"
-#include "collective/gpu_alone.h"
+#include "collective/gpu_single.h"
 #include "collective/staged/staged_fabric.h"
 #include "collective/two_level/two_level_fabric.h"
 #include "runtime/gpu/choice.h"
@@ -30,7 +30,7 @@ struct GpuFabricOptions {
   GpuFabricWish wish = GpuFabricWish::kAuto;
   bool may_share = false;                        // several ranks on one GPU are meant
   Duration patience = std::chrono::seconds(30);  // for the communicator
-  std::string node{};                            // as placement.h's node_id()
+  std::string node{};                            // as rank_info.h's node_id()
   collective::LevelsCut cut = kGpuCut;           // of two levels
 };
 
@@ -51,10 +51,10 @@ class GpuFabric final : public collective::Fabric {
   [[nodiscard]] RegionMaker region_maker() const override { return collective::no_gpu_region; }
   [[nodiscard]] Status health() override;
   void give_up(const Status& cause) override;
-  void rouse() override { cpu_.rouse(); }
+  void wake() override { cpu_.wake(); }
 
  private:
-  class Meeting;
+  class CommunicatorSetup;
   using FabricPtr = std::unique_ptr<collective::Fabric>;
   using CommunicatorPtr = std::unique_ptr<platform::NcclCommunicator>;
 

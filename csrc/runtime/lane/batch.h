@@ -41,9 +41,10 @@ struct Batch {
   std::vector<std::shared_ptr<submit::Entry>> entries;  // whose pieces these are, each once
   std::vector<std::int64_t> extents;  // allgather: of the tensor's first dimension, by member
   std::vector<int> absent;            // members that skip this
-  // On a GPU that other process sets use, too: when it may be enqueued. `ends_turn`: the last one of several.
-  std::optional<negotiate::Turn> turn{};
-  bool ends_turn = false;
+  // On a GPU that other process sets use, too: when it may be enqueued. `ends_tickets`: the last one of
+  // several.
+  std::optional<negotiate::GpuTicket> ticket{};
+  bool ends_tickets = false;
 
   collective::ScatterList scattered;  // where the fabric takes the pieces as they lie; else,
   fuse::Layout layout;                // when there is more than one, of the fusion buffer
@@ -51,7 +52,7 @@ struct Batch {
   std::vector<std::int64_t> sent, received;  // what members tell each other beside the data
   collective::Call call;
   std::unique_ptr<collective::Pending> pending;
-  GpuEventPtr there;                             // on a GPU: all of it is done behind this point
+  GpuEventPtr done;                              // on a GPU: all of it is done behind this point
   DeviceClock::Mark device_began, device_ended;  // for the timeline
   TimePoint started{};
 

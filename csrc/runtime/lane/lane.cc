@@ -45,9 +45,9 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
       faults_(std::move(faults)),
       announcements_(options_.schedule_lock ? fabric_->announcements() : nullptr),
       table_(announcements_),
-      host_(std::make_unique<HostPlace>(*fabric_, options_.fusion_threshold)) {
+      host_(std::make_unique<HostBuffers>(*fabric_, options_.fusion_threshold)) {
   if (!options_.gpu) return;
-  gpu_ = std::make_unique<GpuPlace>(options_.gpu->parts, *fabric_, options_.gpu->fabric);
+  gpu_ = std::make_unique<GpuBuffers>(options_.gpu->parts, *fabric_, options_.gpu->fabric);
 }
 
 Lane::~Lane() { close_fabric(); }
@@ -68,7 +68,7 @@ Lane::Entries Lane::extract(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     auto entry = table_.extract(name);
     if (!entry) continue;  // failed by an abort meanwhile
-    entry->stamps.ordered = now;
+    entry->tickets.ordered = now;
     if (steps_of(entry->request.operation) == nullptr) {
       completer_.complete(table_, *entry, Status{});  // to be agreed upon was all
     } else {
@@ -131,8 +131,8 @@ void Lane::enqueue(std::uint64_t sequence, const negotiate::Execution& execution
   for (auto& batch : batches) {
     batch->sequence = sequence;
     batch->index = index++;
-    batch->turn = execution.turn;
-    batch->ends_turn = batch == batches.back();
+    batch->ticket = execution.ticket;
+    batch->ends_tickets = batch == batches.back();
     queue_.push_back(std::move(batch));
   }
 }
@@ -155,7 +155,7 @@ collective::Nap Lane::idle(collective::Backoff& backoff) {
   if (!nap.sleeps() || !goes_by_schedule()) return nap;
   const std::uint32_t seen = announcements_->arm(Announcements::Sleeper::kDriver);
   if (may_enter() || !goes_by_schedule() || !look_after_schedule()) return {};
-  return {announcements_->bell(Announcements::Sleeper::kDriver), seen, kLongestSleep};
+  return {announcements_->doorbell(Announcements::Sleeper::kDriver), seen, kLongestSleep};
 }
 
 bool Lane::prepare_next() {
@@ -177,7 +177,7 @@ bool Lane::prepare_next() {
   return true;
 }
 
-Workplace& Lane::place_of(const Batch& batch) const {
+DeviceBuffers& Lane::buffers_of(const Batch& batch) const {
   if (batch.on_gpu()) return *gpu_;
   return *host_;
 }
@@ -187,7 +187,7 @@ Status Lane::prepare(Batch& batch) {
     ROUNDELAY_RETURN_IF_ERROR(gpu_->take_in(batch));
     if (timeline_.enabled()) batch.device_began = gpu_->mark_time();
   }
-  return batch.steps->prepare(batch, place_of(batch));
+  return batch.steps->prepare(batch, buffers_of(batch));
 }
 
 bool Lane::start_prepared() {
@@ -195,7 +195,7 @@ bool Lane::start_prepared() {
   running_ = std::move(prepared_);
   running_->started = steady_now();
   for (const auto& entry : running_->entries) {
-    if (entry->stamps.started == TimePoint{}) entry->stamps.started = running_->started;
+    if (entry->tickets.started == TimePoint{}) entry->tickets.started = running_->started;
   }
   start(*running_);
   return true;
@@ -205,8 +205,8 @@ void Lane::start(Batch& batch) {
   const std::size_t bytes = std::max(batch.call.buffer.bytes, batch.bytes());
   batch.call.deadline = progress_deadline(steady_now(), patience(batch), bytes);
   batch.call.abort = &abort_;
-  Workplace& place = batch.call.stream == nullptr ? *host_ : place_of(batch);
-  auto pending = place.fabric().start(batch.call);
+  DeviceBuffers& buffers = batch.call.stream == nullptr ? *host_ : buffers_of(batch);
+  auto pending = buffers.fabric().start(batch.call);
   if (pending.ok()) {
     batch.pending = std::move(pending).value();
   } else {
@@ -224,7 +224,7 @@ bool Lane::test_running() {
   }
   if (!*done) return false;
   if (batch.steps->next != nullptr) {
-    const Result<bool> more = batch.steps->next(batch, place_of(batch));
+    const Result<bool> more = batch.steps->next(batch, buffers_of(batch));
     if (!more.ok()) {
       on_error(batch, more.status());
       return true;
@@ -245,13 +245,13 @@ bool Lane::test_running() {
 
 Status Lane::finish(Batch& batch) {
   if (batch.steps->finish != nullptr) {
-    ROUNDELAY_RETURN_IF_ERROR(batch.steps->finish(batch, place_of(batch)));
+    ROUNDELAY_RETURN_IF_ERROR(batch.steps->finish(batch, buffers_of(batch)));
   }
   return batch.on_gpu() ? hand_over(batch) : Status{};
 }
 
 void Lane::conclude(std::unique_ptr<Batch> batch, TimePoint reduced) {
-  leave_turn(*batch);
+  leave_ticket(*batch);
   record(*batch, reduced);
   release(*batch, Status{});
   if (batch->on_gpu()) watch(std::move(batch));
@@ -329,16 +329,16 @@ void Lane::forget_work(std::size_t batches) {
 void Lane::wait_for_work(Deadline deadline) {
   if (table_.scheduled()) return wait_for_announcements(deadline);
   MutexLock lock(mutex_);
-  while (!has_work() && !roused_ && !deadline.passed()) work_came_.wait_until(mutex_, deadline);
-  roused_ = false;
+  while (!has_work() && !woken_ && !deadline.passed()) work_came_.wait_until(mutex_, deadline);
+  woken_ = false;
 }
 
-void Lane::rouse() {
+void Lane::wake() {
   MutexLock lock(mutex_);
-  roused_ = true;
+  woken_ = true;
   work_came_.notify_all();
-  if (announcements_) announcements_->rouse();
-  if (fabric_) fabric_->rouse();
+  if (announcements_) announcements_->wake();
+  if (fabric_) fabric_->wake();
 }
 
 }  // namespace roundelay::runtime

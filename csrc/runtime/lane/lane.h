@@ -21,11 +21,11 @@
 #include "collective/fabric.h"
 #include "complete/completer.h"
 #include "negotiate/participant.h"
-#include "runtime/gpu/turns.h"
+#include "runtime/gpu/gpu_sequencer.h"
 #include "runtime/lane/batch.h"
-#include "runtime/lane/gpu_place.h"
+#include "runtime/lane/device_buffers.h"
+#include "runtime/lane/gpu_buffers.h"
 #include "runtime/lane/progress_token.h"
-#include "runtime/lane/workplace.h"
 #include "submit/table.h"
 #include "timeline/timeline.h"
 #include "wire/messages.h"
@@ -35,7 +35,7 @@ namespace roundelay::runtime {
 // Where tensors on a GPU may come.
 struct LaneGpu {
   GpuParts parts;
-  Turns* turns;
+  GpuSequencer* sequencer;
   GpuFabricOptions fabric;
 };
 
@@ -99,7 +99,7 @@ class Lane {
   void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
   // By the holder of the lane's token. Never blocks; false if nothing moved.
   bool step() EXCLUDES(mutex_);
-  // After a step in which nothing moved, by the same holder: how to pass the time until the next, or rouse().
+  // After a step in which nothing moved, by the same holder: how to pass the time until the next, or wake().
   collective::Nap idle(collective::Backoff& backoff);
 
   // The schedule lock: operations come here by announcements too, and whoever holds the lane's token takes
@@ -121,10 +121,10 @@ class Lane {
   [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
   // Something is enqueued to a GPU and not known to be done: step() is to look at it now and then.
   [[nodiscard]] bool watches_device() const { return watches_device_.load(std::memory_order_acquire); }
-  // Sleeps until rouse(), the deadline or, by schedule, until all have announced the next operation; not at
+  // Sleeps until wake(), the deadline or, by schedule, until all have announced the next operation; not at
   // all while there is work. The lane's thread only.
   void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
-  void rouse() EXCLUDES(mutex_);
+  void wake() EXCLUDES(mutex_);
 
   // Something was submitted; whether that happened since the last take_news(). From any thread. Who takes
   // news sees to it that the negotiator steps: nobody else may have been woken for it.
@@ -149,7 +149,7 @@ class Lane {
   bool start_prepared();
   void start(Batch& batch);
   bool prepare_next() EXCLUDES(mutex_);
-  [[nodiscard]] Workplace& place_of(const Batch& batch) const;
+  [[nodiscard]] DeviceBuffers& buffers_of(const Batch& batch) const;
   Status prepare(Batch& batch);
   Status finish(Batch& batch);
   void conclude(std::unique_ptr<Batch> batch, TimePoint reduced) EXCLUDES(mutex_);
@@ -170,7 +170,7 @@ class Lane {
 
   // lane_gpu.cc
   [[nodiscard]] bool may_go(const Batch& batch) const;
-  void leave_turn(const Batch& batch);
+  void leave_ticket(const Batch& batch);
   Status hand_over(Batch& batch);
   [[nodiscard]] Duration patience(const Batch& batch) const;
   void watch(std::unique_ptr<Batch> batch) EXCLUDES(mutex_);
@@ -187,7 +187,7 @@ class Lane {
   const Group group_;
   const RegionMaker make_region_;
   const std::shared_ptr<const collective::FabricWork> fabric_work_;
-  // Not touched without work, but for being roused and closed.
+  // Not touched without work, but for being woken and closed.
   std::unique_ptr<collective::Fabric> fabric_;
   complete::Completer& completer_;
   timeline::Timeline& timeline_;
@@ -203,8 +203,8 @@ class Lane {
   std::unique_ptr<Batch> running_;
   std::unique_ptr<Batch> prepared_;
   bool faulted_ = false;  // reported; waiting for the abort word
-  const std::unique_ptr<HostPlace> host_;
-  std::unique_ptr<GpuPlace> gpu_;  // null: no tensor on a GPU comes
+  const std::unique_ptr<HostBuffers> host_;
+  std::unique_ptr<GpuBuffers> gpu_;  // null: no tensor on a GPU comes
   std::deque<Enqueued> enqueued_;
   TimePoint next_look_{};
 
@@ -216,7 +216,7 @@ class Lane {
   std::atomic<bool> watches_device_{false};
   Mutex mutex_;
   CondVar work_came_;
-  bool roused_ GUARDED_BY(mutex_) = false;
+  bool woken_ GUARDED_BY(mutex_) = false;
   Batches queue_ GUARDED_BY(mutex_);
 };
 

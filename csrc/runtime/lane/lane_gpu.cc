@@ -15,11 +15,11 @@ constexpr int kDeviceTimeouts = 10;
 
 // Two collectives on one GPU would wait for each other, were they enqueued in different orders.
 bool Lane::may_go(const Batch& batch) const {
-  return !batch.turn || !options_.gpu || options_.gpu->turns->may_go(batch.turn->previous);
+  return !batch.ticket || !options_.gpu || options_.gpu->sequencer->may_go(batch.ticket->previous);
 }
 
-void Lane::leave_turn(const Batch& batch) {
-  if (batch.turn && batch.ends_turn && options_.gpu) options_.gpu->turns->gone(batch.turn->stamp);
+void Lane::leave_ticket(const Batch& batch) {
+  if (batch.ticket && batch.ends_tickets && options_.gpu) options_.gpu->sequencer->gone(batch.ticket->number);
 }
 
 Duration Lane::patience(const Batch& batch) const {
@@ -30,9 +30,9 @@ Status Lane::hand_over(Batch& batch) {
   if (batch.device_began.point) batch.device_ended = gpu_->mark_time();
   Result<GpuEventPtr> there = gpu_->mark();
   if (!there.ok()) return there.status();
-  batch.there = std::move(there).value();
+  batch.done = std::move(there).value();
   for (const auto& entry : batch.entries) {
-    if (entry->results != nullptr) entry->results->set_there(batch.there);
+    if (entry->results != nullptr) entry->results->set_done(batch.done);
   }
   return {};
 }
@@ -41,7 +41,7 @@ void Lane::watch(std::unique_ptr<Batch> batch) {
   batch->pending.reset();
   enqueued_.push_back({std::move(batch), Deadline::never()});
   const bool watched = watches_device_.exchange(true, std::memory_order_acq_rel);
-  if (!watched) rouse();  // the lane's thread sleeps without an end
+  if (!watched) wake();  // the lane's thread sleeps without an end
 }
 
 void Lane::look_at_device() {
@@ -50,7 +50,7 @@ void Lane::look_at_device() {
   next_look_ = now + kBetweenLooks;
   Status failed = gpu_->fabric().health();
   while (failed.ok() && !enqueued_.empty()) {
-    const Result<bool> done = enqueued_.front().batch->there->reached();
+    const Result<bool> done = enqueued_.front().batch->done->reached();
     failed = done.status();
     if (!done.ok() || !*done) break;
     record_on_device(*enqueued_.front().batch);

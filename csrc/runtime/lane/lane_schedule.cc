@@ -7,7 +7,7 @@
 namespace roundelay::runtime {
 namespace {
 
-constexpr Duration kUntilRoused = std::chrono::hours(24);
+constexpr Duration kUntilWoken = std::chrono::hours(24);
 
 }  // namespace
 
@@ -16,7 +16,7 @@ void Lane::begin_schedule(std::uint64_t sequence) {
     MutexLock lock(entering_);
     schedule_ = sequence;
   }
-  rouse();  // the lane's thread sleeps elsewhere from now on
+  wake();  // the lane's thread sleeps elsewhere from now on
 }
 
 // All ranks enter the positions before `from`, some of them only now.
@@ -26,7 +26,7 @@ void Lane::end_schedule(std::uint64_t from) {
     while (auto names = table_.enter_before(from)) run_scheduled(std::move(*names));
     table_.end_schedule();
   }
-  rouse();
+  wake();
 }
 
 bool Lane::enter() {
@@ -54,14 +54,14 @@ void Lane::wait_for_announcements(Deadline deadline) {
   const std::uint32_t seen = announcements_->arm(kWho);
   {
     MutexLock lock(mutex_);
-    if (std::exchange(roused_, false)) return;
+    if (std::exchange(woken_, false)) return;
   }
   if (has_work() || may_enter() || !table_.scheduled()) return;
   const auto look_again = look_after_schedule();
   if (!look_again) return;
   const Deadline next = look_again->sooner(deadline);
-  const Duration most = next == Deadline::never() ? kUntilRoused : next.when() - steady_now();
-  if (most > Duration{0}) futex_wait(announcements_->bell(kWho), seen, most);
+  const Duration most = next == Deadline::never() ? kUntilWoken : next.when() - steady_now();
+  if (most > Duration{0}) futex_wait(announcements_->doorbell(kWho), seen, most);
 }
 
 // When to look again; nothing: what waits here has waited for too long, and the lock is to end. By whoever is
@@ -78,7 +78,7 @@ std::optional<Deadline> Lane::look_after_schedule() {
 void Lane::mind_schedule() {
   if (!announcements_ || !table_.scheduled()) return;
   announcements_->spare_background(false);
-  if (may_enter()) rouse();
+  if (may_enter()) wake();
 }
 
 }  // namespace roundelay::runtime

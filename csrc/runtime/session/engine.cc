@@ -29,8 +29,8 @@ class Minding {
 
 class Attending {
  public:
-  explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.attend(true); }
-  ~Attending() { channel_.attend(false); }
+  explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.set_polling(true); }
+  ~Attending() { channel_.set_polling(false); }
   Attending(const Attending&) = delete;
   Attending& operator=(const Attending&) = delete;
 
@@ -51,9 +51,9 @@ Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::Handle
 void Engine::start() {
   std::call_once(started_, [this] {
     coordination_ = std::thread([this] { coordinate(); });
-    MutexLock lock(seats_mutex_);
+    MutexLock lock(lane_threads_mutex_);
     running_ = true;
-    for (const auto& seat : *seats_) begin(seat);
+    for (const auto& lane_thread : *lane_threads_) begin(lane_thread);
   });
 }
 
@@ -61,65 +61,67 @@ void Engine::stop() {
   stopping_.store(true, std::memory_order_release);
   channel_.wake();
   if (coordination_.joinable()) coordination_.join();
-  const auto all = seats();
-  for (const auto& seat : *all) {
-    seat->lane->rouse();
-    if (seat->thread.joinable()) seat->thread.join();
+  const auto all = lane_threads();
+  for (const auto& lane_thread : *all) {
+    lane_thread->lane->wake();
+    if (lane_thread->thread.joinable()) lane_thread->thread.join();
   }
 }
 
-void Engine::begin(const std::shared_ptr<Seat>& seat) {
+void Engine::begin(const std::shared_ptr<LaneThread>& lane_thread) {
   if (one_thread_) return;
-  seat->thread = std::thread([this, &self = *seat] { run_lane(self); });
+  lane_thread->thread = std::thread([this, &self = *lane_thread] { run_lane(self); });
 }
 
 void Engine::add_lane(std::shared_ptr<Lane> lane) {
-  auto seat = std::make_shared<Seat>();
-  seat->lane = std::move(lane);
-  MutexLock lock(seats_mutex_);
-  auto more = std::make_shared<Seats>(*seats_);
-  more->push_back(seat);
-  seats_ = std::move(more);
-  if (running_) begin(seat);
+  auto lane_thread = std::make_shared<LaneThread>();
+  lane_thread->lane = std::move(lane);
+  MutexLock lock(lane_threads_mutex_);
+  auto more = std::make_shared<LaneThreads>(*lane_threads_);
+  more->push_back(lane_thread);
+  lane_threads_ = std::move(more);
+  if (running_) begin(lane_thread);
 }
 
 void Engine::remove_lane(const Lane& lane) {
-  std::shared_ptr<Seat> seat;
+  std::shared_ptr<LaneThread> lane_thread;
   {
-    MutexLock lock(seats_mutex_);
-    auto fewer = std::make_shared<Seats>(*seats_);
+    MutexLock lock(lane_threads_mutex_);
+    auto fewer = std::make_shared<LaneThreads>(*lane_threads_);
     const auto found =
         std::find_if(fewer->begin(), fewer->end(), [&](const auto& one) { return one->lane.get() == &lane; });
     if (found == fewer->end()) return;
-    seat = *found;
+    lane_thread = *found;
     fewer->erase(found);
-    seats_ = std::move(fewer);
+    lane_threads_ = std::move(fewer);
   }
-  seat->leaving.store(true, std::memory_order_release);
-  seat->lane->rouse();
-  if (seat->thread.joinable()) seat->thread.join();
+  lane_thread->leaving.store(true, std::memory_order_release);
+  lane_thread->lane->wake();
+  if (lane_thread->thread.joinable()) lane_thread->thread.join();
 }
 
-std::shared_ptr<const Engine::Seats> Engine::seats() const {
-  MutexLock lock(seats_mutex_);
-  return seats_;
+std::shared_ptr<const Engine::LaneThreads> Engine::lane_threads() const {
+  MutexLock lock(lane_threads_mutex_);
+  return lane_threads_;
 }
 
-void Engine::rouse_lanes(const Lane* but_for) {
-  const auto all = seats();
-  for (const auto& seat : *all) {
-    if (seat->lane.get() != but_for && seat->lane->has_work()) seat->lane->rouse();
+void Engine::wake_lanes(const Lane* but_for) {
+  const auto all = lane_threads();
+  for (const auto& lane_thread : *all) {
+    if (lane_thread->lane.get() != but_for && lane_thread->lane->has_work()) lane_thread->lane->wake();
   }
 }
 
 bool Engine::lanes_watch_devices() const {
-  const auto all = seats();
-  return std::any_of(all->begin(), all->end(), [](const auto& seat) { return seat->lane->watches_device(); });
+  const auto all = lane_threads();
+  return std::any_of(all->begin(), all->end(),
+                     [](const auto& lane_thread) { return lane_thread->lane->watches_device(); });
 }
 
 bool Engine::lanes_have_work() const {
-  const auto all = seats();
-  return std::any_of(all->begin(), all->end(), [](const auto& seat) { return seat->lane->has_work(); });
+  const auto all = lane_threads();
+  return std::any_of(all->begin(), all->end(),
+                     [](const auto& lane_thread) { return lane_thread->lane->has_work(); });
 }
 
 void Engine::negotiate(const std::function<void()>& task) {
@@ -153,7 +155,7 @@ void Engine::coordinate() {
     // The step may have taken a wake-up that was meant for this.
     if (stopping_.load(std::memory_order_acquire)) break;
     moved = attention_.load(std::memory_order_acquire) || moved;
-    if (moved && !one_thread_) rouse_lanes();
+    if (moved && !one_thread_) wake_lanes();
     const bool busy = one_thread_ && lanes_have_work();
     const bool watches = one_thread_ && lanes_watch_devices();
     if (busy || watches) moved = step_lanes() || moved;
@@ -173,19 +175,19 @@ void Engine::coordinate() {
 
 bool Engine::step_lanes() {
   bool moved = false;
-  const auto all = seats();
-  for (const auto& seat : *all) {
-    BackgroundHold hold(seat->lane->token());
-    moved = seat->lane->step() || moved;
+  const auto all = lane_threads();
+  for (const auto& lane_thread : *all) {
+    BackgroundHold hold(lane_thread->lane->token());
+    moved = lane_thread->lane->step() || moved;
   }
   return moved;
 }
 
-void Engine::run_lane(Seat& seat) {
-  Lane& lane = *seat.lane;
+void Engine::run_lane(LaneThread& lane_thread) {
+  Lane& lane = *lane_thread.lane;
   // Never hot: backward runs on these cores. A caller that waits drives the lane itself, and may spin.
   collective::Backoff backoff(true);
-  while (!stopping_.load(std::memory_order_acquire) && !seat.leaving.load(std::memory_order_acquire)) {
+  while (!stopping_.load(std::memory_order_acquire) && !lane_thread.leaving.load(std::memory_order_acquire)) {
     if (!lane.has_work() && !lane.may_enter()) {
       backoff.reset();
       lane.wait_for_work(lane.watches_device() ? Deadline::after(kDeviceWatch) : Deadline::never());
@@ -205,17 +207,17 @@ void Engine::run_lane(Seat& seat) {
 }
 
 bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
-  const auto all = seats();
-  const auto seat =
+  const auto all = lane_threads();
+  const auto lane_thread =
       std::find_if(all->begin(), all->end(), [id](const auto& s) { return s->lane->id() == id; });
-  const Minding minding(seat == all->end() ? nullptr : (*seat)->lane.get());
+  const Minding minding(lane_thread == all->end() ? nullptr : (*lane_thread)->lane.get());
   if (done(handle)) return true;
-  bool driving = !one_thread_ && seat != all->end();
+  bool driving = !one_thread_ && lane_thread != all->end();
   while (driving && !done(handle) && !deadline.passed()) {
-    Lane& lane = *(*seat)->lane;
+    Lane& lane = *(*lane_thread)->lane;
     driving = drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline);
   }
-  rouse_lanes();  // what this caller leaves behind is theirs
+  wake_lanes();  // what this caller leaves behind is theirs
   if (driving && done(handle)) return true;
   // The time is over; or another caller drives, or nobody may. Should that caller leave, the background
   // threads take over.
@@ -246,7 +248,7 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
   if (lane.has_work() || lane.goes_by_schedule()) return false;
   DriverHold hold(negotiation_);
   if (!hold) return false;
-  const Attending attending(channel_);
+  const Attending polling(channel_);
   // Work first: another caller's ends behind the handles that it completes.
   const auto negotiates = [&] {
     return !lane.has_work() && !lane.goes_by_schedule() && !done(handle) && !deadline.passed();
@@ -254,10 +256,10 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
   while (negotiates()) {
     static_cast<void>(lane.take_news());  // before the step, which sees it
     if (negotiator_.step(steady_now())) {
-      rouse_lanes(&lane);       // with what was ordered for them
+      wake_lanes(&lane);        // with what was ordered for them
     } else if (negotiates()) {  // the step may have taken a wake-up for what a lane's thread has entered
-      channel_.wait_attending(deadline.sooner(negotiator_.next_due()),
-                              options_.crowded ? Duration{0} : collective::Backoff::kSpin);
+      channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
+                            options_.crowded ? Duration{0} : collective::Backoff::kSpin);
     }
   }
   // What this thread set going may be due before the coordination thread meant to look again, and this thread

@@ -42,9 +42,9 @@ class Engine {
   // Joins them; what is in flight stays as it is.
   void stop();
 
-  void add_lane(std::shared_ptr<Lane> lane) EXCLUDES(seats_mutex_);
+  void add_lane(std::shared_ptr<Lane> lane) EXCLUDES(lane_threads_mutex_);
   // Joins the lane's thread. The lane has no work.
-  void remove_lane(const Lane& lane) EXCLUDES(seats_mutex_);
+  void remove_lane(const Lane& lane) EXCLUDES(lane_threads_mutex_);
 
   // Something was submitted, or the negotiator has news of this process: act soon.
   void wake() { channel_.wake(); }
@@ -54,7 +54,7 @@ class Engine {
     channel_.wake();
   }
   // Lanes with work: there is more of it, or the abort word was raised and they are to fail it.
-  void rouse_lanes(const Lane* but_for = nullptr);
+  void wake_lanes(const Lane* but_for = nullptr);
 
   // Returns when the handle is done or at the deadline; does the work of its lane and negotiates itself where
   // it may. What was submitted before, and nobody was woken for, is negotiated then or by the background.
@@ -65,16 +65,16 @@ class Engine {
   [[nodiscard]] bool one_thread() const { return one_thread_; }
 
  private:
-  struct Seat {
+  struct LaneThread {
     std::shared_ptr<Lane> lane;
     std::atomic<bool> leaving{false};
     std::thread thread;
   };
-  using Seats = std::vector<std::shared_ptr<Seat>>;
+  using LaneThreads = std::vector<std::shared_ptr<LaneThread>>;
 
   void coordinate();
-  void run_lane(Seat& seat);
-  void begin(const std::shared_ptr<Seat>& seat);
+  void run_lane(LaneThread& lane_thread);
+  void begin(const std::shared_ptr<LaneThread>& lane_thread);
   bool step_lanes();
   // Each returns true if it held a token, so that trying again makes sense.
   bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
@@ -82,7 +82,7 @@ class Engine {
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
   [[nodiscard]] bool lanes_have_work() const;
   [[nodiscard]] bool lanes_watch_devices() const;
-  [[nodiscard]] std::shared_ptr<const Seats> seats() const EXCLUDES(seats_mutex_);
+  [[nodiscard]] std::shared_ptr<const LaneThreads> lane_threads() const EXCLUDES(lane_threads_mutex_);
 
   channel::Channel& channel_;
   Negotiator& negotiator_;
@@ -98,9 +98,10 @@ class Engine {
   std::once_flag started_;
   std::thread coordination_;
 
-  mutable Mutex seats_mutex_;
-  bool running_ GUARDED_BY(seats_mutex_) = false;
-  std::shared_ptr<const Seats> seats_ GUARDED_BY(seats_mutex_) = std::make_shared<Seats>();
+  mutable Mutex lane_threads_mutex_;
+  bool running_ GUARDED_BY(lane_threads_mutex_) = false;
+  std::shared_ptr<const LaneThreads> lane_threads_ GUARDED_BY(lane_threads_mutex_) =
+      std::make_shared<LaneThreads>();
 };
 
 }  // namespace roundelay::runtime

@@ -14,7 +14,7 @@ constexpr std::size_t kClockSamples = 8;
 
 Negotiator::Negotiator(channel::Channel& channel, int rank, int size, negotiate::CoordinatorOptions options,
                        NegotiationSink& sink)
-    : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), turn_book_(size) {}
+    : channel_(channel), rank_(rank), size_(size), options_(options), sink_(sink), gpu_order_(size) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
   Lane lane{group,
@@ -27,14 +27,14 @@ void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& ta
   negotiate::CoordinatorOptions options = options_;
   options.schedule_lock = options.schedule_lock && table.can_lock();
   if (group.index == 0) lane.coordinator = std::make_unique<negotiate::Coordinator>(id, group, options);
-  if (shares_gpus(id, lane)) tell_turn_members(id, group.ranks);
+  if (shares_gpus(id, lane)) tell_ticket_members(id, group.ranks);
   lanes_.emplace(id, std::move(lane));
 }
 
 void Negotiator::remove_lane(LaneId id) {
   const auto found = lanes_.find(id);
   if (found == lanes_.end()) return;
-  if (shares_gpus(id, found->second) && !found->second.closed) tell_turn_members(id, {});
+  if (shares_gpus(id, found->second) && !found->second.closed) tell_ticket_members(id, {});
   lanes_.erase(found);
 }
 
@@ -52,7 +52,7 @@ bool Negotiator::step(TimePoint now) {
   watch_coordinators(now);
   watch_neighbours(now);
   give_up_asking(now);
-  return judge(now) || moved;
+  return check_watchdogs(now) || moved;
 }
 
 Deadline Negotiator::next_due() const {
@@ -130,7 +130,7 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
   } else if (auto* state = std::get_if<wire::StateAnswer>(&message)) {
     on_state(from, state->text);
   } else if (!aborted_) {
-    dispatch_turns(from, message);
+    dispatch_tickets(from, message);
   }
 }
 
@@ -169,7 +169,7 @@ void Negotiator::on_order(const wire::Order& order) {
   if (applied->schedule) begin_schedule(lane, order.lane, order.sequence, std::move(*applied->schedule));
   lane.closed = applied->shut_down_by >= 0 || applied->removed;
   if (lane.closed) lane.watchdog.on_closed();
-  if (applied->shut_down_by >= 0) sink_.shut_down(order.lane, applied->shut_down_by);
+  if (applied->shut_down_by >= 0) sink_.rank_left(order.lane, applied->shut_down_by);
   if (applied->removed) sink_.removed(order.lane);
 }
 
@@ -198,7 +198,7 @@ bool Negotiator::report_news(TimePoint now) {
   const bool flush = flush_.exchange(false, std::memory_order_acq_rel);
   const bool leave = leave_.load(std::memory_order_acquire);
   bool moved = false;
-  if (leave) refuse_turns();
+  if (leave) refuse_tickets();
   for (auto& [id, lane] : lanes_) {
     if (lane.closed) continue;
     if (leave) lane.participant.leave();
@@ -267,7 +267,7 @@ void Negotiator::on_pong(int from, const wire::Pong& pong) {
 }
 
 void Negotiator::on_lost(int from, const Status& why) {
-  if (from == 0) no_more_turns_ = true;
+  if (from == 0) tickets_over_ = true;
   if (!shares_open_lane(from)) return;  // it has left: a closed connection is what we expect
   abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
                    "; its process ended or its host is unreachable: look for its own last message"},

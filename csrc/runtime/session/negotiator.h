@@ -17,9 +17,9 @@
 #include "channel/channel.h"
 #include "negotiate/coordinator.h"
 #include "negotiate/coordinator_watch.h"
+#include "negotiate/gpu_order.h"
 #include "negotiate/order_queue.h"
 #include "negotiate/participant.h"
-#include "negotiate/turn_book.h"
 #include "negotiate/watchdog.h"
 #include "runtime/session/neighbours.h"
 #include "submit/table.h"
@@ -43,7 +43,7 @@ class NegotiationSink {
   virtual void joined(LaneId lane, const wire::Joined& joined) = 0;
   // Nothing will be ordered any more: all ranks removed the process set, or a rank left.
   virtual void removed(LaneId lane) = 0;
-  virtual void shut_down(LaneId lane, int by_rank) = 0;
+  virtual void rank_left(LaneId lane, int by_rank) = 0;
   // The first cause; nothing is executed or settled after it.
   virtual void abort(const Status& cause) = 0;
   virtual void ready(LaneId lane, const negotiate::ReadyNote& note) = 0;  // on coordinators
@@ -141,20 +141,20 @@ class Negotiator {
   void on_state(int from, const std::string& text);
   void give_up_asking(TimePoint now);
   void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
-  bool judge(TimePoint now);
+  bool check_watchdogs(TimePoint now);
 
   // negotiator_orders.cc
   bool give_orders(TimePoint now);
   void give(LaneId id, const Lane& lane, const wire::Order& order);
-  void ask_for_turns(LaneId id, Lane& lane);
-  void tell_turn_members(LaneId id, const std::vector<int>& ranks);
-  void dispatch_turns(int from, const wire::Message& message);
-  void on_turn_members(int from, const wire::TurnMembers& members);
-  void on_turn_request(int from, const wire::TurnRequest& request);
-  void on_turn_grant(const wire::TurnGrant& grant);
+  void request_tickets(LaneId id, Lane& lane);
+  void tell_ticket_members(LaneId id, const std::vector<int>& ranks);
+  void dispatch_tickets(int from, const wire::Message& message);
+  void on_ticket_members(int from, const wire::TicketMembers& members);
+  void on_ticket_request(int from, const wire::TicketRequest& request);
+  void on_ticket_grant(const wire::TicketGrant& grant);
   // Rank 0 leaves.
-  void refuse_turns();
-  void break_turns(int from);
+  void refuse_tickets();
+  void end_tickets(int from);
   // Is this the coordinator of a set, other than the world, whose operations on GPUs may meet others there?
   [[nodiscard]] static bool shares_gpus(LaneId id, const Lane& lane) {
     return lane.coordinator && id.process_set != 0 && lane.group.size() > 1;
@@ -167,8 +167,8 @@ class Negotiator {
   NegotiationSink& sink_;
   Neighbours neighbours_;
   std::map<LaneId, Lane> lanes_;
-  negotiate::TurnBook turn_book_;  // rank 0's
-  bool no_more_turns_ = false;     // rank 0 leaves, or is gone
+  negotiate::GpuOrder gpu_order_;  // rank 0's
+  bool tickets_over_ = false;      // rank 0 leaves, or is gone
   std::vector<timeline::ClockSample> clock_samples_;
   std::map<int, Deadline> asked_;  // late ranks, until when they may say what they do
   bool aborted_ = false;

@@ -80,19 +80,19 @@ void Negotiator::on_stuck(int from, const wire::Stuck& stuck, TimePoint now) {
   const auto found = lanes_.find(stuck.lane);
   if (aborted_ || found == lanes_.end()) return;
   Lane& lane = found->second;
-  const int judge = lane.group.ranks.front();
-  if (from == rank_ && rank_ != judge) send(judge, stuck);
+  const int arbiter = lane.group.ranks.front();
+  if (from == rank_ && rank_ != arbiter) send(arbiter, stuck);
   if (!lane.watchdog.on_stuck(from, stuck, now)) return;
   for (const int rank : lane.group.ranks) {
     if (rank != rank_) send(rank, wire::Ping{0, nanoseconds(now)});
   }
 }
 
-bool Negotiator::judge(TimePoint now) {
+bool Negotiator::check_watchdogs(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
-    const auto verdict = lane.watchdog.take_verdict(now);
-    if (!verdict) continue;
-    abort(*verdict, rank_);
+    const auto fault = lane.watchdog.take_fault(now);
+    if (!fault) continue;
+    abort(*fault, rank_);
     return true;
   }
   return false;

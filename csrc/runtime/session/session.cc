@@ -37,15 +37,15 @@ std::size_t fusion_threshold(const Config& config, int ranks) {
 
 Session::Session(SessionParts parts)
     : parts_(std::move(parts)),
-      turns_([this] { engine_.rouse_lanes(); }),
-      timeline_(parts_.placement.rank),
+      sequencer_([this] { engine_.wake_lanes(); }),
+      timeline_(parts_.rank_info.rank),
       completer_(handles_, [this](const submit::Entry& entry, TimePoint now) { observe(entry, now); }),
-      negotiator_(*parts_.channel, parts_.placement.rank, parts_.placement.size,
-                  coordinator_options(parts_.config, parts_.placement.size), *this),
-      sets_(parts_.placement.rank),
+      negotiator_(*parts_.channel, parts_.rank_info.rank, parts_.rank_info.size,
+                  coordinator_options(parts_.config, parts_.rank_info.size), *this),
+      sets_(parts_.rank_info.rank),
       world_(make_lane(LaneId{}, std::move(parts_.fabric))),
       engine_(*parts_.channel, negotiator_, handles_,
-              {bootstrap::outnumber_cores(parts_.placement.local_size), !world_->caller_may_drive(),
+              {bootstrap::outnumber_cores(parts_.rank_info.local_size), !world_->caller_may_drive(),
                [this](TimePoint now) { return housekeeping(now).sooner(inquiry_.look(now)); }}),
       inquiry_(parts_.whereabouts,
                [this](int by_rank, std::string text) {
@@ -65,7 +65,7 @@ Session::Session(SessionParts parts)
   negotiator_.add_lane(world_->id(), group, world_->table());
   engine_.add_lane(world_);
   negotiator_.measure_clock(steady_now());
-  if (parts_.placement.size > 1) engine_.start();
+  if (parts_.rank_info.size > 1) engine_.start();
   if (file_->is_open()) record_everywhere(parts_.config.timeline_mark_cycles);
 }
 
@@ -80,8 +80,8 @@ Result<submit::Handle> Session::submit(Submission submission) {
   entry.splits = std::move(submission.splits);
   entry.results = submission.results;
   entry.gpu = submission.gpu;
-  entry.ready = std::move(submission.ready);
-  entry.stamps.submitted = steady_now();
+  entry.inputs_ready = std::move(submission.inputs_ready);
+  entry.tickets.submitted = steady_now();
   std::string wrong = wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = wrong_gpu(entry.gpu);
   if (wrong.empty()) return submit_to(**lane, std::move(entry), submission.blocking);
@@ -111,7 +111,7 @@ Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry, bool 
   Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
   if (blocking && !handle.ok()) lane.mind_schedule();
   if (handle.ok() && lane.id() != world_->id()) sets_.remember(*handle, lane.id());
-  if (lane.table().take_unwatched()) lane.rouse();
+  if (lane.table().take_unwatched()) lane.wake();
   if (lane.goes_by_schedule()) return handle;  // announced
   lane.note_news();
   // Who waits at once negotiates itself, or Engine::wait() wakes somebody. Nobody waits for a call that was
@@ -199,7 +199,7 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"orders_given", control.orders},
           {"messages_sent", control.messages_sent},
           {"message_bytes", control.message_bytes},
-          {"nudges_sent", parts_.channel->nudges_sent()},
+          {"wakeups_sent", parts_.channel->wakeups_sent()},
           {"cached_requests", control.cached_requests},
           {"full_requests", control.full_requests},
           {"under_way_ns", time.under_way.count()},
@@ -207,13 +207,13 @@ std::map<std::string, std::int64_t> Session::stats() const {
 }
 
 void Session::fail(const std::string& why) {
-  if (parts_.placement.size == 1) return;
+  if (parts_.rank_info.size == 1) return;
   report_fault(why);
   static_cast<void>(wait_until_closed(Deadline::after(kClosePatience)));
 }
 
 void Session::report_fault(const std::string& why) {
-  negotiator_.report_fault({parts_.placement.rank, why});
+  negotiator_.report_fault({parts_.rank_info.rank, why});
   engine_.wake();
 }
 

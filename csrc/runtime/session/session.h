@@ -30,7 +30,7 @@ namespace roundelay::runtime {
 // What context.cc has put together before a Session can start.
 struct SessionParts {
   Config config;
-  bootstrap::Placement placement;
+  bootstrap::RankInfo rank_info;
   std::string bootstrap;
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
@@ -54,7 +54,7 @@ class Session final : public Context, private NegotiationSink {
   explicit Session(SessionParts parts);
   ~Session() override;
 
-  [[nodiscard]] const bootstrap::Placement& placement() const override { return parts_.placement; }
+  [[nodiscard]] const bootstrap::RankInfo& rank_info() const override { return parts_.rank_info; }
   [[nodiscard]] const Config& config() const override { return parts_.config; }
   [[nodiscard]] std::string bootstrap_name() const override { return parts_.bootstrap; }
   [[nodiscard]] std::string channel_name() const override { return parts_.channel_name; }
@@ -64,9 +64,9 @@ class Session final : public Context, private NegotiationSink {
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
                                 int gpu) override;
   void submit_error(ProcessSetId process_set, wire::Request request) override;
-  Result<submit::Handle> announce_new_set(std::vector<int> ranks) override;
+  Result<submit::Handle> submit_new_set(std::vector<int> ranks) override;
   Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) override EXCLUDES(changing_);
-  Result<submit::Handle> announce_removal(ProcessSetId id) override;
+  Result<submit::Handle> submit_removal(ProcessSetId id) override;
   Status drop_process_set(ProcessSetId id) override EXCLUDES(changing_);
   Result<std::vector<int>> ranks_of(ProcessSetId id) override;
   Result<bool> poll(submit::Handle handle) override;
@@ -89,7 +89,7 @@ class Session final : public Context, private NegotiationSink {
   void unlock(LaneId lane, std::uint64_t from) override;
   void joined(LaneId lane, const wire::Joined& joined) override;
   void removed(LaneId lane) override;
-  void shut_down(LaneId lane, int by_rank) override;
+  void rank_left(LaneId lane, int by_rank) override;
   void abort(const Status& cause) override;
   void ready(LaneId lane, const negotiate::ReadyNote& note) override;
   void clock_offset(std::int64_t nanoseconds) override;
@@ -127,7 +127,7 @@ class Session final : public Context, private NegotiationSink {
 
   SessionParts parts_;
   AbortToken abort_;
-  Turns turns_;
+  GpuSequencer sequencer_;
   timeline::Timeline timeline_;
   submit::HandleTable handles_;
   complete::Completer completer_;

@@ -42,8 +42,8 @@ void Session::joined(LaneId id, const wire::Joined& joined) {
   completer_.complete(lane->table(), *entry, outcome);
 }
 
-void Session::shut_down(LaneId id, int by_rank) {
-  const std::string who = by_rank == parts_.placement.rank ? "this rank" : "rank " + std::to_string(by_rank);
+void Session::rank_left(LaneId id, int by_rank) {
+  const std::string who = by_rank == parts_.rank_info.rank ? "this rank" : "rank " + std::to_string(by_rank);
   if (const auto lane = sets_.lane_of(id)) {
     completer_.fail_all(lane->table(), Status::aborted(who + " has called shutdown() or ended, which ends "
                                                              "communication for all ranks"));
@@ -65,7 +65,7 @@ void Session::abort(const Status& cause) {
   if (!abort_.raise(cause)) return;
   if (parts_.backend != nullptr) parts_.backend->poison(cause.message());
   fail_all(cause);
-  engine_.rouse_lanes();
+  engine_.wake_lanes();
   MutexLock lock(mutex_);
   over_ = true;
   changed_.notify_all();

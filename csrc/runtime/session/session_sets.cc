@@ -20,14 +20,14 @@ std::string describe(const std::vector<int>& ranks) { return "the process set wi
 
 std::shared_ptr<Lane> Session::make_lane(LaneId id, std::unique_ptr<collective::Fabric> fabric) {
   const auto wake = [this] { parts_.channel->wake(); };
-  LaneOptions options{parts_.config.progress_timeout, fusion_threshold(parts_.config, parts_.placement.size)};
+  LaneOptions options{parts_.config.progress_timeout, fusion_threshold(parts_.config, parts_.rank_info.size)};
   // Where one thread does it all it sleeps in the channel, and not where announcements wake it.
   const bool threads = id == LaneId{} ? parts_.channel->any_thread() : !engine_.one_thread();
   options.schedule_lock = parts_.config.schedule_lock && threads && fabric->any_thread();
   if (parts_.gpu.runtime != nullptr) {
     const GpuFabricOptions gpu{gpu_fabric_wish(parts_.config.gpu_fabric), parts_.ranks_may_share_gpu,
                                parts_.config.start_timeout, bootstrap::node_id(parts_.config.node_id)};
-    options.gpu = LaneGpu{parts_.gpu, &turns_, gpu};
+    options.gpu = LaneGpu{parts_.gpu, &sequencer_, gpu};
   }
   return std::make_shared<Lane>(id, std::move(fabric), completer_, timeline_, abort_, options,
                                 Lane::Faults{[this, wake](wire::Stuck stuck) {
@@ -52,18 +52,18 @@ Result<submit::Handle> Session::announce(wire::Request request, const std::strin
   }
   submit::Entry entry;
   entry.request = std::move(request);
-  entry.stamps.submitted = steady_now();
+  entry.tickets.submitted = steady_now();
   return submit_to(*world_, std::move(entry));
 }
 
-Result<submit::Handle> Session::announce_new_set(std::vector<int> ranks) {
-  const std::string wrong = sets_.refuse(ranks, parts_.placement.size);
+Result<submit::Handle> Session::submit_new_set(std::vector<int> ranks) {
+  const std::string wrong = sets_.refuse(ranks, parts_.rank_info.size);
   wire::Request request;
   request.ranks.assign(ranks.begin(), ranks.end());
   return announce(std::move(request), wrong);
 }
 
-Result<submit::Handle> Session::announce_removal(ProcessSetId id) {
+Result<submit::Handle> Session::submit_removal(ProcessSetId id) {
   const Result<ProcessSet> set = sets_.find(id);
   std::string wrong = set.status().message();
   if (id == 0) wrong = "process set 0, the world, cannot be removed";
@@ -99,7 +99,7 @@ Result<ProcessSetId> Session::make_process_set(const std::vector<int>& ranks) {
 }
 
 Status Session::open_lane(ProcessSet& set) {
-  const auto self = std::find(set.ranks.begin(), set.ranks.end(), parts_.placement.rank);
+  const auto self = std::find(set.ranks.begin(), set.ranks.end(), parts_.rank_info.rank);
   if (self == set.ranks.end()) return {};
   const Group group{set.serial, set.ranks, static_cast<int>(self - set.ranks.begin())};
   std::optional<Result<std::unique_ptr<collective::Fabric>>> fabric;
@@ -124,10 +124,10 @@ Status Session::agree(const ProcessSet& set, const Status& mine) {
   wire::Request request;
   request.name = "roundelay.process_set." + std::to_string(set.serial);
   request.reduce_op = ReduceOp::kMin;
-  std::vector<std::int64_t> failed = {mine.ok() ? parts_.placement.size : parts_.placement.rank};
+  std::vector<std::int64_t> failed = {mine.ok() ? parts_.rank_info.size : parts_.rank_info.rank};
   ROUNDELAY_RETURN_IF_ERROR(carry_out(request, failed, deadline));
   const auto culprit = static_cast<std::int32_t>(failed.front());
-  if (culprit == parts_.placement.size) return {};
+  if (culprit == parts_.rank_info.size) return {};
 
   std::vector<std::int64_t> text(kReasonWords, 0);
   std::memcpy(text.data(), mine.message().data(),
@@ -148,7 +148,7 @@ Status Session::carry_out(wire::Request request, std::vector<std::int64_t>& word
   request.cacheable = false;
   submission.request = std::move(request);
   submission.parts = {{DType::kInt64, memory, memory, words.size()}};
-  const std::string prefix = "rank " + std::to_string(parts_.placement.rank) +
+  const std::string prefix = "rank " + std::to_string(parts_.rank_info.rank) +
                              " could not agree with the other ranks about a process set: ";
   const Result<submit::Handle> handle = submit(std::move(submission));
   if (!handle.ok()) {

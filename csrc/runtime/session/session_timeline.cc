@@ -11,7 +11,7 @@ constexpr Duration kPatience = std::chrono::seconds(5);
 }  // namespace
 
 Status Session::start_timeline(const std::string& path, bool mark_cycles) {
-  if (parts_.placement.rank != 0) return {};  // rank 0's word starts it here too
+  if (parts_.rank_info.rank != 0) return {};  // rank 0's word starts it here too
   {
     MutexLock lock(mutex_);
     ROUNDELAY_RETURN_IF_ERROR(file_->open(path));
@@ -32,7 +32,7 @@ void Session::record_everywhere(bool mark_cycles) {
 }
 
 Status Session::stop_timeline() {
-  if (parts_.placement.rank != 0) return {};
+  if (parts_.rank_info.rank != 0) return {};
   timeline_.stop();
   negotiator_.post_timeline(wire::TimelineSwitch{false, false});
   ship_timeline(true);
@@ -54,7 +54,7 @@ void Session::timeline_switch(wire::TimelineSwitch to) {
 void Session::observe(const submit::Entry& entry, TimePoint now) {
   if (!timeline_.enabled()) return;
   timeline_.record_tensor(entry.request.name,
-                          {entry.stamps.submitted, entry.stamps.ordered, entry.stamps.started, now});
+                          {entry.tickets.submitted, entry.tickets.ordered, entry.tickets.started, now});
 }
 
 void Session::end_wait() {
@@ -75,10 +75,10 @@ void Session::ship_timeline(bool last) {
   MutexLock lock(shipping_);  // a stop on one thread and the coordination thread's own round
   std::string text = timeline_.drain();
   while (!text.empty()) {
-    negotiator_.post_timeline({parts_.placement.rank, false, std::move(text)});
+    negotiator_.post_timeline({parts_.rank_info.rank, false, std::move(text)});
     text = timeline_.drain();
   }
-  if (last) negotiator_.post_timeline({parts_.placement.rank, true, {}});
+  if (last) negotiator_.post_timeline({parts_.rank_info.rank, true, {}});
 }
 
 void Session::clock_offset(std::int64_t nanoseconds) { timeline_.set_offset(Duration(nanoseconds)); }
@@ -96,7 +96,7 @@ void Session::timeline_chunk(wire::TimelineChunk chunk) {
 void Session::collect_last_chunks() {
   const Deadline deadline = Deadline::after(kPatience);
   MutexLock lock(mutex_);
-  while (file_->is_open() && last_chunks_ < parts_.placement.size && !deadline.passed() && !abort_.raised()) {
+  while (file_->is_open() && last_chunks_ < parts_.rank_info.size && !deadline.passed() && !abort_.raised()) {
     changed_.wait_until(mutex_, deadline);
   }
 }

@@ -71,10 +71,10 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hel
                                                    const std::vector<wire::Introduction>& all,
                                                    channel::TcpListener listener,
                                                    const std::vector<int>& closest, Deadline deadline) {
-  std::vector<Bytes> cards;
-  cards.reserve(all.size());
-  for (const wire::Introduction& one : all) cards.push_back(to_bytes(one.card));
-  auto made = channel::TcpChannel::create(world, std::move(identity), cards, std::move(listener));
+  std::vector<Bytes> tcp_addresses;
+  tcp_addresses.reserve(all.size());
+  for (const wire::Introduction& one : all) tcp_addresses.push_back(to_bytes(one.tcp_address));
+  auto made = channel::TcpChannel::create(world, std::move(identity), tcp_addresses, std::move(listener));
   if (!made.ok()) return made.status();
   // The star around rank 0 stands from the start: through it every death is seen.
   for (const int peer : world.ranks) {
@@ -88,11 +88,11 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hel
 
 // For messages within this rank's node, with all its ranks; null: they go the same way as between nodes.
 Result<std::shared_ptr<std::byte>> share_rings(const Config& config, Fabrics& fabrics,
-                                               const bootstrap::Placement& placement) {
+                                               const bootstrap::RankInfo& rank_info) {
   constexpr std::uint64_t kKey = UINT64_MAX;  // no process set's
   const bool wanted = config.channel == "auto" || config.channel == "shm";
-  if (!wanted || placement.local_size == 1) return std::shared_ptr<std::byte>();
-  const std::optional<Group> node = fabrics.node(placement.rank);
+  if (!wanted || rank_info.local_size == 1) return std::shared_ptr<std::byte>();
+  const std::optional<Group> node = fabrics.node(rank_info.rank);
   Status why = Status::unavailable("ranks of this node cannot share memory");
   if (node) {
     const std::size_t bytes = channel::Rings::bytes(node->size());
@@ -126,12 +126,12 @@ Status open_timeline(SessionParts& parts) {
 }
 
 // The launcher counts the ranks of a node, too; what disagrees would put two ranks on one device.
-Status check_placement(const bootstrap::Placement& placement,
+Status check_rank_info(const bootstrap::RankInfo& rank_info,
                        const std::optional<bootstrap::Rendezvous>& where) {
-  if (!where || where->local_rank.value_or(placement.local_rank) == placement.local_rank) return {};
+  if (!where || where->local_rank.value_or(rank_info.local_rank) == rank_info.local_rank) return {};
   return Status::invalid("the launcher says LOCAL_RANK=" + std::to_string(*where->local_rank) +
-                         ", but this is rank " + std::to_string(placement.local_rank) + " of " +
-                         std::to_string(placement.local_size) +
+                         ", but this is rank " + std::to_string(rank_info.local_rank) + " of " +
+                         std::to_string(rank_info.local_size) +
                          " on its host; set ROUNDELAY_NODE_ID to one value for each node");
 }
 
@@ -150,33 +150,33 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   wire::Introduction mine;
   mine.hello = {ranks.rank(), start.generation, version(), config.hash()};
   mine.node = bootstrap::node_id(config.node_id);
-  mine.door = fabrics.open_door();
-  if (listener) mine.card = to_text(listener->card_bytes());
+  mine.shm_socket = fabrics.open_shm_socket();
+  if (listener) mine.tcp_address = to_text(listener->address_bytes());
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
   const std::vector<wire::Introduction>& all = *gathered;
 
   std::vector<std::string> nodes;
-  std::vector<Site> sites;
+  std::vector<NodeInfo> node_infos;
   bool everyone_listens = true;
   Group world{0, {}, ranks.rank()};
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     nodes.push_back(all[rank].node);
-    sites.push_back({all[rank].node, all[rank].door});
-    everyone_listens = everyone_listens && !all[rank].card.empty();
+    node_infos.push_back({all[rank].node, all[rank].shm_socket});
+    everyone_listens = everyone_listens && !all[rank].tcp_address.empty();
     world.ranks.push_back(static_cast<int>(rank));
   }
-  parts.placement = bootstrap::place(ranks.rank(), nodes);
+  parts.rank_info = bootstrap::rank_info_of(ranks.rank(), nodes);
 
-  ROUNDELAY_RETURN_IF_ERROR(fabrics.meet(ranks, std::move(sites), deadline));
-  const Status placed = check_placement(parts.placement, start.rendezvous);
+  ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, std::move(node_infos), deadline));
+  const Status placed = check_rank_info(parts.rank_info, start.rendezvous);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
   parts.neighbours = fabrics.neighbours(world.index);
   auto fabric = fabrics.make(world);
   Status outcome = fabric.status();
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
-    auto shared = share_rings(config, fabrics, parts.placement);
+    auto shared = share_rings(config, fabrics, parts.rank_info);
     outcome = shared.status();
     if (shared.ok()) rings = std::move(shared).value();
   }
@@ -192,7 +192,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   parts.channel_name = everyone_listens ? "tcp" : "mpi";
   parts.channel = std::move(channel).value();
   if (rings) {
-    parts.channel_name = parts.placement.local_size == world.size() ? "shm" : "shm+tcp";
+    parts.channel_name = parts.rank_info.local_size == world.size() ? "shm" : "shm+tcp";
     parts.channel = std::make_unique<channel::ShmChannel>(std::move(parts.channel), std::move(rings), node);
   }
   return {};
@@ -222,7 +222,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
   }
-  set_log(config.log_level, parts.placement.rank, !config.log_hide_time);
+  set_log(config.log_level, parts.rank_info.rank, !config.log_hide_time);
   return std::unique_ptr<Context>(std::make_unique<Session>(std::move(parts)));
 }
 

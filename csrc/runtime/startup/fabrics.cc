@@ -7,10 +7,10 @@
 
 #include "base/leak.h"
 #include "base/log.h"
-#include "bootstrap/placement.h"
-#include "collective/local.h"
+#include "bootstrap/rank_info.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
+#include "collective/single_fabric.h"
 #include "collective/two_level/two_level_fabric.h"
 
 namespace roundelay::runtime {
@@ -51,40 +51,40 @@ Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
 
 Fabrics::Fabrics(Config config, Backend* backend) : config_(std::move(config)), backend_(backend) {}
 
-std::string Fabrics::open_door() {
+std::string Fabrics::open_shm_socket() {
   if (shuns_memory()) return {};
-  auto door = platform::Door::open();
-  if (!door.ok()) {
-    no_door_ = door.status().message();
+  auto shm_socket = platform::ShmSocket::open();
+  if (!shm_socket.ok()) {
+    no_shm_socket_ = shm_socket.status().message();
     return {};
   }
-  door_.emplace(std::move(door).value());
-  return door_->address();
+  shm_socket_.emplace(std::move(shm_socket).value());
+  return shm_socket_->address();
 }
 
-Status Fabrics::meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline) {
-  sites_ = std::move(sites);
+Status Fabrics::exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, Deadline deadline) {
+  node_infos_ = std::move(node_infos);
   if (shuns_memory()) return {};
-  const auto first = std::find_if(sites_.begin(), sites_.end(),
-                                  [&](const Site& site) { return site.node == node_of(ranks.rank()); });
-  std::string wrong = no_door_;
-  if (wrong.empty() && !first->door.empty()) wrong = platform::reach(first->door).message();
+  const auto first = std::find_if(node_infos_.begin(), node_infos_.end(),
+                                  [&](const NodeInfo& site) { return site.node == node_of(ranks.rank()); });
+  std::string wrong = no_shm_socket_;
+  if (wrong.empty() && !first->shm_socket.empty()) wrong = platform::reach(first->shm_socket).message();
   const auto all = ranks.all_gather(to_bytes(wrong), deadline);
   if (!all.ok()) return all.status();
   for (std::size_t rank = 0; rank < all->size(); ++rank) {
     if ((*all)[rank].empty()) continue;
-    closed_.emplace(sites_[rank].node, "rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
+    closed_.emplace(node_infos_[rank].node, "rank " + std::to_string(rank) + ": " + to_text((*all)[rank]));
   }
   return {};
 }
 
 std::vector<Neighbour> Fabrics::neighbours(int rank) const {
   std::vector<Neighbour> found;
-  for (int other = 0; other < static_cast<int>(sites_.size()); ++other) {
+  for (int other = 0; other < static_cast<int>(node_infos_.size()); ++other) {
     if (node_of(other) != node_of(rank)) continue;
-    const std::string& door = sites_[static_cast<std::size_t>(other)].door;
+    const std::string& shm_socket = node_infos_[static_cast<std::size_t>(other)].shm_socket;
     pid_t process = ::getpid();
-    if (other != rank) process = door.empty() ? 0 : platform::process_behind(door);
+    if (other != rank) process = shm_socket.empty() ? 0 : platform::process_behind(shm_socket);
     if (process > 0) found.push_back({other, process});
   }
   return found;
@@ -105,7 +105,7 @@ std::string Fabrics::why_not_shm(const Group& group) const {
 }
 
 Result<FabricPtr> Fabrics::make(const Group& group) {
-  if (group.size() == 1) return FabricPtr(std::make_unique<collective::LocalFabric>(group));
+  if (group.size() == 1) return FabricPtr(std::make_unique<collective::SingleFabric>(group));
   if (shuns_memory()) {
     const std::string other = backend_->fabric_name();
     if (config_.fabric == other) return backend_->fabric(group, config_);
@@ -114,7 +114,7 @@ Result<FabricPtr> Fabrics::make(const Group& group) {
                                " is what there is beside shared memory");
   }
   std::vector<std::string> nodes;
-  for (const Site& site : sites_) nodes.push_back(site.node);
+  for (const NodeInfo& site : node_infos_) nodes.push_back(site.node);
   const std::optional<bootstrap::Levels> levels = bootstrap::levels_of(group, nodes);
   const bool one_node = on_one_node(group);
   std::string why_not = why_not_shm(group);
@@ -131,9 +131,9 @@ Result<FabricPtr> Fabrics::make(const Group& group) {
 
 std::optional<Group> Fabrics::node(int rank) const {
   Group group;
-  const std::string& name = sites_[static_cast<std::size_t>(rank)].node;
-  for (std::size_t other = 0; other < sites_.size(); ++other) {
-    if (sites_[other].node != name) continue;
+  const std::string& name = node_infos_[static_cast<std::size_t>(rank)].node;
+  for (std::size_t other = 0; other < node_infos_.size(); ++other) {
+    if (node_infos_[other].node != name) continue;
     if (static_cast<int>(other) == rank) group.index = group.size();
     group.ranks.push_back(static_cast<int>(other));
   }
@@ -145,9 +145,9 @@ Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key
                                                                std::size_t bytes,
                                                                const platform::Prepare& prepare) {
   const Deadline deadline = Deadline::after(config_.start_timeout);
-  const std::string& door = sites_[static_cast<std::size_t>(group.ranks.front())].door;
-  auto memory = group.index == 0 ? door_->hand_out(key, group.ranks, bytes, prepare, deadline)
-                                 : platform::take_over(door, key, group.index, prepare, deadline);
+  const std::string& shm_socket = node_infos_[static_cast<std::size_t>(group.ranks.front())].shm_socket;
+  auto memory = group.index == 0 ? shm_socket_->hand_out(key, group.ranks, bytes, prepare, deadline)
+                                 : platform::take_over(shm_socket, key, group.index, prepare, deadline);
   if (!memory.ok()) return memory.status();
   return std::make_shared<platform::SharedMemory>(std::move(memory).value());
 }
@@ -155,7 +155,7 @@ Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key
 Result<FabricPtr> Fabrics::make_shm(const Group& group) {
   auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
   if (!memory.ok()) return memory.status();
-  const auto on_node = std::count_if(sites_.begin(), sites_.end(), [&](const Site& site) {
+  const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& site) {
     return site.node == node_of(group.ranks.front());
   });
   collective::ShmFabricOptions options;

@@ -13,7 +13,7 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "bootstrap/bootstrap.h"
-#include "bootstrap/placement.h"
+#include "bootstrap/rank_info.h"
 #include "collective/fabric.h"
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
@@ -22,9 +22,9 @@
 namespace roundelay::runtime {
 
 // What a rank tells the others before any fabric is made, through its introduction.
-struct Site {
+struct NodeInfo {
   std::string node;
-  std::string door;  // where its shared memory can be had; empty: it hands none out
+  std::string shm_socket;  // where its shared memory can be had; empty: it hands none out
 };
 
 // One thread at a time.
@@ -33,11 +33,12 @@ class Fabrics {
   // `backend` outlives this.
   Fabrics(Config config, Backend* backend);
 
-  // At most once, before meet(): for this rank's Site. "" where shared memory is not wanted or cannot be.
-  std::string open_door();
+  // At most once, before exchange(): for this rank's NodeInfo. "" where shared memory is not wanted or cannot
+  // be.
+  std::string open_shm_socket();
   // Collective over all ranks: everyone's site, by rank. All agree on the nodes that share memory.
-  Status meet(bootstrap::Bootstrap& ranks, std::vector<Site> sites, Deadline deadline);
-  // After meet(): the ranks of this rank's node, where their doors tell the processes behind them.
+  Status exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, Deadline deadline);
+  // After exchange(): the ranks of this rank's node, where their shm sockets tell the processes behind them.
   [[nodiscard]] std::vector<Neighbour> neighbours(int rank) const;
   // The ranks of this rank's node, if they are several and share memory.
   [[nodiscard]] std::optional<Group> node(int rank) const;
@@ -50,7 +51,7 @@ class Fabrics {
 
  private:
   [[nodiscard]] const std::string& node_of(int rank) const {
-    return sites_[static_cast<std::size_t>(rank)].node;
+    return node_infos_[static_cast<std::size_t>(rank)].node;
   }
   // ROUNDELAY_FABRIC names one between nodes: no shared memory.
   [[nodiscard]] bool shuns_memory() const { return config_.fabric != "auto" && config_.fabric != "shm"; }
@@ -65,9 +66,9 @@ class Fabrics {
 
   const Config config_;
   Backend* const backend_;
-  std::optional<platform::Door> door_;
-  std::string no_door_;  // why there is none
-  std::vector<Site> sites_;
+  std::optional<platform::ShmSocket> shm_socket_;
+  std::string no_shm_socket_;  // why there is none
+  std::vector<NodeInfo> node_infos_;
   std::map<std::string, std::string> closed_;  // nodes whose ranks do not all share memory, and why
 };
 

@@ -41,7 +41,7 @@ def stats() -> dict[str, int]:
     backward's first gradient to its end, since the process began. Of this rank's work,
     ``bytes_staged`` were copied into shared memory for its node's ranks, ``sleeps`` and ``wakes`` are what
     its collectives slept and whom they woke there; ``messages_sent`` are the control plane's messages, and
-    ``nudges_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how
+    ``wakeups_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how
     often a gradient pool was cut into other buckets, and laid out in another order; ``gradients_moved_out``:
     how often a pool's place was needed while somebody still held the gradient of an earlier step, which was
     copied out. Since the process began.

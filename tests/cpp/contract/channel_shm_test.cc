@@ -51,17 +51,17 @@ Channels make_all(int size, int first = 0) {
   return channels;
 }
 
-// What ShmChannel leaves to the channel beside it: counts the nudges that go out; one that comes in ends no
+// What ShmChannel leaves to the channel beside it: counts the wakeups that go out; one that comes in ends no
 // sleep, as if the thread that attends had read it before the sleeper's system call came back.
 class Beside final : public channel::Channel {
  public:
   struct Seen {
-    std::atomic<int> nudges{0};
+    std::atomic<int> wakeups{0};
     std::atomic<bool> asleep{false};
   };
   explicit Beside(Seen& seen) : seen_(seen) {}
   Status send(int, ConstByteSpan) override {
-    ++seen_.nudges;
+    ++seen_.wakeups;
     return {};
   }
   std::optional<Incoming> receive() override { return std::nullopt; }
@@ -92,29 +92,29 @@ TEST_CASE("channel contract: shm on some ranks, others on nodes of their own") {
   check_channel([](int size) { return make_all(size, size / 2); });
 }
 
-TEST_CASE("shm channel: one who attends needs no nudge, and gives none before it sleeps", "[channel]") {
+TEST_CASE("shm channel: one who attends needs no send_wakeup, and gives none before it sleeps", "[channel]") {
   const auto ranks = make_all(2);
-  ranks[0]->attend(true);
-  ranks[1]->attend(true);
+  ranks[0]->set_polling(true);
+  ranks[1]->set_polling(true);
   for (int i = 0; i < 1000; ++i) {
     REQUIRE(ranks[0]->send(1, to_bytes("question")).ok());
     CHECK(receive_one(*ranks[1]).bytes == to_bytes("question"));
     REQUIRE(ranks[1]->send(0, to_bytes("answer")).ok());
     CHECK(receive_one(*ranks[0]).bytes == to_bytes("answer"));
   }
-  ranks[0]->attend(false);
-  ranks[1]->attend(false);
+  ranks[0]->set_polling(false);
+  ranks[1]->set_polling(false);
 }
 
-TEST_CASE("shm channel: what comes when one stops attending ends the sleep of another thread", "[channel]") {
+TEST_CASE("shm channel: what comes when one stops polling ends the sleep of another thread", "[channel]") {
   for (int round = 0; round < 200; ++round) {
     const auto ranks = make_all(2);
     std::thread background([&] {  // as the coordination thread
       while (!ranks[0]->receive()) ranks[0]->wait(Deadline::after(20s));
     });
     std::thread sender([&] { static_cast<void>(ranks[1]->send(0, to_bytes("now"))); });
-    ranks[0]->attend(true);
-    ranks[0]->attend(false);
+    ranks[0]->set_polling(true);
+    ranks[0]->set_polling(false);
     const TimePoint begin = steady_now();
     background.join();
     CHECK(steady_now() - begin < 10s);
@@ -122,7 +122,7 @@ TEST_CASE("shm channel: what comes when one stops attending ends the sleep of an
   }
 }
 
-TEST_CASE("shm channel: a sleeper whose nudge another thread has read is nudged again", "[channel]") {
+TEST_CASE("shm channel: a sleeper whose send_wakeup another thread has read is nudged again", "[channel]") {
   const auto memory = ring_memory(2);
   Beside::Seen by_zero, by_one;
   ShmChannel zero(std::make_unique<Beside>(by_zero), memory, Group{0, {0, 1}, 0});
@@ -130,12 +130,12 @@ TEST_CASE("shm channel: a sleeper whose nudge another thread has read is nudged 
   std::thread background([&] { zero.wait(Deadline::after(60s)); });
   while (!by_zero.asleep) std::this_thread::yield();
   CHECK(one.send(0, to_bytes("for the sleeper")).ok());
-  CHECK(by_one.nudges == 1);
-  zero.attend(true);
+  CHECK(by_one.wakeups == 1);
+  zero.set_polling(true);
   CHECK(zero.receive().has_value());
-  zero.attend(false);
+  zero.set_polling(false);
   CHECK(one.send(0, to_bytes("while nobody attends")).ok());
-  CHECK(by_one.nudges == 2);
+  CHECK(by_one.wakeups == 2);
   zero.wake();
   background.join();
 }
@@ -145,17 +145,17 @@ TEST_CASE("shm channel: two ranks that poll for a while and sleep by turns lose 
   constexpr int kRounds =
       2801;  // the last message is empty: nobody would push out what a ring has no room for
   std::thread other([&] {
-    ranks[1]->attend(true);
+    ranks[1]->set_polling(true);
     for (int i = 0; i < kRounds; ++i) {
       std::optional<Incoming> got;
       while (!(got = ranks[1]->receive()))
-        ranks[1]->wait_attending(Deadline::after(20s), i % 3 == 0 ? 0us : 20us);
+        ranks[1]->wait_polling(Deadline::after(20s), i % 3 == 0 ? 0us : 20us);
       if (i % 50 == 0) std::this_thread::sleep_for(100us);
       static_cast<void>(ranks[1]->send(0, got->bytes));
     }
-    ranks[1]->attend(false);
+    ranks[1]->set_polling(false);
   });
-  ranks[0]->attend(true);
+  ranks[0]->set_polling(true);
   const TimePoint begin = steady_now();
   bool same = true;
   for (int i = 0; i < kRounds; ++i) {
@@ -163,10 +163,10 @@ TEST_CASE("shm channel: two ranks that poll for a while and sleep by turns lose 
     static_cast<void>(ranks[0]->send(1, message));
     std::optional<Incoming> got;
     while (!(got = ranks[0]->receive()))
-      ranks[0]->wait_attending(Deadline::after(20s), i % 5 == 0 ? 0us : 20us);
+      ranks[0]->wait_polling(Deadline::after(20s), i % 5 == 0 ? 0us : 20us);
     same = same && got->bytes == message;
   }
-  ranks[0]->attend(false);
+  ranks[0]->set_polling(false);
   other.join();
   CHECK(same);
   CHECK(steady_now() - begin < 15s);  // no wait ended by its deadline

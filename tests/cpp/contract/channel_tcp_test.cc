@@ -70,7 +70,7 @@ void check_that_they_talk(TcpChannel& a, int rank_a, TcpChannel& b, int rank_b) 
   CHECK(receive_one(a).bytes == to_bytes("to a"));
 }
 
-std::uint16_t port_of(const Bytes& card) { return channel::decode_card(card)->port; }
+std::uint16_t port_of(const Bytes& tcp_address) { return channel::decode_tcp_address(tcp_address)->port; }
 
 std::size_t open_descriptors() {
   std::size_t count = 0;
@@ -102,7 +102,7 @@ TEST_CASE("tcp: strangers are turned away and harm nobody") {
   TcpWorld world(2);
   auto zero = world.channel(0);
   auto one = world.channel(1);
-  const std::uint16_t port = port_of(world.cards[0]);
+  const std::uint16_t port = port_of(world.tcp_addresses[0]);
   Foreigner silent(port);
   Foreigner half(port);
   half.say(to_bytes(std::string_view("\x20\0\0\0RD", 6)));
@@ -116,14 +116,14 @@ TEST_CASE("tcp: strangers are turned away and harm nobody") {
     CHECK(noise.turned_away(*zero));
   }
   SECTION("well-formed, with another job's token, or meant for another rank") {
-    const auto card = channel::decode_card(world.cards[0]);
-    channel::Token wrong = card->token;
+    const auto tcp_address = channel::decode_tcp_address(world.tcp_addresses[0]);
+    channel::Token wrong = tcp_address->token;
     wrong.back() ^= std::byte{1};
     for (const Bytes& greeting : {channel::encode_greeting(wrong, 0, hello_of(1)),
-                                  channel::encode_greeting(card->token, 1, hello_of(1)),
-                                  channel::encode_greeting(card->token, 0, hello_of(0)),
-                                  channel::encode_greeting(card->token, 0, hello_of(2)),
-                                  channel::encode_greeting(card->token, 0, hello_of(-1))}) {
+                                  channel::encode_greeting(tcp_address->token, 1, hello_of(1)),
+                                  channel::encode_greeting(tcp_address->token, 0, hello_of(0)),
+                                  channel::encode_greeting(tcp_address->token, 0, hello_of(2)),
+                                  channel::encode_greeting(tcp_address->token, 0, hello_of(-1))}) {
       Foreigner imposter(port);
       imposter.say(channel::frame_header(greeting.size()));
       imposter.say(greeting);
@@ -142,7 +142,7 @@ TEST_CASE("tcp: strangers are turned away and harm nobody") {
 TEST_CASE("tcp: a rank whose token for its peer is wrong loses the peer, which does not notice") {
   TcpWorld world(2);
   auto zero = world.channel(0);
-  world.cards[0][0] ^= std::byte{1};
+  world.tcp_addresses[0][0] ^= std::byte{1};
   auto one = world.channel(1);
   REQUIRE(one->send(0, to_bytes("hello?")).ok());
   std::optional<Incoming> loss;
@@ -222,14 +222,14 @@ TEST_CASE("tcp: a parked connection is taken when one's own attempt fails") {
   TcpWorld world(2);
   // What rank 0 believes to be rank 1 is somebody who accepts (in the kernel) and says nothing.
   std::optional<platform::Listener> mute = std::move(platform::Listener::create()).value();
-  const Bytes right = world.cards[1];
-  auto card = channel::decode_card(right);
-  card->port = mute->port();
-  std::erase_if(card->addresses,
+  const Bytes right = world.tcp_addresses[1];
+  auto tcp_address = channel::decode_tcp_address(right);
+  tcp_address->port = mute->port();
+  std::erase_if(tcp_address->addresses,
                 [](const platform::Address& address) { return address.v6 || !address.loopback; });
-  world.cards[1] = channel::encode_card(*card);
+  world.tcp_addresses[1] = channel::encode_tcp_address(*tcp_address);
   auto zero = world.channel(0);
-  world.cards[1] = right;
+  world.tcp_addresses[1] = right;
   auto one = world.channel(1);
 
   REQUIRE(zero->send(1, to_bytes("from 0")).ok());

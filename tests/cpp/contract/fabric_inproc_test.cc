@@ -7,7 +7,7 @@
 #include <random>
 
 #include "collective/inproc/hub.h"
-#include "collective/local.h"
+#include "collective/single_fabric.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
 
@@ -301,7 +301,7 @@ TEST_CASE("a lost connection ends every operation", "[fabric]") {
 }
 
 TEST_CASE("a group of one copies and scales", "[fabric]") {
-  collective::LocalFabric fabric(group_of(1, 0));
+  collective::SingleFabric fabric(group_of(1, 0));
   std::vector<float> data = {2.0F, 4.0F};
   auto* const memory = reinterpret_cast<std::byte*>(data.data());
   Call call = call_over(Operation::kAllreduce, memory, 8);

@@ -221,7 +221,7 @@ TEST_CASE("shm: around the edges of its slots", "[fabric]") {
   }
 }
 
-TEST_CASE("shm: a sleeper is woken by its peer, and by rouse()", "[fabric]") {
+TEST_CASE("shm: a sleeper is woken by its peer, and by wake()", "[fabric]") {
   auto fabrics = fabrics_of(2);
   for (int round = 0; round < 20; ++round) {
     const TimePoint begin = steady_now();
@@ -240,7 +240,7 @@ TEST_CASE("shm: a sleeper is woken by its peer, and by rouse()", "[fabric]") {
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     abort.raise(Status::aborted("cause"));
-    fabrics[0]->rouse();
+    fabrics[0]->wake();
   });
   CHECK((*pending)->wait().message() == "cause");
   other.join();

@@ -267,11 +267,11 @@ TEST_CASE("wrong use of sets is refused with the reason, and the job goes on", "
         {{0, 1}, "process set 1 has these ranks already"},
     };
     for (const auto& [ranks, text] : wrong_sets) {
-      const auto handle = session.announce_new_set(ranks);
+      const auto handle = session.submit_new_set(ranks);
       if (handle.ok() || !contains(handle.status().message(), text)) return "not refused: " + text;
     }
-    if (session.announce_removal(0).ok()) return "the world was removed";
-    if (session.announce_removal(9).ok()) return "set 9 was removed";
+    if (session.submit_removal(0).ok()) return "the world was removed";
+    if (session.submit_removal(9).ok()) return "set 9 was removed";
     return count_members(session, 0, 3, "after");
   });
   world.shutdown();
@@ -283,8 +283,8 @@ TEST_CASE("ranks that announce different things all hear so", "[session][sets]")
     if (const auto set = add_set(session, {0, 1}); !set.ok()) return set.status().message();
     for (int round = 0; round < 3; ++round) {
       const auto handle = rank == round
-                              ? session.announce_removal(1)
-                              : session.announce_new_set(rank == 1 ? std::vector{1, 2} : std::vector{2});
+                              ? session.submit_removal(1)
+                              : session.submit_new_set(rank == 1 ? std::vector{1, 2} : std::vector{2});
       if (!handle.ok()) return handle.status().message();
       const Status status = *session.wait(*handle, Deadline::never());
       if (status.code() != StatusCode::kMismatch) return "no mismatch: " + status.message();

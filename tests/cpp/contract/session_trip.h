@@ -135,14 +135,14 @@ inline Result<std::int64_t> join(runtime::Session& session, ProcessSetId process
 }
 
 inline Result<ProcessSetId> add_set(runtime::Session& session, const std::vector<int>& ranks) {
-  const auto handle = session.announce_new_set(ranks);
+  const auto handle = session.submit_new_set(ranks);
   if (!handle.ok()) return handle.status();
   if (Status s = *session.wait(*handle, Deadline::never()); !s.ok()) return s;
   return session.make_process_set(ranks);
 }
 
 inline Status remove_set(runtime::Session& session, ProcessSetId id) {
-  const auto handle = session.announce_removal(id);
+  const auto handle = session.submit_removal(id);
   if (!handle.ok()) return handle.status();
   if (Status s = *session.wait(*handle, Deadline::never()); !s.ok()) return s;
   return session.drop_process_set(id);

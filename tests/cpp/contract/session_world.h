@@ -107,8 +107,8 @@ class SessionWorld {
       for (int r = 0; r < size; ++r) world.ranks.push_back(r);
       runtime::SessionParts parts;
       parts.config = config;
-      parts.placement =
-          runtime::place(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
+      parts.rank_info =
+          bootstrap::rank_info_of(rank, std::vector<std::string>(static_cast<std::size_t>(size), "node"));
       parts.bootstrap = "test";
       parts.channel_name = "inproc";
       parts.channel =

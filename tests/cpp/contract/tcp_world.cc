@@ -25,10 +25,10 @@ channel::TcpListener listen() {
   return std::move(listener).value();
 }
 
-std::unique_ptr<channel::TcpChannel> make(int rank, std::vector<Bytes> cards, channel::TcpListener listener,
-                                          wire::Hello identity) {
-  auto channel = channel::TcpChannel::create(group_of(static_cast<int>(cards.size()), rank),
-                                             std::move(identity), cards, std::move(listener));
+std::unique_ptr<channel::TcpChannel> make(int rank, std::vector<Bytes> tcp_addresses,
+                                          channel::TcpListener listener, wire::Hello identity) {
+  auto channel = channel::TcpChannel::create(group_of(static_cast<int>(tcp_addresses.size()), rank),
+                                             std::move(identity), tcp_addresses, std::move(listener));
   if (!channel.ok()) throw std::runtime_error(channel.status().message());
   return std::move(channel).value();
 }
@@ -50,13 +50,13 @@ wire::Hello hello_of(int rank) { return {rank, 1, "1.0+test", 0x1234}; }
 TcpWorld::TcpWorld(int size) {
   for (int rank = 0; rank < size; ++rank) {
     listeners.emplace_back(listen());
-    cards.push_back(listeners.back()->card_bytes());
+    tcp_addresses.push_back(listeners.back()->address_bytes());
   }
 }
 
 std::unique_ptr<channel::TcpChannel> TcpWorld::channel(int rank, wire::Hello identity) {
   auto& listener = listeners[static_cast<std::size_t>(rank)];
-  auto made = make(rank, cards, std::move(*listener), std::move(identity));
+  auto made = make(rank, tcp_addresses, std::move(*listener), std::move(identity));
   listener.reset();
   return made;
 }
@@ -71,10 +71,10 @@ ChildRank::ChildRank(const Body& body) {
   ::close(sockets[1 - rank]);
   try {
     channel::TcpListener listener = listen();
-    const Bytes card = listener.card_bytes();
-    const Bytes other = swap_cards(mine, card);
+    const Bytes tcp_address = listener.address_bytes();
+    const Bytes other = swap_cards(mine, tcp_address);
     ::close(mine);
-    auto channel = make(rank, rank == 0 ? std::vector{card, other} : std::vector{other, card},
+    auto channel = make(rank, rank == 0 ? std::vector{tcp_address, other} : std::vector{other, tcp_address},
                         std::move(listener), hello_of(rank));
     if (rank == 0) {
       parent = std::move(channel);

@@ -14,7 +14,7 @@ namespace roundelay::testing {
 
 wire::Hello hello_of(int rank);
 
-// A world before its channels are made: every rank listens, the cards are exchanged.
+// A world before its channels are made: every rank listens, the TCP addresses are exchanged.
 struct TcpWorld {
   explicit TcpWorld(int size);
 
@@ -23,7 +23,7 @@ struct TcpWorld {
   std::unique_ptr<channel::TcpChannel> channel(int rank, wire::Hello identity);
 
   std::vector<std::optional<channel::TcpListener>> listeners;
-  std::vector<Bytes> cards;
+  std::vector<Bytes> tcp_addresses;
 };
 
 // A second process with rank 1 of a world of two; killed, if it still runs, and awaited by the destructor.

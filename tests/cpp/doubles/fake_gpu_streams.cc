@@ -33,7 +33,7 @@ class FakeEvent final : public GpuEvent {
   const std::uint64_t point_;
 };
 
-// Shared with the work that stamps it.
+// Shared with the work that ends it.
 class FakeTimestamp final : public GpuTimestamp {
  public:
   void stamp() { reached_ = steady_now().time_since_epoch().count(); }

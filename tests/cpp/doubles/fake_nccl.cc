@@ -40,12 +40,12 @@ class FakeCommunicator final : public NcclCommunicator {
     seat_.room->enter();
   }
   ~FakeCommunicator() override {
-    const bool over = settled().ok() && started_.empty() &&
+    const bool over = ready().ok() && started_.empty() &&
                       seat_.room->wait_finished(seat_.index, Deadline::after(kFinishing));
     if (!over) abort();
   }
 
-  Result<bool> settled() override {
+  Result<bool> ready() override {
     if (aborted_) return Status::aborted("NCCL: the communicator was aborted (fake)");
     ROUNDELAY_RETURN_IF_ERROR(faults_->reported());
     ROUNDELAY_RETURN_IF_ERROR(seat_.room->error());

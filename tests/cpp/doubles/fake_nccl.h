@@ -1,9 +1,9 @@
 // NCCL without NCCL: members are threads of one process, collectives are work in the fake device's streams,
 // and block there until all members' turns have come, as the real kernels do. What is started is enqueued
-// only by settled(), a seeded number of times later: who uses the stream before gets wrong results.
+// only by ready(), a seeded number of times later: who uses the stream before gets wrong results.
 //
 // Sums are those of kernels::reduce_parts, from the first member to the last. Members that disagree on a call
-// (count, type, root ...) hang in their streams, and settled() tells them.
+// (count, type, root ...) hang in their streams, and ready() tells them.
 #pragma once
 
 #include <map>
@@ -54,7 +54,7 @@ class FakeNccl final : public platform::NcclApi {
   void fail(const std::string& call, const Status& cause) { faults_->fail(call, cause); }
   // nothing that is started settles, nor does it reach the stream;
   void hang() { faults_->hang(); }
-  // settled() says `cause`: what came from the wire or a peer.
+  // ready() says `cause`: what came from the wire or a peer.
   void report(const Status& cause) { faults_->report(cause); }
   // Communicators that were aborted, by a call or in use.
   [[nodiscard]] int aborts() const { return faults_->aborts(); }

@@ -136,7 +136,7 @@ ConstByteSpan bytes_of_all(const std::vector<T>& elements) {
 
 }  // namespace
 
-void nap(Rounds& rounds, collective::shm::Bell& /*own*/) { rounds.nap(std::chrono::seconds(1)).take(); }
+void nap(Rounds& rounds, collective::shm::Doorbell& /*own*/) { rounds.nap(std::chrono::seconds(1)).take(); }
 
 ChunkScene::ChunkScene(Script script)
     : script_(std::move(script)),
@@ -193,7 +193,7 @@ void ChunkScene::reset() {
 
 std::vector<ConstByteSpan> ChunkScene::memory() const {
   const std::byte* const slots = segment().slot(0, 0);
-  const auto* const words = reinterpret_cast<const std::byte*>(&segment().bell(script_.members));
+  const auto* const words = reinterpret_cast<const std::byte*>(&segment().doorbell(script_.members));
   std::vector<ConstByteSpan> all = scratch_;
   all.emplace_back(memory_.get(), words);
   all.emplace_back(slots, index_of(script_.members) * Segment::kSlots * script_.slot_bytes);
@@ -230,12 +230,12 @@ Call ChunkScene::call_of(std::size_t number, int member) {
 void ChunkScene::wait(Rounds& rounds, int member) {
   if (script_.sleep == nullptr) {
     do stall();
-    while (!rounds.settled());
+    while (!rounds.all_done());
     return;
   }
   const std::uint64_t place = before_last_look();
-  while (!rounds.settled()) {
-    script_.sleep(rounds, segment().bell(member));
+  while (!rounds.all_done()) {
+    script_.sleep(rounds, segment().doorbell(member));
     back_at(place);
   }
   past_last_word(place);

@@ -33,7 +33,7 @@ struct Script {
   collective::Program (*program)(const collective::Call&,
                                  collective::shm::Rounds&) = collective::shm::program_of;
   // How a member passes the time until what it awaits may be there; null: it polls.
-  void (*sleep)(collective::shm::Rounds&, collective::shm::Bell& own) = nullptr;
+  void (*sleep)(collective::shm::Rounds&, collective::shm::Doorbell& own) = nullptr;
 };
 
 class ChunkScene final : public Scene {
@@ -71,6 +71,6 @@ class ChunkScene final : public Scene {
 };
 
 // How the product sleeps.
-void nap(collective::shm::Rounds& rounds, collective::shm::Bell& own);
+void nap(collective::shm::Rounds& rounds, collective::shm::Doorbell& own);
 
 }  // namespace roundelay::explore

@@ -65,7 +65,7 @@ class Stage {
   // By the member that runs.
   Member& running() { return members_[running_]; }
   void pause();
-  void rouse(const void* word, State from);
+  void wake(const void* word, State from);
 
   std::string complaint;
 
@@ -128,7 +128,7 @@ void Stage::pause() {
   if (giving_up_) throw GivenUp{};
 }
 
-void Stage::rouse(const void* word, State from) {
+void Stage::wake(const void* word, State from) {
   for (Member& member : members_) {
     if (member.word != word) continue;
     member.changed = true;
@@ -244,7 +244,7 @@ void wrote(const void* word, std::uint64_t seen) {
   Member& self = stage->running();
   self.way = mix(mix(mix(self.way, word), 2), seen);
   self.last_value = 0;
-  stage->rouse(word, State::kStalled);
+  stage->wake(word, State::kStalled);
   stage->pause();
 }
 
@@ -277,7 +277,7 @@ void sleep_on(const void* word) {
 void wake(const void* word) {
   Member& self = stage->running();
   self.way = mix(mix(self.way, word), 4);
-  stage->rouse(word, State::kAsleep);
+  stage->wake(word, State::kAsleep);
   stage->pause();
 }
 

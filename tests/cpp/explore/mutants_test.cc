@@ -10,8 +10,8 @@ namespace {
 
 using collective::Call;
 using collective::Program;
-using collective::shm::Bell;
 using collective::shm::Cuts;
+using collective::shm::Doorbell;
 using collective::shm::Rounds;
 
 enum class Fault : unsigned char { kNone, kSlotStillRead, kStagedEarly, kReleasedEarly, kNeverStaged };
@@ -44,7 +44,7 @@ Report broadcasts() {
   return explore(scene);
 }
 
-Report barrier_asleep(void (*sleep)(Rounds&, Bell&)) {
+Report barrier_asleep(void (*sleep)(Rounds&, Doorbell&)) {
   Script script;
   script.calls = {{Operation::kBarrier, {}}};
   script.sleep = sleep;
@@ -65,16 +65,16 @@ TEST_CASE("faults of a sleeper are found", "[explore][mutants]") {
   using Catch::Matchers::StartsWith;
   CHECK(barrier_asleep(nap).complaint == "");
   // Does not look once more when its peers may know that it sleeps.
-  const Report blind = barrier_asleep([](Rounds&, Bell& own) {
+  const Report blind = barrier_asleep([](Rounds&, Doorbell& own) {
     const std::uint32_t seen = own.rings.load();
     own.asleep.store(1);
     futex_wait(own.rings, seen, std::chrono::seconds(1));
   });
   CHECK_THAT(blind.complaint, StartsWith("nobody moves any more"));
-  // Learns what the bell says when it may have rung already.
-  const Report late = barrier_asleep([](Rounds& rounds, Bell& own) {
+  // Learns what the doorbell says when it may have rung already.
+  const Report late = barrier_asleep([](Rounds& rounds, Doorbell& own) {
     own.asleep.store(1);
-    if (rounds.settled()) return;
+    if (rounds.all_done()) return;
     futex_wait(own.rings, own.rings.load(), std::chrono::seconds(1));
   });
   CHECK_THAT(late.complaint, StartsWith("nobody moves any more"));

@@ -118,10 +118,10 @@ Report random_report(Source& source) {
   return report;
 }
 
-Stamps random_stamps(Source& source) {
-  Stamps stamps{std::max<std::uint64_t>(1, source.number<std::uint64_t>()), {}};
-  for (auto n = source.below(9); n > 0; --n) stamps.previous.push_back(source.number<std::uint64_t>());
-  return stamps;
+Tickets random_stamps(Source& source) {
+  Tickets tickets{std::max<std::uint64_t>(1, source.number<std::uint64_t>()), {}};
+  for (auto n = source.below(9); n > 0; --n) tickets.previous.push_back(source.number<std::uint64_t>());
+  return tickets;
 }
 
 Order random_order(Source& source) {
@@ -168,9 +168,9 @@ Order random_order(Source& source) {
   }
   if (source.below(4) == 0) order.unlock = source.number<std::uint64_t>();
   if (source.below(4) == 0) {
-    auto& [operations, stamps] = order.turn.emplace();
+    auto& [operations, tickets] = order.tickets.emplace();
     for (auto n = 1 + source.below(9); n > 0; --n) operations.push_back(source.natural<std::int32_t>());
-    stamps = random_stamps(source);
+    tickets = random_stamps(source);
   }
   return order;
 }
@@ -202,15 +202,15 @@ Message random_message(Source& source) {
     case 8:
       return TimelineSwitch{source.coin(), source.coin()};
     case 9: {
-      TurnMembers members{source.lane(), {}};
+      TicketMembers members{source.lane(), {}};
       for (auto n = source.below(9); n > 0; --n) members.ranks.push_back(source.natural<std::int32_t>());
       return members;
     }
     case 10:
-      return TurnRequest{source.lane(), source.number<std::uint64_t>(), source.number<std::uint32_t>()};
+      return TicketRequest{source.lane(), source.number<std::uint64_t>(), source.number<std::uint32_t>()};
     case 11: {
-      TurnGrant grant{source.lane(), source.number<std::uint64_t>(), {}};
-      if (source.coin()) grant.stamps = random_stamps(source);
+      TicketGrant grant{source.lane(), source.number<std::uint64_t>(), {}};
+      if (source.coin()) grant.tickets = random_stamps(source);
       return grant;
     }
     case 12:

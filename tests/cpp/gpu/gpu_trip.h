@@ -44,7 +44,7 @@ class GpuWorld {
     for (int rank = 0; rank < size; ++rank) devices.push_back(std::make_unique<Device>(rank, one_gpu_each));
     config.gpu_fabric = fabric;
     sessions = std::make_unique<SessionWorld>(size, config, [&](runtime::SessionParts& parts) {
-      const int rank = parts.placement.rank;
+      const int rank = parts.rank_info.rank;
       Device& device = *devices[static_cast<std::size_t>(rank)];
       parts.gpu = {.runtime = &device.gpu,
                    .kernels = &device.gpu,
@@ -100,7 +100,7 @@ class GpuTrip final : private submit::Results {
     request.shape = inputs_.front().shape;
     request.device = DeviceType::kGpu;
     submission.gpu = 0;
-    submission.ready = device_.gpu.mark(0, device_.producer).value();
+    submission.inputs_ready = device_.gpu.mark(0, device_.producer).value();
     submission.process_set = process_set_;
     submission.request = std::move(request);
     submission.splits = std::move(splits);
@@ -175,7 +175,7 @@ class GpuTrip final : private submit::Results {
     return Memory{.data = results_[part].get(), .free = device_.gpu.mark(0, device_.consumer).value()};
   }
   void set_received_splits(std::vector<std::int64_t> rows) override { received_splits = std::move(rows); }
-  void set_there(GpuEventPtr event) override { there_ = std::move(event); }
+  void set_done(GpuEventPtr event) override { there_ = std::move(event); }
 
   Device& device_;
   std::vector<Tensor> inputs_;

@@ -38,12 +38,12 @@ struct Tensor final : submit::Results {
     return Status::internal("it works in place");
   }
   void set_received_splits(std::vector<std::int64_t>) override {}
-  void set_there(GpuEventPtr event) override { there = std::move(event); }
+  void set_done(GpuEventPtr event) override { done = std::move(event); }
 
   const GpuStream stream;
   const std::size_t bytes;
   const GpuMemory given, memory;
-  GpuEventPtr there;
+  GpuEventPtr done;
   submit::Handle handle = 0;
 };
 
@@ -69,7 +69,7 @@ class Rank {
     entry.parts = {{DType::kFloat32, tensor.memory.get(), tensor.memory.get(), count}};
     entry.results = &tensor;
     entry.gpu = 0;
-    entry.ready = tensor.write(gpu);
+    entry.inputs_ready = tensor.write(gpu);
     tensor.handle = lane.table().add(std::move(entry), handles_).value();
   }
 
@@ -88,7 +88,7 @@ class Rank {
     LaneOptions options;
     options.fusion_threshold = fusion_threshold;
     options.gpu = LaneGpu{{.runtime = &gpu, .kernels = &gpu, .nccl = nullptr, .why_no_nccl = "none"},
-                          &turns_,
+                          &sequencer_,
                           {.wish = GpuFabricWish::kStaged}};
     return options;
   }
@@ -96,7 +96,7 @@ class Rank {
   submit::HandleTable handles_;
   complete::Completer completer_{handles_, [](const submit::Entry&, TimePoint) {}};
   AbortToken abort_;
-  Turns turns_{[] {}};
+  GpuSequencer sequencer_{[] {}};
 
  public:
   Lane lane;
@@ -182,8 +182,8 @@ TEST_CASE("a result on a GPU does not wait for the next operation's tensor", "[l
     const doubles::FakeGpu::Hold late(rank.gpu, 0, second.stream);
     world.order({"first", "second"});
     world.run();
-    world.step_until([&](Rank&) { return *first.there->reached(); });
-    CHECK(!*second.there->reached());
+    world.step_until([&](Rank&) { return *first.done->reached(); });
+    CHECK(!*second.done->reached());
   }
   world.finish();
 }

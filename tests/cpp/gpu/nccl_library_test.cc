@@ -112,18 +112,18 @@ TEST_CASE("NCCL: the real library is found and tells its version", "[gpu]") {
 
 TEST_CASE("NCCL: a communicator settles when no call is in progress", "[gpu]") {
   const Stage stage;
-  CHECK(*stage.communicator->settled());
+  CHECK(*stage.communicator->ready());
   script.call = script.state = nccl::kInProgress;
   CHECK(stage.reduce(DType::kFloat32, {}).ok());
-  CHECK_FALSE(*stage.communicator->settled());
+  CHECK_FALSE(*stage.communicator->ready());
   script.state = nccl::kSuccess;
-  CHECK(*stage.communicator->settled());
+  CHECK(*stage.communicator->ready());
 }
 
 TEST_CASE("NCCL: errors are in NCCL's words", "[gpu]") {
   const Stage stage;
   script.state = static_cast<Code>(2);
-  CHECK(stage.communicator->settled().status() ==
+  CHECK(stage.communicator->ready().status() ==
         Status::aborted("NCCL: a call in progress: unhandled system error (socket closed by 10.0.0.1)"));
   script.call = static_cast<Code>(2);
   CHECK(stage.reduce(DType::kFloat32, {}).message() ==
@@ -149,7 +149,7 @@ TEST_CASE("NCCL: a communicator at rest is finalized, one in use or in error is 
   {
     const Stage stage;
     stage.communicator->abort();
-    CHECK(stage.communicator->settled().status().code() == StatusCode::kAborted);
+    CHECK(stage.communicator->ready().status().code() == StatusCode::kAborted);
     CHECK_FALSE(stage.reduce(DType::kFloat32, {}).ok());
     stage.communicator->abort();
   }

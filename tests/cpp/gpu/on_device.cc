@@ -168,7 +168,7 @@ class OnDevice final : public Fabric {
   [[nodiscard]] const Group& group() const override { return fabric_->group(); }
   [[nodiscard]] bool any_thread() const override { return fabric_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return fabric_->poisoned(); }
-  void rouse() override { fabric_->rouse(); }
+  void wake() override { fabric_->wake(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     const bool here = !is_absent(call, group().index);

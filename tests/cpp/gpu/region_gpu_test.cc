@@ -30,7 +30,7 @@ struct Bucket final : submit::Results {
     submission.parts = {{DType::kFloat32, data, data, kCount, region}};
     submission.results = this;
     submission.gpu = 0;
-    submission.ready = device.gpu.mark(0, device.producer).value();
+    submission.inputs_ready = device.gpu.mark(0, device.producer).value();
     const auto submitted = session.submit(std::move(submission));
     if (submitted.ok()) handle = *submitted;
     return submitted.status();
@@ -38,7 +38,7 @@ struct Bucket final : submit::Results {
   // "" or what is wrong.
   std::string expect(runtime::Session& session, float sum) {
     Status status = *session.wait(handle, Deadline::never());
-    if (status.ok()) status = there->hold_back(device.consumer);
+    if (status.ok()) status = done->hold_back(device.consumer);
     if (status.ok())
       status = device.gpu.copy(0, pinned.get(), region->own.data() + offset, kBytes, device.consumer);
     if (status.ok()) status = device.gpu.drain(0, device.consumer);
@@ -52,13 +52,13 @@ struct Bucket final : submit::Results {
     return Status::internal("it is in place");
   }
   void set_received_splits(std::vector<std::int64_t>) override {}
-  void set_there(GpuEventPtr event) override { there = std::move(event); }
+  void set_done(GpuEventPtr event) override { done = std::move(event); }
 
   Device& device;
   const RegionPtr region;
   const std::size_t offset;
   GpuMemory pinned;
-  GpuEventPtr there;
+  GpuEventPtr done;
   submit::Handle handle = 0;
 };
 

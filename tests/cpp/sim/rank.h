@@ -253,7 +253,7 @@ class Rank final : public runtime::NegotiationSink {
   }
   void joined(LaneId, const wire::Joined& joined) override { queue_.push_back({{}, {}, joined}); }
   void removed(LaneId) override { was_removed = true; }
-  void shut_down(LaneId, int by_rank) override {
+  void rank_left(LaneId, int by_rank) override {
     shut_down_by = by_rank;
     end(Status::aborted("rank " + std::to_string(by_rank) + " left"), false);
   }

@@ -12,7 +12,7 @@
 
 #include "channel/channel.h"
 #include "complete/completer.h"
-#include "runtime/gpu/turns.h"
+#include "runtime/gpu/gpu_sequencer.h"
 #include "runtime/session/negotiator.h"
 #include "submit/table.h"
 #include "tests/cpp/announced_words.h"
@@ -58,7 +58,7 @@ class SetsRank final : public runtime::NegotiationSink {
         gpus_(gpus),
         channel_(std::move(channel)),
         completer_(handles_, [](const submit::Entry&, TimePoint) {}),
-        turns_([] {}),
+        sequencer_([] {}),
         negotiator(*channel_, rank, size, options, *this) {}
 
   void open(LaneId id, Group group, std::shared_ptr<AnnouncedWords::Words> words) {
@@ -134,7 +134,7 @@ class SetsRank final : public runtime::NegotiationSink {
   }
 
   std::map<LaneId, std::unique_ptr<Lane>> lanes;
-  std::vector<negotiate::Turn> taken;  // in the order in which it enqueued them
+  std::vector<negotiate::GpuTicket> taken;  // in the order in which it enqueued them
   int submitted = 0;
   int completed = 0;
   int completed_twice = 0;
@@ -146,7 +146,7 @@ class SetsRank final : public runtime::NegotiationSink {
  private:
   bool carry_out(LaneId id, Lane& lane, Work& work) {
     const negotiate::Execution& execution = work.execution;
-    if (execution.turn && heeds_ && !turns_.may_go(execution.turn->previous)) return false;
+    if (execution.ticket && heeds_ && !sequencer_.may_go(execution.ticket->previous)) return false;
     const OperationId operation{id, lane.operations};
     const std::size_t participants = lane.group.ranks.size() - execution.absent.size();
     const bool on_gpu = !work.entries.empty() && work.entries.front()->request.device == DeviceType::kGpu;
@@ -156,9 +156,9 @@ class SetsRank final : public runtime::NegotiationSink {
       return false;
     }
     ++lane.operations;
-    if (execution.turn) {
-      taken.push_back(*execution.turn);
-      turns_.gone(execution.turn->stamp);
+    if (execution.ticket) {
+      taken.push_back(*execution.ticket);
+      sequencer_.gone(execution.ticket->number);
     }
     for (const auto& entry : work.entries) {
       const std::string name = entry->request.name;
@@ -228,7 +228,7 @@ class SetsRank final : public runtime::NegotiationSink {
   }
   void joined(LaneId id, const wire::Joined& joined) override { find(id)->queue.push_back({{}, {}, joined}); }
   void removed(LaneId id) override { find(id)->removed = true; }
-  void shut_down(LaneId id, int by_rank) override {
+  void rank_left(LaneId id, int by_rank) override {
     Lane& lane = *find(id);
     lane.shut_down_by = by_rank;
     turns_ended += by_rank == 0 && lane.group.ranks.front() != 0 ? 1 : 0;
@@ -250,7 +250,7 @@ class SetsRank final : public runtime::NegotiationSink {
   submit::HandleTable handles_;
   std::unique_ptr<channel::Channel> channel_;
   complete::Completer completer_;
-  runtime::Turns turns_;
+  runtime::GpuSequencer sequencer_;
 
  public:
   runtime::Negotiator negotiator;

@@ -1,5 +1,5 @@
 // Seeded random programs of overlapping process sets on a GPU a rank, each rank in an order of its own. What
-// must hold in each: a rank's stamps are a chain, everything is done and no GPU is stuck.
+// must hold in each: a rank's tickets are a chain, everything is done and no GPU is stuck.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -93,10 +93,10 @@ negotiate::CoordinatorOptions options_of(std::mt19937_64& random) {
 
 void check_chain(const SetsRank& rank) {
   std::uint64_t last = 0;
-  for (const negotiate::Turn& turn : rank.taken) {
+  for (const negotiate::GpuTicket& turn : rank.taken) {
     REQUIRE(turn.previous == last);
-    REQUIRE(turn.stamp > last);
-    last = turn.stamp;
+    REQUIRE(turn.number > last);
+    last = turn.number;
   }
 }
 
@@ -233,7 +233,7 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
 
 // Ranks leave one by one. What was ordered is carried out, all else ends with an error, also in sets of
 // others.
-TEST_CASE("no set waits for stamps of a rank 0 that has left", "[sim][turns][interleavings]") {
+TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][interleavings]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     INFO("seed " << seed);
@@ -267,7 +267,7 @@ TEST_CASE("no set waits for stamps of a rank 0 that has left", "[sim][turns][int
 }
 
 // Who shares no set with rank 0 hears of its death when the world is over, and does not end because of it.
-TEST_CASE("no set waits for stamps of a rank 0 that has died", "[sim][turns]") {
+TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);

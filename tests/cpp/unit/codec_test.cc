@@ -62,11 +62,11 @@ Order full_order() {
   order.lane = {.process_set = 3, .device = 7};
   order.sequence = 1ULL << 63;
   order.operations = {
-      {.members = {{1, "a"}, {2, ""}, {kMaxU32, "b"}, {0, "unnamed.1"}, {0, "unnamed.2"}, {5, ""}},
+      {.tensors = {{1, "a"}, {2, ""}, {kMaxU32, "b"}, {0, "unnamed.1"}, {0, "unnamed.2"}, {5, ""}},
        .extents = {},
        .absent = {0, 5, kMaxI32}},
-      {.members = {}, .extents = {}, .absent = {}},
-      {.members = {{kMaxU32, ""}}, .extents = {0, 7, kMaxI64}, .absent = {1}}};
+      {.tensors = {}, .extents = {}, .absent = {}},
+      {.tensors = {{kMaxU32, ""}}, .extents = {0, 7, kMaxI64}, .absent = {1}}};
   order.failures = {{"a", StatusCode::kMismatch, "ranks differ", {0, 300, kMaxU64}},
                     {"", StatusCode::kInternal, ""}};
   order.evicted = {9, 3, kMaxU32};
@@ -74,7 +74,7 @@ Order full_order() {
   order.lock = Lock{kMaxU64, {{1, 2, kMaxU32}, {7}}};
   order.freeze = true;
   order.unlock = 300;
-  order.turn = {.operations = {0, 2}, .stamps = {.first = kMaxU64, .previous = {0, 300, kMaxU64}}};
+  order.tickets = {.operations = {0, 2}, .tickets = {.first = kMaxU64, .previous = {0, 300, kMaxU64}}};
   order.shut_down_by = 0;
   order.removed = true;
   return order;
@@ -99,13 +99,13 @@ std::vector<Message> samples() {
       TimelineSwitch{.on = true, .mark_cycles = true},
       Introduction{.hello = {.rank = 1, .generation = 2, .version = "0.1.0", .config_hash = 3},
                    .node = "n",
-                   .card = std::string(3, '\0'),
-                   .door = "d"},
-      TurnMembers{},
-      TurnMembers{.lane = {.process_set = kMaxU32}, .ranks = {0, 300, kMaxI32}},
-      TurnRequest{.lane = {.process_set = 2}, .sequence = kMaxU64, .operations = kMaxU32},
-      TurnGrant{},
-      TurnGrant{.lane = {.process_set = 2}, .sequence = 7, .stamps = Stamps{1, {0, kMaxU64}}},
+                   .tcp_address = std::string(3, '\0'),
+                   .shm_socket = "d"},
+      TicketMembers{},
+      TicketMembers{.lane = {.process_set = kMaxU32}, .ranks = {0, 300, kMaxI32}},
+      TicketRequest{.lane = {.process_set = 2}, .sequence = kMaxU64, .operations = kMaxU32},
+      TicketGrant{},
+      TicketGrant{.lane = {.process_set = 2}, .sequence = 7, .tickets = Tickets{1, {0, kMaxU64}}},
       StateQuestion{},
       StateAnswer{},
       StateAnswer{.text = "its process 1 computes"},
@@ -155,7 +155,7 @@ TEST_CASE("a step of cached tensors costs a few bytes", "[codec]") {
 
   Order order;
   order.operations.resize(1);
-  for (const CacheId id : ids(1, 161)) order.operations[0].members.push_back({id, ""});
+  for (const CacheId id : ids(1, 161)) order.operations[0].tensors.push_back({id, ""});
   CHECK(encode(order).size() <= 161 + 16);
 }
 
@@ -274,22 +274,22 @@ TEST_CASE("values that no message may carry are refused", "[codec]") {
   CHECK(error_of(encode(report)).find("request.ranks is negative") != std::string::npos);
 
   Order order;
-  order.operations = {{.members = {}, .extents = {-2}, .absent = {}}};
+  order.operations = {{.tensors = {}, .extents = {-2}, .absent = {}}};
   CHECK(error_of(encode(order)).find("operation.extents is negative") != std::string::npos);
-  order.operations = {{.members = {}, .extents = {}, .absent = {-2}}};
+  order.operations = {{.tensors = {}, .extents = {}, .absent = {-2}}};
   CHECK(error_of(encode(order)).find("operation.absent is negative") != std::string::npos);
-  order.operations = {{.members = {Member{}}, .extents = {}, .absent = {}}};
+  order.operations = {{.tensors = {FusedTensor{}}, .extents = {}, .absent = {}}};
   CHECK(error_of(encode(order)).find("neither an id nor named") != std::string::npos);
   order.operations.clear();
   order.failures = {{"a", StatusCode::kOk, ""}};
   CHECK(error_of(encode(order)).find("failure.code is success") != std::string::npos);
   order.failures.clear();
-  order.turn = Turn{{}, {1, {}}};
-  CHECK(error_of(encode(order)).find("turn.operations is empty") != std::string::npos);
-  order.turn = Turn{{-1}, {1, {}}};
-  CHECK(error_of(encode(order)).find("turn.operations is negative") != std::string::npos);
-  CHECK(error_of(encode(TurnGrant{{}, 1, Stamps{}})).find("stamps.first is 0") != std::string::npos);
-  CHECK(error_of(encode(TurnMembers{{}, {-1}})).find("turn.ranks is negative") != std::string::npos);
+  order.tickets = OrderTickets{{}, {1, {}}};
+  CHECK(error_of(encode(order)).find("tickets.operations is empty") != std::string::npos);
+  order.tickets = OrderTickets{{-1}, {1, {}}};
+  CHECK(error_of(encode(order)).find("tickets.operations is negative") != std::string::npos);
+  CHECK(error_of(encode(TicketGrant{{}, 1, Tickets{}})).find("tickets.first is 0") != std::string::npos);
+  CHECK(error_of(encode(TicketMembers{{}, {-1}})).find("turn.ranks is negative") != std::string::npos);
 }
 
 }  // namespace

@@ -171,7 +171,7 @@ TEST_CASE("a join that fails says where unnamed operations are, behind all that 
     const auto order = desk.order();
     REQUIRE(order);
     CHECK(order->operations.at(0).absent == std::vector<std::int32_t>{2});
-    CHECK(order->operations.at(0).members.size() == 2);
+    CHECK(order->operations.at(0).tensors.size() == 2);
     REQUIRE(order->failures.size() == 1);
     CHECK(order->failures[0].name == join_of().name);
     CHECK(order->failures[0].counters == counters_of(3));

@@ -104,8 +104,8 @@ TEST_CASE("a group is one member of a fused operation, with all its bytes", "[ne
     desk.everyone({group("g", {small, small, small}), request_of("a"), request_of("b")});
     const auto order = desk.order();
     REQUIRE(order->operations.size() == 2);
-    CHECK(order->operations[0].members.size() == 1);
-    CHECK(order->operations[1].members.size() == 2);
+    CHECK(order->operations[0].tensors.size() == 1);
+    CHECK(order->operations[1].tensors.size() == 2);
   }
   SECTION("of several dtypes: alone") {
     desk.everyone({group("g", {{DType::kInt8, {1}}}), request_of("a"), group("h", {{DType::kInt8, {1}}})});
@@ -116,7 +116,7 @@ TEST_CASE("a group is one member of a fused operation, with all its bytes", "[ne
     REQUIRE(desk.order());
     desk.cached(0, {1});
     desk.cached(1, {1});
-    CHECK(desk.order()->operations[0].members == std::vector<wire::Member>{{1, ""}});
+    CHECK(desk.order()->operations[0].tensors == std::vector<wire::FusedTensor>{{1, ""}});
   }
   SECTION("one failure for all of it") {
     desk.request(0, {group("g", {small, small})});

@@ -51,7 +51,7 @@ TEST_CASE("what is ready gathers until theta, a flush or the end of the linger",
     const auto order = desk.order(kStart + microseconds(10));
     REQUIRE(order);
     CHECK(order->operations.size() == 1);
-    CHECK(order->operations[0].members.size() == 2);
+    CHECK(order->operations[0].tensors.size() == 2);
   }
   SECTION("flush") {
     desk.flush(1);
@@ -64,7 +64,7 @@ TEST_CASE("what is ready gathers until theta, a flush or the end of the linger",
     CHECK_FALSE(desk.order(kStart + microseconds(999)));
     const auto order = desk.order(kStart + milliseconds(1));
     REQUIRE(order);
-    CHECK(order->operations[0].members.size() == 2);
+    CHECK(order->operations[0].tensors.size() == 2);
     CHECK(desk.coordinator.next_due() == Deadline::never());
   }
 }
@@ -301,7 +301,7 @@ TEST_CASE("only like operations are fused", "[negotiate][coordinator]") {
   std::vector<Names> operations;
   for (const auto& operation : order->operations) {
     auto& names = operations.emplace_back();
-    for (const auto& member : operation.members) names.push_back(member.name);
+    for (const auto& member : operation.tensors) names.push_back(member.name);
   }
   CHECK(operations == std::vector<Names>{{"base", "shape"},
                                          {"dtype"},
@@ -330,14 +330,14 @@ TEST_CASE("an order evicts no id that it names, nor one that a report may name",
   options.cache_capacity = 1;
   Desk desk(options);
   desk.everyone({request_of("a")});
-  REQUIRE(desk.order()->operations[0].members[0].id == 1);
+  REQUIRE(desk.order()->operations[0].tensors[0].id == 1);
   SECTION("reported by one") {
     desk.cached(0, {1});
     desk.everyone({request_of("b")});
     const auto order = desk.order();
     REQUIRE(order);
     CHECK(order->evicted.empty());
-    CHECK(order->operations[0].members[0].id == wire::kNoCacheId);
+    CHECK(order->operations[0].tensors[0].id == wire::kNoCacheId);
     desk.cached(1, {1});
     CHECK(desk.order()->operations == std::vector<wire::FusedOperation>{{{{1, ""}}, {}, {}}});
   }
@@ -358,7 +358,7 @@ TEST_CASE("an order evicts no id that it names, nor one that a report may name",
     desk.cached(0, {1});  // written before that order was applied
     CHECK(desk.coordinator.waiting() == 0);
     desk.everyone({request_of("a")});
-    CHECK(desk.order()->operations[0].members[0].id == 3);
+    CHECK(desk.order()->operations[0].tensors[0].id == 3);
   }
 }
 

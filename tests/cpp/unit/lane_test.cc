@@ -374,9 +374,9 @@ TEST_CASE("a member that has joined keeps in step with the others", "[lane]") {
   CHECK(world[1].lane.counters().tensors == 3);
 }
 
-TEST_CASE("work and a rouse end a wait, also when they came before", "[lane]") {
+TEST_CASE("work and a wake end a wait, also when they came before", "[lane]") {
   World world(2);
-  world[0].lane.rouse();
+  world[0].lane.wake();
   world[0].lane.wait_for_work(Deadline::never());
   const TimePoint begin = steady_now();
   world[0].lane.wait_for_work(Deadline::after(milliseconds(10)));

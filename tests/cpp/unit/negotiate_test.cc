@@ -100,7 +100,7 @@ struct Orders {
     order.sequence = ++sequence;
     return order;
   }
-  wire::Order run(std::vector<wire::Member> members) {
+  wire::Order run(std::vector<wire::FusedTensor> members) {
     wire::Order order = next();
     order.operations.push_back({std::move(members), {}, {}});
     return order;

@@ -39,7 +39,7 @@ struct Side {
     REQUIRE(applied.ok());
     return std::move(applied).value();
   }
-  void run(std::vector<wire::Member> members, std::vector<std::int32_t> absent = {}) {
+  void run(std::vector<wire::FusedTensor> members, std::vector<std::int32_t> absent = {}) {
     order.operations.push_back({std::move(members), {}, std::move(absent)});
   }
   void fail(const std::string& name) { order.failures.push_back({name, StatusCode::kMismatch, "why"}); }

@@ -1,4 +1,4 @@
-// Memory that the first member makes and hands over through its door; threads as members.
+// Memory that the first member makes and hands over through its shm socket; threads as members.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,8 +28,8 @@ struct Outcome {
 
 // A group of ranks 5, 6, 7 ...; member i prepares by prepare(i). What the first writes, the others read.
 Outcome hand_around(int members, std::size_t bytes, const std::function<Prepare(int)>& prepare) {
-  auto door = Door::open();
-  REQUIRE(door.ok());
+  auto shm_socket = ShmSocket::open();
+  REQUIRE(shm_socket.ok());
   std::vector<int> ranks;
   for (int i = 0; i < members; ++i) ranks.push_back(5 + i);
   Outcome outcome;
@@ -38,12 +38,12 @@ Outcome hand_around(int members, std::size_t bytes, const std::function<Prepare(
   std::vector<SharedMemory> memories(static_cast<std::size_t>(members));
   for (int i = 1; i < members; ++i) {
     threads.emplace_back([&, i] {
-      auto memory = take_over(door->address(), 3, i, prepare(i), soon());
+      auto memory = take_over(shm_socket->address(), 3, i, prepare(i), soon());
       outcome.others[static_cast<std::size_t>(i - 1)] = memory.status();
       if (memory.ok()) memories[static_cast<std::size_t>(i)] = std::move(*memory);
     });
   }
-  auto memory = door->hand_out(3, ranks, bytes, prepare(0), soon());
+  auto memory = shm_socket->hand_out(3, ranks, bytes, prepare(0), soon());
   for (std::thread& thread : threads) thread.join();
   outcome.first = memory.status();
   if (!memory.ok()) return outcome;
@@ -84,42 +84,42 @@ TEST_CASE("memory that cannot be is a refusal, not a crash", "[shm]") {
 }
 
 TEST_CASE("who does not come is named at the deadline", "[shm]") {
-  auto door = Door::open();
-  REQUIRE(door.ok());
+  auto shm_socket = ShmSocket::open();
+  REQUIRE(shm_socket.ok());
   Status heard;
-  std::thread guest([&heard, address = door->address()] {
+  std::thread guest([&heard, address = shm_socket->address()] {
     heard = take_over(address, 1, 2, allocate_all(), soon()).status();
   });
-  const auto memory =
-      door->hand_out(1, {0, 4, 9}, kBytes, allocate_all(), Deadline::after(std::chrono::milliseconds(200)));
+  const auto memory = shm_socket->hand_out(1, {0, 4, 9}, kBytes, allocate_all(),
+                                           Deadline::after(std::chrono::milliseconds(200)));
   CHECK(memory.status().code() == StatusCode::kAborted);
   CHECK(memory.status().message() == "shared memory: rank 4 did not come for the shared memory in time");
-  door = Door::open();  // the first one's end lets its guest go
+  shm_socket = ShmSocket::open();  // the first one's end lets its guest go
   guest.join();
   CHECK(heard.code() == StatusCode::kAborted);
 }
 
 TEST_CASE("groups do not mix: who comes early waits for its turn", "[shm]") {
-  auto door = Door::open();
-  REQUIRE(door.ok());
+  auto shm_socket = ShmSocket::open();
+  REQUIRE(shm_socket.ok());
   Status outcomes[3] = {};
   const auto come = [&](std::uint64_t key) {
-    return std::thread([&outcome = outcomes[key], address = door->address(), key] {
+    return std::thread([&outcome = outcomes[key], address = shm_socket->address(), key] {
       outcome = take_over(address, key, 1, allocate_all(), soon()).status();
     });
   };
   std::thread second = come(2);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  CHECK(reach(door->address()) == Status{});
+  CHECK(reach(shm_socket->address()) == Status{});
   std::thread first = come(1);
-  CHECK(door->hand_out(1, {0, 1}, kBytes, allocate_all(), soon()).ok());
-  CHECK(door->hand_out(2, {0, 1}, kBytes, allocate_all(), soon()).ok());
+  CHECK(shm_socket->hand_out(1, {0, 1}, kBytes, allocate_all(), soon()).ok());
+  CHECK(shm_socket->hand_out(2, {0, 1}, kBytes, allocate_all(), soon()).ok());
   first.join();
   second.join();
   for (const Status& outcome : outcomes) CHECK(outcome == Status{});
 }
 
-TEST_CASE("a door that is not there cannot be reached", "[shm]") {
+TEST_CASE("a shm_socket that is not there cannot be reached", "[shm]") {
   CHECK(reach("roundelay-nobody").message() == "connect: connection refused");
   CHECK_FALSE(take_over("roundelay-nobody", 1, 1, allocate_all(), soon()).ok());
 }

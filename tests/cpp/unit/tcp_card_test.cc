@@ -1,4 +1,4 @@
-#include "channel/tcp/card.h"
+#include "channel/tcp/tcp_address.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::channel {
@@ -7,29 +7,29 @@ namespace {
 using Catch::Matchers::Contains;
 using platform::Address;
 
-Card example() {
-  Card card;
-  card.token.fill(std::byte{7});
-  card.port = 4711;
-  card.host = "node1/boot/1";
-  card.addresses = {Address{false, {10, 0, 0, 1}, false}, Address{true, {0xfd, 1}, false},
-                    Address{false, {127, 0, 0, 1}, true}};
-  return card;
+TcpAddress example() {
+  TcpAddress tcp_address;
+  tcp_address.token.fill(std::byte{7});
+  tcp_address.port = 4711;
+  tcp_address.host = "node1/boot/1";
+  tcp_address.addresses = {Address{false, {10, 0, 0, 1}, false}, Address{true, {0xfd, 1}, false},
+                           Address{false, {127, 0, 0, 1}, true}};
+  return tcp_address;
 }
 
-TEST_CASE("tcp card: survives encoding; every shorter or longer text is an error") {
-  const Bytes bytes = encode_card(example());
-  const auto decoded = decode_card(bytes);
+TEST_CASE("tcp tcp_address: survives encoding; every shorter or longer text is an error") {
+  const Bytes bytes = encode_tcp_address(example());
+  const auto decoded = decode_tcp_address(bytes);
   REQUIRE(decoded.ok());
   CHECK((*decoded == example()));
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    CHECK_FALSE(decode_card(ConstByteSpan(bytes).first(size)).ok());
+    CHECK_FALSE(decode_tcp_address(ConstByteSpan(bytes).first(size)).ok());
   Bytes longer = bytes;
   longer.push_back(std::byte{0});
-  CHECK_FALSE(decode_card(longer).ok());
+  CHECK_FALSE(decode_tcp_address(longer).ok());
 }
 
-TEST_CASE("tcp card: loopback comes first on the same host and never from another") {
+TEST_CASE("tcp tcp_address: loopback comes first on the same host and never from another") {
   const auto near = example().endpoints("node1/boot/1");
   REQUIRE(near.size() == 3);
   CHECK(near[0].to_string() == "127.0.0.1:4711");
@@ -49,8 +49,8 @@ TEST_CASE("tcp listener: interfaces are checked, tokens differ") {
   const auto two = TcpListener::listen("");
   REQUIRE(one.ok());
   REQUIRE(two.ok());
-  CHECK(one->card.token != two->card.token);
-  CHECK(one->card.addresses.front().loopback);
+  CHECK(one->tcp_address.token != two->tcp_address.token);
+  CHECK(one->tcp_address.addresses.front().loopback);
 }
 
 }  // namespace

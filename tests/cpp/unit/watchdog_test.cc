@@ -22,30 +22,31 @@ Watchdog of_world(int rank, int size) {
 TEST_CASE("nobody is blamed while nobody is stuck", "[watchdog]") {
   Watchdog watchdog = of_world(0, 3);
   CHECK(watchdog.next_due() == Deadline::never());
-  CHECK_FALSE(watchdog.take_verdict(kStart + std::chrono::hours(24)));
+  CHECK_FALSE(watchdog.take_fault(kStart + std::chrono::hours(24)));
 }
 
 TEST_CASE("rank 0 blames the rank that answers no ping", "[watchdog]") {
   Watchdog watchdog = of_world(0, 4);
   CHECK(watchdog.on_stuck(0, stuck_for(3), kStart));
-  CHECK_FALSE(watchdog.on_stuck(3, stuck_for(2), kStart + milliseconds(10)));  // one inquest at a time
+  CHECK_FALSE(watchdog.on_stuck(3, stuck_for(2), kStart + milliseconds(10)));  // one liveness check at a time
   watchdog.on_sign_of_life(1);
-  CHECK(watchdog.next_due() == Deadline::at(kStart + kInquestTime));
-  CHECK_FALSE(watchdog.take_verdict(kStart + kInquestTime - milliseconds(1)));
-  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
-  REQUIRE(verdict);
-  CHECK(verdict->culprit == 2);
-  CHECK(verdict->text.find("rank 2 entered allreduce of 'w' (16 bytes) and then stopped") == 0);
-  CHECK_FALSE(watchdog.take_verdict(kStart + kInquestTime * 2));
+  CHECK(watchdog.next_due() == Deadline::at(kStart + kLivenessCheckTime));
+  CHECK_FALSE(watchdog.take_fault(kStart + kLivenessCheckTime - milliseconds(1)));
+  const auto fault = watchdog.take_fault(kStart + kLivenessCheckTime);
+  REQUIRE(fault);
+  CHECK(fault->culprit == 2);
+  CHECK(fault->text.find("rank 2 entered allreduce of 'w' (16 bytes) and then stopped") == 0);
+  CHECK_FALSE(watchdog.take_fault(kStart + kLivenessCheckTime * 2));
   CHECK(watchdog.next_due() == Deadline::never());
 }
 
-TEST_CASE("an inquest begins with a peer's report too, and rank 0 itself counts as alive", "[watchdog]") {
+TEST_CASE("an liveness check begins with a peer's report too, and rank 0 itself counts as alive",
+          "[watchdog]") {
   Watchdog watchdog = of_world(0, 3);
   CHECK(watchdog.on_stuck(1, stuck_for(2), kStart));
-  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
-  REQUIRE(verdict);
-  CHECK(verdict->culprit == 2);
+  const auto fault = watchdog.take_fault(kStart + kLivenessCheckTime);
+  REQUIRE(fault);
+  CHECK(fault->culprit == 2);
 }
 
 TEST_CASE("a chain of waiting ranks leads to the one that waits for none", "[watchdog]") {
@@ -54,23 +55,23 @@ TEST_CASE("a chain of waiting ranks leads to the one that waits for none", "[wat
   watchdog.on_stuck(2, stuck_for(3), kStart);
   watchdog.on_stuck(1, stuck_for(2), kStart);
   watchdog.on_sign_of_life(3);
-  CHECK_FALSE(watchdog.take_verdict(kStart + milliseconds(500)));  // rank 3 may yet report itself stuck
-  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
-  REQUIRE(verdict);
-  CHECK(verdict->culprit == 3);
-  CHECK(verdict->text == "rank 3 made no progress inside allreduce of 'w' (16 bytes)");
+  CHECK_FALSE(watchdog.take_fault(kStart + milliseconds(500)));  // rank 3 may yet report itself stuck
+  const auto fault = watchdog.take_fault(kStart + kLivenessCheckTime);
+  REQUIRE(fault);
+  CHECK(fault->culprit == 3);
+  CHECK(fault->text == "rank 3 made no progress inside allreduce of 'w' (16 bytes)");
 }
 
 TEST_CASE("all alive and all stuck: nobody is blamed, and at once", "[watchdog]") {
   Watchdog watchdog = of_world(0, 3);
   REQUIRE(watchdog.on_stuck(0, stuck_for(1), kStart));
   watchdog.on_stuck(1, stuck_for(2), kStart);
-  CHECK_FALSE(watchdog.take_verdict(kStart + milliseconds(1)));
+  CHECK_FALSE(watchdog.take_fault(kStart + milliseconds(1)));
   watchdog.on_stuck(2, stuck_for(0), kStart);
-  const auto verdict = watchdog.take_verdict(kStart + milliseconds(1));
-  REQUIRE(verdict);
-  CHECK(verdict->culprit == -1);
-  CHECK(verdict->text ==
+  const auto fault = watchdog.take_fault(kStart + milliseconds(1));
+  REQUIRE(fault);
+  CHECK(fault->culprit == -1);
+  CHECK(fault->text ==
         "no rank made progress inside allreduce of 'w' (16 bytes), though all of them are alive");
 }
 
@@ -78,40 +79,40 @@ TEST_CASE("who waits for someone unknown blames nobody", "[watchdog]") {
   Watchdog watchdog = of_world(0, 2);
   REQUIRE(watchdog.on_stuck(0, stuck_for(-1), kStart));
   watchdog.on_sign_of_life(1);
-  const auto verdict = watchdog.take_verdict(kStart + kInquestTime);
-  REQUIRE(verdict);
-  CHECK(verdict->culprit == -1);
+  const auto fault = watchdog.take_fault(kStart + kLivenessCheckTime);
+  REQUIRE(fault);
+  CHECK(fault->culprit == -1);
 }
 
-TEST_CASE("others give rank 0 time for its verdict and then blame it", "[watchdog]") {
+TEST_CASE("others give rank 0 time for its fault and then blame it", "[watchdog]") {
   Watchdog watchdog = of_world(2, 3);
   CHECK_FALSE(watchdog.on_stuck(2, stuck_for(1), kStart));
-  CHECK(watchdog.next_due() == Deadline::at(kStart + kVerdictPatience));
-  CHECK_FALSE(watchdog.take_verdict(kStart + kInquestTime));
-  CHECK_FALSE(watchdog.take_verdict(kStart + kVerdictPatience - milliseconds(1)));
-  const auto verdict = watchdog.take_verdict(kStart + kVerdictPatience);
-  REQUIRE(verdict);
-  CHECK(verdict->culprit == 0);
-  CHECK(verdict->text.find("rank 0 entered allreduce of 'w'") == 0);
-  CHECK(kVerdictPatience > kInquestTime);
+  CHECK(watchdog.next_due() == Deadline::at(kStart + kArbiterPatience));
+  CHECK_FALSE(watchdog.take_fault(kStart + kLivenessCheckTime));
+  CHECK_FALSE(watchdog.take_fault(kStart + kArbiterPatience - milliseconds(1)));
+  const auto fault = watchdog.take_fault(kStart + kArbiterPatience);
+  REQUIRE(fault);
+  CHECK(fault->culprit == 0);
+  CHECK(fault->text.find("rank 0 entered allreduce of 'w'") == 0);
+  CHECK(kArbiterPatience > kLivenessCheckTime);
 }
 
 TEST_CASE("in a process set its first rank judges, and only members are asked and blamed", "[watchdog]") {
   const std::vector<int> ranks = {1, 3, 4};
-  Watchdog judge(Group{2, ranks, 0});
-  REQUIRE(judge.on_stuck(3, stuck_for(4), kStart));
-  judge.on_sign_of_life(0);
-  judge.on_sign_of_life(2);
-  const auto verdict = judge.take_verdict(kStart + kInquestTime);
-  REQUIRE(verdict);
-  CHECK(verdict->culprit == 4);
-  CHECK(verdict->text.find("rank 4 entered allreduce of 'w' (16 bytes) and then stopped") == 0);
+  Watchdog arbiter(Group{2, ranks, 0});
+  REQUIRE(arbiter.on_stuck(3, stuck_for(4), kStart));
+  arbiter.on_sign_of_life(0);
+  arbiter.on_sign_of_life(2);
+  const auto fault = arbiter.take_fault(kStart + kLivenessCheckTime);
+  REQUIRE(fault);
+  CHECK(fault->culprit == 4);
+  CHECK(fault->text.find("rank 4 entered allreduce of 'w' (16 bytes) and then stopped") == 0);
 
   Watchdog member(Group{2, ranks, 1});
   CHECK_FALSE(member.on_stuck(3, stuck_for(4), kStart));
-  const auto silent_judge = member.take_verdict(kStart + kVerdictPatience);
-  REQUIRE(silent_judge);
-  CHECK(silent_judge->culprit == 1);
+  const auto silent_arbiter = member.take_fault(kStart + kArbiterPatience);
+  REQUIRE(silent_arbiter);
+  CHECK(silent_arbiter->culprit == 1);
 }
 
 TEST_CASE("in a set that members may have left, silence is no guilt: who is waited for is", "[watchdog]") {
@@ -119,10 +120,10 @@ TEST_CASE("in a set that members may have left, silence is no guilt: who is wait
     Watchdog watchdog(Group{2, {1, 3, 4}, index});
     watchdog.on_stuck(index == 0 ? 1 : 3, stuck_for(4), kStart);
     watchdog.on_closed();
-    const auto verdict = watchdog.take_verdict(kStart + kVerdictPatience);
-    REQUIRE(verdict);
-    CHECK(verdict->culprit == 4);
-    CHECK(verdict->text == "rank 4 made no progress inside allreduce of 'w' (16 bytes)");
+    const auto fault = watchdog.take_fault(kStart + kArbiterPatience);
+    REQUIRE(fault);
+    CHECK(fault->culprit == 4);
+    CHECK(fault->text == "rank 4 made no progress inside allreduce of 'w' (16 bytes)");
   }
 }
 

@@ -10,7 +10,7 @@ import roundelay.torch as hvd
 from ranks import run_checks
 from small_gradients import use_pool
 
-CONTROL = ("messages_sent", "nudges_sent", "wakes", "sleeps")
+CONTROL = ("messages_sent", "wakeups_sent", "wakes", "sleeps")
 
 
 def test_work() -> None:
@@ -37,7 +37,7 @@ def check_small_blocking_allreduces() -> None:
         hvd.allreduce(tensor, name="small")
     assert work["bytes_staged"] == times * 256
     assert work["messages_sent"] <= times  # a report up, or an order down
-    assert work["nudges_sent"] <= work["messages_sent"]
+    assert work["wakeups_sent"] <= work["messages_sent"]
     assert work["wakes"] <= 3 * times  # there, staged, over
 
 

@@ -5,7 +5,7 @@ namespace {
 
 std::string check(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
 
-Status prepare(Batch& batch, Workplace& place) {
+Status prepare(Batch& batch, DeviceBuffers& buffers) {
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   std::int64_t rows = 0;
@@ -15,9 +15,9 @@ Status prepare(Batch& batch, Workplace& place) {
     rows += extent;
     batch.call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
   }
-  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), rows));
+  const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
-  batch.call.stream = place.stream();
+  batch.call.stream = buffers.stream();
   batch.call.input = piece.tensor().input;
   batch.call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
   return {};

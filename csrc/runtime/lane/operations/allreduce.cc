@@ -37,21 +37,21 @@ void scatter(Batch& batch) {
   batch.call.buffer.bytes = batch.scattered.bytes();
 }
 
-Status prepare_in_place(Batch& batch, Workplace& place) {
+Status prepare_in_place(Batch& batch, DeviceBuffers& buffers) {
   const submit::Part& part = batch.pieces.front().tensor();
   if (part.input != part.output) {
-    ROUNDELAY_RETURN_IF_ERROR(place.copy(part.output, part.input, part.bytes()));
+    ROUNDELAY_RETURN_IF_ERROR(buffers.copy(part.output, part.input, part.bytes()));
   }
   batch.call.buffer = buffer_of(batch.request(), part);
   return {};
 }
 
-Status pack(Batch& batch, Workplace& place) {
+Status pack(Batch& batch, DeviceBuffers& buffers) {
   std::vector<std::size_t> sizes;
   sizes.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) sizes.push_back(piece.bytes());
   batch.layout = fuse::make_layout(sizes);
-  const Result<std::byte*> buffer = place.fusion_buffer(batch.layout.bytes);
+  const Result<std::byte*> buffer = buffers.fusion_buffer(batch.layout.bytes);
   if (!buffer.ok()) return buffer.status();
   std::vector<fuse::PackItem> items;
   items.reserve(sizes.size());
@@ -61,23 +61,23 @@ Status pack(Batch& batch, Workplace& place) {
   }
   batch.fusion = *buffer;
   batch.call.buffer = {*buffer, 0, batch.layout.bytes};
-  return place.pack(items, *buffer);
+  return buffers.pack(items, *buffer);
 }
 
-Status prepare(Batch& batch, Workplace& place) {
+Status prepare(Batch& batch, DeviceBuffers& buffers) {
   batch.call.operation = Operation::kAllreduce;
   batch.call.dtype = batch.pieces.front().dtype();
-  batch.call.stream = place.stream();
-  set_reduction(batch.call, batch.request(), place.fabric().group().size());
+  batch.call.stream = buffers.stream();
+  set_reduction(batch.call, batch.request(), buffers.fabric().group().size());
   const bool in_region = batch.pieces.front().tensor().region != nullptr;
   const bool scatters =
-      place.fabric().takes_scattered() && batch.call.reduce_op != ReduceOp::kAdasum && !in_region;
-  if (!scatters) return batch.pieces.size() == 1 ? prepare_in_place(batch, place) : pack(batch, place);
+      buffers.fabric().takes_scattered() && batch.call.reduce_op != ReduceOp::kAdasum && !in_region;
+  if (!scatters) return batch.pieces.size() == 1 ? prepare_in_place(batch, buffers) : pack(batch, buffers);
   scatter(batch);
   return {};
 }
 
-Status finish(Batch& batch, Workplace& place) {
+Status finish(Batch& batch, DeviceBuffers& buffers) {
   if (batch.fusion == nullptr) return {};
   std::vector<fuse::UnpackItem> items;
   items.reserve(batch.pieces.size());
@@ -85,7 +85,7 @@ Status finish(Batch& batch, Workplace& place) {
     const submit::Part& part = batch.pieces[i].tensor();
     items.push_back({part.output, batch.layout.slots[i]});
   }
-  return place.unpack(items, batch.fusion);
+  return buffers.unpack(items, batch.fusion);
 }
 
 }  // namespace

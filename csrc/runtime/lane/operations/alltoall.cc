@@ -35,8 +35,8 @@ std::string check(const submit::Entry& entry, const Group& group) {
          std::to_string(entry.request.shape.front());
 }
 
-Status prepare(Batch& batch, Workplace& place) {
-  const Group& group = place.fabric().group();
+Status prepare(Batch& batch, DeviceBuffers& buffers) {
+  const Group& group = buffers.fabric().group();
   const auto members = static_cast<std::size_t>(group.size());
   batch.sent = batch.entries.front()->splits;
   batch.received.assign(members, 0);
@@ -50,7 +50,7 @@ Status prepare(Batch& batch, Workplace& place) {
   return {};
 }
 
-Result<bool> next(Batch& batch, Workplace& place) {
+Result<bool> next(Batch& batch, DeviceBuffers& buffers) {
   const Piece& piece = batch.pieces.front();
   collective::Call& call = batch.call;
   if (batch.sent.empty()) return false;  // those were the rows
@@ -60,17 +60,17 @@ Result<bool> next(Batch& batch, Workplace& place) {
     call.receive_bytes[member] = static_cast<std::size_t>(batch.received[member]) * row;
   }
   const std::int64_t rows = std::accumulate(batch.received.begin(), batch.received.end(), std::int64_t{0});
-  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), rows));
+  const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
   batch.sent.clear();
   call.dtype = piece.dtype();
-  call.stream = place.stream();
+  call.stream = buffers.stream();
   call.input = piece.tensor().input;
   call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
   return true;
 }
 
-Status finish(Batch& batch, Workplace&) {
+Status finish(Batch& batch, DeviceBuffers&) {
   batch.entries.front()->results->set_received_splits(std::move(batch.received));
   return {};
 }

@@ -5,7 +5,7 @@ namespace {
 
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
-Status prepare(Batch& batch, Workplace&) {
+Status prepare(Batch& batch, DeviceBuffers&) {
   batch.call.operation = Operation::kBarrier;
   return {};
 }

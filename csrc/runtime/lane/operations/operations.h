@@ -9,7 +9,7 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "runtime/lane/batch.h"
-#include "runtime/lane/workplace.h"
+#include "runtime/lane/device_buffers.h"
 
 namespace roundelay::runtime {
 
@@ -18,12 +18,12 @@ struct OperationSteps {
   std::string (*check)(const submit::Entry& entry, const Group& group);
   // Brings the input to where the fabric can work on it (which may be where it is, or else the output, or the
   // fusion buffer) and fills batch.call. Errors: kUnavailable (no memory).
-  Status (*prepare)(Batch& batch, Workplace& place);
+  Status (*prepare)(Batch& batch, DeviceBuffers& buffers);
   // After each call. True: batch.call is another one that belongs to this batch. Errors: as prepare. May be
   // null: one call is all.
-  Result<bool> (*next)(Batch& batch, Workplace& place);
+  Result<bool> (*next)(Batch& batch, DeviceBuffers& buffers);
   // Brings the result to the outputs. Errors: as prepare. May be null: it is there.
-  Status (*finish)(Batch& batch, Workplace& place);
+  Status (*finish)(Batch& batch, DeviceBuffers& buffers);
 };
 
 // Null for what never reaches a lane's fabric: join, process set.

@@ -20,8 +20,8 @@ std::string check(const submit::Entry& entry, const Group&) {
 }
 
 // The first members have one row more where the rows do not divide evenly.
-Status prepare(Batch& batch, Workplace& place) {
-  const Group& group = place.fabric().group();
+Status prepare(Batch& batch, DeviceBuffers& buffers) {
+  const Group& group = buffers.fabric().group();
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   const std::int64_t rows = piece.shape().front();
@@ -35,9 +35,9 @@ Status prepare(Batch& batch, Workplace& place) {
     batch.call.send_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
   }
   const std::int64_t mine = rows_of(group.index);
-  const Result<std::byte*> output = place.result(piece, with_rows(piece.shape(), mine));
+  const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), mine));
   if (!output.ok()) return output.status();
-  batch.call.stream = place.stream();
+  batch.call.stream = buffers.stream();
   batch.call.input = piece.tensor().input;
   batch.call.buffer = {*output, 0, static_cast<std::size_t>(mine) * row};
   return {};

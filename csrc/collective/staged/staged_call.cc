@@ -1,13 +1,13 @@
-#include "collective/staged/passage.h"
+#include "collective/staged/staged_call.h"
 
 #include <utility>
 
 namespace roundelay::collective::staged {
 
-Passage::Passage(Host& host, const Call& call)
+StagedCall::StagedCall(Host& host, const Call& call)
     : host_(host), call_(call), plan_(call, host.cpu.group().index, host.piece_bytes) {}
 
-Passage::~Passage() {
+StagedCall::~StagedCall() {
   if (!crossing_) return;
   crossing_.reset();
   if (PinnedBlock* const block = coming_.front().block; block != nullptr && host_.cpu.poisoned()) {
@@ -15,7 +15,7 @@ Passage::~Passage() {
   }
 }
 
-Result<bool> Passage::advance() {
+Result<bool> StagedCall::advance() {
   bool again = true;
   while (again) {
     const bool before = std::exchange(moved_, false);
@@ -28,17 +28,17 @@ Result<bool> Passage::advance() {
 }
 
 // The CPU's fabric looks after its own calls.
-Status Passage::interrupted(CallWatch& watch) const {
+Status StagedCall::interrupted(CallWatch& watch) const {
   return crossing_ ? Status() : watch.interrupted(-1, "waited for its GPU until its deadline");
 }
 
 // Nothing rings when the device is done with a copy, and the next piece may wait for one.
-Nap Passage::idle(Backoff& backoff) {
+Nap StagedCall::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
 }
 
-Status Passage::come_down() {
+Status StagedCall::come_down() {
   while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
     Coming coming{plan_[begun_], nullptr, nullptr};
     if (coming.step.pinned > 0) {
@@ -56,7 +56,7 @@ Status Passage::come_down() {
 }
 
 // A barrier has no bytes, but its turn in the stream.
-Status Passage::fetch(Coming& coming) {
+Status StagedCall::fetch(Coming& coming) {
   const Step& step = coming.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
@@ -67,12 +67,12 @@ Status Passage::fetch(Coming& coming) {
   }
   auto there = host_.runtime.mark(host_.device, call_.stream);
   if (!there.ok()) return there.status();
-  coming.there = std::move(*there);
-  if (coming.block != nullptr) coming.block->busy_until(coming.there);
+  coming.done = std::move(*there);
+  if (coming.block != nullptr) coming.block->busy_until(coming.done);
   return {};
 }
 
-Status Passage::cross() {
+Status StagedCall::cross() {
   while (!coming_.empty()) {
     const Coming& first = coming_.front();
     if (!crossing_) {
@@ -93,14 +93,14 @@ Status Passage::cross() {
 }
 
 // Peers may come late, or never: the device's own failure is not to wait for them.
-Status Passage::device_works() const {
-  const GpuEventPtr& last = coming_.back().there;
+Status StagedCall::device_works() const {
+  const GpuEventPtr& last = coming_.back().done;
   return last ? last->reached().status() : Status{};
 }
 
-Result<bool> Passage::begin(const Coming& coming) {
-  if (coming.there) {
-    Result<bool> there = coming.there->reached();
+Result<bool> StagedCall::begin(const Coming& coming) {
+  if (coming.done) {
+    Result<bool> there = coming.done->reached();
     if (!there.ok() || !*there) return there;
   }
   std::byte* const pinned = coming.block == nullptr ? nullptr : coming.block->data();
@@ -111,7 +111,7 @@ Result<bool> Passage::begin(const Coming& coming) {
   return true;
 }
 
-Status Passage::send_up(const Coming& coming) {
+Status StagedCall::send_up(const Coming& coming) {
   const Step& step = coming.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
   ROUNDELAY_RETURN_IF_ERROR(host_.runtime.copy(

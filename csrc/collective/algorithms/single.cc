@@ -1,10 +1,10 @@
+#include "collective/single.h"
 #include "collective/algorithms/algorithms.h"
-#include "collective/alone.h"
 
 namespace roundelay::collective {
 
-Program local(Exchange& /*net*/, Call call) {
-  finish_alone(call);
+Program single(Exchange& /*net*/, Call call) {
+  finish_single(call);
   co_return;
 }
 

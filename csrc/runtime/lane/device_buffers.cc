@@ -1,41 +1,41 @@
-#include "runtime/lane/workplace.h"
+#include "runtime/lane/device_buffers.h"
 
 #include <cstring>
 
 namespace roundelay::runtime {
 
-HostPlace::HostPlace(collective::Fabric& fabric, std::size_t keep_bytes)
+HostBuffers::HostBuffers(collective::Fabric& fabric, std::size_t keep_bytes)
     : fabric_(fabric), buffers_{fuse::FusionBuffer(keep_bytes), fuse::FusionBuffer(keep_bytes)} {}
 
-Status HostPlace::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+Status HostBuffers::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
   return {};
 }
 
-Result<std::byte*> HostPlace::fusion_buffer(std::size_t bytes) {
+Result<std::byte*> HostBuffers::fusion_buffer(std::size_t bytes) {
   fuse::FusionBuffer& buffer = buffers_[next_];
   next_ = (next_ + 1) % buffers_.size();
   ROUNDELAY_RETURN_IF_ERROR(buffer.reserve(bytes));
   return buffer.data();
 }
 
-Status HostPlace::pack(std::span<const fuse::PackItem> items, std::byte* buffer) {
+Status HostBuffers::pack(std::span<const fuse::PackItem> items, std::byte* buffer) {
   fuse::pack(items, buffer);
   return {};
 }
 
-Status HostPlace::unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) {
+Status HostBuffers::unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) {
   fuse::unpack(items, buffer);
   return {};
 }
 
-Result<std::byte*> HostPlace::result(const Piece& piece, const std::vector<std::int64_t>& shape) {
+Result<std::byte*> HostBuffers::result(const Piece& piece, const std::vector<std::int64_t>& shape) {
   const auto memory = piece.entry->results->allocate(piece.part, shape);
   if (!memory.ok()) return memory.status();
   return memory->data;
 }
 
-void HostPlace::leak_buffers() {
+void HostBuffers::leak_buffers() {
   for (fuse::FusionBuffer& buffer : buffers_) buffer.leak();
 }
 

@@ -19,11 +19,11 @@ struct Host {
   const LevelsCut cut;
 };
 
-class Passage {
+class TwoLevelCall {
  public:
-  // Both outlive it. `call` has been checked; the members' passages are carried out one after the other, in
+  // Both outlive it. `call` has been checked; the members' calls are carried out one after the other, in
   // one order.
-  Passage(const Host& host, const Call& call);
+  TwoLevelCall(const Host& host, const Call& call);
 
   // Moves it on without blocking. True: it is over.
   Result<bool> advance();

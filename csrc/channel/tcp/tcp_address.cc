@@ -1,4 +1,4 @@
-#include "channel/tcp/card.h"
+#include "channel/tcp/tcp_address.h"
 
 #include <sys/random.h>
 
@@ -38,7 +38,7 @@ Result<Token> random_token() {
 
 }  // namespace
 
-std::vector<platform::Endpoint> Card::endpoints(const std::string& own_host) const {
+std::vector<platform::Endpoint> TcpAddress::endpoints(const std::string& own_host) const {
   const bool same_host = host == own_host;
   std::vector<platform::Endpoint> ordered;
   for (const platform::Address& address : addresses) {
@@ -50,17 +50,17 @@ std::vector<platform::Endpoint> Card::endpoints(const std::string& own_host) con
   return ordered;
 }
 
-Bytes encode_card(const Card& card) {
+Bytes encode_tcp_address(const TcpAddress& tcp_address) {
   Bytes out;
-  append(out, card.token.data(), card.token.size());
-  append(out, &card.port, sizeof card.port);
-  const auto host_size = static_cast<std::uint16_t>(std::min(card.host.size(), kLongestHost));
+  append(out, tcp_address.token.data(), tcp_address.token.size());
+  append(out, &tcp_address.port, sizeof tcp_address.port);
+  const auto host_size = static_cast<std::uint16_t>(std::min(tcp_address.host.size(), kLongestHost));
   append(out, &host_size, sizeof host_size);
-  append(out, card.host.data(), host_size);
-  const auto count = static_cast<std::uint8_t>(std::min(card.addresses.size(), kMostAddresses));
+  append(out, tcp_address.host.data(), host_size);
+  const auto count = static_cast<std::uint8_t>(std::min(tcp_address.addresses.size(), kMostAddresses));
   append(out, &count, sizeof count);
   for (std::size_t i = 0; i < count; ++i) {
-    const platform::Address& address = card.addresses[i];
+    const platform::Address& address = tcp_address.addresses[i];
     const auto flags = static_cast<std::uint8_t>((address.v6 ? 1 : 0) | (address.loopback ? 2 : 0));
     append(out, &flags, sizeof flags);
     append(out, address.octets.data(), address.width());
@@ -68,17 +68,18 @@ Bytes encode_card(const Card& card) {
   return out;
 }
 
-Result<Card> decode_card(ConstByteSpan bytes) {
+Result<TcpAddress> decode_tcp_address(ConstByteSpan bytes) {
   const Status broken = Status::internal("a rank's TCP address does not decode");
-  Card card;
+  TcpAddress tcp_address;
   std::uint16_t host_size = 0;
   std::uint8_t count = 0;
-  if (!take(bytes, card.token.data(), card.token.size()) || !take(bytes, &card.port, sizeof card.port) ||
+  if (!take(bytes, tcp_address.token.data(), tcp_address.token.size()) ||
+      !take(bytes, &tcp_address.port, sizeof tcp_address.port) ||
       !take(bytes, &host_size, sizeof host_size) || host_size > kLongestHost || bytes.size() < host_size) {
     return broken;
   }
-  card.host.resize(host_size);
-  if (!take(bytes, card.host.data(), host_size) || !take(bytes, &count, sizeof count)) return broken;
+  tcp_address.host.resize(host_size);
+  if (!take(bytes, tcp_address.host.data(), host_size) || !take(bytes, &count, sizeof count)) return broken;
   for (int i = 0; i < count; ++i) {
     platform::Address address;
     std::uint8_t flags = 0;
@@ -86,10 +87,10 @@ Result<Card> decode_card(ConstByteSpan bytes) {
     address.v6 = (flags & 1) != 0;
     address.loopback = (flags & 2) != 0;
     if (!take(bytes, address.octets.data(), address.width())) return broken;
-    card.addresses.push_back(address);
+    tcp_address.addresses.push_back(address);
   }
   if (!bytes.empty()) return broken;
-  return card;
+  return tcp_address;
 }
 
 Result<TcpListener> TcpListener::listen(const std::string& interfaces) {
@@ -99,8 +100,8 @@ Result<TcpListener> TcpListener::listen(const std::string& interfaces) {
   if (!token.ok()) return token.status();
   auto socket = platform::Listener::create();
   if (!socket.ok()) return socket.status();
-  Card card{*token, socket->port(), platform::host_identity(), std::move(addresses).value()};
-  return TcpListener{std::move(socket).value(), std::move(card)};
+  TcpAddress tcp_address{*token, socket->port(), platform::host_identity(), std::move(addresses).value()};
+  return TcpListener{std::move(socket).value(), std::move(tcp_address)};
 }
 
 }  // namespace roundelay::channel

@@ -1,9 +1,9 @@
-#include "collective/gpu_alone.h"
+#include "collective/gpu_single.h"
 
 namespace roundelay::collective {
 namespace {
 
-Status scale_alone(const Call& call, const std::byte* input, kernels::GpuKernels& kernels, int device) {
+Status scale_single(const Call& call, const std::byte* input, kernels::GpuKernels& kernels, int device) {
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
   const bool unscaled = call.prescale.identity() && call.scale.identity();
   if (count == 0 || (unscaled && input == call.buffer.data())) return {};
@@ -15,12 +15,12 @@ Status scale_alone(const Call& call, const std::byte* input, kernels::GpuKernels
 
 }  // namespace
 
-Status enqueue_alone(const Call& call, GpuRuntime& runtime, kernels::GpuKernels& kernels, int device) {
+Status enqueue_single(const Call& call, GpuRuntime& runtime, kernels::GpuKernels& kernels, int device) {
   switch (call.operation) {
     case Operation::kAllreduce:
-      return scale_alone(call, call.buffer.data(), kernels, device);
+      return scale_single(call, call.buffer.data(), kernels, device);
     case Operation::kReducescatter:
-      return scale_alone(call, call.input, kernels, device);
+      return scale_single(call, call.input, kernels, device);
     case Operation::kAllgather:
     case Operation::kAlltoall:
       if (call.buffer.bytes == 0 || call.input == call.buffer.data()) return {};

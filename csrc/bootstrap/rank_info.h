@@ -10,7 +10,7 @@
 
 namespace roundelay::bootstrap {
 
-struct Placement {
+struct RankInfo {
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // among the ranks of this node
@@ -24,7 +24,7 @@ struct Placement {
 bool outnumber_cores(int ranks);
 
 // Pure: from everyone's node id, by rank.
-Placement place(int rank, const std::vector<std::string>& node_ids);
+RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids);
 
 // A group on two levels.
 struct Levels {

@@ -7,9 +7,9 @@
 
 namespace roundelay::collective {
 
-class LocalFabric final : public Fabric {
+class SingleFabric final : public Fabric {
  public:
-  explicit LocalFabric(Group group);
+  explicit SingleFabric(Group group);
 
   [[nodiscard]] std::string_view name() const override { return "local"; }
   [[nodiscard]] const Group& group() const override { return group_; }

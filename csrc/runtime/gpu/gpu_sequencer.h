@@ -1,4 +1,4 @@
-// This rank's part in the order that all process sets' operations on GPUs have (negotiate/turn_book.h): a
+// This rank's part in the order that all process sets' operations on GPUs have (negotiate/gpu_order.h): a
 // lane enqueues an operation when its turn has come.
 #pragma once
 
@@ -10,13 +10,13 @@
 namespace roundelay::runtime {
 
 // One a process, of all its lanes. Thread-safe.
-class Turns {
+class GpuSequencer {
  public:
   // `came`: the turn of an operation that was told to wait may have come. By the caller of gone(), any
   // thread.
-  explicit Turns(std::function<void()> came) : came_(std::move(came)) {}
+  explicit GpuSequencer(std::function<void()> came) : came_(std::move(came)) {}
 
-  // Is the operation that has this stamp enqueued? If not, came() is called when it may be.
+  // Is the operation that has this ticket enqueued? If not, came() is called when it may be.
   [[nodiscard]] bool may_go(std::uint64_t previous) {
     if (gone_.load(std::memory_order_acquire) >= previous) return true;
     waiting_.store(true);
@@ -24,8 +24,8 @@ class Turns {
   }
 
   // It is, also if it failed or this rank skips it. Only behind may_go(): one at a time, in order.
-  void gone(std::uint64_t stamp) {
-    gone_.store(stamp);
+  void gone(std::uint64_t ticket) {
+    gone_.store(ticket);
     if (waiting_.exchange(false)) came_();
   }
 

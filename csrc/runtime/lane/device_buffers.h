@@ -21,9 +21,9 @@ namespace roundelay::runtime {
 inline constexpr std::size_t kDepth = 2;
 
 // One thread at a time: the lane's token. Errors: kUnavailable (no memory), kAborted (the device failed).
-class Workplace {
+class DeviceBuffers {
  public:
-  virtual ~Workplace() = default;
+  virtual ~DeviceBuffers() = default;
   // What carries out calls on this memory.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
   // Of such calls; null: they are the CPU's.
@@ -39,10 +39,10 @@ class Workplace {
                                                   const std::vector<std::int64_t>& shape) = 0;
 };
 
-class HostPlace final : public Workplace {
+class HostBuffers final : public DeviceBuffers {
  public:
   // A fusion buffer with more bytes is given back when it is not needed.
-  HostPlace(collective::Fabric& fabric, std::size_t keep_bytes);
+  HostBuffers(collective::Fabric& fabric, std::size_t keep_bytes);
 
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
   [[nodiscard]] GpuStream stream() const override { return nullptr; }

@@ -1,4 +1,4 @@
-#include "bindings/life.h"
+#include "bindings/global_state.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ namespace {
 // Horovod's words: clients look for them.
 constexpr const char* kNotInitialized = "Horovod has not been initialized; use hvd.init().";
 
-struct Life {
+struct GlobalState {
   Mutex change;  // held by init and shutdown from end to end
   Mutex mutex;   // for a moment; never together with the GIL's acquisition
   std::shared_ptr<runtime::Context> context GUARDED_BY(mutex);
@@ -39,8 +39,8 @@ struct Life {
 };
 
 // Never destroyed: at exit, or in a forked child, threads or locks of it may be anyone's.
-Life& life() {
-  static auto& life = *new Life;
+GlobalState& life() {
+  static auto& life = *new GlobalState;
   return life;
 }
 
@@ -72,7 +72,7 @@ Result<runtime::Backend*> load_backend(const std::string& path) {
 using bootstrap::Rendezvous;
 
 Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path, runtime::Start with) {
-  Life& the = life();
+  GlobalState& the = life();
   MutexLock changing(the.change);
   {
     MutexLock lock(the.mutex);
@@ -117,14 +117,14 @@ void drop_operands(runtime::Context& context) {
     if (!status || status->code() == StatusCode::kAborted) {
       (void)operand.release();
     } else if (operand) {
-      life_operands().see_off(std::move(operand));
+      global_operands().retire(std::move(operand));
     }
   }
-  drop_departed();
+  reclaim_operands();
 }
 
 void shut_down() {
-  Life& the = life();
+  GlobalState& the = life();
   if (the.forked) return;  // a child's exit handlers
   std::shared_ptr<runtime::Context> context;
   {
@@ -153,44 +153,44 @@ bool is_initialized() {
 // Before the interpreter ends by an unhandled exception; does nothing where there are no peers to tell.
 void fail(const std::string& why) {
   if (!is_initialized()) return;
-  const auto context = life_context();
+  const auto context = global_context();
   const py::gil_scoped_release no_gil;
   context->fail(why);
 }
 
 // A number of this process's place, by the member's name.
 template <typename T>
-auto place(T bootstrap::Placement::*member) {
-  return [member] { return life_context()->placement().*member; };
+auto place(T bootstrap::RankInfo::*member) {
+  return [member] { return global_context()->rank_info().*member; };
 }
 
 }  // namespace
 
-std::shared_ptr<runtime::Context> life_context() {
+std::shared_ptr<runtime::Context> global_context() {
   refuse_in_child();
   MutexLock lock(life().mutex);
   if (!life().context) throw py::value_error(kNotInitialized);
   return life().context;
 }
 
-std::shared_ptr<const LoadedConfig> life_config() {
+std::shared_ptr<const LoadedConfig> global_config() {
   refuse_in_child();
   MutexLock lock(life().mutex);
   if (!life().config) throw py::value_error(kNotInitialized);
   return life().config;
 }
 
-adapter::Operands& life_operands() { return life().operands; }
-void drop_departed() { life().operands.departed().clear(); }
+adapter::Operands& global_operands() { return life().operands; }
+void reclaim_operands() { life().operands.reclaim().clear(); }
 
-adapter::Accelerator& life_accelerator() { return life().accelerator; }
+adapter::Accelerator& global_accelerator() { return life().accelerator; }
 
 void set_gpu_parts(const runtime::GpuParts& parts) {
   MutexLock changing(life().change);
   life().gpu = parts;
 }
 
-void bind_life(py::module_& module) {
+void bind_global_state(py::module_& module) {
   ::pthread_atfork(nullptr, nullptr, in_forked_child);
   py::class_<Rendezvous>(module, "Rendezvous")
       .def(py::init<int, int, std::string, std::uint16_t, bool, std::optional<int>, std::string,
@@ -204,20 +204,20 @@ void bind_life(py::module_& module) {
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);
   module.def("fail", fail, py::arg("why"));
-  module.def("rank", place(&bootstrap::Placement::rank));
-  module.def("size", place(&bootstrap::Placement::size));
-  module.def("local_rank", place(&bootstrap::Placement::local_rank));
-  module.def("local_size", place(&bootstrap::Placement::local_size));
-  module.def("cross_rank", place(&bootstrap::Placement::cross_rank));
-  module.def("cross_size", place(&bootstrap::Placement::cross_size));
-  module.def("is_homogeneous", place(&bootstrap::Placement::homogeneous));
+  module.def("rank", place(&bootstrap::RankInfo::rank));
+  module.def("size", place(&bootstrap::RankInfo::size));
+  module.def("local_rank", place(&bootstrap::RankInfo::local_rank));
+  module.def("local_size", place(&bootstrap::RankInfo::local_size));
+  module.def("cross_rank", place(&bootstrap::RankInfo::cross_rank));
+  module.def("cross_size", place(&bootstrap::RankInfo::cross_size));
+  module.def("is_homogeneous", place(&bootstrap::RankInfo::homogeneous));
   module.def("transports", [] {
-    const auto context = life_context();
+    const auto context = global_context();
     return std::map<std::string, std::string>{{"bootstrap", context->bootstrap_name()},
                                               {"channel", context->channel_name()},
                                               {"fabric", context->fabric_name()}};
   });
-  module.def("stats", [] { return life_context()->stats(); });
+  module.def("stats", [] { return global_context()->stats(); });
   module.def(
       "backend_description",
       [](const std::string& path) {

@@ -1,4 +1,4 @@
-#include "negotiate/turn_book.h"
+#include "negotiate/gpu_order.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 
 namespace roundelay::negotiate {
 
-bool TurnBook::open(LaneId lane, std::vector<std::int32_t> ranks) {
+bool GpuOrder::open(LaneId lane, std::vector<std::int32_t> ranks) {
   const auto in_world = [&](std::int32_t rank) {
     return rank >= 0 && static_cast<std::size_t>(rank) < last_.size();
   };
@@ -15,7 +15,7 @@ bool TurnBook::open(LaneId lane, std::vector<std::int32_t> ranks) {
   return true;
 }
 
-std::optional<wire::Stamps> TurnBook::stamp(LaneId lane, std::size_t operations) {
+std::optional<wire::Tickets> GpuOrder::issue(LaneId lane, std::size_t operations) {
   std::vector<std::int32_t> ranks(last_.size());
   if (lane == LaneId{}) {
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -24,14 +24,14 @@ std::optional<wire::Stamps> TurnBook::stamp(LaneId lane, std::size_t operations)
   } else {
     return std::nullopt;
   }
-  wire::Stamps stamps{next_, {}};
+  wire::Tickets tickets{next_, {}};
   next_ += operations;
   for (const std::int32_t rank : ranks) {
     auto& last = last_[static_cast<std::size_t>(rank)];
-    stamps.previous.push_back(std::exchange(last, next_ - 1));
+    tickets.previous.push_back(std::exchange(last, next_ - 1));
   }
   others_were_last_ = lane != LaneId{};
-  return stamps;
+  return tickets;
 }
 
 }  // namespace roundelay::negotiate

@@ -1,15 +1,15 @@
-// Turns of operations on GPUs: rank 0's book, orders that wait for stamps, and what coordinators and
+// GpuSequencer of operations on GPUs: rank 0's book, orders that wait for tickets, and what coordinators and
 // participants make of them.
-#include "runtime/gpu/turns.h"
+#include "runtime/gpu/gpu_sequencer.h"
 
 #include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "negotiate/gpu_order.h"
 #include "negotiate/order_queue.h"
 #include "negotiate/participant.h"
-#include "negotiate/turn_book.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/unit/coordinator_desk.h"
 
@@ -30,68 +30,68 @@ wire::Order order_of(std::uint64_t sequence, std::vector<std::int32_t> on_gpu) {
   wire::Order order;
   order.lane = lane_of(3);
   order.sequence = sequence;
-  if (!on_gpu.empty()) order.turn = wire::Turn{std::move(on_gpu), {}};
+  if (!on_gpu.empty()) order.tickets = wire::OrderTickets{std::move(on_gpu), {}};
   return order;
 }
 
-TEST_CASE("each rank's stamps are a chain through all sets that it is in", "[turns]") {
-  TurnBook book(4);
+TEST_CASE("each rank's tickets are a chain through all sets that it is in", "[turns]") {
+  GpuOrder book(4);
   REQUIRE(book.open(lane_of(1), {0, 2}));
   REQUIRE(book.open(lane_of(2), {1, 2, 3}));
-  CHECK(*book.stamp(lane_of(1), 1) == wire::Stamps{1, {0, 0}});
-  CHECK(*book.stamp(lane_of(2), 3) == wire::Stamps{2, {0, 1, 0}});
-  CHECK(*book.stamp(lane_of(1), 2) == wire::Stamps{5, {1, 4}});
-  CHECK(*book.stamp(lane_of(0), 1) == wire::Stamps{7, {6, 4, 6, 4}});
-  CHECK(*book.stamp(lane_of(2), 1) == wire::Stamps{8, {7, 7, 7}});
+  CHECK(*book.issue(lane_of(1), 1) == wire::Tickets{1, {0, 0}});
+  CHECK(*book.issue(lane_of(2), 3) == wire::Tickets{2, {0, 1, 0}});
+  CHECK(*book.issue(lane_of(1), 2) == wire::Tickets{5, {1, 4}});
+  CHECK(*book.issue(lane_of(0), 1) == wire::Tickets{7, {6, 4, 6, 4}});
+  CHECK(*book.issue(lane_of(2), 1) == wire::Tickets{8, {7, 7, 7}});
 }
 
 TEST_CASE("the book knows only the ranks and sets that are there", "[turns]") {
-  TurnBook book(2);
+  GpuOrder book(2);
   CHECK_FALSE(book.open(lane_of(1), {0, 2}));
   CHECK_FALSE(book.open(lane_of(1), {-1}));
-  CHECK_FALSE(book.stamp(lane_of(1), 1));
+  CHECK_FALSE(book.issue(lane_of(1), 1));
   REQUIRE(book.open(lane_of(1), {0, 1}));
-  CHECK(book.stamp(lane_of(1), 1));
+  CHECK(book.issue(lane_of(1), 1));
   book.close(lane_of(1));
-  CHECK_FALSE(book.stamp(lane_of(1), 1));
+  CHECK_FALSE(book.issue(lane_of(1), 1));
 }
 
 TEST_CASE("the world takes turns while there are other sets, and once more behind what they left",
           "[turns]") {
-  TurnBook book(2);
-  CHECK_FALSE(book.world_takes_turns());
+  GpuOrder book(2);
+  CHECK_FALSE(book.world_takes_tickets());
   REQUIRE(book.open(lane_of(1), {0, 1}));
-  CHECK(book.world_takes_turns());
+  CHECK(book.world_takes_tickets());
   SECTION("a set that used no GPU leaves nothing") {
     book.close(lane_of(1));
-    CHECK_FALSE(book.world_takes_turns());
+    CHECK_FALSE(book.world_takes_tickets());
   }
   SECTION("a set's last operation may still wait when the set is gone from the book") {
-    book.stamp(lane_of(0), 1);
-    book.stamp(lane_of(1), 1);
+    book.issue(lane_of(0), 1);
+    book.issue(lane_of(1), 1);
     book.close(lane_of(1));
-    CHECK(book.world_takes_turns());
-    book.stamp(lane_of(0), 1);
-    CHECK_FALSE(book.world_takes_turns());
+    CHECK(book.world_takes_tickets());
+    book.issue(lane_of(0), 1);
+    CHECK_FALSE(book.world_takes_tickets());
   }
   SECTION("the world was last") {
-    book.stamp(lane_of(1), 1);
-    book.stamp(lane_of(0), 1);
-    CHECK(book.world_takes_turns());
+    book.issue(lane_of(1), 1);
+    book.issue(lane_of(0), 1);
+    CHECK(book.world_takes_tickets());
     book.close(lane_of(1));
-    CHECK_FALSE(book.world_takes_turns());
+    CHECK_FALSE(book.world_takes_tickets());
   }
 }
 
-TEST_CASE("an order waits for its stamps, and those behind it wait in sequence", "[turns]") {
+TEST_CASE("an order waits for its tickets, and those behind it wait in sequence", "[turns]") {
   OrderQueue queue;
   queue.push(order_of(1, {}));
   queue.push(order_of(2, {0, 2}));
   queue.push(order_of(3, {}));
   queue.push(order_of(4, {1}));
-  CHECK(*queue.take_request() == wire::TurnRequest{lane_of(3), 2, 2});
+  CHECK(*queue.take_request() == wire::TicketRequest{lane_of(3), 2, 2});
   CHECK_FALSE(queue.grant(4, {5, {0}}));  // it has not asked
-  CHECK(*queue.take_request() == wire::TurnRequest{lane_of(3), 4, 1});
+  CHECK(*queue.take_request() == wire::TicketRequest{lane_of(3), 4, 1});
   CHECK_FALSE(queue.take_request());
   CHECK(queue.take()->sequence == 1);
   CHECK_FALSE(queue.take());
@@ -100,13 +100,13 @@ TEST_CASE("an order waits for its stamps, and those behind it wait in sequence",
   CHECK_FALSE(queue.take());
   CHECK(queue.grant(2, {7, {6}}));
   CHECK_FALSE(queue.grant(2, {7, {6}}));
-  CHECK(queue.take()->turn == wire::Turn{{0, 2}, {7, {6}}});
+  CHECK(queue.take()->tickets == wire::OrderTickets{{0, 2}, {7, {6}}});
   CHECK(queue.take()->sequence == 3);
-  CHECK(queue.take()->turn == wire::Turn{{1}, {9, {8}}});
+  CHECK(queue.take()->tickets == wire::OrderTickets{{1}, {9, {8}}});
   CHECK_FALSE(queue.waiting());
 }
 
-TEST_CASE("without stamps a lane ends in the first order that needs some", "[turns]") {
+TEST_CASE("without tickets a lane ends in the first order that needs some", "[turns]") {
   OrderQueue queue;
   queue.push(order_of(1, {}));
   queue.refuse();
@@ -117,7 +117,7 @@ TEST_CASE("without stamps a lane ends in the first order that needs some", "[tur
   static_cast<void>(queue.take_request());
   REQUIRE(queue.grant(2, {1, {0}}));
   queue.refuse();
-  CHECK(queue.take()->turn);  // what was granted goes
+  CHECK(queue.take()->tickets);  // what was granted goes
   CHECK(*queue.take() == order_of(3, {}));
   wire::Order last = order_of(4, {});
   last.shut_down_by = 0;
@@ -128,14 +128,14 @@ TEST_CASE("without stamps a lane ends in the first order that needs some", "[tur
 TEST_CASE("an order says which operations take a turn: those on a GPU, when there is need", "[turns]") {
   Desk desk(eager());
   desk.everyone({on_gpu("a"), request_of("b")});
-  CHECK_FALSE(desk.order()->turn);
-  desk.coordinator.take_turns(true);
+  CHECK_FALSE(desk.order()->tickets);
+  desk.coordinator.take_tickets(true);
   desk.everyone({request_of("c"), on_gpu("d"), on_gpu("e"), request_of("f")});
   const auto mixed = desk.order();
   REQUIRE(mixed->operations.size() == 2);  // what is fused is on one kind of device
-  CHECK(mixed->turn == wire::Turn{{1}, {}});
+  CHECK(mixed->tickets == wire::OrderTickets{{1}, {}});
   desk.everyone({request_of("b")});
-  CHECK_FALSE(desk.order()->turn);
+  CHECK_FALSE(desk.order()->tickets);
 }
 
 // Orders until a schedule is locked, at most so many.
@@ -152,12 +152,12 @@ TEST_CASE("operations that take turns are in no schedule", "[turns]") {
   options.schedule_lock = true;
   Desk desk(options);
   SECTION("not on a GPU") {
-    desk.coordinator.take_turns(true);
+    desk.coordinator.take_tickets(true);
     CHECK(orders_until_lock(desk, request_of("a"), 10) > 0);
   }
   SECTION("on a GPU") { CHECK(orders_until_lock(desk, on_gpu("a"), 10) > 0); }
   SECTION("on a GPU that others use") {
-    desk.coordinator.take_turns(true);
+    desk.coordinator.take_tickets(true);
     CHECK(orders_until_lock(desk, on_gpu("a"), 50) == 0);
   }
 }
@@ -176,7 +176,7 @@ TEST_CASE("what was seen before there was need of turns is in no schedule either
   desk.everyone({on_gpu("a")});
   REQUIRE_FALSE(desk.order()->lock);
   const bool need = GENERATE(false, true);
-  desk.coordinator.take_turns(need);
+  desk.coordinator.take_tickets(need);
   desk.everyone({request_of("b")});
   CHECK(desk.order()->lock.has_value() == !need);
 }
@@ -193,28 +193,29 @@ TEST_CASE("a rank finds its own place in a turn, also where it skips the operati
   wire::Order order;
   order.sequence = 1;
   order.operations = {{{{1, "a"}}, {}, {}}, {{{2, "b"}}, {}, {}}, {{{0, "c"}}, {}, {1}}};
-  order.turn = wire::Turn{{1, 2}, {8, {7, 3}}};
-  SECTION("stamps follow one another") {
+  order.tickets = wire::OrderTickets{{1, 2}, {8, {7, 3}}};
+  SECTION("tickets follow one another") {
     const auto applied = participant.apply(order);
     REQUIRE(applied.ok());
-    CHECK_FALSE(applied->operations[0].turn);
-    CHECK(applied->operations[1].turn == Turn{8, 3});
-    CHECK(applied->operations[2].turn == Turn{9, 8});
+    CHECK_FALSE(applied->operations[0].ticket);
+    CHECK(applied->operations[1].ticket == GpuTicket{8, 3});
+    CHECK(applied->operations[2].ticket == GpuTicket{9, 8});
     CHECK(applied->operations[2].skipped);
   }
   SECTION("an operation that is not there") {
-    order.turn->operations.push_back(3);
-    CHECK(contains(participant.apply(order).status().message(), "stamps operation 3, but has only 3"));
+    order.tickets->operations.push_back(3);
+    CHECK(contains(participant.apply(order).status().message(),
+                   "gives a ticket to operation 3, but has only 3"));
   }
-  SECTION("stamps that are not for this rank") {
-    order.turn->stamps.previous.pop_back();
+  SECTION("tickets that are not for this rank") {
+    order.tickets->tickets.previous.pop_back();
     CHECK(contains(participant.apply(order).status().message(), "not this rank's"));
   }
 }
 
 TEST_CASE("who was told to wait is called when a turn may have come, and nobody else", "[turns]") {
   int calls = 0;
-  runtime::Turns turns([&] { ++calls; });
+  runtime::GpuSequencer turns([&] { ++calls; });
   CHECK(turns.may_go(0));
   CHECK_FALSE(turns.may_go(2));
   turns.gone(1);
@@ -233,20 +234,20 @@ TEST_CASE("threads take their turns in order and miss no call", "[turns]") {
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   std::atomic<int> calls{0};
   std::atomic<bool> missed{false};
-  runtime::Turns turns([&] { ++calls; });
+  runtime::GpuSequencer turns([&] { ++calls; });
   Stamped order;
   std::vector<std::thread> lanes;
   for (std::uint64_t first = 1; first <= kThreads; ++first) {
     lanes.emplace_back([&, first] {
-      for (std::uint64_t stamp = first; stamp <= kThreads * kRounds && !missed; stamp += kThreads) {
-        for (int seen = calls; !turns.may_go(stamp - 1) && !missed; seen = calls) {
+      for (std::uint64_t ticket = first; ticket <= kThreads * kRounds && !missed; ticket += kThreads) {
+        for (int seen = calls; !turns.may_go(ticket - 1) && !missed; seen = calls) {
           while (calls == seen && !missed) {
             std::this_thread::yield();
             if (deadline.passed()) missed = true;
           }
         }
-        if (!missed) order.push_back(stamp);
-        turns.gone(stamp);
+        if (!missed) order.push_back(ticket);
+        turns.gone(ticket);
       }
     });
   }

@@ -1,4 +1,4 @@
-#include "collective/two_level/passage.h"
+#include "collective/two_level/two_level_call.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,14 +6,14 @@
 
 namespace roundelay::collective::two_level {
 
-Passage::Passage(const Host& host, const Call& call)
+TwoLevelCall::TwoLevelCall(const Host& host, const Call& call)
     : host_(host),
       call_(call),
       chunks_(call.buffer.bytes, size_of(call.dtype), host.inner.group().size(), host.cut.shard_bytes),
       scales_(split(call, host.inner.group().size())),
       order_(chunks_.count(), host.cut.most_across) {}
 
-Result<bool> Passage::advance() {
+Result<bool> TwoLevelCall::advance() {
   bool again = true;
   while (again) {
     const bool before = std::exchange(moved_, false);
@@ -25,7 +25,7 @@ Result<bool> Passage::advance() {
   return order_.over();
 }
 
-Status Passage::inside() {
+Status TwoLevelCall::inside() {
   while (true) {
     if (!step_) ROUNDELAY_RETURN_IF_ERROR(start_step());
     if (!step_) return {};
@@ -39,7 +39,7 @@ Status Passage::inside() {
   }
 }
 
-Status Passage::start_step() {
+Status TwoLevelCall::start_step() {
   if (order_.over()) return {};
   const std::uint64_t chunk = order_.next();
   if (!order_.scatters_next() && chunk >= crossed_) return {};
@@ -49,7 +49,7 @@ Status Passage::start_step() {
   return {};
 }
 
-Status Passage::between() {
+Status TwoLevelCall::between() {
   while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < host_.cut.most_across) {
     ROUNDELAY_RETURN_IF_ERROR(start_crossing());
   }
@@ -66,20 +66,20 @@ Status Passage::between() {
   return {};
 }
 
-Status Passage::start_crossing() {
+Status TwoLevelCall::start_crossing() {
   auto started = host_.outer.start(cross(crossed_ + crossing_.size()));
   if (!started.ok()) return started.status();
   crossing_.push_back(std::move(started).value());
   return {};
 }
 
-Range Passage::own_shard(std::uint64_t chunk) const {
+Range TwoLevelCall::own_shard(std::uint64_t chunk) const {
   const std::vector<std::size_t> shards = chunks_.shards(chunk);
   const auto own = shards.begin() + host_.inner.group().index;
   return {chunks_[chunk].offset + std::accumulate(shards.begin(), own, std::size_t{0}), *own};
 }
 
-Call Passage::part_of_call(Operation operation, std::uint64_t chunk) const {
+Call TwoLevelCall::part_of_call(Operation operation, std::uint64_t chunk) const {
   const bool whole = operation == Operation::kAllgather;
   const Range range = whole ? chunks_[chunk] : own_shard(chunk);
   Call part;
@@ -93,7 +93,7 @@ Call Passage::part_of_call(Operation operation, std::uint64_t chunk) const {
   return part;
 }
 
-Call Passage::scatter(std::uint64_t chunk) const {
+Call TwoLevelCall::scatter(std::uint64_t chunk) const {
   Call part = part_of_call(Operation::kReducescatter, chunk);
   part.input = call_.buffer.data() + chunks_[chunk].offset;
   part.send_bytes = chunks_.shards(chunk);
@@ -102,26 +102,26 @@ Call Passage::scatter(std::uint64_t chunk) const {
   return part;
 }
 
-Call Passage::cross(std::uint64_t chunk) const {
+Call TwoLevelCall::cross(std::uint64_t chunk) const {
   Call part = part_of_call(Operation::kAllreduce, chunk);
   part.scale = scales_.between;
   return part;
 }
 
-Call Passage::gather(std::uint64_t chunk) const {
+Call TwoLevelCall::gather(std::uint64_t chunk) const {
   Call part = part_of_call(Operation::kAllgather, chunk);
   part.input = call_.buffer.base + call_.buffer.offset + own_shard(chunk).offset;
   part.receive_bytes = chunks_.shards(chunk);
   return part;
 }
 
-int Passage::in_group(const Fabric& fabric, int member) const {
+int TwoLevelCall::in_group(const Fabric& fabric, int member) const {
   const int rank = fabric.group().ranks[static_cast<std::size_t>(member)];
   return static_cast<int>(std::lower_bound(host_.group.ranks.begin(), host_.group.ranks.end(), rank) -
                           host_.group.ranks.begin());
 }
 
-int Passage::waiting_for() const {
+int TwoLevelCall::waiting_for() const {
   const int inside = step_ ? step_->waiting_for() : -1;
   if (inside >= 0) return in_group(host_.inner, inside);
   for (const std::unique_ptr<Pending>& pending : crossing_) {
@@ -131,13 +131,13 @@ int Passage::waiting_for() const {
   return -1;
 }
 
-bool Passage::crowded() const {
+bool TwoLevelCall::crowded() const {
   if (step_ && step_->crowded()) return true;
   return !crossing_.empty() && crossing_.front()->crowded();
 }
 
 // A peer on this node ends a sleep in the inner fabric, but nobody does who is behind the outer one.
-Nap Passage::idle(Backoff& backoff) {
+Nap TwoLevelCall::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   if (!step_) return crossing_.empty() ? Nap() : crossing_.front()->idle(backoff);
   const Nap nap = step_->idle(backoff);

@@ -2,7 +2,7 @@
 #include <set>
 #include <utility>
 
-#include "bootstrap/placement.h"
+#include "bootstrap/rank_info.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::bootstrap {
@@ -10,7 +10,7 @@ namespace {
 
 using Nodes = std::vector<std::string>;
 
-void check(const Placement& p, int local_rank, int local_size, int cross_rank, int cross_size,
+void check(const RankInfo& p, int local_rank, int local_size, int cross_rank, int cross_size,
            bool homogeneous) {
   CHECK(p.local_rank == local_rank);
   CHECK(p.local_size == local_size);
@@ -19,40 +19,40 @@ void check(const Placement& p, int local_rank, int local_size, int cross_rank, i
   CHECK(p.homogeneous == homogeneous);
 }
 
-TEST_CASE("one rank is alone everywhere", "[placement]") {
-  const Placement p = place(0, {"a"});
+TEST_CASE("one rank is alone everywhere", "[rank_info]") {
+  const RankInfo p = rank_info_of(0, {"a"});
   CHECK(p.rank == 0);
   CHECK(p.size == 1);
   check(p, 0, 1, 0, 1, true);
 }
 
-TEST_CASE("nodes with equally many ranks", "[placement]") {
+TEST_CASE("nodes with equally many ranks", "[rank_info]") {
   const Nodes nodes = {"b", "b", "a", "a"};  // nodes count in the order of ranks, not of names
-  check(place(0, nodes), 0, 2, 0, 2, true);
-  check(place(1, nodes), 1, 2, 0, 2, true);
-  check(place(2, nodes), 0, 2, 1, 2, true);
-  check(place(3, nodes), 1, 2, 1, 2, true);
+  check(rank_info_of(0, nodes), 0, 2, 0, 2, true);
+  check(rank_info_of(1, nodes), 1, 2, 0, 2, true);
+  check(rank_info_of(2, nodes), 0, 2, 1, 2, true);
+  check(rank_info_of(3, nodes), 1, 2, 1, 2, true);
 }
 
-TEST_CASE("uneven nodes: a cross group has only nodes with that local rank", "[placement]") {
+TEST_CASE("uneven nodes: a cross group has only nodes with that local rank", "[rank_info]") {
   const Nodes nodes = {"a", "b", "b", "b", "c", "c"};
-  check(place(0, nodes), 0, 1, 0, 3, false);
-  check(place(1, nodes), 0, 3, 1, 3, false);
-  check(place(2, nodes), 1, 3, 0, 2, false);
-  check(place(3, nodes), 2, 3, 0, 1, false);
-  check(place(4, nodes), 0, 2, 2, 3, false);
-  check(place(5, nodes), 1, 2, 1, 2, false);
+  check(rank_info_of(0, nodes), 0, 1, 0, 3, false);
+  check(rank_info_of(1, nodes), 0, 3, 1, 3, false);
+  check(rank_info_of(2, nodes), 1, 3, 0, 2, false);
+  check(rank_info_of(3, nodes), 2, 3, 0, 1, false);
+  check(rank_info_of(4, nodes), 0, 2, 2, 3, false);
+  check(rank_info_of(5, nodes), 1, 2, 1, 2, false);
 }
 
-TEST_CASE("ranks dealt out round robin", "[placement]") {
+TEST_CASE("ranks dealt out round robin", "[rank_info]") {
   const Nodes nodes = {"z", "y", "x", "z", "y", "x"};
-  check(place(0, nodes), 0, 2, 0, 3, true);
-  check(place(2, nodes), 0, 2, 2, 3, true);
-  check(place(3, nodes), 1, 2, 0, 3, true);
-  check(place(4, nodes), 1, 2, 1, 3, true);
+  check(rank_info_of(0, nodes), 0, 2, 0, 3, true);
+  check(rank_info_of(2, nodes), 0, 2, 2, 3, true);
+  check(rank_info_of(3, nodes), 1, 2, 0, 3, true);
+  check(rank_info_of(4, nodes), 1, 2, 1, 3, true);
 }
 
-TEST_CASE("each place is taken once, however ranks lie on nodes", "[placement]") {
+TEST_CASE("each place is taken once, however ranks lie on nodes", "[rank_info]") {
   for (unsigned pattern = 0; pattern < 729; ++pattern) {  // six ranks on three nodes
     Nodes nodes;
     for (unsigned i = 0, rest = pattern; i < 6; ++i, rest /= 3)
@@ -60,7 +60,7 @@ TEST_CASE("each place is taken once, however ranks lie on nodes", "[placement]")
     std::set<std::pair<std::string, int>> local;
     std::set<std::pair<int, int>> cross;
     for (int rank = 0; rank < 6; ++rank) {
-      const Placement p = place(rank, nodes);
+      const RankInfo p = rank_info_of(rank, nodes);
       REQUIRE(p.local_rank < p.local_size);
       REQUIRE(p.cross_rank < p.cross_size);
       local.insert({nodes[static_cast<std::size_t>(rank)], p.local_rank});
@@ -71,13 +71,13 @@ TEST_CASE("each place is taken once, however ranks lie on nodes", "[placement]")
   }
 }
 
-TEST_CASE("a node id is what was asked for, or the same on each call", "[placement]") {
+TEST_CASE("a node id is what was asked for, or the same on each call", "[rank_info]") {
   CHECK(node_id("mine") == "mine");
   CHECK_FALSE(node_id("").empty());
   CHECK(node_id("") == node_id(""));
 }
 
-TEST_CASE("a group on two levels", "[placement]") {
+TEST_CASE("a group on two levels", "[rank_info]") {
   const Nodes nodes = {"b", "a", "a", "b", "b", "c", "c", "c"};
   const auto levels = levels_of({5, {0, 1, 2, 3, 5, 7}, 3}, nodes);  // rank 3, the second on b
   REQUIRE(levels.has_value());

@@ -22,14 +22,14 @@ struct Host {
   PinnedBlocks blocks{runtime, piece_bytes};
 };
 
-class Passage {
+class StagedCall {
  public:
-  // Both outlive it. `call` has been checked; the passages of one host are carried out one after the other.
-  Passage(Host& host, const Call& call);
+  // Both outlive it. `call` has been checked; the calls of one host are carried out one after the other.
+  StagedCall(Host& host, const Call& call);
   // In the middle: memory that the CPU's medium may still write to is given up for good.
-  ~Passage();
-  Passage(const Passage&) = delete;
-  Passage& operator=(const Passage&) = delete;
+  ~StagedCall();
+  StagedCall(const StagedCall&) = delete;
+  StagedCall& operator=(const StagedCall&) = delete;
 
   // Moves it on without blocking. True: it is over, but for what the device still has to do.
   Result<bool> advance();
@@ -42,7 +42,7 @@ class Passage {
   struct Coming {
     Step step;
     PinnedBlock* block = nullptr;  // null: no bytes
-    GpuEventPtr there;             // the bytes have come down; null: none had to
+    GpuEventPtr done;              // the bytes have come down; null: none had to
   };
   Status come_down();
   Status fetch(Coming& coming);

@@ -1,7 +1,7 @@
 // Rank 0's book: in which order all process sets enqueue their operations on GPUs. Pure.
 //
 // Two collectives on one GPU wait for each other when ranks enqueue them in different orders. Within a lane
-// orders prevent that; between lanes these stamps do.
+// orders prevent that; between lanes these tickets do.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@
 
 namespace roundelay::negotiate {
 
-class TurnBook {
+class GpuOrder {
  public:
-  explicit TurnBook(int world_size) : last_(static_cast<std::size_t>(world_size), 0) {}
+  explicit GpuOrder(int world_size) : last_(static_cast<std::size_t>(world_size), 0) {}
 
   // A process set other than the world comes or goes. False: ranks that the world does not have.
   [[nodiscard]] bool open(LaneId lane, std::vector<std::int32_t> ranks);
@@ -27,14 +27,14 @@ class TurnBook {
 
   // Not while the world has the GPUs to itself. When the last other set is gone it takes one more turn: what
   // comes behind that in its lane comes behind all that the others enqueued, too.
-  [[nodiscard]] bool world_takes_turns() const { return !lanes_.empty() || others_were_last_; }
+  [[nodiscard]] bool world_takes_tickets() const { return !lanes_.empty() || others_were_last_; }
 
   // For the lane's next so many operations. Nothing: there is no such lane.
-  std::optional<wire::Stamps> stamp(LaneId lane, std::size_t operations);
+  std::optional<wire::Tickets> issue(LaneId lane, std::size_t operations);
 
  private:
   std::map<LaneId, std::vector<std::int32_t>> lanes_;
-  std::vector<std::uint64_t> last_;  // by world rank: its newest stamp
+  std::vector<std::uint64_t> last_;  // by world rank: its newest ticket
   std::uint64_t next_ = 1;
   bool others_were_last_ = false;
 };

@@ -13,7 +13,7 @@ int first_present(const std::vector<int>& absent) {
 
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
-Status tell(Batch& batch, Workplace&) {
+Status tell(Batch& batch, DeviceBuffers&) {
   batch.sent.resize(1);
   batch.call.operation = Operation::kBroadcast;
   batch.call.dtype = DType::kInt64;
@@ -22,7 +22,7 @@ Status tell(Batch& batch, Workplace&) {
   return {};
 }
 
-Result<bool> skip_one(Batch& batch, Workplace&) {
+Result<bool> skip_one(Batch& batch, DeviceBuffers&) {
   if (batch.sent.front()-- <= 0) return false;
   batch.call = {};
   batch.call.operation = Operation::kBarrier;

@@ -5,6 +5,6 @@
 
 namespace roundelay::collective {
 
-void finish_alone(const Call& call);
+void finish_single(const Call& call);
 
 }  // namespace roundelay::collective

@@ -15,15 +15,15 @@
 #include "runtime/gpu/device_clock.h"
 #include "runtime/gpu/gpu_fabric.h"
 #include "runtime/gpu/module.h"
-#include "runtime/lane/workplace.h"
+#include "runtime/lane/device_buffers.h"
 
 namespace roundelay::runtime {
 
-class GpuPlace final : public Workplace {
+class GpuBuffers final : public DeviceBuffers {
  public:
   // `cpu`: of the same group; outlives this.
-  GpuPlace(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options);
-  ~GpuPlace() override;
+  GpuBuffers(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options);
+  ~GpuBuffers() override;
 
   // What the batch's tensors are behind, the stream is behind, too. Before anything else of a batch.
   [[nodiscard]] Status take_in(const Batch& batch);

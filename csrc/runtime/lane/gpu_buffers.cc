@@ -1,4 +1,4 @@
-#include "runtime/lane/gpu_place.h"
+#include "runtime/lane/gpu_buffers.h"
 
 #include <utility>
 
@@ -6,10 +6,10 @@
 
 namespace roundelay::runtime {
 
-GpuPlace::GpuPlace(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options)
+GpuBuffers::GpuBuffers(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options)
     : parts_(std::move(parts)), fabric_(parts_, cpu, std::move(options)) {}
 
-GpuPlace::~GpuPlace() {
+GpuBuffers::~GpuBuffers() {
   if (stream_ == nullptr) return;
   // What is enqueued may use this memory, and cannot be waited for: a peer may be gone.
   const Result<GpuEventPtr> last = mark();
@@ -22,7 +22,7 @@ GpuPlace::~GpuPlace() {
   if (idle_ != nullptr) parts_.runtime->free_stream(device_, idle_);
 }
 
-Status GpuPlace::open(int device) {
+Status GpuBuffers::open(int device) {
   if (stream_ != nullptr) {
     if (device == device_) return {};
     return Status::invalid("a tensor is on GPU " + std::to_string(device) +
@@ -36,17 +36,17 @@ Status GpuPlace::open(int device) {
   return {};
 }
 
-Status GpuPlace::take_in(const Batch& batch) {
+Status GpuBuffers::take_in(const Batch& batch) {
   ROUNDELAY_RETURN_IF_ERROR(open(batch.entries.front()->gpu));
   for (const auto& entry : batch.entries) {
-    if (entry->ready) ROUNDELAY_RETURN_IF_ERROR(entry->ready->hold_back(stream_));
+    if (entry->inputs_ready) ROUNDELAY_RETURN_IF_ERROR(entry->inputs_ready->hold_back(stream_));
   }
   return {};
 }
 
-Result<GpuEventPtr> GpuPlace::mark() { return parts_.runtime->mark(device_, stream_); }
+Result<GpuEventPtr> GpuBuffers::mark() { return parts_.runtime->mark(device_, stream_); }
 
-DeviceClock::Mark GpuPlace::mark_time() {
+DeviceClock::Mark GpuBuffers::mark_time() {
   if (clock_.wants_reference(steady_now())) {
     if (idle_ == nullptr) {
       const Result<GpuStream> made = parts_.runtime->make_stream(device_);
@@ -57,17 +57,17 @@ DeviceClock::Mark GpuPlace::mark_time() {
   return mark_time_in(stream_);
 }
 
-DeviceClock::Mark GpuPlace::mark_time_in(GpuStream stream) {
+DeviceClock::Mark GpuBuffers::mark_time_in(GpuStream stream) {
   const TimePoint called = steady_now();
   Result<GpuTimestampPtr> point = parts_.runtime->mark_time(device_, stream);
   return {point.ok() ? std::move(point).value() : nullptr, called};
 }
 
-Status GpuPlace::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+Status GpuBuffers::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   return bytes == 0 ? Status{} : parts_.runtime->copy(device_, to, from, bytes, stream_);
 }
 
-Result<std::byte*> GpuPlace::fusion_buffer(std::size_t bytes) {
+Result<std::byte*> GpuBuffers::fusion_buffer(std::size_t bytes) {
   Buffer& buffer = buffers_[next_];
   next_ = (next_ + 1) % buffers_.size();
   if (buffer.bytes < bytes) ROUNDELAY_RETURN_IF_ERROR(grow(buffer, bytes));
@@ -75,7 +75,7 @@ Result<std::byte*> GpuPlace::fusion_buffer(std::size_t bytes) {
 }
 
 // Without waiting: freeing device memory that is in use would.
-Status GpuPlace::grow(Buffer& buffer, std::size_t bytes) {
+Status GpuBuffers::grow(Buffer& buffer, std::size_t bytes) {
   while (!retired_.empty()) {
     const Result<bool> over = retired_.front().last_use->reached();
     if (!over.ok()) return over.status();
@@ -95,7 +95,7 @@ Status GpuPlace::grow(Buffer& buffer, std::size_t bytes) {
   return parts_.runtime->zero(device_, buffer.memory.get(), bytes, stream_);
 }
 
-Status GpuPlace::pack(std::span<const fuse::PackItem> items, std::byte* buffer) {
+Status GpuBuffers::pack(std::span<const fuse::PackItem> items, std::byte* buffer) {
   copies_.clear();
   for (const fuse::PackItem& item : items) {
     copies_.push_back(
@@ -104,7 +104,7 @@ Status GpuPlace::pack(std::span<const fuse::PackItem> items, std::byte* buffer) 
   return parts_.kernels->copy_batch(device_, copies_, {}, stream_);
 }
 
-Status GpuPlace::unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) {
+Status GpuBuffers::unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) {
   copies_.clear();
   for (const fuse::UnpackItem& item : items) {
     copies_.push_back(
@@ -113,7 +113,7 @@ Status GpuPlace::unpack(std::span<const fuse::UnpackItem> items, const std::byte
   return parts_.kernels->copy_batch(device_, copies_, {}, stream_);
 }
 
-Result<std::byte*> GpuPlace::result(const Piece& piece, const std::vector<std::int64_t>& shape) {
+Result<std::byte*> GpuBuffers::result(const Piece& piece, const std::vector<std::int64_t>& shape) {
   const auto memory = piece.entry->results->allocate(piece.part, shape);
   if (!memory.ok()) return memory.status();
   if (memory->free) ROUNDELAY_RETURN_IF_ERROR(memory->free->hold_back(stream_));

@@ -1,4 +1,4 @@
-#include "bootstrap/placement.h"
+#include "bootstrap/rank_info.h"
 
 #include <unistd.h>
 
@@ -14,11 +14,11 @@ bool outnumber_cores(int ranks) {
   return static_cast<unsigned>(ranks) > std::max(1U, std::thread::hardware_concurrency());
 }
 
-Placement place(int rank, const std::vector<std::string>& node_ids) {
+RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids) {
   std::map<std::string, std::vector<int>> ranks_of;
   for (std::size_t r = 0; r < node_ids.size(); ++r) ranks_of[node_ids[r]].push_back(static_cast<int>(r));
 
-  Placement p;
+  RankInfo p;
   p.rank = rank;
   p.size = static_cast<int>(node_ids.size());
   const auto& mine = ranks_of[node_ids[static_cast<std::size_t>(rank)]];
