@@ -25,11 +25,11 @@ Owned& owned() {
 
 // Runs in the only thread of a forked child: async-signal-safe calls only, no allocation.
 void detach_in_child() {
-  const int stand_in = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  const int null_device = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int fd : owned().fds) {
-    if (stand_in < 0 || ::dup3(stand_in, fd, O_CLOEXEC) < 0) ::close(fd);
+    if (null_device < 0 || ::dup3(null_device, fd, O_CLOEXEC) < 0) ::close(fd);
   }
-  if (stand_in >= 0) ::close(stand_in);
+  if (null_device >= 0) ::close(null_device);
   owned().mutex.unlock();
 }
 
