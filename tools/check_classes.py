@@ -1,7 +1,7 @@
 """Keeps the core's classes small: `python tools/check_classes.py [ROOT]`.
 
-Exit code 1 with one line a break. A class whose header has its name has at most 20 data members, and 400 lines
-in that header and the .cc files beside it that define its member functions. EXCEPTIONS may only shrink.
+Exit code 1 with one line a break. A class whose header has its name has at most 20 data members, and 400
+lines in that header and the .cc files beside it that define its member functions. EXCEPTIONS may only shrink.
 """
 
 from __future__ import annotations

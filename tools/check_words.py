@@ -1,7 +1,7 @@
 """Checks that the source speaks the glossary's language: `python tools/check_words.py [ROOT]`.
 
-Exit code 1 with one line a break. docs/glossary.md defines at most 40 terms, each with a link to a file, and ends
-with a table of retired words: no identifier and no file name in csrc or python/roundelay has one.
+Exit code 1 with one line a break. docs/glossary.md defines at most 40 terms, each with a link to a file, and
+ends with a table of retired words: no identifier and no file name in csrc or python/roundelay has one.
 """
 
 from __future__ import annotations
