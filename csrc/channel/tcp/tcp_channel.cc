@@ -135,7 +135,7 @@ void TcpChannel::poll(Deadline deadline) {
   const std::size_t count = epoll_.wait(events, deadline);
   MutexLock lock(mutex_);
   --waiters_;
-  if (waiters_ == 0 && drain_when_single_) acknowledge_wake();
+  if (waiters_ == 0 && drain_after_waiters_) acknowledge_wake();
   if (!closed_) handle(Events(events).first(count));
   if (windows_due_.passed()) look_at_windows();
   wake_locked();
@@ -147,7 +147,7 @@ void TcpChannel::wake() {
 }
 
 void TcpChannel::signal() {
-  drain_when_single_ = false;
+  drain_after_waiters_ = false;
   if (!signalled_) waker_.signal();
   signalled_ = true;
 }
@@ -155,8 +155,8 @@ void TcpChannel::signal() {
 // All who wait now must see the waker readable before it is drained.
 void TcpChannel::acknowledge_wake() {
   if (!signalled_) return;
-  drain_when_single_ = waiters_ > 0;
-  if (drain_when_single_) return;
+  drain_after_waiters_ = waiters_ > 0;
+  if (drain_after_waiters_) return;
   waker_.drain();
   signalled_ = false;
 }

@@ -139,7 +139,7 @@ class TcpChannel final : public Channel {
   Deadline windows_due_ GUARDED_BY(mutex_) = Deadline::never();  // for look_at_windows()
   int waiters_ GUARDED_BY(mutex_) = 0;
   bool signalled_ GUARDED_BY(mutex_) = false;          // the waker is readable
-  bool drain_when_single_ GUARDED_BY(mutex_) = false;  // ... until those who wait now have left
+  bool drain_after_waiters_ GUARDED_BY(mutex_) = false;  // ... until those who wait now have left
   bool closing_ GUARDED_BY(mutex_) = false;            // nothing more may be sent
   bool closed_ GUARDED_BY(mutex_) = false;
 };
