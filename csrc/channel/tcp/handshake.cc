@@ -1,4 +1,4 @@
-// TcpChannel: how connections come to stand and how they end.
+// TcpChannel: how connections are established and how they end.
 #include <algorithm>
 #include <array>
 
@@ -53,7 +53,8 @@ void TcpChannel::cut_off(Peer& peer) {
   if (peer.parked != nullptr) drop(*peer.parked);
 }
 
-// Tries the next address; after the last one a parked connection is as good, else the peer is lost.
+// Tries the peer's next address. After the last one it uses a parked connection if there is one, else the
+// peer is lost.
 void TcpChannel::dial(int peer_rank) {
   Peer& peer = at(peer_rank);
   peer.state = PeerState::kDialling;
@@ -102,7 +103,8 @@ void TcpChannel::dialled(Connection& connection) {
   }
 }
 
-// A fresh connection takes a greeting at once, or something is wrong with it.
+// Sends this rank's greeting. Returns false if the connection is broken: a new connection takes it all at
+// once.
 bool TcpChannel::send_greeting(Connection& connection) {
   const Bytes greeting = encode_greeting(at(connection.peer).token, connection.peer, identity_);
   const auto header = frame_header(greeting.size());
@@ -115,7 +117,7 @@ void TcpChannel::accept_all() {
   while (true) {
     auto accepted = listener_->accept();
     if (!accepted.ok()) {
-      // The listener stays readable: without this, every wait would end at once.
+      // The listener stays readable, so epoll must ignore it; otherwise each wait would end at once.
       log(LogLevel::kWarning, accepted.status().message());
       listener_muted_ = epoll_.change(listener_->fd(), kListenerTag, Interest::kNone).ok();
       return;
@@ -128,7 +130,7 @@ void TcpChannel::accept_all() {
   }
 }
 
-// All peers may be on their way in at the same time; those who say nothing make room for them.
+// Closes the oldest strangers if there are more than all peers could be.
 void TcpChannel::limit_strangers() {
   std::erase_if(strangers_, [this](std::uint64_t id) REQUIRES(mutex_) {
     const Connection* connection = find(id);
@@ -179,7 +181,7 @@ void TcpChannel::greeted_by_acceptor(Connection& connection, const std::optional
 void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& greeting) {
   Peer& peer = at(connection.peer);
   if (Status same = check_identity(greeting); !same.ok()) {
-    send_greeting(connection);  // so that the peer can say the same
+    send_greeting(connection);  // lets the peer report the same difference
     const int peer_rank = connection.peer;
     drop(connection);
     lose(peer_rank, std::move(same));
@@ -192,7 +194,7 @@ void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& gree
     return;
   }
   if (!send_greeting(connection)) {
-    drop(connection);  // gone already; whether the peer is, our own attempt will tell
+    drop(connection);  // this rank's own attempt tells whether the peer is lost
     return;
   }
   if (peer.connection != nullptr) drop(*peer.connection);
