@@ -45,9 +45,8 @@ class ShmChannel final : public Channel {
     Ring out, in;
     SendQueue queue{};  // messages for which `out` had no room
     FrameReader reader{kLongestFrame};
-    // A wakeup that the peer may need and has not got yet.
-    bool owes_wakeup = false;
-    Status lost{};  // as `beside` reported it; receive() reports it when `in` is empty
+    bool owes_wakeup = false;  // the peer has not been told of bytes in `out`
+    Status lost{};             // as `beside` reported it; receive() reports it when `in` is empty
     bool loss_told = false;
   };
 
