@@ -12,7 +12,7 @@
 
 namespace roundelay::gpu_test {
 
-// The staging size. The contract tests lengths around this many elements of 4 bytes.
+// Bytes per staged piece: 1024 elements of 4 bytes, around which the contract tests lengths.
 inline constexpr std::size_t kPiece = 4096;
 
 struct StagedMember {
