@@ -323,8 +323,8 @@ TEST_CASE("tcp: a stopped process does not block send, and gets everything when 
 
 TEST_CASE("tcp: a stopped process is not taken for lost, however much is on its way to it") {
   constexpr std::size_t kSize = 1000;
-  const int messages = GENERATE(
-      1, 300, 40'000);  // its window has room; is closed; is closed, and this side's buffer is full too
+  // The peer's window has room; is closed; is closed, and this side's buffer is full too.
+  const int messages = GENERATE(1, 300, 40'000);
   ChildRank child([](TcpChannel& channel) {
     static_cast<void>(channel.connect(0, Deadline::after(10s)));
     static_cast<void>(channel.send(0, to_bytes("ready")));

@@ -259,8 +259,7 @@ TEST_CASE("whatever the operation, a silent member ends it, and has its own numb
         for (const std::size_t i : {0, 3}) {
           const Result<bool> done = pending[i]->test();
           REQUIRE(done.ok());
-          CHECK_FALSE(
-              (*done && i == 0 && operation != 2));  // the broadcast's root is gone; a leaf would not matter
+          CHECK_FALSE((*done && i == 0 && operation != 2));  // a broadcast does not need its leaves
           named = named || pending[i]->waiting_for() == 2;
           CHECK(pending[i]->waiting_for() != 1);
         }

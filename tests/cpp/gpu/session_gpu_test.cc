@@ -216,8 +216,7 @@ TEST_CASE("process sets that share GPUs take turns", "[session][gpu]") {
       if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) mine.emplace_back(*id, 2.0F);
     }
     for (int round = 0; round < 20; ++round) {
-      std::rotate(mine.begin(), mine.begin() + 1 + (rank + round) % 2,
-                  mine.end());  // each rank has its own order
+      std::rotate(mine.begin(), mine.begin() + 1 + (rank + round) % 2, mine.end());  // differs by rank
       std::vector<std::unique_ptr<GpuTrip>> trips;
       for (const auto& [id, sum] : mine) {
         trips.push_back(std::make_unique<GpuTrip>(device, filled<float>({50}, 1.0F), id));
@@ -268,8 +267,7 @@ TEST_CASE("a device that fails ends the job with its words", "[session][gpu]") {
     all.arrive_and_wait();
     if (!met.ok()) return met.message();
     if (rank == 1) device.gpu.fail(Status::aborted("the GPU has fallen off the bus"));
-    Trip trip(
-        filled<float>({8}, 1.0F));  // on the CPU, because a GPU tensor would fail before it is submitted
+    Trip trip(filled<float>({8}, 1.0F));  // the producer would fail for a tensor on the GPU
     if (rank == 1) {
       session.fail("the GPU has fallen off the bus");
       return {};
