@@ -1,4 +1,5 @@
-// AbortToken: a flag that the first fatal error sets. Every wait polls it and gives up when it is set.
+// AbortToken: a flag that the first fatal error sets and nothing clears. Every wait polls it and gives up
+// when it is set.
 #pragma once
 
 #include <atomic>

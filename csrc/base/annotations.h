@@ -18,6 +18,7 @@
 
 namespace roundelay {
 
+// A std::mutex and its lock, with annotations.
 class ROUNDELAY_TSA(capability("mutex")) Mutex {
  public:
   void lock() ROUNDELAY_TSA(acquire_capability()) { mutex_.lock(); }

@@ -1,5 +1,6 @@
-// The progress of each member of a group in the group's locked schedule (submit/schedule_lock.h): one shared
-// word per member. Its owner increases it; the others see the new value at once.
+// The progress of each member of a group in the group's locked schedule, whose positions are operations. A
+// member announces a position when it has submitted all tensors of that operation (submit/schedule_lock.h).
+// Each member has one shared word: only it increases the word, and the others see the new value at once.
 #pragma once
 
 #include <algorithm>
@@ -37,8 +38,8 @@ class Announcements {
   // Stores this member's next word. Wakes the sleepers of all members if every other member was ahead of it.
   virtual void announce(std::uint64_t word) = 0;
 
-  // Arms this member's sleeper. To sleep, a thread calls arm(), checks that it has nothing to do, and calls
-  // futex_wait(doorbell(who), the value that arm() returned).
+  // Lets others wake this member's sleeper. To sleep, a thread calls arm(), checks that it has nothing to do,
+  // and calls futex_wait() with the word doorbell(who) and the value that arm() returned.
   virtual std::uint32_t arm(Sleeper who) = 0;
   [[nodiscard]] virtual const FutexWord& doorbell(Sleeper who) const = 0;
   // With true, a new word no longer wakes this member's lane thread, only its driver. With false it does

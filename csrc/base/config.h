@@ -48,7 +48,7 @@ struct Config {
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
 
-  // Returns a hash of the settings that must be equal on all ranks.
+  // Returns a hash of the settings that must be equal on all ranks. Ranks compare it at init.
   [[nodiscard]] std::uint64_t hash() const;
 };
 
@@ -69,9 +69,9 @@ struct LoadedConfig {
   std::vector<std::string> no_effect;  // a sentence for each HOROVOD_ variable that is set and does nothing
 };
 
-// Reads all settings from `environment`. `set_variables` holds the names of all variables that are set, or
-// nothing if the caller cannot list them; an unknown ROUNDELAY_ name among them is an error. Errors:
-// kInvalidArgument with the variable, its value and the allowed values.
+// Reads all settings from `environment`; init() and roundelayrun call it. `set_variables` holds the names of
+// all variables that are set, or nothing if the caller cannot list them; an unknown ROUNDELAY_ name among
+// them is an error. Errors: kInvalidArgument with the variable, its value and the allowed values.
 Result<LoadedConfig> load_config(const Environment& environment,
                                  const std::vector<std::string>& set_variables = {});
 

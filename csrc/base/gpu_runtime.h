@@ -14,7 +14,8 @@
 
 namespace roundelay {
 
-// Device or pinned memory. Its last owner releases it, and only after the last work on it is done.
+// Device or pinned memory, released with its last owner. Owners must keep it until the last work on it is
+// done.
 using GpuMemory = std::shared_ptr<std::byte>;
 
 class GpuRuntime {

@@ -6,9 +6,11 @@
 
 namespace roundelay {
 
-// 0 is the world. Users see the lowest free number; the id in a LaneId is never reused between two inits.
+// Numbers a process set; 0 is the world. The number that users see is the lowest free one and may be used
+// again. The number in a LaneId is not used again before the next init.
 using ProcessSetId = std::uint32_t;
 
+// The members of a process set.
 struct Group {
   ProcessSetId id = 0;
   std::vector<int> ranks;  // world ranks, ascending; between nodes: in the order of the nodes

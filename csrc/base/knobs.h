@@ -33,7 +33,7 @@ struct SwitchKnob {
 };
 struct ChoiceKnob {
   std::string Config::*field;
-  std::string_view choices;  // "auto|mpi"
+  std::string_view choices;  // the allowed words: "auto|mpi"
 };
 struct TextKnob {
   std::string Config::*field;

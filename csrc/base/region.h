@@ -17,7 +17,7 @@ struct Region {
   std::uint64_t key = 0;          // equal on all members; never 0
   ByteSpan own;                   // this member's memory
   std::vector<std::byte*> parts;  // all members' memory, by index; empty if only this process has access
-  std::shared_ptr<void> memory;   // owns `own`
+  std::shared_ptr<void> memory;   // keeps `own` and `parts` mapped
 };
 
 using RegionPtr = std::shared_ptr<const Region>;

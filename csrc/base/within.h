@@ -12,8 +12,8 @@
 namespace roundelay {
 
 // Runs `call` on a new thread and returns its result, or nothing at the deadline. After a timeout the thread
-// keeps running: `call` must own everything that it uses. `call` must not throw. Throws std::system_error if
-// no thread can be started.
+// keeps running: `call` must own everything that it uses. `call` must not throw. Any thread may call this.
+// Throws std::system_error if no thread can be started.
 template <typename T>
 std::optional<T> within(Deadline deadline, std::function<T()> call) {
   std::packaged_task<T()> task(std::move(call));

@@ -26,10 +26,12 @@ std::array<std::byte, kFrameHeader> frame_header(std::size_t size);
 class FrameReader {
  public:
   explicit FrameReader(std::size_t longest) : longest_(longest) {}
+  // Sets the longest message that the peer may send.
   void set_longest(std::size_t longest) { longest_ = longest; }
 
   // Returns memory for the next read; never empty. A large message is read directly into its own memory.
   ByteSpan space();
+  // Tells how many bytes the caller has read into space().
   void filled(std::size_t bytes);
   // Returns the next complete message; nothing if there is none yet. Errors: kInternal (a length is over the
   // limit); the stream is then useless.
@@ -57,6 +59,7 @@ class SendQueue {
   [[nodiscard]] bool empty() const { return frames_.empty(); }
   // Appends a message. The medium has already taken the first `sent` bytes of its frame, header included.
   void push(ConstByteSpan message, std::size_t sent = 0);
+  // Appends a goodbye, the last frame.
   void push_goodbye();
   // Fills `parts` with the next bytes to send, and returns how many parts it filled. The queue keeps the
   // memory.

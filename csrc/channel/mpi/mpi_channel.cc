@@ -82,6 +82,7 @@ void MpiChannel::enqueue(int to, int tag, ConstByteSpan message) {
   outgoing_.push_back(std::move(out));
 }
 
+// Starts queued sends, and frees those that are complete.
 void MpiChannel::move_output() {
   if (session_.finalized()) return;  // not usable(): after poison() this channel still reports the fault
   for (auto& out : outgoing_) {
@@ -102,6 +103,7 @@ void MpiChannel::move_output() {
   }
 }
 
+// Starts to receive all messages that have arrived.
 void MpiChannel::move_input() {
   while (failure_.ok() && !session_.finalized()) {
     int there = 0;

@@ -79,10 +79,12 @@ void ShmChannel::pump(Peer& peer) {
   }
 }
 
+// Wakes the peer if it has not been told of bytes in its ring.
 void ShmChannel::send_wakeup(Peer& peer) {
   if (std::exchange(peer.owes_wakeup, false) && !peer.out.empty()) wake_peer(peer);
 }
 
+// Sends an empty message over `beside` if the peer sleeps and does not poll.
 void ShmChannel::wake_peer(Peer& peer) {
   const auto member = std::lower_bound(node_.ranks.begin(), node_.ranks.end(), peer.rank);
   Rings::Attention& attention = rings_.attention(static_cast<int>(member - node_.ranks.begin()));
@@ -96,6 +98,7 @@ void ShmChannel::send_owed_wakeups() {
   for (Peer& peer : peers_) send_wakeup(peer);
 }
 
+// Returns the next message from the peer's ring, then its loss, then nothing.
 std::optional<Incoming> ShmChannel::take_from(Peer& peer) {
   while (true) {
     auto frame = peer.reader.next();
@@ -113,6 +116,7 @@ std::optional<Incoming> ShmChannel::take_from(Peer& peer) {
   return Incoming{peer.rank, {}, peer.lost};
 }
 
+// Serves the peers in turn, and writes their queued output.
 std::optional<Incoming> ShmChannel::take_from_rings() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[(next_ + i) % peers_.size()];

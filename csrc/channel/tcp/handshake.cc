@@ -14,6 +14,7 @@ constexpr std::size_t kSpareStrangers = 64;
 
 }  // namespace
 
+// Takes the socket and watches it. Returns null if epoll refuses.
 TcpChannel::Connection* TcpChannel::add(platform::Socket socket, Stage stage, int peer) {
   const std::uint64_t id = next_id_++;
   auto connection = std::make_unique<Connection>(Connection{id, std::move(socket), stage, peer});
@@ -22,6 +23,7 @@ TcpChannel::Connection* TcpChannel::add(platform::Socket socket, Stage stage, in
   return connections_.emplace(id, std::move(connection)).first->second.get();
 }
 
+// Closes a connection. Its descriptor is free again, so a muted listener may accept.
 void TcpChannel::drop(Connection& connection) {
   if (connection.peer >= 0) {
     Peer& peer = at(connection.peer);
@@ -34,6 +36,7 @@ void TcpChannel::drop(Connection& connection) {
   }
 }
 
+// Marks the peer as lost; receive() reports it.
 void TcpChannel::lose(int peer_rank, Status why) {
   Peer& peer = at(peer_rank);
   peer.state = PeerState::kLost;
@@ -42,11 +45,13 @@ void TcpChannel::lose(int peer_rank, Status why) {
   inbox_.push_back({peer_rank, {}, std::move(why)});
 }
 
+// Marks the peer as left in order, after its goodbye.
 void TcpChannel::part(int peer_rank) {
   at(peer_rank).state = PeerState::kLeft;
   cut_off(at(peer_rank));
 }
 
+// Drops the peer's queue and connections.
 void TcpChannel::cut_off(Peer& peer) {
   peer.queue.clear();
   if (peer.connection != nullptr) drop(*peer.connection);
@@ -83,6 +88,7 @@ void TcpChannel::dial(int peer_rank) {
                                   peer.host.substr(0, peer.host.find('/')) + ": " + why));
 }
 
+// Notes why an attempt failed and tries the next address.
 void TcpChannel::dial_failed(Connection& connection, const std::string& why) {
   const int peer_rank = connection.peer;
   Peer& peer = at(peer_rank);
@@ -91,6 +97,7 @@ void TcpChannel::dial_failed(Connection& connection, const std::string& why) {
   dial(peer_rank);
 }
 
+// Called when an attempt has connected or failed.
 void TcpChannel::dialled(Connection& connection) {
   const int error = connection.socket.connect_error();
   if (error != 0) {
@@ -142,6 +149,7 @@ void TcpChannel::limit_strangers() {
   }
 }
 
+// Called with the first frame of a connection.
 void TcpChannel::greeted(Connection& connection, ConstByteSpan bytes) {
   const auto greeting = decode_greeting(bytes, tcp_address_.token, rank_);
   if (connection.peer >= 0) {
@@ -166,6 +174,7 @@ Status TcpChannel::check_identity(const Greeting& greeting) const {
                          ", which runs another build: " + greeting.hello.status().message());
 }
 
+// Called with the answer to this rank's greeting. If it is good, the connection is established.
 void TcpChannel::greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting) {
   if (!greeting.has_value() || greeting->from != connection.peer) {
     dial_failed(connection, "another program answers there");
@@ -178,6 +187,7 @@ void TcpChannel::greeted_by_acceptor(Connection& connection, const std::optional
   stand(connection);
 }
 
+// Called with the greeting of a peer that connected. Establishes, parks or drops the connection.
 void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& greeting) {
   Peer& peer = at(connection.peer);
   if (Status same = check_identity(greeting); !same.ok()) {
@@ -201,6 +211,7 @@ void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& gree
   stand(connection);
 }
 
+// Establishes the connection, and sends what is queued for the peer.
 void TcpChannel::stand(Connection& connection) {
   Peer& peer = at(connection.peer);
   peer.state = PeerState::kOpen;

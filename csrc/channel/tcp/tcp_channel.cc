@@ -272,6 +272,7 @@ void TcpChannel::ended(Connection& connection, const std::string& why) {
   }
 }
 
+// Sends the peer's queue as far as the socket takes it. Its connection must be established.
 void TcpChannel::flush(Peer& peer) {
   Connection& connection = *peer.connection;
   const Transfer done = write_out(peer.queue, connection.socket);
@@ -362,6 +363,7 @@ void TcpChannel::close(Deadline deadline) {
   }
 }
 
+// Closes everything, and wakes all waiting threads.
 void TcpChannel::shut() {
   closing_ = closed_ = true;
   for (Peer& peer : peers_) {

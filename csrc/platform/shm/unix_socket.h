@@ -42,6 +42,7 @@ class UnixSocket {
   Fd fd_;
 };
 
+// Accepts connections at one address. One thread at a time.
 class UnixListener {
  public:
   static Result<UnixListener> open();  // listens at a random address

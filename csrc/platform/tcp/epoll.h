@@ -19,7 +19,7 @@ class Epoll {
     bool writable = false;
   };
   enum class Interest : unsigned char { kNone, kRead, kWrite, kReadWrite };
-  static constexpr std::size_t kMostEvents = 64;
+  static constexpr std::size_t kMostEvents = 64;  // most events that one wait() stores
 
   static Result<Epoll> create();
 

@@ -13,12 +13,14 @@ namespace roundelay::platform {
 
 // The result of one read or write.
 struct Transfer {
+  // kEnd: the peer has ended its output.
   enum class State : unsigned char { kSome, kWouldBlock, kEnd, kError };
   State state = State::kSome;
   std::size_t bytes = 0;  // for kSome
   int error = 0;          // errno, for kError
 };
 
+// A connection. No call blocks.
 class Socket {
  public:
   static constexpr std::size_t kMostParts = 32;
@@ -51,6 +53,7 @@ class Socket {
   Fd fd_;
 };
 
+// Accepts connections. No call blocks.
 class Listener {
  public:
   // Listens on all interfaces, for IPv6 too if there is any, at a port that the system chooses. Errors:
