@@ -36,9 +36,9 @@ class Channel {
   // Sleeps until receive() may have something, wake() is called, or the deadline passes. May return early.
   // Uses no CPU unless the medium cannot sleep (channel/mpi documents its back-off).
   virtual void wait(Deadline deadline) = 0;
-  // With true, the caller promises to look for messages all the time until it calls set_polling(false). Some
-  // media then save the messages that wake a sleeper. Meanwhile the caller waits with wait_polling(), which
-  // polls for `polling` before it sleeps. One thread at a time.
+  // set_polling(true) begins a time, until set_polling(false), in which the caller looks for messages
+  // whenever it does not sleep in wait_polling(). Some media then save the messages that wake a sleeper.
+  // wait_polling() polls for `polling` before it sleeps. One thread at a time.
   virtual void set_polling(bool /*polling*/) {}
   virtual void wait_polling(Deadline deadline, Duration /*polling*/) { wait(deadline); }
 

@@ -57,8 +57,7 @@ class Rings {
   // One rank's flags.
   struct alignas(128) Attention {
     std::atomic<std::uint32_t> polling{0};  // a thread polls: peers need not wake anyone
-    std::atomic<std::uint32_t> asleep{
-        0};  // set by a thread before it sleeps, cleared by the peer that wakes it
+    std::atomic<std::uint32_t> asleep{0};   // set before a sleep, cleared by the peer that ends it
   };
 
   // Returns the memory that a node of `ranks` ranks needs: 65 KiB for two, 17 MiB for 64.

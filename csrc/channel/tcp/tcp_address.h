@@ -17,6 +17,7 @@ namespace roundelay::channel {
 // Random bytes of one listener. A connection that does not send them is refused.
 using Token = std::array<std::byte, 16>;
 
+// One rank's TCP address.
 struct TcpAddress {
   Token token{};
   std::uint16_t port = 0;

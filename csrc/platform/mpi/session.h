@@ -27,7 +27,7 @@ struct Members {
 // Returns "Open MPI v5.0.11". May be called before MPI is started.
 std::string library_version();
 
-// Any thread may call it if any_thread(); otherwise one thread at a time.
+// Any thread may call it if any_thread(); otherwise one thread at a time. A process has one.
 class Session {
  public:
   // Starts MPI at the first call, collectively over all ranks that the launcher started. Joins an MPI that
@@ -56,7 +56,8 @@ class Session {
   // Frees a communicator that has no transfers in progress.
   void release(MPI_Comm communicator);
 
-  // Forbids all further use of MPI, MPI_Finalize included: some transfers will never finish.
+  // Forbids MPI_Finalize and new communicators, because some transfers will never finish. The control plane
+  // may still use MPI to report the fault.
   void poison(const std::string& why) EXCLUDES(mutex_);
   // Returns kUnavailable after poison() and after anyone's MPI_Finalize, otherwise OK.
   [[nodiscard]] Status usable() const EXCLUDES(mutex_);

@@ -38,6 +38,7 @@ class NcclCommunicator {
     ReduceOp op = ReduceOp::kSum;
     bool average = false;  // divides the sum by the number of members; floating types only
   };
+  // `count` counts elements; `count_each` and `bytes_each` are for one member's share.
   [[nodiscard]] virtual Status all_reduce(const void* from, void* to, std::size_t count, DType dtype,
                                           Reduction reduction, GpuStream stream) = 0;
   [[nodiscard]] virtual Status reduce_scatter(const void* from, void* to, std::size_t count_each, DType dtype,

@@ -44,8 +44,7 @@ class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
   mutable Mutex mutex_;
   Status fault_ GUARDED_BY(mutex_);
   int holds_ GUARDED_BY(mutex_) = 0;
-  std::vector<StreamPtr> all_
-      GUARDED_BY(mutex_);  // the devices' default streams, then all others, freed ones too
+  std::vector<StreamPtr> all_ GUARDED_BY(mutex_);  // default streams first, then all others, freed ones too
   std::map<GpuStream, StreamPtr> made_ GUARDED_BY(mutex_);
 };
 
