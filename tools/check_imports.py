@@ -97,7 +97,7 @@ def imports_of(root: Path, folder: str) -> list[Import]:
 
 
 def _can_wait(imports: Iterable[Import]) -> set[str]:
-    """Return our modules that can be missing: no other module imports them when it is imported."""
+    """Return our modules that all other modules import conditionally or inside functions."""
     ours = [one for one in imports if one.module.partition(".")[0] in OURS]
     return {one.module for one in ours if one.optional} - {one.module for one in ours if not one.optional}
 
