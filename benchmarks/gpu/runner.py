@@ -57,7 +57,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Place:
-    """Where steps run: the kind of device, the build, the folder for output, the environment."""
+    """The environment of all steps: the kind of device, the build, the folder for output, variables."""
 
     device: str
     build: Path

@@ -42,8 +42,8 @@ class Announcements {
   // and calls futex_wait() with the word doorbell(who) and the value that arm() returned.
   virtual std::uint32_t arm(Sleeper who) = 0;
   [[nodiscard]] virtual const FutexWord& doorbell(Sleeper who) const = 0;
-  // With true, a new word no longer wakes this member's lane thread, only its driver. With false it does
-  // again; the caller then checks for words that came in between.
+  // Stops (true) or resumes (false) to wake this member's lane thread for new words; its driver is woken in
+  // any case. After false, the caller checks for words that came in between.
   virtual void spare_background(bool spare) = 0;
   // Wakes this member's own sleepers. The other members' sleep on.
   virtual void wake() = 0;

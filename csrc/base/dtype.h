@@ -49,9 +49,9 @@ std::string_view name_of(Operation op);     // returns "allreduce" ...
 std::string_view name_of(DeviceType type);  // returns "the CPU" or "a GPU", for messages
 bool is_floating(DType dtype);
 
-// How a kernel scales elements: y = round(x * factor) or y = round(x / divisor). At least one of the two is
-// 1: users give factors, averages give divisors (a rounded reciprocal would not return the mean of equal
-// inputs exactly). Integers truncate toward zero.
+// Tells how a kernel scales elements: y = round(x * factor) or y = round(x / divisor). At least one of the
+// two is 1: users give factors, averages give divisors (a rounded reciprocal would not return the mean of
+// equal inputs exactly). Integers truncate toward zero.
 struct Scale {
   double factor = 1.0;
   std::int64_t divisor = 1;

@@ -26,23 +26,23 @@ class Ring {
 
   Ring(Writer& writer, Reader& reader, ByteSpan bytes) : writer_(&writer), reader_(&reader), bytes_(bytes) {}
 
-  // For the writer. Writes as many bytes as fit, and returns how many.
+  // Writes as many bytes as fit, and returns how many. The writer calls it.
   std::size_t write(std::span<const ConstByteSpan> parts);
-  // For the writer. Returns whether the ring is not full.
+  // Returns whether the ring is not full. The writer calls it.
   [[nodiscard]] bool has_room() const;
-  // For the writer. Asks the reader to report room, and returns whether there is room now.
+  // Asks the reader to report room, and returns whether there is room now. The writer calls it.
   bool ask_for_room();
   [[nodiscard]] bool reader_closed() const { return reader_->closed.load(std::memory_order_acquire) != 0; }
 
-  // For the reader. Reads as many bytes as there are, and returns how many.
+  // Reads as many bytes as there are, and returns how many. The reader calls it.
   std::size_t read(ByteSpan into);
-  // For both ends.
+  // Returns whether the ring holds no bytes. Both ends call it.
   [[nodiscard]] bool empty() const {
     return reader_->read.load(std::memory_order_seq_cst) == writer_->written.load(std::memory_order_seq_cst);
   }
-  // For the reader. Returns true if the writer waits for room, and withdraws its request.
+  // Returns true if the writer waits for room, and withdraws its request. The reader calls it.
   bool take_wish_for_room();
-  // For the reader. Tells the writer that nothing more will be read.
+  // Tells the writer that nothing more will be read. The reader calls it.
   void close_reader() { reader_->closed.store(1, std::memory_order_release); }
 
  private:

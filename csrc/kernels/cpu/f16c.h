@@ -32,7 +32,7 @@ ROUNDELAY_AVX2 inline void store_halves(std::byte* to, __m256 value) {
 
 ROUNDELAY_AVX2 inline __m256 apply(SumOp /*op*/, __m256 a, __m256 b) { return _mm256_add_ps(a, b); }
 ROUNDELAY_AVX2 inline __m256 apply(ProductOp /*op*/, __m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
-// As in element.h. The instruction returns its second operand if one is NaN or both are zero.
+// Combines as element.h does. The instruction returns its second operand if one is NaN or both are zero.
 ROUNDELAY_AVX2 inline __m256 apply(MinOp /*op*/, __m256 a, __m256 b) {
   return _mm256_or_ps(_mm256_min_ps(a, b), _mm256_min_ps(b, a));
 }

@@ -30,7 +30,7 @@ constexpr std::size_t index_of(T value) {
 // The kernels for one instruction set.
 struct Table {
   std::string_view name;
-  // By dtype and op. Null for Average and Adasum, which are not elementwise.
+  // Indexed by dtype and op. Null for Average and Adasum, which are not elementwise.
   std::array<std::array<ReduceFunction, kReduceOpCount>, kDTypeCount> reduce{};
   std::array<ScaleFunction, kDTypeCount> scale{};
   std::array<SumPartsFunction, kDTypeCount> sum_parts{};  // null for bool, whose sum needs no wider type
@@ -47,7 +47,7 @@ struct Table {
 std::span<const Table> usable_tables();
 inline const Table& best_table() { return usable_tables().back(); }
 
-// By type to convert to, then type to convert from; has no null.
+// Indexed by the type to convert to, then the type to convert from. Has no null.
 using CastTable = std::array<std::array<CastFunction, kDTypeCount>, kDTypeCount>;
 const CastTable& portable_casts();
 

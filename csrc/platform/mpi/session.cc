@@ -215,7 +215,7 @@ void Session::count_cores() {
 std::string Session::description() const { return library_ + ", " + name_of_level(thread_level_); }
 
 Result<MPI_Comm> Session::duplicate(MPI_Comm parent, Deadline deadline) {
-  // On the heap, because MPI may still write to it after the deadline.
+  // Lives on the heap, because MPI may still write to it after the deadline.
   auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_idup(parent, made.get(), &request), "MPI_Comm_idup"));

@@ -1,4 +1,4 @@
-// What torch needs of a device: the current device, streams and events.
+// The interface that torch needs of a device: the current device, streams and events.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

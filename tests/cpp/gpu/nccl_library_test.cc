@@ -17,7 +17,7 @@ using nccl::Comm;
 using nccl::find_functions;
 using nccl::Functions;
 
-// What the stand-ins return and what they were called with. One test at a time uses it.
+// The results of the stand-ins, and the calls that they received. One test at a time uses it.
 struct Script {
   int version = 22809;
   Code call = nccl::kSuccess, state = nccl::kSuccess;

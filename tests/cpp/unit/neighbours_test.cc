@@ -1,4 +1,4 @@
-// What a rank can see of the other processes on its node.
+// The state of the other processes on a node, as a rank sees it.
 #include "runtime/session/neighbours.h"
 
 #include <sys/wait.h>
