@@ -24,7 +24,8 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 // The time that create() allows in addition to Gloo's own limit.
 constexpr milliseconds kGrace = std::chrono::seconds(1);
-// No limit: callers keep their own deadlines, and a wait that passes Gloo's limit closes all its connections.
+// Waits have no limit in Gloo: callers keep their own deadlines, and a wait that passes Gloo's limit makes it
+// close all connections.
 constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
 
 class Work final : public GroupWork {

@@ -147,7 +147,7 @@ Status Session::ask(const Environment& environment) {
 }
 
 Status Session::enter(const Members& members, Deadline deadline) {
-  // A communicator is never reused: the user may have freed it and made another one with the same handle.
+  // A user's communicator is never reused: the user may have freed it and made another with the same handle.
   if (base_ != MPI_COMM_NULL && members == members_ && !members.communicator) return {};
   const Watchdog watchdog("MPI's first exchange", deadline);
   Result<MPI_Comm> base = members.communicator    ? members_of(*members.communicator, deadline)
