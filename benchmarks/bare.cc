@@ -1,5 +1,6 @@
 // The bare memory work of an allreduce: P processes that share memory sum P buffers of floats in place, and
-// do nothing that could be left out. Each owns a part, reads it from all buffers, and writes the sums to all.
+// do only necessary work. Each process owns a part: it reads the part from all buffers, and writes the sums
+// to all.
 //
 //   bare RANKS BYTES [ROUNDS]     each line on stdin is one measurement: so many rounds, one if not given;
 //                                 answers with the seconds of the median round, of the slowest rank
@@ -27,9 +28,9 @@
 namespace {
 
 constexpr int kMostRanks = 16;
-constexpr size_t kLine = 64;  // bytes
+constexpr size_t kLine = 64;  // bytes per cache line
 constexpr size_t kFloats = kLine / sizeof(float);
-constexpr int kSpins = 200;  // before the core goes to another rank
+constexpr int kSpins = 200;  // then another rank gets the core
 
 struct Shared {
   alignas(kLine) std::atomic<int> arrived{0};
@@ -71,9 +72,9 @@ void barrier(const Job& job) {
   }
 }
 
-// The number of ranks is a constant, so that one pass reads all; line by line, so that it needs no proof that
-// buffers do not overlap to be vectorised. Buffers are whole pages: a last line that is not full does no
-// harm.
+// Sums a part in one pass: the number of ranks is a constant. It works line by line, so that the compiler
+// vectorises it without a proof that buffers do not overlap. Buffers are whole pages, so the last line need
+// not be full.
 template <size_t... kRank>
 void reducePart(const Job& job, size_t begin, size_t end, std::index_sequence<kRank...> /*ranks*/) {
   const std::array<float*, sizeof...(kRank)> all{job.buffers[kRank]...};
@@ -99,11 +100,11 @@ void reduce(const Job& job, int rank) {
     case 8:
       return reducePart(job, begin, end, std::make_index_sequence<8>());
     default:
-      std::abort();  // main has looked
+      std::abort();  // main has checked the number
   }
 }
 
-// Small integers: their sums are exact.
+// Returns a small integer, so that sums are exact.
 float value(size_t i, int rank) { return static_cast<float>(i % 7 + rank); }
 
 void measure(const Job& job, int rank) {
@@ -111,9 +112,9 @@ void measure(const Job& job, int rank) {
   for (size_t i = 0; i < job.count; ++i) own[i] = value(i, rank);
   barrier(job);
   const auto begin = std::chrono::steady_clock::now();
-  barrier(job);  // all have their values: a reader has to know
+  barrier(job);  // all processes have their values, and readers must know it
   reduce(job, rank);
-  barrier(job);  // all parts are there
+  barrier(job);  // all parts are complete
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   job.shared->seconds[rank] = taken.count();
   const float ofRanks = static_cast<float>(job.ranks * (job.ranks - 1)) / 2;
@@ -122,7 +123,7 @@ void measure(const Job& job, int rank) {
   barrier(job);
 }
 
-// A rank other than the first: each byte it reads is one measurement. It sleeps in between.
+// Runs a rank other than the first: each byte that it reads starts one measurement. It sleeps in between.
 [[noreturn]] void serve(const Job& job, int rank, int commands) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (char command; ::read(commands, &command, 1) == 1;)
@@ -130,8 +131,8 @@ void measure(const Job& job, int rank) {
   ::_exit(0);
 }
 
-// All rounds of one measurement, on the first rank. The others do not touch the seconds of a round before
-// this rank is in the next one.
+// Runs all rounds of one measurement on the first rank. The others write the seconds of a round only after
+// this rank has begun the next one.
 double median(const Job& job) {
   std::vector<double> slowest;
   for (int round = 0; round < job.rounds; ++round) {
@@ -144,7 +145,8 @@ double median(const Job& job) {
   return *middle;
 }
 
-// A child holds only its own reading end: those of writing are closed, so that it sees their end.
+// Starts a rank. The child closes all writing ends, so that it sees the end when the first rank closes its
+// own.
 int fork(const Job& job, int rank, std::array<int, kMostRanks>& writers) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) fail("bare: pipe");

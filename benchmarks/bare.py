@@ -1,4 +1,4 @@
-"""The bare memory work of an allreduce: a small program that does only what cannot be left out (bare.cc)."""
+"""Runs bare.cc, a small program that does only the necessary memory work of an allreduce."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ FLAGS = ("-std=c++20", "-O3", "-march=native")
 
 
 def compiler() -> list[str] | None:
-    """Name the system's C++ compiler: CXX, or the first that is there; None if none is."""
+    """Return the system's C++ compiler: CXX, or the first that exists; None if there is none."""
     if os.environ.get("CXX"):
         return shlex.split(os.environ["CXX"])
     return next(([name] for name in ("c++", "g++", "clang++") if shutil.which(name)), None)
 
 
 def build(folder: Path) -> Path:
-    """Compile bare.cc into the folder, with the compiler that there is."""
+    """Compile bare.cc into the folder."""
     program = folder / "bare"
     command = compiler()
     assert command is not None
@@ -34,7 +34,7 @@ def build(folder: Path) -> Path:
 
 
 class Program:
-    """The running program: its processes sleep between measurements."""
+    """The running program. Its processes sleep between measurements."""
 
     def __init__(self, program: Path, ranks: int, size: int, rounds: int = 1) -> None:
         self._process = subprocess.Popen(
@@ -45,9 +45,9 @@ class Program:
         )
 
     def measure(self) -> float:
-        """Make one measurement: seconds of the slowest rank, in the median round.
+        """Make one measurement: return the seconds of the slowest rank in the median round.
 
-        RuntimeError if the program has failed.
+        Raises RuntimeError if the program has failed.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -59,13 +59,13 @@ class Program:
         return float(answer)
 
     def close(self) -> int:
-        """End it; returns its exit code."""
+        """End the program; return its exit code."""
         self._process.communicate(timeout=10)
         return self._process.returncode
 
 
 class Bare:
-    """Its turns among those of the contenders: rank 0 has it work, and the others sleep."""
+    """The program's turn in a benchmark: rank 0 makes the program work, and the other ranks sleep."""
 
     def __init__(self, size: int, spec: Mapping[str, Any], ranks: Ranks, rounds: int) -> None:
         self._ranks = ranks
@@ -81,7 +81,7 @@ class Bare:
             self._program.close()
 
     def __call__(self) -> list[float]:
-        """Seconds of its slowest process, on rank 0."""
+        """Return the seconds of the slowest process, on rank 0."""
         self._ranks.rest()
         seconds = 0.0 if self._program is None else self._program.measure()
         self._ranks.rest()
@@ -90,7 +90,7 @@ class Bare:
 
 @contextmanager
 def floor(size: int, spec: Mapping[str, Any], ranks: Ranks, rounds: int = 1) -> Iterator[dict[str, Turn]]:
-    """Make its turn, of so many rounds in a row, under its name; none where the spec asks for none."""
+    """Yield the program's turn of `rounds` rounds by its name; nothing if the spec does not ask for it."""
     if not spec["bare"]:
         yield {}
         return

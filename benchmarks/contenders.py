@@ -1,4 +1,4 @@
-"""Who is measured in benchmarks.allreduce: a blocking, in-place sum of a CPU tensor by each."""
+"""The contenders of benchmarks.allreduce: each makes a blocking, in-place sum of a CPU tensor."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Contender(Protocol):
     name: str
 
     def why_not(self, dtype: torch.dtype) -> str | None:
-        """Tell why it cannot reduce this type; None if it can."""
+        """Return why it cannot reduce this type; None if it can."""
 
     def make(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Make a tensor where it reduces tensors; called alike on all ranks."""
+        """Make a tensor where this library reduces tensors. All ranks call it alike."""
         return torch.empty(count, dtype=dtype)
 
     def prepare(self, tensor: torch.Tensor) -> Callable[[], object]:
-        """Make the call that sums `tensor` over all ranks in place and returns when that is done."""
+        """Return a call that sums `tensor` over all ranks in place and waits for the result."""
 
 
 class Roundelay(Contender):
@@ -38,17 +38,17 @@ class Roundelay(Contender):
         self._hvd = hvd
 
     def why_not(self, dtype: torch.dtype) -> str | None:
-        """Nothing: it takes all of them."""
+        """Return None: it can reduce all types."""
         return None
 
     def prepare(self, tensor: torch.Tensor) -> Callable[[], object]:
-        """One name for a shape and type, as a training loop has it."""
+        """Use one name for each shape and type, as a training loop does."""
         name = f"bench.{tensor.dtype}.{tensor.numel()}"
         return lambda: self._hvd.allreduce_(tensor, name=name, op=self._hvd.Sum)
 
 
 class Pool(Contender):
-    """Roundelay, of a gradient that lies in a pool, as DistributedOptimizer has them."""
+    """Roundelay's sum of a gradient in a pool, as DistributedOptimizer has them."""
 
     name = "pool"
 
@@ -60,7 +60,7 @@ class Pool(Contender):
         self._pools: dict[int, Any] = {}  # by the tensor's address
 
     def why_not(self, dtype: torch.dtype) -> str | None:
-        """Nothing: it takes all of them."""
+        """Return None: it can reduce all types."""
         return None
 
     def make(self, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -71,7 +71,7 @@ class Pool(Contender):
         return tensor
 
     def prepare(self, tensor: torch.Tensor) -> Callable[[], object]:
-        """One name for a shape and type and place."""
+        """Use one name for each shape, type and place."""
         pool = self._pools.pop(tensor.data_ptr())
         name = f"pool.{tensor.dtype}.{next(self._keys)}"
         bucket = (0, tensor.numel(), tensor.dtype, name, 1, 1.0, 1.0)
@@ -84,11 +84,11 @@ class Gloo(Contender):
     name = "gloo"
 
     def why_not(self, dtype: torch.dtype) -> str | None:
-        """Nothing: it takes all of them."""
+        """Return None: it can reduce all types."""
         return None
 
     def prepare(self, tensor: torch.Tensor) -> Callable[[], object]:
-        """Take the default group."""
+        """Use the default group."""
         return lambda: dist.all_reduce(tensor)
 
 
@@ -100,14 +100,14 @@ class Mpi(Contender):
     def __init__(self) -> None:
         import mpi4py
 
-        mpi4py.rc.finalize = False  # where Roundelay has started MPI, it also ends it
+        mpi4py.rc.finalize = False  # if Roundelay has started MPI, it also ends it
         from mpi4py import MPI
 
         self._mpi = MPI
         self._world = MPI.COMM_WORLD
 
     def why_not(self, dtype: torch.dtype) -> str | None:
-        """MPI's predefined types end at float."""
+        """Refuse half types: MPI's predefined types end at float."""
         return None if dtype == torch.float32 else "MPI has no reduction of this type"
 
     def prepare(self, tensor: torch.Tensor) -> Callable[[], object]:
@@ -117,7 +117,7 @@ class Mpi(Contender):
 
 
 def enter() -> tuple[list[Contender], dict[str, str]]:
-    """Start all contenders of this process; returns also who is missing, and why."""
+    """Start all contenders of this process; return them, and the reason for each that is missing."""
     found: list[Contender] = [Roundelay(), Pool(), Gloo()]
     missing = {}
     try:

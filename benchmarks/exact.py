@@ -1,4 +1,4 @@
-"""Values whose sums over ranks are exact in every type, so that results are compared bit by bit."""
+"""Values whose sums over ranks are exact in every type, so that results can be compared bit by bit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from benchmarks import measure
 
 
 def pattern(count: int, dtype: torch.dtype, offset: int) -> torch.Tensor:
-    """Make `count` small integers: rank `offset` of few has these."""
+    """Make `count` small integers. `offset` is the rank: few ranks have the same ones."""
     return (torch.arange(count) % 7 + offset).to(dtype)
 
 
 class Sum:
-    """What one rank brings to a sum over ranks 0 to `ranks` - 1, and what comes out."""
+    """The values of one rank for a sum over ranks 0 to `ranks` - 1, and the expected result."""
 
     def __init__(self, count: int, dtype: torch.dtype, rank: int, ranks: int) -> None:
         self._own = pattern(count, dtype, rank)
@@ -33,7 +33,7 @@ class Sum:
 
 
 class CheckedTurn:
-    """Measures how long `run` takes to sum these tensors, all of them: filled before, compared afterwards."""
+    """Measures how long `run` takes to sum these tensors. Fills them before, checks the sums afterwards."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class CheckedTurn:
         self._data, self._ranks = data, ranks
 
     def __call__(self) -> list[float]:
-        """Make one measurement: the seconds of all tensors together."""
+        """Make one measurement; return the seconds for all tensors together."""
         for tensor in self._tensors:
             self._data.fill(tensor)
         self._ranks.meet()

@@ -1,4 +1,4 @@
-"""Starts the ranks of a measurement with the installed MPI, and brings back what they found."""
+"""Starts the ranks of a measurement with the installed MPI, and returns their results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from roundelay.run.mpi import Job, Mpirun, command_line, exported, find_mpirun
 from tests.rig import Rig
 
 _ROOT = Path(__file__).resolve().parent.parent
-GATE = "gate"  # in the folder of a job: a counter a rank, each in a cache line of its own
+GATE = "gate"  # a file in the job's folder: one counter per rank, each in a cache line of its own
 GATE_STRIDE = 64
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 class JobError(Exception):
-    """A measurement that did not come to its end: why, and the exit code of the command."""
+    """A measurement did not finish. Holds the reason and the command's exit code."""
 
     def __init__(self, why: str, code: int = 1) -> None:
         super().__init__(f"benchmarks: {why}")
@@ -36,7 +36,7 @@ class JobError(Exception):
 
 @contextmanager
 def ending_in_one_line() -> Iterator[None]:
-    """Turn a JobError into one line on stderr and its exit code: for a command's main."""
+    """Turn a JobError into one line on stderr and its exit code, for a command's main."""
     try:
         yield
     except JobError as error:
@@ -45,7 +45,7 @@ def ending_in_one_line() -> Iterator[None]:
 
 
 def find_launcher() -> Mpirun:
-    """Find the mpirun to use; JobError with the line that says what is missing."""
+    """Return the mpirun to use. Raises JobError with the line that says what is missing."""
     try:
         return find_mpirun(os.environ)
     except UsageError as error:
@@ -53,7 +53,7 @@ def find_launcher() -> Mpirun:
 
 
 def own_rank() -> int:
-    """Tell this process's rank, from what mpirun put into its environment."""
+    """Return this process's rank, which mpirun's variables give."""
     for variable in _RANK_VARIABLES:
         if variable in os.environ:
             return int(os.environ[variable])
@@ -66,15 +66,15 @@ def run_ranks(
     """Run `python -m module` on this machine's ranks with one thread each.
 
     Args:
-        mpirun: what starts them.
-        module: its `main(spec)` runs on every rank; see `worker`.
-        ranks: how many.
-        spec: what to measure, as JSON can hold it.
-        timeout: seconds after which all of them are ended.
-        rig: the hosts that they run on (Open MPI only); None: this one.
+        mpirun: the command that starts the ranks.
+        module: a module whose `main(spec)` runs on every rank; see `worker`.
+        ranks: the number of ranks.
+        spec: the measurement, as JSON values.
+        timeout: the seconds after which all ranks are ended.
+        rig: the hosts of the ranks (Open MPI only); None means this one.
 
     Returns:
-        What each rank's `main` returned.
+        The result of each rank's `main`.
 
     Raises:
         JobError: a rank failed, with mpirun's exit code, or did not end in time.
@@ -94,7 +94,7 @@ def run_ranks(
             slots = [ranks // rig.nodes] * rig.nodes
             exports = exported(environment, one_machine=False)
             command = rig.mpirun(str(mpirun.path), slots, program, exports)
-        # A group of its own, so that nothing is left behind when it has to be ended.
+        # A process group of its own, so that the end of a job leaves no process.
         process = subprocess.Popen(
             command,
             cwd=_ROOT,
@@ -117,7 +117,7 @@ def run_ranks(
 
 
 def machine(mpirun: Mpirun) -> dict[str, Any]:
-    """Describe what the numbers were measured on."""
+    """Describe the machine and the software that were measured."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "cpu": _cpu_name(),

@@ -1,4 +1,4 @@
-"""What a rank measures with: the other ranks, turns, times and their sums."""
+"""The tools of a measuring rank: the other ranks, turns, times and summaries."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from benchmarks.launch import GATE, GATE_STRIDE, own_rank
 from benchmarks.quiet import Watch, share_of_others
 
 Key = TypeVar("Key")
-Turn = Callable[[], list[float]]  # makes measurements, as many on each rank; their seconds on this rank
+# Makes the same number of measurements on each rank, and returns their seconds on this rank.
+Turn = Callable[[], list[float]]
 
 
 class Ranks:
-    """All ranks, in a Gloo group and at a gate. Made and used alike by all of them."""
+    """All ranks: a Gloo group and a gate. All ranks make and call it alike."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.rank, self.size = own_rank(), int(spec["ranks"])
@@ -38,11 +39,11 @@ class Ranks:
         self._meetings = 0
 
     def meet(self) -> None:
-        """Return when all ranks have called this, a microsecond apart where each has a core.
+        """Wait for all ranks; return within a microsecond of each other if each rank has a core.
 
-        Gloo's barrier lets them go tens of microseconds apart: as much as what is measured.
+        After Gloo's barrier, ranks would be tens of microseconds apart, as much as some measurements.
         """
-        dist.barrier()  # so that they sleep until the last one is near
+        dist.barrier()  # lets the ranks sleep until the last one is near
         self._meetings += 1
         stride = GATE_STRIDE // self._came.itemsize
         self._came[self.rank * stride] = self._meetings
@@ -61,7 +62,7 @@ class Ranks:
 
 
 def worker(main: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """Be one rank of `launch.run_ranks`: calls `main` with the spec, keeps what it returns."""
+    """Run one rank of `launch.run_ranks`: call `main` with the spec, and store its result."""
     spec = json.loads(Path(sys.argv[1]).read_text())
     found = main(spec)
     (Path(spec["folder"]) / f"result{own_rank()}.json").write_text(json.dumps(found))
@@ -69,29 +70,30 @@ def worker(main: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 
 @dataclass(frozen=True)
 class Turns(Generic[Key]):
-    """What was measured: by key and repetition, the seconds of each measurement.
+    """The results of take_turns(): the seconds of each measurement, by key and repetition.
 
-    `others` has, by repetition, the most that other processes had of the machine in one of its turns: 0 to 1.
+    `others` has, by repetition, the highest share of the machine that other processes had in one of its
+    turns.
     """
 
     seconds: Mapping[Key, list[list[float]]]
     others: list[float]
 
     def single(self) -> dict[Key, list[float]]:
-        """Tell the seconds by repetition, of turns that measure once."""
+        """Return the seconds by repetition, for turns that measure once."""
         return {name: [seconds for (seconds,) in all_] for name, all_ in self.seconds.items()}
 
 
 def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) -> Turns[Key]:
-    """Run each in every repetition, beginning with another one each time, so that drift hits all alike.
+    """Run each turn in every repetition, each time starting with another, so that drift affects all alike.
 
     Args:
-        turns: what measures, once or several times.
-        repetitions: how many turns of each count.
-        warmups: how many before do not.
+        turns: the measurements, by key; a turn may make several.
+        repetitions: the number of repetitions that count.
+        warmups: the number of repetitions before these.
 
     Returns:
-        Of each measurement, the seconds of the slowest rank; of others, what the rank saw that saw most.
+        For each measurement, the seconds of the slowest rank; for `others`, the highest share of all ranks.
 
     """
     own = _in_turn(turns, repetitions, warmups, Watch(_is_of_the_ranks()))
@@ -100,7 +102,7 @@ def take_turns(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 1) ->
 
 
 def in_turn(turns: Mapping[Key, Turn], repetitions: int, warmups: int = 0) -> Turns[Key]:
-    """As take_turns, but by this process alone, with children that it waits for: what it measured itself."""
+    """Do the same as take_turns in this process alone. Turns may wait for child processes."""
     return _in_turn(turns, repetitions, warmups, Watch(os.getpid().__eq__))
 
 
@@ -122,7 +124,7 @@ def _in_turn(turns: Mapping[Key, Turn], repetitions: int, warmups: int, watch: W
 
 
 def _is_of_the_ranks() -> Callable[[int], bool]:
-    """Tell processes by their sessions: mpirun has one of its own, and one on each further node."""
+    """Return a test for the job's processes. It compares sessions: mpirun has one on each node."""
     own = torch.tensor([os.getsid(0)])
     found = [torch.empty_like(own) for _ in range(dist.get_world_size())]
     dist.all_gather(found, own)
@@ -131,7 +133,7 @@ def _is_of_the_ranks() -> Callable[[int], bool]:
 
 
 def _most(own: list[list[float]]) -> list[list[float]]:
-    """Take the maximum over the ranks."""
+    """Return the maximum over the ranks."""
     values = torch.tensor(own, dtype=torch.float64)
     dist.all_reduce(values, op=dist.ReduceOp.MAX)
     most: list[list[float]] = values.tolist()
@@ -139,7 +141,7 @@ def _most(own: list[list[float]]) -> list[list[float]]:
 
 
 def summary(seconds: list[float]) -> dict[str, float]:
-    """Take the median, the quartiles, the 99th percentile and the least, in seconds."""
+    """Return the median, the quartiles, the 99th percentile and the minimum, in seconds."""
     quarters = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [seconds[0]] * 3
     return {
         "median": statistics.median(seconds),
@@ -151,12 +153,12 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 
 def summarised(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """Put summaries into the place of a cell's seconds by repetition."""
+    """Replace a cell's seconds by repetition with their summaries."""
     return {**cell, "seconds": {name: summary(own) for name, own in cell["seconds"].items()}}
 
 
 def timed(run: Callable[[], object]) -> float:
-    """Tell how many seconds a call takes."""
+    """Return how many seconds a call takes."""
     begin = time.perf_counter()
     run()
     return time.perf_counter() - begin

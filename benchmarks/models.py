@@ -1,4 +1,4 @@
-"""Models to train in benchmarks.train_step, with their inputs."""
+"""The models of benchmarks.train_step, with their inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A model, and how to make a batch: its inputs, and classes of shape (batch,) or (batch, length)."""
+    """A model and a function for its batches: inputs, and classes of shape (batch,) or (batch, length)."""
 
     model: nn.Module
     batch: Callable[[torch.Generator], tuple[torch.Tensor, torch.Tensor]]

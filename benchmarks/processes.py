@@ -1,4 +1,4 @@
-"""How a process that was started as a session of its own is ended."""
+"""Ends processes that were started as a session of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GRACE_S = 15.0
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Have a launcher end its ranks, which outlive it if it is killed; then kill what is left."""
+    """Let a launcher end its ranks, which outlive it if it is killed; then kill all that are left."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE_S)

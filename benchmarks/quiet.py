@@ -1,8 +1,8 @@
-"""How much of the machine's time went to others while something was measured.
+"""Measures how much of the machine's time other processes had during a measurement.
 
-Run delay and involuntary switches do not tell that: ranks cause them to each other. The CPU clocks of
-all other processes do, to the nanosecond. /proc/stat counts in ticks, and has what the clocks lack: steal,
-and processes that came and went.
+Run delay and involuntary switches cannot measure it, because ranks cause them to each other. The CPU clocks
+of all other processes measure it to the nanosecond. /proc/stat counts in ticks, and adds what the clocks
+lack: steal, and processes that started and ended in between.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MOST_OTHERS = 0.02  # of the machine's time in a turn: more is a disturbance
+MOST_OTHERS = 0.02  # share of the machine's time in a turn; more is a disturbance
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
-_COARSE_S = 5 * _TICK_S  # how far off what is counted in ticks may be: each of five counters is rounded
-_KERNEL_THREAD = 0x00200000  # in the flags of /proc/PID/stat
-_FLAGS = 6  # their place behind the name
+_COARSE_S = 5 * _TICK_S  # possible error of counts in ticks: each of five counters is rounded
+_KERNEL_THREAD = 0x00200000  # a flag in /proc/PID/stat
+_FLAGS = 6  # the position of the flags after the name
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Clocks at one time, in seconds: the wall's, CPU time of our processes and of others by their ids.
+    """Clocks at one time, in seconds: the wall clock, the CPU time of our processes and of each other one.
 
-    `busy` and `steal` are of the whole machine, and what `busy` says is all of its CPU time.
+    `busy` is the CPU time of the whole machine, `steal` the time that the host took from it.
     """
 
     wall: float
@@ -38,7 +38,7 @@ class Reading:
 
 
 def share_of_others(before: Reading, after: Reading, cores: int) -> float:
-    """Tell what share of the time of all cores others had between two readings: 0 to 1, or a tick above."""
+    """Return the share of all cores' time that others had between two readings: 0 to 1, or a tick more."""
     seen = sum(_since(before.others.get(pid, 0.0), now) for pid, now in after.others.items())
     rest = (after.busy - before.busy) - (after.ours - before.ours)
     lost = max(seen, rest - _COARSE_S) + (after.steal - before.steal)
@@ -46,25 +46,25 @@ def share_of_others(before: Reading, after: Reading, cores: int) -> float:
 
 
 def _since(before: float, now: float) -> float:
-    return now - before if now >= before else now  # less: another process has the id now
+    return now - before if now >= before else now  # if it is less, another process has the id now
 
 
 def others_text(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Say in how many repetitions others ran, for those who drop none of them."""
+    """Say in how many repetitions others ran, for commands that drop none of them."""
     shares = [share for cell in cells for share in cell["others"]]
     disturbed = sum(share > MOST_OTHERS for share in shares)
     return f"-  other processes ran in {disturbed} of {len(shares)} repetitions"
 
 
 class Watch:
-    """Reads the clocks. `is_ours` tells of a process id whether it belongs to the measurement."""
+    """Reads the clocks. `is_ours` tells whether a process id belongs to the measurement."""
 
     def __init__(self, is_ours: Callable[[int], bool]) -> None:
-        # Kernel threads work for whoever runs: for ours, where others do not.
+        # Kernel threads do not count as others: they work for our processes if no others run.
         self._is_other = functools.cache(lambda pid: not is_ours(pid) and not _is_kernel_thread(pid))
 
     def read(self) -> Reading:
-        """Take half a millisecond for some hundred processes."""
+        """Read all clocks. Takes half a millisecond for some hundred processes."""
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         ours, others = children.ru_utime + children.ru_stime, {}
         for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
@@ -74,14 +74,14 @@ class Watch:
                     others[pid] = seconds
                 else:
                     ours += seconds
-            except OSError:  # it has ended meanwhile
+            except OSError:  # the process has ended meanwhile
                 continue
         busy, steal = _machine()
         return Reading(time.perf_counter(), ours, others, busy, steal)
 
 
 def _cpu_seconds(pid: int) -> float:
-    """Tell the CPU time of all threads of a process; clock_getcpuclockid(3), which Python lacks."""
+    """Return the CPU time of all threads of a process: clock_getcpuclockid(3), which Python lacks."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
@@ -91,7 +91,7 @@ def _is_kernel_thread(pid: int) -> bool:
 
 
 def _machine() -> tuple[float, float]:
-    """Seconds of all cores: at work, and stolen by the host."""
+    """Return the seconds of all cores: at work, and stolen by the host."""
     with Path("/proc/stat").open() as file:
         user, nice, system, _idle, _wait, irq, softirq, steal = map(int, file.readline().split()[1:9])
     return (user + nice + system + irq + softirq) * _TICK_S, steal * _TICK_S

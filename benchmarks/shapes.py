@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 Shape = tuple[int, ...]
-_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # width, blocks
+_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))  # width, number of blocks
 _EXPANSION = 4
 _CLASSES = 1000
 
 
 def _convolution(inputs: int, outputs: int, kernel: int) -> list[Shape]:
-    """A convolution without bias, and the batch normalisation behind it."""
+    """Return the shapes of a convolution without bias and of the batch normalisation that follows it."""
     return [(outputs, inputs, kernel, kernel), (outputs,), (outputs,)]
 
 
 def resnet50() -> list[Shape]:
-    """List them in the order of the layers; backward brings their gradients in the opposite one."""
+    """List the shapes in the order of the layers. backward() computes the gradients in the opposite order."""
     shapes = _convolution(3, 64, 7)
     channels = 64
     for width, blocks in _STAGES:

@@ -1,4 +1,4 @@
-"""What measurements are shown with: sizes, ratios, tables, files."""
+"""Formats measurements: sizes, ratios, tables, files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parse_size(text: str) -> int:
     """Turn "256", "64K" or "100M" into bytes.
 
     Raises:
-        ValueError: it is nothing like that, or 0.
+        ValueError: the text has another form, or means 0.
 
     """
     match = re.fullmatch(r"(\d+)\s*([KM]?)(i?B)?", text.strip(), re.IGNORECASE)
@@ -31,7 +31,7 @@ def parse_size(text: str) -> int:
 
 
 def size_text(size: int) -> str:
-    """Format bytes in binary units, without decimals where it is even."""
+    """Format bytes in binary units, without decimals if the number is even."""
     for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
         if size >= factor:
             return f"{size / factor:.3g} {unit}"
@@ -56,7 +56,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def interval(low: float | None, high: float | None, unit: str) -> str:
-    """Format the bounds of a 95 % interval, to stand behind a value; nothing where there are none."""
+    """Format the bounds of a 95 % interval, to follow a value; "" if there are none."""
     if low is None and high is None:
         return ""
     bounds = ("?" if bound is None else quantity(bound, unit) for bound in (low, high))
@@ -64,19 +64,19 @@ def interval(low: float | None, high: float | None, unit: str) -> str:
 
 
 def ratio(seconds: dict[str, dict[str, float]], peer: str) -> float | None:
-    """How many times as long as Roundelay the peer takes; None where it was not measured."""
+    """Return how many times as long as Roundelay the peer takes; None if it was not measured."""
     if peer not in seconds:
         return None
     return seconds[peer]["median"] / seconds["roundelay"]["median"]
 
 
 def ratio_text(value: float | None) -> str:
-    """Format a ratio; a dash where there is none."""
+    """Format a ratio; a dash if there is none."""
     return "-" if value is None else f"{value:.2f}x"
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 0) -> Table:
-    """Make a table; the first `texts` columns are text that may wrap, the others numbers."""
+    """Make a table. The first `texts` columns are text that may wrap; the others are numbers."""
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         if index < texts:

@@ -12,7 +12,7 @@ from benchmarks.models import available
 from benchmarks.quiet import others_text
 
 _QUICK_MODELS = ("mlp",)
-_MODELS = [name for name in available() if name != "gpt2"]  # that takes a gigabyte a rank and way
+_MODELS = [name for name in available() if name != "gpt2"]  # gpt2 takes a gigabyte per rank
 PEERS = ("ddp", "gloo")
 
 
@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def summarised(cell: dict[str, Any]) -> dict[str, Any]:
-    """Make summaries of the steps, and of what each took more than the one without communication."""
+    """Summarise the steps, and the time that each way adds to the step without communication."""
     seconds = cell["seconds"]
     exposed = {
         name: measure.summary([step - alone for step, alone in zip(own, seconds["none"], strict=True)])
@@ -38,7 +38,7 @@ def summarised(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Make the table's rows: the step alone, what communication adds to it, how long peers take."""
+    """Make the table's rows: the step alone, the time that communication adds, the peers' ratios."""
     made = []
     for cell in cells:
         seconds = cell["seconds"]

@@ -1,6 +1,6 @@
 """Allreduce between two nodes of two ranks beside a plain TCP stream over the same wire, turn by turn.
 
-The nodes are network namespaces of this machine (tests/rig), for which it takes root.
+The nodes are network namespaces of this machine (tests/rig), which need root.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
-    """Make the table's rows: what a node sent and how long it took, then both over the stream's."""
+    """Make the table's rows: the bytes that a node sent, the time, and the ratio of both to the stream's."""
     made = []
     for cell in cells:
         own, stream = (median(cell["seconds"][who]) for who in ("roundelay", "stream"))

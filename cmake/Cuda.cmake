@@ -1,5 +1,5 @@
-# Finds nvcc: the one on PATH, else those that `make cuda` put under build/cuda. Sets ROUNDELAY_HAS_CUDA and, with it,
-# the target roundelay_cuda: the headers, for C++. A PyTorch for CPUs has no tensor for the GPU module: AUTO leaves it out.
+# Finds nvcc: on PATH, or under build/cuda, where `make cuda` installs it. Sets ROUNDELAY_HAS_CUDA and then the target
+# roundelay_cuda, CUDA's headers for C++. With AUTO, a PyTorch for CPUs gets no GPU module, because it has no tensors for it.
 set(ROUNDELAY_HAS_CUDA OFF)
 if(ROUNDELAY_WITH_CUDA STREQUAL OFF OR ROUNDELAY_SANITIZE)
   return()
@@ -23,15 +23,15 @@ if(NOT ROUNDELAY_NVCC)
   roundelay_without_cuda("no nvcc")
   return()
 endif()
-set(ENV{CUDACXX} ${ROUNDELAY_NVCC})  # as a variable it would not be tried below
+set(ENV{CUDACXX} ${ROUNDELAY_NVCC})  # the project below only reads the environment variable
 set(CMAKE_CUDA_ARCHITECTURES ${ROUNDELAY_CUDA_ARCHITECTURES})
 if(roundelay_ccache AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${roundelay_ccache} CACHE FILEPATH "ccache")
 endif()
 
-# Tried in a project of its own first: a compiler that does not work is no error there.
+# Tries the compiler in a project of its own first: a compiler that does not work is no error there.
 if(NOT CMAKE_CUDA_COMPILER)
-  unset(CMAKE_CUDA_COMPILER CACHE)  # what did not work before
+  unset(CMAKE_CUDA_COMPILER CACHE)  # forgets a compiler that did not work
 endif()
 include(CheckLanguage)
 check_language(CUDA)

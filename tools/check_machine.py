@@ -1,7 +1,7 @@
-"""Says what the machine lacks for a build, one line with its cure each, before anything is downloaded.
+"""Tests whether the machine can build, before anything is downloaded.
 
 Runs under the machine's own Python (no packages): `python3 tools/check_machine.py`.
-Exit code 1 if something is missing.
+Exits with 1 and prints one line with the cure for each missing thing.
 """
 
 import importlib.util
@@ -12,7 +12,7 @@ import sysconfig
 
 
 def missing() -> "list[str]":
-    """Return one line a missing thing: what and the command that cures it."""
+    """Return one line for each missing thing: its name and the command that installs it."""
     version = f"{sys.version_info[0]}.{sys.version_info[1]}"
     lines = []
     if sys.version_info < (3, 10):

@@ -1,7 +1,7 @@
-"""Checks what keeps the source readable: `python tools/check_size.py [ROOT]`.
+"""Checks sizes and other rules of the source: `python tools/check_size.py [ROOT]`.
 
-Exit code 1 with one line a break.
-No file over 400 lines, no function over 70, no notes to self, no path of one machine.
+Exits with 1 and prints one line for each violation.
+No file has over 400 lines, no function over 70; no text has notes to self or paths of one machine.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _NO_FUNCTION = re.compile(
 
 
 def python_functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (name, first line, number of lines) of each function, its decorators excluded."""
+    """Yield (name, first line, number of lines) of each function, without its decorators."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Keep only the line breaks of a comment or literal."""
+    """Return only the line breaks of a comment or literal."""
     return "\n" * match.group().count("\n")
 
 
 def cpp_functions(text: str) -> Iterator[tuple[str, int, int]]:
-    """Yield (head, first line, number of lines) of each outermost function, by counting braces."""
+    """Yield (head, first line, number of lines) of each outermost function. Counts braces."""
     code = _SKIPPED.sub(_blank, re.sub(r"(?<=\d)'(?=\d)", "", text))
     code = re.sub(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", _blank, code, flags=re.MULTILINE)
     line, start, head = 1, 1, ""
-    body: tuple[int, str, int] | None = None  # depth, head, first line of the function being read
+    body: tuple[int, str, int] | None = None  # depth, head and first line of the current function
     depth = 0
     for char in code:
         if char == "\n":
@@ -66,7 +66,7 @@ def cpp_functions(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def check_text(name: str, text: str) -> list[str]:
-    """Return one line for each break in the file `name` with this text."""
+    """Return one line for each violation in the file `name` with this text."""
     suffix = Path(name).suffix
     lines = text.splitlines()
     breaks = []
@@ -91,7 +91,7 @@ def check_text(name: str, text: str) -> list[str]:
 
 
 def own_files(root: Path) -> list[Path]:
-    """Return the files that git knows or would take up, text only."""
+    """Return the text files that git tracks or would add."""
     command = ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard"]
     names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
     paths = [root / name for name in sorted(set(names)) if Path(name).suffix in TEXT]

@@ -1,7 +1,7 @@
 """Compares python/roundelay/_core.pyi with the built module: `python tools/check_stub.py`.
 
-Exit code 1 on a difference.
-mypy's stubtest sees no signatures of compiled functions; pybind11 writes them into the docstrings.
+Exits with 1 if they differ.
+mypy's stubtest cannot see signatures of compiled functions. pybind11 writes them into docstrings.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 
 STUB = Path(__file__).resolve().parent.parent / "python" / "roundelay" / "_core.pyi"
-Names = dict[str, "list[str] | None"]  # of a function its parameters, else None
+Names = dict[str, "list[str] | None"]  # a function's parameters, None for other names
 
 
 def stub_names(text: str) -> tuple[Names, dict[str, set[str]]]:
-    """Return the stub's names, and of each class its members."""
+    """Return the stub's names, and the members of each class."""
     names: Names = {}
     members: dict[str, set[str]] = {}
     for node in ast.parse(text).body:
@@ -36,7 +36,7 @@ def stub_names(text: str) -> tuple[Names, dict[str, set[str]]]:
 
 
 def parameters(signature: str) -> list[str]:
-    """Return the names in pybind11's "f(a: int, b: list[tuple[int, int]]) -> None"."""
+    """Return the parameter names in pybind11's "f(a: int, b: list[tuple[int, int]]) -> None"."""
     inside = signature.partition("(")[2].rpartition(")")[0]
     while (flat := re.sub(r"[\[(][^\[\]()]*[\])]", "", inside)) != inside:
         inside = flat

@@ -4,7 +4,7 @@ set -eu
 python=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# Code for one kind of GPU tells as much as for all of them.
+# One kind of GPU is enough for this check.
 SKBUILD_CMAKE_DEFINE=ROUNDELAY_CUDA_ARCHITECTURES=90-real
 if command -v nvcc >/dev/null; then SKBUILD_CMAKE_DEFINE="$SKBUILD_CMAKE_DEFINE;ROUNDELAY_WITH_CUDA=ON"; fi
 export SKBUILD_CMAKE_DEFINE

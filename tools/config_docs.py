@@ -1,7 +1,7 @@
-"""Writes docs/configuration.md's tables from the core itself; --check only compares.
+"""Writes the tables of docs/configuration.md; --check only compares them.
 
-Default, meaning, allowed values and reasons are what `_core.load_config()` says; which HOROVOD_ name a knob
-has, and whether it must be equal on all ranks, is read from csrc/base/knobs.cc.
+`_core.load_config()` gives defaults, meanings, allowed values and reasons. csrc/base/knobs.cc gives each
+knob's HOROVOD_ name, and whether the knob must be equal on all ranks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
+import torch  # noqa: F401  the core needs torch's libraries to be loaded before
 
 from roundelay import _core
 
@@ -26,7 +26,7 @@ NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")\},$', re.MULTILINE)
 
 @contextmanager
 def only(variables: Mapping[str, str]) -> Iterator[None]:
-    """The environment with these and no other variables of ours or Horovod's."""
+    """Set these variables, and no other ones of Roundelay or Horovod, inside the block."""
     before = dict(os.environ)
     try:
         for name in before:
@@ -40,7 +40,7 @@ def only(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def allowed(variable: str) -> str:
-    """What the core says a value must be; it takes any text where it refuses none."""
+    """Return the values that a variable may have, as the core's error says; "text" if it refuses none."""
     with only({variable: "?"}):
         try:
             _core.load_config()
@@ -50,7 +50,7 @@ def allowed(variable: str) -> str:
 
 
 def knob_rows() -> list[str]:
-    """One row a knob."""
+    """Return the rows of the first table, one per knob."""
     source = {name: (horovod, shared) for name, horovod, shared in KNOB.findall(SOURCE.read_text())}
     with only({}):
         lines = _core.load_config().lines
@@ -67,7 +67,7 @@ def knob_rows() -> list[str]:
 
 
 def no_effect_rows() -> list[str]:
-    """One row a reason."""
+    """Return the rows of the second table, one per reason."""
     names = [f"HOROVOD_{name}" for name in NO_EFFECT.findall(SOURCE.read_text())]
     with only(dict.fromkeys(names, "1")):
         sentences = _core.load_config().no_effect
@@ -81,7 +81,7 @@ def no_effect_rows() -> list[str]:
 
 
 def with_tables(page: str) -> str:
-    """The page with both tables as the core has them."""
+    """Return the page with both tables as the core has them."""
     for mark, rows in (("knobs", knob_rows()), ("no effect", no_effect_rows())):
         begin, end = f"<!-- {mark}: tools/config_docs.py -->\n", f"<!-- end of {mark} -->"
         before, _, rest = page.partition(begin)
@@ -92,7 +92,7 @@ def with_tables(page: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """0; with --check 1 where the page says something else than the core."""
+    """Write the page and return 0. With --check, return 1 if the page differs."""
     page = PAGE.read_text()
     made = with_tables(page)
     if arguments == ["--check"]:

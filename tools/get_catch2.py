@@ -1,7 +1,7 @@
-"""Puts Catch2's single header under build/catch2 where no Catch2 is installed: `python tools/get_catch2.py`.
+"""Puts Catch2's header under build/catch2 if Catch2 is not installed: `python tools/get_catch2.py`.
 
-It comes from a wheel whose metadata ask for one Python version; only the header is used, so pip
-downloads and does not install it. Version and content are fixed: a file with another hash is not used.
+The header is in a wheel that requires one Python version, so pip only downloads the wheel and does not
+install it. The version and the hash are fixed; a file with another hash is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INSTALLED = [Path(root) / "catch2" for root in ("/usr/include", "/usr/local/incl
 
 
 def header_in(wheel: Path) -> bytes:
-    """The header. Raises ValueError if it is not the one that is meant."""
+    """Return the header. Raises ValueError if its hash is wrong."""
     with zipfile.ZipFile(wheel) as archive:
         name = next((entry for entry in archive.namelist() if entry.endswith(HEADER)), None)
         content = b"" if name is None else archive.read(name)
@@ -32,7 +32,7 @@ def header_in(wheel: Path) -> bytes:
 
 
 def main() -> int:
-    """Fetch the header unless there is one; return the exit code."""
+    """Fetch the header unless it is there; return the exit code."""
     if TARGET.exists() or any(folder.is_dir() for folder in INSTALLED):
         return 0
     with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# All GPU tests and benchmarks on this machine's NVIDIA GPU, in under 10 minutes, into out/gpu.json; --help says more.
-# Needs torch with CUDA and nvcc, no network, no MPI. PYTHON: which one, if not the first that has torch.
+# Runs all GPU tests and benchmarks on this machine's NVIDIA GPU in under 10 minutes and writes out/gpu.json; see --help.
+# It needs torch with CUDA and nvcc, but no network and no MPI. PYTHON chooses the Python; default: the first with torch.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 command -v nvcc >/dev/null || PATH=$PATH:${CUDA_HOME:-/usr/local/cuda}/bin
@@ -14,7 +14,7 @@ for candidate in "${PYTHON:-python3}" "$root/.venv/bin/python"; do
 done
 [ "$python" ] || { echo "gpu_check: no Python with torch: set PYTHON to one" >&2; exit 2; }
 
-# What wheels.py installs is for the checks alone.
+# Only the checks use the packages that wheels.py installs.
 export PATH="$root/build/gpu-site/bin:$PATH"
 export PYTHONPATH="$root/build/gpu-site:$root/python:$root${PYTHONPATH:+:$PYTHONPATH}"
 "$python" -m benchmarks.gpu.wheels "$@"

@@ -26,7 +26,7 @@ PYTHON = sys.executable
 
 @contextmanager
 def busy_cores() -> Iterator[list[subprocess.Popen[bytes]]]:
-    """As many processes that compute as there are cores, for as long as the block."""
+    """Keep all cores busy inside the block, with one process each."""
     processes = [subprocess.Popen([PYTHON, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
     try:
         yield processes
@@ -38,7 +38,7 @@ def busy_cores() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @dataclass(frozen=True)
 class Step:
-    """Commands of which the first that fails ends the step; what goes on beside them."""
+    """One step. The first command that fails ends it. `beside` runs while the step does."""
 
     what: str
     commands: tuple[tuple[str, ...], ...]
@@ -46,7 +46,7 @@ class Step:
 
 
 def make(*words: str) -> tuple[str, ...]:
-    """A target of ours."""
+    """Return the command for a target of make."""
     return ("make", *words)
 
 
@@ -69,7 +69,7 @@ STEPS = {
 
 
 def run(name: str) -> bool:
-    """Whether all of its commands ended with 0."""
+    """Run the commands of a step; return whether all ended with 0."""
     step = STEPS[name]
     with (LOGS / f"{name}.log").open("w") as log, step.beside():
         for command in step.commands:
@@ -81,13 +81,13 @@ def run(name: str) -> bool:
 
 
 def commit() -> str:
-    """What was checked."""
+    """Return the commit that is checked."""
     words = ("git", "describe", "--always", "--dirty")
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs the steps, says how each ended; return the exit code."""
+    """Run the steps and print how each ended; return the exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,7 +1,7 @@
 """Runs clang-tidy on the torch-free files of csrc, where it is installed: `python tools/run_tidy.py`.
 
-A file that passed is not read again until it, a header of csrc or .clang-tidy changes.
-What --seconds did not suffice for is counted, not hidden, and is read in the next run.
+A file that passed is not checked again until it, a header of csrc or .clang-tidy changes.
+It counts the files for which --seconds did not suffice; the next run checks them.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "files"  # preset files: dev compiles several together
+BUILD = ROOT / "build" / "files"  # preset files, because dev compiles several files together
 PASSED = ROOT / "build" / "tidy"
-TORCH = ("adapter", "bindings")  # torch's headers take minutes under the analyser
-SUFFIX = ".cc"  # of CUDA the analyser knows another dialect
+TORCH = ("adapter", "bindings")  # the analyser takes minutes for torch's headers
+SUFFIX = ".cc"  # the analyser does not know CUDA's dialect
 
 
 def compiled_files() -> list[Path]:
@@ -33,7 +33,7 @@ def compiled_files() -> list[Path]:
 
 
 def headers_digest() -> bytes:
-    """Return a digest of what every file depends on: all headers and the configuration."""
+    """Return a digest of everything that all files depend on: the headers and the configuration."""
     digest = hashlib.sha256()
     for path in [ROOT / ".clang-tidy", *sorted((ROOT / "csrc").rglob("*.h"))]:
         digest.update(path.read_bytes())
@@ -69,7 +69,7 @@ def main() -> int:
     common = headers_digest()
     deadline = time.monotonic() + arguments.seconds
     files = compiled_files()
-    # What changed last is looked at first.
+    # Files that changed last come first.
     files.sort(key=lambda file: -file.stat().st_mtime)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(lambda file: tidy(program, file, common, deadline), files))

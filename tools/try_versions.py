@@ -1,8 +1,8 @@
-"""Builds and tries other versions of Python and PyTorch: `python tools/try_versions.py [PYTHON/TORCH ...]`.
+"""Builds and tests other versions of Python and PyTorch: `python tools/try_versions.py [PYTHON/TORCH ...]`.
 
-Each, such as 3.12/2.14.1, gets a clone of HEAD and an environment of its own under build/versions, as a
-newcomer would make them, and runs TESTS there. What this machine cannot have (no such Python, no such wheel,
-no room) is said and is no failure. Exit code 1: one that could be had was not built, or its tests failed.
+For each version, such as 3.12/2.14.1, it makes a clone of HEAD and an environment under build/versions, as a
+newcomer would, and runs TESTS there. It reports versions that this machine cannot have (no such Python, no
+such wheel, no space), but they are no failure. It exits with 1 if another version fails to build or to pass.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VERSIONS = ("3.10/2.13.0", "3.11/2.13.0", "3.12/2.14.1")
 TESTS = ("unit/test_torch_single.py", "parallel/test_torch_operations.py", "parallel/test_torch_optimizer.py")
-FREE_GB = 15  # PyTorch with CUDA, which most registries have, takes nearly half of it
+FREE_GB = 15  # PyTorch with CUDA, which most registries serve, takes nearly half of it
 
 
 class NotHereError(Exception):
-    """Not here: why."""
+    """This machine cannot have the version. The text says why."""
 
 
 class BrokenError(Exception):
-    """It is here, but something of ours does not work with it: what."""
+    """The version is here, but Roundelay does not work with it. The text says what failed."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """One pair."""
+    """A version of Python and one of PyTorch."""
 
     python: str
     torch: str
 
     @classmethod
     def read(cls, text: str) -> Version:
-        """From the form of the command line. ValueError."""
+        """Parse the command line's form. Raises ValueError."""
         match = re.fullmatch(r"(3\.\d+)/(\d+\.\d+\.\d+)", text)
         if match is None:
             raise ValueError(f"{text!r} is not like 3.12/2.14.1")
@@ -50,7 +50,7 @@ class Version:
         return f"Python {self.python}, PyTorch {self.torch}"
 
     def interpreter(self) -> str:
-        """On PATH, or one of pyenv's. Raises NotHereError."""
+        """Find the interpreter on PATH or among pyenv's. Raises NotHereError."""
         name = f"python{self.python}"
         pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
         places = [os.environ.get("PATH", ""), *(str(one.parent) for one in pyenv.glob(f"*/bin/{name}"))]
@@ -62,12 +62,12 @@ class Version:
 
 
 def _runs(python: str) -> bool:
-    """A shim of pyenv may know no such version."""
+    """Return whether the interpreter runs. A shim of pyenv may exist without its version."""
     return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
 
 
 def clone(version: Version, folder: Path) -> None:
-    """HEAD, with the other PyTorch where files name ours."""
+    """Clone HEAD, and replace the version of PyTorch in its files."""
     if folder.exists():
         shutil.rmtree(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def clone(version: Version, folder: Path) -> None:
 
 
 def run(folder: Path, log: Path, *words: str) -> bool:
-    """Whether the command ends with 0 in the folder; what it says is appended to the log."""
+    """Return whether the command ends with 0 in the folder. Appends its output to the log."""
     own = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL")}
     with log.open("a") as said:
         return (
@@ -89,7 +89,7 @@ def run(folder: Path, log: Path, *words: str) -> bool:
 
 
 def attempt(version: Version) -> None:
-    """Builds and tries it. Raises NotHereError, BrokenError."""
+    """Build and test one version. Raises NotHereError, BrokenError."""
     python = version.interpreter()
     folder = ROOT / "build" / "versions" / f"python{version.python}-torch{version.torch}"
     free = shutil.disk_usage(ROOT).free / 1e9
@@ -105,11 +105,11 @@ def attempt(version: Version) -> None:
     ):
         if not run(folder, log, *words):
             raise BrokenError(f"{what}: see {log.relative_to(ROOT)}")
-    shutil.rmtree(folder / ".venv")  # gigabytes
+    shutil.rmtree(folder / ".venv")  # takes gigabytes
 
 
 def main(words: Sequence[str]) -> int:
-    """Tries all, says a line for each; return the exit code."""
+    """Try all versions and print a line for each; return the exit code."""
     failed = False
     for version in map(Version.read, words or VERSIONS):
         begin = time.monotonic()

@@ -17,8 +17,8 @@ from benchmarks.gpu.runner import ROOT, Check, Place, Step, run
 from benchmarks.gpu.steps import STEPS
 
 _LIMIT_S = 570.0
-_NCCL_ALLOWS_IT = (2, 30, 3)  # several ranks on one GPU
-# Before that ranks look like hosts of their own to it, and meet over the loopback.
+_NCCL_ALLOWS_IT = (2, 30, 3)  # from this version, several ranks may use one GPU
+# For earlier versions, ranks pretend to be on different hosts and connect over the loopback.
 _AS_HOSTS = {
     "NCCL_NET": "Socket",
     "NCCL_SOCKET_IFNAME": "lo",
@@ -27,7 +27,7 @@ _AS_HOSTS = {
     "NCCL_MNNVL_ENABLE": "0",
     "NCCL_MAX_NCHANNELS": "2",
 }
-_DRY = {"MATRIX_CELL": "*-float32-vector-async*-world"}  # a few
+_DRY = {"MATRIX_CELL": "*-float32-vector-async*-world"}  # a few cells
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def sharing(nccl: tuple[int, ...] | None) -> Mapping[str, str]:
-    """What lets several ranks of NCCL be on one GPU."""
+    """Return the variables that let several ranks of NCCL use one GPU."""
     allowed = nccl is not None and nccl >= _NCCL_ALLOWS_IT
     return {"NCCL_MULTI_RANK_GPU_ENABLE": "1", **({} if allowed else _AS_HOSTS)}
 
@@ -65,7 +65,7 @@ def _place(dry: bool, output: Path) -> Place:
 
 
 def checks(steps: Sequence[Step], place: Place, dry: bool) -> Iterator[Check]:
-    """Run the steps in turn, for all the time that there is."""
+    """Run the steps in order, within the time limit."""
     deadline = time.monotonic() + _LIMIT_S
     broken = ""
     for step in steps:
@@ -86,7 +86,7 @@ def _tell(check: Check) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 1: a check failed, 2: nothing can be checked here."""
+    """Run the command. Returns 1 if a check failed, 2 if nothing can be checked here."""
     parser = _parser()
     arguments = parser.parse_args(argv)
     if arguments.table:

@@ -1,4 +1,4 @@
-"""A result as a table, in the terminal and in docs/gpu.md. Pure, but for writing the page."""
+"""A result as a table, in the terminal and in docs/gpu.md. Pure, except for writing the page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _measured(check: Mapping[str, Any]) -> str:
 
 
 def rows(result: Mapping[str, Any]) -> list[list[str]]:
-    """Make a row a check."""
+    """Make one row per check."""
     return [
         [check["name"], VERDICTS[check["ok"]], f"{check['seconds']:.0f}", _measured(check)]
         for check in result["checks"]
@@ -39,7 +39,7 @@ def rows(result: Mapping[str, Any]) -> list[list[str]]:
 
 
 def markdown(result: Mapping[str, Any]) -> str:
-    """Make the table, with what it ran on above it."""
+    """Make the table, after a line about the machine."""
     where = (
         f"{result['gpu']}, driver {result['driver']}, torch {result['torch']}, CUDA {result['cuda']}, "
         f"NCCL {result['nccl']}, Python {result['python']}, {result['date'].partition('T')[0]}."
@@ -48,7 +48,7 @@ def markdown(result: Mapping[str, Any]) -> str:
 
 
 def write_page(result: Mapping[str, Any]) -> None:
-    """Put the table into docs/gpu.md; of a dry run there is nothing to keep."""
+    """Write the table into docs/gpu.md. A dry run has nothing to store."""
     if result["dry_run"]:
         raise SystemExit("gpu_check: that was a dry run, which measures nothing")
     PAGE.write_text(with_table(PAGE.read_text(), markdown(result), BEGIN))

@@ -1,4 +1,4 @@
-"""What the checks ran on, and whether they can. Starts nothing on the device: that is for the steps."""
+"""The machine of the checks, and whether it can run them. Starts nothing on the device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _gpus() -> list[tuple[str, str]]:
-    """Name and driver of each GPU; none where there is no driver."""
+    """Return the name and driver of each GPU; nothing if there is no driver."""
     if shutil.which(_QUERY[0]) is None:
         return []
     said = subprocess.run(_QUERY, capture_output=True, text=True, timeout=60, check=False).stdout
@@ -29,7 +29,7 @@ def _gpus() -> list[tuple[str, str]]:
 
 
 def nccl_version() -> tuple[int, ...] | None:
-    """Version of the NCCL that torch has loaded; None where it has none."""
+    """Return the version of the NCCL that torch has loaded; None if it has none."""
     if torch.version.cuda is None:
         return None
     found = torch.cuda.nccl.version()
@@ -37,7 +37,7 @@ def nccl_version() -> tuple[int, ...] | None:
 
 
 def problems() -> list[str]:
-    """Tell what keeps the checks from running here, each with its cure."""
+    """Return the reasons why the checks cannot run here, each with its cure."""
     found = []
     if sys.version_info < _LEAST_PYTHON:
         found.append(f"Python {platform.python_version()} is too old: set PYTHON to one from 3.11 on")

@@ -1,4 +1,4 @@
-"""What steps measured, as lines beside their goals. Pure."""
+"""The steps' measurements as lines with their goals. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from benchmarks import show
 from benchmarks.table.line import Goal, Line, missing
 
-_BANDWIDTH = 0.85  # of a copy on the device of as many bytes, in the same run
+_BANDWIDTH = 0.85  # of a copy of as many bytes on the device, in the same run
 
 
 def host_time(found: Mapping[str, Any]) -> list[Line]:
-    """A step's host time, of each model, against DDP's: no more than that."""
+    """Compare each model's host time per step with DDP's, which is the limit."""
     made = []
     for cell in found["cells"]:
         work = f"host time of a step, {cell['model']}"
@@ -27,7 +27,7 @@ def host_time(found: Mapping[str, Any]) -> list[Line]:
 
 
 def kernels(found: Mapping[str, Any]) -> list[Line]:
-    """Of each size the kernel that is slowest beside a copy."""
+    """Take the kernel of each size that is slowest relative to a copy."""
     made = []
     for cell in found["sizes"]:
         name, share = min(cell["fractions"].items(), key=lambda item: float(item[1]))

@@ -46,7 +46,7 @@ _WAYS = {"none": _alone, "roundelay": _roundelay, "ddp": _ddp}
 
 
 class _Turn:
-    """Steps of a model of its own."""
+    """Steps with a model of its own."""
 
     def __init__(self, task: Task, way: str, device: torch.device) -> None:
         plain = copy.deepcopy(task.model).to(device)
@@ -101,7 +101,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     hvd.init()
     device = torch.device(kind, 0) if kind != "cpu" else torch.device(kind)
     group = _GROUP.get(kind)
-    # A fake device is slow, and measures nothing.
+    # A fake device is slow, so its times mean nothing.
     models = arguments.models or (["mlp", "transformer"] if group else ["mlp"])
     repetitions = arguments.repetitions or (51 if group else 1)
     ways = [way for way in _WAYS if way != "ddp" or group]

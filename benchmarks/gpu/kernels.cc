@@ -1,7 +1,7 @@
-// How near the GPU kernels come to a copy on the device: one JSON object on stdout.
+// Compares the GPU kernels with a copy on the device. Prints one JSON object.
 //
-// Every contender reads and writes, together, as many bytes as the copy that it is compared with, in the same
-// run. All are timed as graphs of many launches, so that the host's launch rate does not count; the figures
+// Every contender reads and writes as many bytes, in total, as the copy that it is compared with, in the same
+// run. All are timed as graphs of many launches, so that the host's launch rate does not matter. The numbers
 // are medians.
 #include <cuda_runtime.h>
 
@@ -19,9 +19,9 @@ namespace roundelay {
 namespace {
 
 constexpr int kDevice = 0;
-constexpr int kLaunches = 20;  // of a graph
+constexpr int kLaunches = 20;  // per graph
 constexpr int kRounds = 30;
-constexpr std::size_t kTensors = 64;  // of a pack
+constexpr std::size_t kTensors = 64;  // per pack
 
 void check(const Status& status) {
   if (status.ok()) return;
@@ -37,7 +37,7 @@ T check(Result<T> result) {
   return std::move(result).value();
 }
 
-// Launches work on a stream.
+// Enqueues work to a stream.
 using Work = std::function<Status(GpuStream)>;
 
 struct Contender {
@@ -90,7 +90,7 @@ class Bench {
   void add_reduction(DType dtype, std::size_t parts);
 
   void record(Contender& one) {
-    check(one.work(stream_));  // loads the kernel, which a graph's recording must not
+    check(one.work(stream_));  // loads the kernel, which must not happen while a graph is recorded
     check(cudaStreamSynchronize(native_));
     cudaGraph_t graph = nullptr;
     check(cudaStreamBeginCapture(native_, cudaStreamCaptureModeThreadLocal));
@@ -119,7 +119,7 @@ class Bench {
   std::vector<Contender> contenders_;
 };
 
-// Tensors of unequal sizes, one behind the other in both places, at multiples of 64 elements.
+// Tensors of different sizes, adjacent in both places, at multiples of 64 elements.
 void Bench::add_copy(const std::string& name, DType to, DType from, Scale scale, std::size_t tensors) {
   const std::size_t count = 2 * bytes_ / (size_of(to) + size_of(from));
   std::vector<kernels::GpuCopy> items;

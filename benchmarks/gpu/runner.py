@@ -1,4 +1,4 @@
-"""Runs a step: a command with a budget, whose last JSON object on stdout is what it measured."""
+"""Runs a step: a command with a time limit. The last JSON object on its stdout is its measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.processes import end
 from benchmarks.table.line import Line
 
 ROOT = Path(__file__).resolve().parents[2]
-_SAID = 20  # lines of a failure's output that are kept
+_SAID = 20  # lines of a failed step's output that are kept
 
 
 def _no_lines(_: Mapping[str, Any]) -> list[Line]:
@@ -27,9 +27,10 @@ def _no_lines(_: Mapping[str, Any]) -> list[Line]:
 class Step:
     """One check.
 
-    In `command` {build} is the build's folder and {device} the kind of device. With `ranks` it is started so
-    many times, which meet without MPI, and each must say `says`. `dry` says why a machine without GPU cannot
-    run it. `lines` compares what it measured with its goals. Without a `vital` one the others mean nothing.
+    In `command`, {build} is the build's folder and {device} the kind of device. `ranks` is the number of
+    processes, which connect without MPI; each must print `says`. `dry` is the reason why a machine without a
+    GPU cannot run it. `lines` compares its measurements with the goals. If a `vital` step fails, the others
+    have no meaning.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Check:
-    """What became of a step. `ok` is None where it was not run, or not measured; `message` says why."""
+    """The outcome of a step. `ok` is None if it was not run or not measured; `message` says why."""
 
     name: str
     ok: bool | None
@@ -56,7 +57,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Place:
-    """Where steps run: the kind of device, the build, where their output goes, their environment."""
+    """The environment of all steps: the kind of device, the build, the folder for output, variables."""
 
     device: str
     build: Path
@@ -75,7 +76,7 @@ class Place:
 
 
 def figures(output: str) -> dict[str, Any] | None:
-    """Read the last JSON object that begins a line and ends the output; None where there is none."""
+    """Return the JSON object that begins a line and ends the output; None if there is none."""
     lines = output.splitlines()
     for first in reversed(range(len(lines))):
         if lines[first].startswith("{"):
@@ -88,7 +89,7 @@ def figures(output: str) -> dict[str, Any] | None:
 
 
 def judged(step: Step, seconds: float, output: str) -> Check:
-    """Tell whether the goals are met, of a step that ended well."""
+    """Return whether the goals of a successful step are met."""
     found = figures(output)
     lines = step.lines(found) if found is not None else []
     missed = [line for line in lines if line.met is False]
@@ -99,9 +100,9 @@ def judged(step: Step, seconds: float, output: str) -> Check:
 
 
 def run(step: Step, place: Place, limit_s: float) -> Check:
-    """Run it for at most its budget, or `limit_s` seconds where that is less."""
+    """Run the step for at most its time limit, or `limit_s` seconds if that is less."""
     limit_s = min(limit_s, step.budget_s)
-    ranks = {"RANKS_LIMIT_S": str(max(1.0, limit_s - 5))}  # ranks that hang say where before they are ended
+    ranks = {"RANKS_LIMIT_S": str(max(1.0, limit_s - 5))}  # hanging ranks dump their stacks first
     log = place.output / f"{step.name.replace(' ', '_').replace(',', '')}.txt"
     begin = time.monotonic()
     with log.open("wb") as out:

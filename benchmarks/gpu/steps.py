@@ -1,4 +1,4 @@
-"""What is checked, in this order. The ranks' checks are those of tests/python, with tensors on the GPU."""
+"""The steps in their order. The ranks' checks are those of tests/python, with tensors on the GPU."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _HOST_TIME = (sys.executable, "-m", "benchmarks.gpu.host_time", "--device", "{de
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "tests/python/gpu/test_faults.py")
 _MATRIX = "matrix/test_matrix.py"
 _DYNAMIC = {"HOROVOD_DYNAMIC_PROCESS_SETS": "1"}
-_SECONDS = ((1, 60), (2, 60), (4, 120))  # by ranks, which may be more than cores
+_SECONDS = ((1, 60), (2, 60), (4, 120))  # (ranks, seconds); there may be more ranks than cores
 _BUILD = ("cmake", "--build", "{build}", "-j", str(os.cpu_count()), "--target")
 
 
 def _ranks(name: str, file: str, ranks: int, budget_s: float, **environment: str) -> Step:
-    """All checks of a test file, by so many ranks on one GPU."""
+    """Make the step that runs all checks of a test file with that many ranks on one GPU."""
     work = (sys.executable, "tests/python/support/rank_checks.py", f"tests/python/{file}")
     named = f"{name}, {ranks} rank{'s' if ranks > 1 else ''}"
     says = "all checks passed on rank "
@@ -52,7 +52,7 @@ _KERNELS = (
 _OPERATIONS = (
     _ranks("all operations", _MATRIX, 1, 60, **_DYNAMIC),
     _ranks("all operations", _MATRIX, 2, 60, **_DYNAMIC),
-    # NCCL's average of 3, which the other set has, is not a division: it may be an ulp off.
+    # The other set averages over 3. NCCL's average does not divide, so it may be an ulp off.
     _ranks("all operations", _MATRIX, 4, 90, MATRIX_CELL="*-world", **_DYNAMIC),
     _ranks("all operations through host memory", _MATRIX, 2, 60, ROUNDELAY_GPU_FABRIC="staged", **_DYNAMIC),
     *(_ranks("streams and early frees", "gpu/test_streams.py", r, s) for r, s in _SECONDS),

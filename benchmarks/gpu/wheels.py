@@ -1,6 +1,6 @@
-"""Puts packages that the checks lack beside the build, out of a folder of wheels, without a network.
+"""Installs packages that the checks lack into build/gpu-site, from a folder of wheels, without a network.
 
-`python -m benchmarks.gpu.wheels [--wheels DIR]`: exit code 2, and one line, where something is missing.
+`python -m benchmarks.gpu.wheels [--wheels DIR]` prints one line and exits with 2 if something is missing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 REQUIREMENTS = _ROOT / "tools" / "requirements-gpu.txt"
-SITE = _ROOT / "build" / "gpu-site"  # gpu_check.sh has it on PYTHONPATH
+SITE = _ROOT / "build" / "gpu-site"  # gpu_check.sh puts it on PYTHONPATH
 
 
 def _is_there(name: str) -> bool:
-    if shutil.which(name):  # cmake, ninja: from wherever
+    if shutil.which(name):  # cmake or ninja, from anywhere
         return True
     try:
         metadata.distribution(name)
@@ -30,7 +30,7 @@ def _is_there(name: str) -> bool:
 
 
 def missing(requirements: str) -> list[str]:
-    """Tell which of these packages, a line each, this Python lacks."""
+    """Return the packages, one per line, that this Python lacks."""
     lines = (line.partition("#")[0].strip() for line in requirements.splitlines())
     return [line for line in lines if line and not _is_there(line)]
 
@@ -38,7 +38,7 @@ def missing(requirements: str) -> list[str]:
 def _install(names: Sequence[str]) -> bool:
     if not names:
         return True
-    # What they need is in the list as well; with dependencies pip would ask for wheels of what is there.
+    # The list has all dependencies. If pip resolved them, it would ask for wheels of installed packages.
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile"]
     return subprocess.call([*command, "--upgrade", "--target", str(SITE), *names]) == 0
 

@@ -35,7 +35,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(name: str, run: Run, machine: Mapping[str, Any], quick: bool) -> dict[str, Any]:
-    """Measure one row; one that cannot be measured says why, and the others go on."""
+    """Measure one row. A row that cannot be measured says why, and the others go on."""
     begin = time.monotonic()
     found = None
     try:
@@ -64,7 +64,7 @@ def _render(rows: document.Rows) -> None:
 
 
 def _keep(measured: document.Rows) -> dict[str, Any]:
-    """Put what was measured in the place of what is stored, without the single measurements."""
+    """Replace the stored result of a row with the new one, without its single measurements."""
     short = {
         name: {key: value for key, value in row.items() if key != "found"} for name, row in measured.items()
     }

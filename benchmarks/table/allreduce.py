@@ -16,7 +16,7 @@ OWN_FP32 = "own fp32"
 
 
 def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
-    """One job of 2 ranks and one of 4; all that is compared takes turns in one run."""
+    """Run a job of 2 ranks and one of 4. All contenders take turns in one run."""
     jobs = []
     for ranks in (2,) if quick else (2, 4):
         spec = {
@@ -34,7 +34,7 @@ def _work(cell: dict[str, Any], ranks: int, where: str = "") -> str:
 
 
 def _full(cell: dict[str, Any], ranks: int) -> list[Result]:
-    """Full precision: ad hoc, and of 25 MiB in the pool, too."""
+    """Make the results of full precision: ad hoc sums, and 25 MiB in the pool too."""
     samples = Samples(cell["seconds"], cell["others"])
     work, pooled = _work(cell, ranks), _work(cell, ranks, ", in the pool")
     made = [compare(work, samples, _PEERS, headline=work)]
@@ -44,7 +44,7 @@ def _full(cell: dict[str, Any], ranks: int) -> list[Result]:
 
 
 def _half(cell: dict[str, Any], full: dict[str, Any], ranks: int) -> Result:
-    """Beside Gloo, and as fast by byte as own fp32, which took turns with it."""
+    """Compare a half type with Gloo, and per byte with Roundelay's fp32, which took turns with it."""
     seconds = {**cell["seconds"], "own": full["seconds"]["roundelay"]}
     work = _work(cell, ranks)
     headline = work if cell["dtype"] == "bfloat16" else ""
@@ -52,7 +52,7 @@ def _half(cell: dict[str, Any], full: dict[str, Any], ranks: int) -> Result:
 
 
 def results(found: list[dict[str, Any]]) -> list[Result]:
-    """25 MiB first; half types only of 25 MiB."""
+    """Make the results, 25 MiB first. Half types have 25 MiB only."""
     made = []
     for job in found:
         cells = {(cell["bytes"], cell["dtype"]): cell for cell in job["cells"]}

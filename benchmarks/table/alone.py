@@ -1,4 +1,4 @@
-"""What a library costs that is alone in its processes: idle, and memory."""
+"""The cost of a library that is alone in its processes: CPU time when idle, and memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MEMORY = "resident for ResNet-50's gradients, with them"
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
-    """A job of 2 ranks for each library."""
+    """Run a job of 2 ranks for each library."""
     libraries = ("none", "roundelay") if quick else ("none", "roundelay", *_PEERS)
     seconds = 1 if quick else 10
     return {name: run("alone", 2, {"library": name, "seconds": seconds}) for name in libraries}
 
 
 def _worst(work: str, unit: str, costs: dict[str, float]) -> Result:
-    """Of one number for each library, there are ratios without intervals."""
+    """Make a result from one number per library: its ratios have no intervals."""
     own, floor = costs["roundelay"], costs["none"]
     peers = [
         Peer(text, Estimate(costs[name]), Estimate(costs[name] / own) if own else None)
@@ -33,7 +33,7 @@ def _worst(work: str, unit: str, costs: dict[str, float]) -> Result:
 
 
 def results(found: dict[str, list[dict[str, Any]]]) -> list[Result]:
-    """The rank that has most of it counts."""
+    """Make the results. The rank with the highest number counts."""
     idle = {name: 100.0 * max(rank["idle"]["share"] for rank in ranks) for name, ranks in found.items()}
     memory = {name: float(max(rank["memory"] for rank in ranks)) for name, ranks in found.items()}
     messages = float(max(rank["idle"]["messages"] for rank in found["roundelay"]))

@@ -1,4 +1,4 @@
-"""The results as Markdown: a page for who chooses a library, and one with the goals."""
+"""Writes the results as Markdown: a page for people who choose a library, and one with the goals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def results(found: Rows) -> list[Result]:
 
 
 def where(found: Rows) -> str:
-    """Tell what was measured on which machine and day."""
+    """Say what was measured on which machine and day."""
     rows_of: dict[str, list[str]] = {}
     for name, row in found.items():
         machine = row["machine"]
@@ -46,7 +46,7 @@ def where(found: Rows) -> str:
 
 
 def columns(all_: Sequence[Result]) -> list[str]:
-    """Name the columns of the table beside the peers; the last is there if anything is known for it."""
+    """Name the columns of the table with the peers; the last column exists if any row has data for it."""
     known = any(result.kept is not None for result in all_)
     return ["work", "Roundelay", "floor", "Gloo, DDP", "MPI", *(["repetitions"] if known else [])]
 
@@ -57,7 +57,7 @@ def cells(all_: Sequence[Result]) -> list[list[str]]:
 
 
 def peers_table(found: Rows) -> str:
-    """Make the table beside the peers."""
+    """Make the table with the peers."""
     all_ = results(found)
     old = any(peer.ratio.low is None for result in all_ for peer in result.peers if peer.ratio)
     note = [_WITHOUT, ""] if old else []
@@ -89,13 +89,13 @@ def _floor(result: Result) -> str:
 
 
 def _cost(cost: Estimate, unit: str, least: float | None) -> str:
-    """Say it, bold if it is the least."""
+    """Format a cost, bold if it is the least."""
     text = show.quantity(cost.value, unit)
     return f"**{text}**" if cost.value == least else text
 
 
 def _peer(peer: Peer, unit: str, least: float | None) -> str:
-    """Say the name where the column does not, the cost, and how many times Roundelay's it is."""
+    """Format a peer: its name unless the column says it, its cost, and the ratio to Roundelay's."""
     cost = _cost(peer.cost, unit, least)
     said = cost if peer.name == "MPI" else f"{peer.name} {cost}"
     return said if peer.ratio is None else f"{said}: {_ratio(peer.ratio)}"
@@ -106,7 +106,7 @@ def _ratio(ratio: Estimate) -> str:
 
 
 def goals_table(found: Rows) -> str:
-    """Make the table of goals, with how many are met above it."""
+    """Make the table of goals, after a line that counts how many are met."""
     compared = goals.compared({result.work: result for result in results(found)})
     verdicts = [line.verdict for line, _ in compared if line.verdict]
     counts = f"{verdicts.count('yes')} of {len(verdicts)} goals met"
@@ -120,12 +120,12 @@ def goals_table(found: Rows) -> str:
 
 
 def read() -> dict[str, Any]:
-    """Read the rows that were measured last."""
+    """Read the latest results of the rows."""
     found: dict[str, Any] = json.loads(STORED.read_text())["rows"]
     return found
 
 
 def write_pages(found: Rows) -> None:
-    """Put both tables into docs."""
+    """Write both tables into docs."""
     PAGE.write_text(with_table(PAGE.read_text(), peers_table(found)))
     GOALS_PAGE.write_text(with_table(GOALS_PAGE.read_text(), goals_table(found)))

@@ -1,4 +1,4 @@
-"""What the results shall be. A goal that lies below the floor of its work is raised to that. Pure."""
+"""The goals of the results. A goal below the floor of its work is raised to the floor. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ RAISED = "raised to the floor: the work takes that by itself"
 
 @dataclass(frozen=True)
 class Aim:
-    """What a result shall be: `line` compares it, and tells whether its goal had to be raised."""
+    """A goal: `line` compares a result with it, and tells whether the goal had to be raised."""
 
     work: str
     line: Callable[[Result], tuple[Line, bool]]
 
 
 def times_as_fast(work: str, peer: str, least: float) -> Aim:
-    """As many times as fast as the peer, or as fast as can be."""
+    """Require that many times the speed of the peer, or the highest possible speed."""
 
     def line(result: Result) -> tuple[Line, bool]:
         beside = result.peer(peer)
@@ -39,7 +39,7 @@ def times_as_fast(work: str, peer: str, least: float) -> Aim:
 
 
 def at_most(work: str, most: float) -> Aim:
-    """No more than that, or than what is needed."""
+    """Require at most that cost, or the least possible cost."""
 
     def line(result: Result) -> tuple[Line, bool]:
         limit, raised = _allowed(result, most)
@@ -49,7 +49,7 @@ def at_most(work: str, most: float) -> Aim:
 
 
 def behind(work: str, peer: str, most: float) -> Aim:
-    """No more than that above the peer."""
+    """Require at most that much more than the peer."""
 
     def line(result: Result) -> tuple[Line, bool]:
         beside = result.peer(peer)
@@ -65,7 +65,7 @@ def behind(work: str, peer: str, most: float) -> Aim:
 
 
 def times_the_floor(work: str, most: float) -> Aim:
-    """No more than so many times what the work takes by itself."""
+    """Require at most that many times the cost of the work's floor."""
 
     def line(result: Result) -> tuple[Line, bool]:
         if result.over_floor is None:
@@ -77,7 +77,7 @@ def times_the_floor(work: str, most: float) -> Aim:
 
 
 def above_the_floor(work: str, most: float) -> Aim:
-    """No more than that above what the work takes by itself."""
+    """Require at most that much more than the work's floor."""
 
     def line(result: Result) -> tuple[Line, bool]:
         if result.own is None or result.floor is None:
@@ -90,7 +90,7 @@ def above_the_floor(work: str, most: float) -> Aim:
 
 
 def tail_at_most(work: str, most: float) -> Aim:
-    """The 99th percentile is no more than so many medians."""
+    """Require that the 99th percentile is at most that many medians."""
 
     def line(result: Result) -> tuple[Line, bool]:
         if result.own is None or result.tail is None:
@@ -104,7 +104,7 @@ def tail_at_most(work: str, most: float) -> Aim:
 
 
 def _allowed(result: Result, most: float) -> tuple[float, bool]:
-    """Raise what a result may cost to the least that its floor may be; tells whether that was necessary."""
+    """Raise a limit to the floor's lower bound if necessary; return it, and whether it was raised."""
     if result.floor is None:
         return most, False
     least = result.floor.value if result.floor.low is None else result.floor.low
@@ -174,7 +174,7 @@ AIMS: Sequence[Aim] = (
 
 
 def compared(results: Mapping[str, Result]) -> list[tuple[Line, bool]]:
-    """Compare the results, by their work, with their goals; those that there are."""
+    """Compare the results, by their work, with their goals. Skips results that are missing."""
     made = []
     for aim in AIMS:
         if (result := results.get(aim.work)) is not None:

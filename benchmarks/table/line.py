@@ -1,4 +1,4 @@
-"""One line of the table: what was measured, against whom, and what it shall be."""
+"""One line of the table: a result, the peer that it is compared with, and its goal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from benchmarks import show
 
 @dataclass(frozen=True)
 class Goal:
-    """A limit: what is measured shall be at least, or at most, this."""
+    """A limit: the value must be at least, or at most, this."""
 
     limit: float
     at_least: bool = True
 
     def met(self, value: float) -> bool:
-        """Whether the value is within the limit."""
+        """Return whether the value is within the limit."""
         return value >= self.limit if self.at_least else value <= self.limit
 
 
@@ -23,9 +23,9 @@ class Goal:
 class Line:
     """One comparison.
 
-    `value` is in `unit`: "x" (a ratio), "s", "B", "%", or "" (a count). None: not measured, `own` says why.
-    Own and the peer's measurements are texts, with their units. `low` and `high` bound the value's 95 %
-    interval.
+    `value` is in `unit`: "x" (a ratio), "s", "B", "%", or "" (a count). If it is None, nothing was measured
+    and `own` says why. `own` and the peer's measurement are texts with units. `low` and `high` bound the
+    value's 95 % interval.
     """
 
     work: str
@@ -40,12 +40,12 @@ class Line:
 
     @property
     def met(self) -> bool | None:
-        """None where there is no goal, or no value."""
+        """Return whether the goal is met; None if there is no goal or no value."""
         return None if self.goal is None or self.value is None else self.goal.met(self.value)
 
     @property
     def verdict(self) -> str:
-        """Whether the goal is met: a value that misses it by less than the noise is "within noise"."""
+        """Return "yes", "no", or "within noise" if the value misses the goal by less than the noise."""
         if self.goal is None or self.met is None:
             return ""
         bound = self.high if self.goal.at_least else self.low
@@ -53,7 +53,7 @@ class Line:
         return "yes" if self.met else "within noise" if noise else "no"
 
     def cells(self) -> list[str]:
-        """Texts of the columns of COLUMNS."""
+        """Return the texts of the columns of COLUMNS."""
         value = "" if self.value is None else show.quantity(self.value, self.unit)
         value += show.interval(self.low, self.high, self.unit)
         against = f"{self.peer} {self.theirs}".strip()
@@ -72,5 +72,5 @@ COLUMNS = ("work", "Roundelay", "against", "measured", "goal", "met")
 
 
 def missing(work: str, why: str) -> Line:
-    """Say why there is nothing."""
+    """Make a line that says why there is no result."""
     return Line(work, f"not measured: {why}")

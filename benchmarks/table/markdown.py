@@ -1,4 +1,4 @@
-"""Tables in Markdown, and their places between two marks of a page. Pure."""
+"""Makes tables in Markdown, and puts them between two marks of a page. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def with_table(page: str, table: str, begin: str = BEGIN) -> str:
-    """Put the table between the page's two marks; ValueError if it has not exactly these."""
+    """Put the table between the page's two marks. Raises ValueError unless it has exactly these."""
     before, found, rest = page.partition(begin)
     _, end, after = rest.partition(END)
     if not found or not end or begin in rest or END in after:

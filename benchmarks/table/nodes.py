@@ -1,4 +1,4 @@
-"""2 nodes of 2 ranks at 1 Gbit/s: what benchmarks.two_nodes finds, where it can make them."""
+"""Two nodes of 2 ranks at 1 Gbit/s: the results of benchmarks.two_nodes, if this machine can make nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STREAM = "a plain TCP stream"
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
-    """Run it by itself: it makes nodes, and starts ranks in them, in its own way."""
+    """Run the benchmark as a command: it makes the nodes and starts the ranks itself."""
     if quick:
         return {"missing": "not in a quick run"}
     if importlib.util.find_spec(_MODULE) is None:
@@ -40,7 +40,7 @@ def measure(run: Run, quick: bool) -> dict[str, Any]:
 
 
 def results(found: dict[str, Any]) -> list[Result]:
-    """Bytes and time beside a plain TCP stream of as many bytes as must cross."""
+    """Compare bytes and time with a plain TCP stream of as many bytes as must cross."""
     if "missing" in found:
         return [Result(_WORK, why=found["missing"])]
     made = []

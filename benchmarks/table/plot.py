@@ -1,4 +1,4 @@
-"""Draws who takes how long. Imports matplotlib: import this module only where a plot is wanted."""
+"""Draws the times of all contenders. Imports matplotlib, so import this module only if a plot is wanted."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _WIDTH = 10.5
 
 
 def _kind(peer: str) -> str | None:
-    """Tell which peers are drawn; own other types are not."""
+    """Return the kind of a peer; None for Roundelay's other types, which are not drawn."""
     if peer.startswith("MPI"):
         return "MPI"
     return "Gloo or DDP" if peer.startswith(("Gloo", "DDP")) else None
 
 
 def _points(result: Result) -> dict[str, float]:
-    """Take the time of each kind: of peers of one kind that of the fastest."""
+    """Return the time of each kind. Of peers of one kind the fastest counts."""
     assert result.own is not None
     points = {_OWN: result.own.value}
     for peer in result.peers:
@@ -46,7 +46,7 @@ def _points(result: Result) -> dict[str, float]:
 
 
 def _verdict(result: Result) -> str:
-    """Say who is fastest, and by how much, of those that do the whole work."""
+    """Say who is fastest, and by how much, among those that do the whole work."""
     assert result.own is not None
     own = result.own.value
     others = [(peer.cost.value, peer.name.partition(",")[0]) for peer in result.peers if _kind(peer.name)]

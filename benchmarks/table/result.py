@@ -1,4 +1,4 @@
-"""What a row found, as the pages show it and JSON keeps it. Pure."""
+"""The result of a row, as the pages show it and JSON stores it. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, and the bounds of its 95 % interval; None where there is no telling."""
+    """A value and the bounds of its 95 % interval; None if a bound is unknown."""
 
     value: float
     low: float | None = None
@@ -19,7 +19,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Peer:
-    """Another library at the same work, and how many times as much as Roundelay it takes."""
+    """Another library at the same work, and the ratio of its cost to Roundelay's."""
 
     name: str
     cost: Estimate
@@ -28,11 +28,12 @@ class Peer:
 
 @dataclass(frozen=True)
 class Result:
-    """One kind of work: what it costs in Roundelay, with its peers, and at least.
+    """One kind of work: its cost with Roundelay, with the peers, and the least possible cost.
 
-    `unit` is that of all costs: "s", "B", "%", or "" (a count). `floor` is what the work takes by itself,
-    called `floor_is`, and `over_floor` Roundelay's by that. `tail` is Roundelay's 99th percentile. `kept` of
-    `of` repetitions counted. `why` tells why there is nothing. What has a `headline` is in the picture.
+    `unit` is the unit of all costs: "s", "B", "%", or "" (a count). `floor` is the least possible cost,
+    `floor_is` its name, and `over_floor` the ratio of Roundelay's cost to it. `tail` is Roundelay's 99th
+    percentile. `kept` of `of` repetitions counted. `why` says why there is no result. The picture shows
+    results that have a `headline`.
     """
 
     work: str
@@ -50,11 +51,11 @@ class Result:
     headline: str = ""
 
     def peer(self, name: str) -> Peer | None:
-        """Find a peer by its name."""
+        """Return a peer by its name; None if there is no such peer."""
         return next((peer for peer in self.peers if peer.name == name), None)
 
     def as_json(self) -> dict[str, Any]:
-        """Make what from_json takes: all that is not the default."""
+        """Return what from_json takes: all fields that are not the default."""
         default = dataclasses.asdict(Result(self.work))
         return {
             name: value
@@ -64,7 +65,7 @@ class Result:
 
 
 def from_json(found: Mapping[str, Any]) -> Result:
-    """Make a result of what as_json made."""
+    """Make a result from what as_json returned."""
     estimates = ("own", "floor", "over_floor", "tail")
     made: dict[str, Any] = {
         name: _estimate(value) if name in estimates else value for name, value in found.items()

@@ -13,7 +13,7 @@ from benchmarks.table.run import Run
 
 @dataclass(frozen=True)
 class Row:
-    """How it is measured, quickly or not, and what that says."""
+    """One row: its functions for measuring, quickly or not, and for the results."""
 
     measure: Callable[[Run, bool], Any]
     results: Callable[[Any], list[Result]]

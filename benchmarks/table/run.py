@@ -1,4 +1,4 @@
-"""How a row starts its ranks."""
+"""Starts the ranks of a row."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from benchmarks import launch
 from roundelay.run.mpi import Mpirun
 
-# Runs a module of benchmarks/workers on so many ranks with a spec; returns what each found. Raises JobError.
+# Runs a module of benchmarks/workers on some ranks with a spec. Returns each rank's result; raises JobError.
 Run = Callable[[str, int, dict[str, Any]], list[dict[str, Any]]]
 
 
 def with_mpirun(mpirun: Mpirun, timeout: float) -> Run:
-    """Start ranks with this mpirun, and end what takes longer than `timeout` seconds."""
+    """Start ranks with this mpirun, and end a job that takes longer than `timeout` seconds."""
 
     def run(worker: str, ranks: int, spec: dict[str, Any]) -> list[dict[str, Any]]:
         return launch.run_ranks(mpirun, f"benchmarks.workers.{worker}", ranks, spec, timeout)

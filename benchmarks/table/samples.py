@@ -1,4 +1,4 @@
-"""What repetitions tell: those in which others ran are dropped, and what is left has 95 % intervals. Pure."""
+"""Statistics of repetitions. Drops those in which others ran, and gives the others 95 % intervals. Pure."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from benchmarks.table.result import Estimate, Peer, Result
 
 BARE = ("bare", "bare memory work")
 NO_BASES: Mapping[str, str] = MappingProxyType({})
-_LEAST_KEPT = 0.5  # of the repetitions: less says more about the machine than about the libraries
+_LEAST_KEPT = 0.5  # share of the repetitions; fewer would say more about the machine than about libraries
 _CONFIDENCE = 0.95
 _RESAMPLES = 2000
-_SEED = 15  # the same samples have the same interval
+_SEED = 15  # fixed, so that the same samples have the same interval
 
 Numbers = NDArray[np.float64]
 
 
 class Samples:
-    """Measurements of several things, taken in turns: those of the repetitions in which nobody else ran.
+    """Measurements of several things in turns, without the repetitions in which others ran.
 
     Args:
         measured: by name, a value for each repetition.
-        others: by repetition, the most that others had of the machine in one of its turns (0 to 1).
-        bases: by name, the name of what is taken off: of its median.
-        least: where something is divided by a cost, one below that is taken as that.
+        others: by repetition, the highest share of the machine that others had in one of its turns (0 to 1).
+        bases: by name, the name of the measurement whose median is subtracted.
+        least: the lowest divisor: a cost below it counts as this.
 
     """
 
@@ -51,17 +51,17 @@ class Samples:
 
     @property
     def why_not(self) -> str:
-        """Why these say nothing; empty if they do."""
+        """Return why the samples say nothing; "" if they are good."""
         if self.kept and len(self.kept) >= _LEAST_KEPT * self.of:
             return ""
         return f"other processes ran in {self.of - len(self.kept)} of {self.of} repetitions"
 
     def cost(self, name: str) -> Estimate:
-        """Tell the median, less its base's."""
+        """Return the median, minus the median of its base."""
         return _estimate(_difference, *self._with_base(name))
 
     def ratio(self, name: str, own: str) -> Estimate:
-        """Tell how many times as much one costs as another."""
+        """Return the ratio of the costs of two things."""
 
         def statistic(
             theirs: Numbers, their_base: Numbers, ours: Numbers, our_base: Numbers, axis: int
@@ -83,7 +83,7 @@ def _difference(values: Numbers, base: Numbers, axis: int) -> Numbers:
 
 
 def _estimate(statistic: Callable[..., Numbers], *samples: Numbers) -> Estimate:
-    """Bootstrap whole repetitions: what hit one of them hit all that were measured in it."""
+    """Bootstrap whole repetitions: a disturbance affects everything in its repetition."""
     value = float(statistic(*samples, axis=-1))
     if len(samples[0]) < 2:
         return Estimate(value)
@@ -101,7 +101,7 @@ def _estimate(statistic: Callable[..., Numbers], *samples: Numbers) -> Estimate:
 
 
 def tail(values: Sequence[float]) -> Estimate:
-    """Tell the 99th percentile, by order statistics; the upper bound is None where too few lie above it."""
+    """Return the 99th percentile by order statistics. The upper bound is None if too few values lie above."""
     value = float(np.percentile(values, 99, method="inverted_cdf"))
     bounds = stats.quantile_test(values, q=value, p=0.99).confidence_interval(_CONFIDENCE)
     low, high = (None if np.isnan(bound) else float(bound) for bound in (bounds.low, bounds.high))
@@ -116,15 +116,15 @@ def compare(
     floor: tuple[str, str] = BARE,
     **more: Any,
 ) -> Result:
-    """Compare what one thing costs with what its peers cost and with what it costs at least.
+    """Compare the cost of one thing with its peers' costs and with the least possible cost.
 
     Args:
-        work: what it is.
-        samples: its measurements. Where others ran in too many, nothing is compared.
-        peers: names in the samples, and what they are called.
+        work: the name of the work.
+        samples: its measurements. Nothing is compared if others ran in too many of them.
+        peers: the peers' names in the samples, and the names to show.
         own: Roundelay's name in the samples.
-        floor: the name of what cannot be left out, and what it is.
-        more: of Result's fields.
+        floor: the name of the least possible work in the samples, and the name to show.
+        more: further fields of the Result.
 
     """
     if samples.why_not:

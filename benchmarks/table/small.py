@@ -17,7 +17,7 @@ _PEERS = {"gloo": "Gloo", "mpi": "MPI"}
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
-    """One job of 2 ranks."""
+    """Run one job of 2 ranks."""
     spec = {
         "sizes": SIZES[:1] if quick else SIZES,
         "calls": 20 if quick else 300,
@@ -33,7 +33,7 @@ def work(size: int, how: str) -> str:
 
 
 def _result(cell: dict[str, Any], how: str) -> Result:
-    """A repetition in a row is worth the median of its calls; the tail is that of all calls."""
+    """Make a result. A repetition counts as the median of its calls; the tail is that of all calls."""
     calls, others = cell[how]["calls"], cell[how]["others"]
     medians = {name: [median(times) for times in all_] for name, all_ in calls.items()}
     samples = Samples(medians, others)
@@ -44,5 +44,5 @@ def _result(cell: dict[str, Any], how: str) -> Result:
 
 
 def results(found: dict[str, Any]) -> list[Result]:
-    """First of calls in a row."""
+    """Make the results, first those of calls in a row."""
     return [_result(cell, how) for how in HOWS for cell in found["cells"]]

@@ -1,4 +1,4 @@
-"""From a call of `roundelay.run` until the results of 4 ranks are there."""
+"""The time from a call of `roundelay.run` to the results of 4 ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _run_python(program: str) -> None:
 def _start(synchronise: bool) -> None:
     import roundelay
 
-    def ranks_part() -> float:  # travels by value: ranks need not find this file
+    def ranks_part() -> float:  # travels by value, so that ranks need not find this file
         if not synchronise:
             return 1.0
         import torch
@@ -40,7 +40,7 @@ def _start(synchronise: bool) -> None:
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
-    """No job of the table's own: the library starts it."""
+    """Measure without a job of the table's own: the library starts the ranks."""
     turns = {
         "python": lambda: [clock.timed(lambda: _run_python("pass"))],
         "torch": lambda: [clock.timed(lambda: _run_python("import torch"))],
@@ -52,7 +52,7 @@ def measure(run: Run, quick: bool) -> dict[str, Any]:
 
 
 def results(found: dict[str, Any]) -> list[Result]:
-    """The launcher alone, and with `init()` and a sum; importing torch is nobody's fault here."""
+    """Make the results: the launcher alone, and with `init()` and a sum, whose floor is `import torch`."""
     samples = Samples(found["seconds"], found["others"])
     python, torch = (
         (name, f"{_RANKS} x {what}") for name, what in (("python", "python"), ("torch", "import torch"))

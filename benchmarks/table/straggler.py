@@ -1,4 +1,4 @@
-"""CPU that a waiting rank burns."""
+"""The CPU time of a waiting rank."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ WAIT = f"CPU of a rank that waits {show.seconds_text(_LATE_S)} for another"
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
-    """One job of 2 ranks."""
+    """Run one job of 2 ranks."""
     return run("straggler", 2, {"late_s": _LATE_S, "repetitions": 3 if quick else 30})[0]
 
 
 def results(found: dict[str, Any]) -> list[Result]:
-    """What waiting adds to a sleep of the same length."""
+    """Make the result: the CPU time that waiting adds to a sleep of the same length."""
     bases = {name: "sleep" for name in found["cpu"] if name != "sleep"}
     samples = Samples(found["cpu"], found["others"], bases)
     return [compare(WAIT, samples, _PEERS, note="beyond a sleep as long")]

@@ -13,12 +13,12 @@ _BASES = {"hooked": "plain", "empty hooks": "plain"}
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
-    """One job of 2 ranks."""
+    """Run one job of 2 ranks."""
     return run("submit", 2, {"gradients": 161, "repetitions": 3 if quick else 100})[0]
 
 
 def results(found: dict[str, Any]) -> list[Result]:
-    """A call, and what the hook adds to a backward."""
+    """Make the results: a call, and the time that the hook adds to a backward."""
     samples = Samples(found["seconds"], found["others"], _BASES)
     return [
         compare(CALL, samples, {}, own="call", floor=("queue", "putting it into a queue")),

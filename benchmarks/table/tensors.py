@@ -15,7 +15,7 @@ _PEERS = {"gloo": ASYNCHRONOUS, "gloo in buckets": BUCKETS, "mpi": "MPI, in turn
 
 
 def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
-    """One job of 2 ranks and one of 4."""
+    """Run a job of 2 ranks and one of 4."""
     spec = {
         "tensors": 12 if quick else 161,
         "repetitions": 2 if quick else 21,
@@ -25,7 +25,7 @@ def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
 
 
 def results(found: list[dict[str, Any]]) -> list[Result]:
-    """One of each number of ranks."""
+    """Make one result for each number of ranks."""
     made = []
     for job in found:
         work = f"{job['tensors']} tensors, {show.size_text(job['bytes'])}, {job['ranks']} ranks"

@@ -1,4 +1,4 @@
-"""What communication adds to a training step, of the same ranks without it: time, and CPU time."""
+"""The time and CPU time that communication adds to a training step."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from benchmarks.table.result import Result
 from benchmarks.table.run import Run
 from benchmarks.table.samples import Samples, compare
 
-_RESOLUTION_S = 1e-3  # less than that is taken as that: medians of steps are no better
+_RESOLUTION_S = 1e-3  # shorter times count as this: medians of steps are not more exact
 _MODELS = {"resnet50": "ResNet-50", "gpt2": "GPT-2 small", "mlp": "MLP"}
 _WAYS = ("none", "roundelay", "ddp", "ddp 5 MiB", "ddp 100 MiB")
 
 
 def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
-    """A job of 2 ranks for each model: they take much memory."""
+    """Run a job of 2 ranks for each model, because models take much memory."""
     models = ("mlp",) if quick else ("resnet50", "gpt2")
     found = []
     for model in models:
@@ -38,7 +38,7 @@ def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
 def _added(
     work: str, values: dict[str, list[float]], cell: dict[str, Any], note: str = "", headline: str = ""
 ) -> Result:
-    """Compare what each way adds, with DDP's bucket size that serves it best."""
+    """Compare the time that each way adds. DDP has the bucket size that suits it best."""
     bases = {name: "none" for name in values if name not in ("none", "bare")}
     samples = Samples(values, cell["others"], bases, _RESOLUTION_S)
     if samples.why_not:
@@ -50,7 +50,7 @@ def _added(
 
 
 def results(found: list[dict[str, Any]]) -> list[Result]:
-    """Exposed time and CPU time of each model."""
+    """Make the results: exposed time and CPU time of each model."""
     made = []
     for cell in found:
         name = f"{_MODELS[cell['model']]}, 2 ranks"
@@ -59,7 +59,7 @@ def results(found: list[dict[str, Any]]) -> list[Result]:
             made += [Result(work, why=cell["missing"]) for work in (exposed, cpu)]
             continue
         seconds = cell["seconds"]
-        bare = {name: own for name, own in seconds.items() if name == "bare"}  # which computes all the while
+        bare = {name: own for name, own in seconds.items() if name == "bare"}  # it computes all the time
         note = f"step of {show.seconds_text(median(seconds['none']))}"
         made.append(_added(exposed, seconds, cell, note=note, headline=exposed))
         made.append(_added(cpu, {**cell["cpu"], **bare}, cell))

@@ -1,1 +1,1 @@
-"""What the ranks of a measurement run: each module is started on all of them by launch.run_ranks."""
+"""The programs of a measurement's ranks. launch.run_ranks starts each module on all ranks."""

@@ -11,17 +11,17 @@ from benchmarks.bare import floor
 from benchmarks.contenders import Contender, enter
 from benchmarks.exact import CheckedTurn, Sum
 
-_BUFFERS_BYTES = 8 << 20  # that one measurement goes over, if a single tensor is not larger already
+_BUFFERS_BYTES = 8 << 20  # the tensors of one measurement together, unless a single tensor is larger
 _MOST_CALLS = 20
 
 
 def calls(size: int) -> int:
-    """Tell how many calls one measurement makes: each on a tensor of its own, so that each is checked."""
+    """Return how many calls one measurement makes. Each has its own tensor, so that all can be checked."""
     return max(1, min(_MOST_CALLS, _BUFFERS_BYTES // size))
 
 
 class _Turn(CheckedTurn):
-    """One contender's measurements of one size and type: the seconds of a call."""
+    """One contender's measurements of one size and type. Returns the seconds per call."""
 
     def __init__(self, contender: Contender, size: int, dtype: torch.dtype, data: Sum, ranks: measure.Ranks):
         count = max(1, size // dtype.itemsize)
@@ -40,7 +40,7 @@ class _Turn(CheckedTurn):
 def _measure(
     size: int, spec: dict[str, Any], contenders: list[Contender], ranks: measure.Ranks
 ) -> list[dict[str, Any]]:
-    """All types of a size in one run of turns."""
+    """Measure all types of a size in one run of turns."""
     turns: dict[tuple[str | None, str], measure.Turn] = {}
     cells = []
     for name in spec["dtypes"]:
@@ -53,7 +53,7 @@ def _measure(
         empty = {who: why for who, why in why_not.items() if why is not None}
         cells.append({"dtype": name, "bytes": size, "seconds": {}, "empty": empty})
     with floor(size, spec, ranks) as bare:
-        turns |= {(None, name): turn for name, turn in bare.items()}  # beside each type: it moves as much
+        turns |= {(None, name): turn for name, turn in bare.items()}  # compared with every type
         found = measure.take_turns(turns, spec["repetitions"])
     for cell in cells:
         cell["others"] = found.others
@@ -69,7 +69,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     contenders, missing = enter()
     cells = [cell for size in spec["sizes"] for cell in _measure(size, spec, contenders, ranks)]
     ranks.leave()
-    cells.sort(key=lambda cell: spec["dtypes"].index(cell["dtype"]))  # for readers: by type, then by size
+    cells.sort(key=lambda cell: spec["dtypes"].index(cell["dtype"]))  # by type, then by size, for readers
     for cell in cells:
         cell["empty"].update(missing)
     return {"cells": cells}

@@ -1,4 +1,4 @@
-"""One library alone in its processes: the memory of a training step's gradients, and what idling costs."""
+"""One library alone in its processes: the memory of a training step's gradients, and the cost of idling."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks import measure
 from benchmarks.shapes import resnet50
 
-_STEPS = 20  # what is resident grows no more
-_SETTLE_S = 0.5  # what ranks tell each other after the last operation
+_STEPS = 20  # after these, resident memory stays the same
+_SETTLE_S = 0.5  # the time for messages after the last operation
 Step = Callable[[], object]
 
 
 class _Sum(nn.Module):
-    """Parameters shaped like ResNet-50's; their gradients take next to no other memory."""
+    """Make parameters shaped like ResNet-50's. Their gradients take almost no other memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ def _gloo(model: nn.Module, optimizer: torch.optim.Optimizer, spec: dict[str, An
 
 
 def _mpi(model: nn.Module, optimizer: torch.optim.Optimizer, spec: dict[str, Any]) -> Step:
-    """Each gradient summed where it is."""
+    """Sum each gradient in place."""
     from mpi4py import MPI
 
     plain = _stepping(model, optimizer)
@@ -77,7 +77,7 @@ _LIBRARIES = {"none": _none, "roundelay": _roundelay, "gloo": _gloo, "mpi": _mpi
 
 
 def _memory() -> int:
-    """Bytes of this process that are resident; of a page that n processes share, the n-th part."""
+    """Return the resident bytes of this process. A page that n processes share counts 1/n."""
     found = re.search(r"^Pss:\s+(\d+) kB$", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
     assert found is not None
     return int(found[1]) << 10
@@ -102,7 +102,7 @@ def _idle(library: str, seconds: float) -> dict[str, Any]:
     sent = _messages(library)
     return {
         "share": cpu / wall,
-        "wake_ups": (switches - 1) / wall,  # but for this thread's own, at the end of its sleep
+        "wake_ups": (switches - 1) / wall,  # without this thread's own, at the end of its sleep
         "messages": None if sent is None or messages is None else sent - messages,
     }
 

@@ -17,7 +17,7 @@ _DTYPE = torch.float32
 
 
 class _Calls:
-    """Some calls of one contender, each on a tensor of its own."""
+    """Some calls of one contender, each with a tensor of its own."""
 
     def __init__(
         self,

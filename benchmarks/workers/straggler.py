@@ -1,4 +1,4 @@
-"""CPU time of the ranks that wait in a blocking sum for the last one, which comes late."""
+"""The CPU time of ranks that wait in a blocking sum for a late rank."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from benchmarks import measure
 from benchmarks.contenders import Contender, enter
 from benchmarks.exact import Sum
 
-_AFTERWARDS_S = 0.005  # in which a thread of the library may go on polling: that counts too
+_AFTERWARDS_S = 0.005  # a thread of the library may still poll during this time, which counts too
 _DTYPE = torch.float32
 _COUNT = 256
 
 
 class _Wait:
-    """What a rank's process burns until the sum is there: the process, with all threads it has."""
+    """Measures the CPU time of a rank's process, with all its threads, until the sum is there."""
 
     def __init__(self, contender: Contender, late_s: float, ranks: measure.Ranks) -> None:
         self._late_s, self._ranks = late_s, ranks
@@ -41,7 +41,7 @@ class _Wait:
 
 
 class _Sleep:
-    """What the same process burns in a sleep that is as long."""
+    """Measures the CPU time of the same process during a sleep of the same length."""
 
     def __init__(self, late_s: float, ranks: measure.Ranks) -> None:
         self._late_s, self._ranks = late_s, ranks

@@ -1,4 +1,4 @@
-"""What submitting a gradient costs the thread that does it: a call, and the hook of DistributedOptimizer."""
+"""The cost of submitting a gradient for the submitting thread: a call, and DistributedOptimizer's hook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from benchmarks import measure
 
-_POOLED_FROM = 4  # steps: by then all ranks know the order of the gradients
+_POOLED_FROM = 4  # steps; by then all ranks know the order of the gradients
 _SMALL = 64  # elements
 Wrap = Callable[[torch.optim.Optimizer, Sequence[torch.nn.Parameter]], None]
 
@@ -37,7 +37,7 @@ class _Calls:
 
 
 class _Queue:
-    """What a call cannot be without: each tensor handed over, in C, to nobody who waits."""
+    """The least work of a call: it puts each tensor into a queue, in C, for nobody."""
 
     def __init__(self, number: int, ranks: measure.Ranks) -> None:
         self._ranks = ranks
@@ -59,7 +59,7 @@ def _synchronised(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Pa
 
 
 def _empty_hooks(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Parameter]) -> None:
-    """Give each a hook that does nothing, in C: what PyTorch takes to call one."""
+    """Give each parameter an empty hook, in C: the time that PyTorch takes to call one."""
     for layer in layers:
         layer.register_post_accumulate_grad_hook(deque(maxlen=0).append)
 
@@ -69,9 +69,9 @@ def _nothing(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Paramet
 
 
 class _Backward:
-    """From a backward's first gradient to its last, a gradient; what follows its last is not submitting.
+    """The time per gradient from a backward's first gradient to its last. Later work is not submitting.
 
-    The layers are a chain, so that gradients come one after the other, in one order.
+    The layers form a chain, so that gradients come one by one in a fixed order.
     """
 
     def __init__(self, number: int, wrap: Wrap, ranks: measure.Ranks) -> None:
@@ -80,7 +80,7 @@ class _Backward:
         self._optimizer = torch.optim.SGD(self._layers, lr=0.0)
         wrap(self._optimizer, self._layers)
         self._begin = self._end = 0.0
-        # Registered after the optimizer's own: so it runs after that. The last layer's gradient is first.
+        # Registered after the optimizer's hook, so it runs after that. The last layer's gradient comes first.
         self._layers[-1].register_post_accumulate_grad_hook(self._first_came)
         self._layers[0].register_post_accumulate_grad_hook(self._last_came)
 
@@ -103,7 +103,7 @@ class _Backward:
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure calls, a backward with hooks and without, and what neither can be without."""
+    """Measure calls, a backward with and without hooks, and the least work of both."""
     import roundelay.torch as hvd
 
     ranks = measure.Ranks(spec)

@@ -1,4 +1,4 @@
-"""Gradients shaped like ResNet-50's, submitted one by one as backward brings them, until all are summed."""
+"""Gradients shaped like ResNet-50's, submitted one by one as backward computes them, until all are summed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.contenders import Mpi
 from benchmarks.exact import CheckedTurn, Sum
 from benchmarks.shapes import resnet50
 
-_BUCKET_BYTES = 25 << 20  # DDP's
+_BUCKET_BYTES = 25 << 20  # as DDP's
 Way = Callable[[], object]
 
 
@@ -42,7 +42,7 @@ def _gloo(tensors: Sequence[torch.Tensor]) -> Way:
 
 
 def cut(tensors: Sequence[torch.Tensor], size: int) -> list[list[torch.Tensor]]:
-    """Cut into buckets of at least `size` bytes, in order; the last one may be smaller."""
+    """Divide into buckets of at least `size` bytes, in order. The last one may be smaller."""
     buckets: list[list[torch.Tensor]] = [[]]
     filled = 0
     for tensor in tensors:
@@ -55,7 +55,7 @@ def cut(tensors: Sequence[torch.Tensor], size: int) -> list[list[torch.Tensor]]:
 
 
 def _gloo_buckets(tensors: Sequence[torch.Tensor]) -> Way:
-    """Pack, sum and unpack, with the next bucket packed while this one is under way."""
+    """Pack, sum and unpack. Packs the next bucket while one is under way."""
     buckets = []
     for members in cut(tensors, _BUCKET_BYTES):
         flat = torch.empty(sum(member.numel() for member in members))
@@ -95,7 +95,7 @@ def _turn(name: str, shapes: Sequence[tuple[int, ...]], data: Sum, ranks: measur
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure all ways with the tensors of the spec: the last `tensors` of ResNet-50, first to come."""
+    """Measure all ways with the tensors of the spec: the last `tensors` of ResNet-50, which come first."""
     ranks = measure.Ranks(spec)
     shapes = resnet50()[::-1][: spec["tensors"]]
     largest = max(math.prod(shape) for shape in shapes)

@@ -17,14 +17,14 @@ from benchmarks.bare import floor
 from benchmarks.models import MODELS, Task, task_loss
 
 _LEARNING_RATE = 0.01
-_TOLERANCE = 1e-5  # relative to a tensor's largest value: the order of additions differs
+_TOLERANCE = 1e-5  # relative to a tensor's largest value, because the order of additions differs
 _SEED = 100
 Batch = tuple[torch.Tensor, torch.Tensor]
 Wrap = Callable[[nn.Module, torch.optim.Optimizer], nn.Module]
 
 
 class _Turn:
-    """One way to synchronise, training its own copy of the model on the same batches as the others."""
+    """One way to synchronise. It trains its own copy of the model with the same batches as the others."""
 
     def __init__(self, task: Task, wrap: Wrap, ranks: measure.Ranks) -> None:
         self.plain = copy.deepcopy(task.model)
@@ -45,7 +45,7 @@ class _Turn:
         return [seconds]
 
     def cpu(self, repetitions: int) -> list[float]:
-        """CPU seconds of each of the last steps, of all threads: the mean of the ranks."""
+        """Return the CPU seconds of each of the last steps, all threads included: the mean over ranks."""
         spent = torch.tensor(self._cpu[-repetitions:], dtype=torch.float64)
         dist.all_reduce(spent)
         mean: list[float] = spent.div_(self._ranks.size).tolist()
@@ -62,7 +62,7 @@ class _Turn:
             self.synchronize()
 
     def gradients(self, model: nn.Module) -> list[torch.Tensor]:
-        """The reduced gradients of this rank's next batch, with the weights of ``model``."""
+        """Return the reduced gradients of this rank's next batch, with the weights of ``model``."""
         self.plain.load_state_dict(model.state_dict())
         self._backward(self._batch(self._generator))
         gradients = [parameter.grad for parameter in self.plain.parameters() if parameter.grad is not None]
@@ -81,7 +81,7 @@ def _roundelay(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
 
 
 def _ddp(bucket_mib: int) -> Wrap:
-    """DDP at its best: no copy out of buckets, a graph that does not change, no broadcast of buffers."""
+    """DDP's best settings: no copy out of buckets, a static graph, no broadcast of buffers."""
 
     def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
         return DistributedDataParallel(
@@ -96,7 +96,7 @@ def _ddp(bucket_mib: int) -> Wrap:
 
 
 def _gloo(parameters: Iterable[nn.Parameter]) -> None:
-    """Average every gradient after backward, all of them under way at once."""
+    """Average every gradient after backward, all at the same time."""
     gradients = [p.grad for p in parameters if p.grad is not None]
     works = [dist.all_reduce(gradient, async_op=True) for gradient in gradients]
     for work, gradient in zip(works, gradients, strict=True):
@@ -105,9 +105,10 @@ def _gloo(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def _check(turns: dict[str, _Turn], names: Iterable[str]) -> None:
-    """From equal weights and batches all that synchronise must have equal gradients.
+    """Check that all ways give equal gradients from equal weights and batches.
 
-    Weights after many steps say nothing: where a ReLU is near 0, the last bit of a sum grows to percents.
+    Weights after many steps would not be comparable: near the 0 of a ReLU, the last bit of a sum grows to
+    percents.
     """
     model = copy.deepcopy(turns["ddp"].plain)
     expected = turns["ddp"].gradients(model)
@@ -117,7 +118,7 @@ def _check(turns: dict[str, _Turn], names: Iterable[str]) -> None:
                 raise RuntimeError(f"{name} has other gradients than DDP")
 
 
-# "ddp": with the size of buckets that DDP has by default
+# "ddp" has DDP's default size of buckets
 _WAYS: dict[str, Wrap] = {
     "none": _alone,
     "roundelay": _roundelay,
@@ -153,7 +154,7 @@ def _measure(model: str, spec: dict[str, Any], ranks: measure.Ranks) -> dict[str
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
-    """Measure all models of the spec, each synchronised in all its ways; "none" and "ddp" are among them."""
+    """Measure all models of the spec, each in all its ways; "none" and "ddp" are always among them."""
     import roundelay.torch as hvd
 
     ranks = measure.Ranks(spec)

@@ -1,4 +1,4 @@
-"""A sum over the ranks of two nodes, and a plain TCP stream between them: time, and bytes on the wire."""
+"""A sum over the ranks of two nodes, and a plain TCP stream between them: the time, and the bytes sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PORT = 7077
 
 
 class _Turn:
-    """One measurement after the other of one thing, and what this rank's node sent in each."""
+    """Measures one thing repeatedly, with the bytes that this rank's node sends each time."""
 
     def __init__(self, run: Callable[[], object], ranks: measure.Ranks) -> None:
         self._run, self._ranks = run, ranks
@@ -39,14 +39,14 @@ class _Turn:
         return [seconds]
 
     def sent_bytes(self, repetitions: int) -> int:
-        """Take the median of what the node that sent more did."""
+        """Return the median bytes of the node that sent more."""
         most = torch.tensor(self.sent[-repetitions:], dtype=torch.float64)
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         return int(statistics.median(most.tolist()))
 
 
 class _Allreduce(_Turn):
-    """Of a tensor whose sum is known."""
+    """Sums a tensor whose sum is known."""
 
     def __init__(self, contender: Roundelay, size: int, ranks: measure.Ranks) -> None:
         self._data = Sum(size // 4, torch.float32, ranks.rank, ranks.size)
@@ -62,7 +62,7 @@ class _Allreduce(_Turn):
 
 
 def _stream(address: str) -> Stream | None:
-    """Connect the first rank of each node with the other's."""
+    """Connect the first ranks of the two nodes."""
     if hvd.local_rank() != 0:
         return None
     return Stream.listen(address, _PORT) if hvd.cross_rank() == 0 else Stream.connect(address, _PORT)
@@ -77,7 +77,7 @@ def _measure(
     size: int, contender: Roundelay, stream: Stream | None, ranks: measure.Ranks, repetitions: int
 ) -> dict[str, Any]:
     nodes = hvd.cross_size()
-    least = 2 * (nodes - 1) * size // nodes  # what each node has to send
+    least = 2 * (nodes - 1) * size // nodes  # the least that each node must send
     turns = {
         "roundelay": _Allreduce(contender, size, ranks),
         "stream": _Turn(partial(_exchange, stream, least), ranks),

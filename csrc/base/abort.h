@@ -1,4 +1,5 @@
-// The abort word: set once, by the first cause; every wait looks at it.
+// AbortToken: a flag that the first fatal error sets and nothing clears. Every wait polls it and gives up
+// when it is set.
 #pragma once
 
 #include <atomic>
@@ -8,10 +9,10 @@
 
 namespace roundelay {
 
-// Thread-safe. `raised()` is one relaxed-cost load, for hot loops.
+// Thread-safe. raised() is one atomic load and fits into hot loops.
 class AbortToken {
  public:
-  // The first caller wins and gets true; later causes are dropped.
+  // Sets the flag and keeps `cause`. Returns true for the first caller; drops the causes of later ones.
   bool raise(Status cause) EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
     if (raised_.load(std::memory_order_relaxed)) return false;
@@ -20,7 +21,7 @@ class AbortToken {
     return true;
   }
   [[nodiscard]] bool raised() const { return raised_.load(std::memory_order_acquire); }
-  // OK while nothing was raised.
+  // Returns the first caller's cause; OK before raise().
   [[nodiscard]] Status cause() const EXCLUDES(mutex_) {
     if (!raised()) return {};
     MutexLock lock(mutex_);

@@ -1,4 +1,4 @@
-// Clang's thread-safety annotations (no-ops elsewhere) and the mutex types that carry them.
+// Clang's thread-safety annotations (other compilers ignore them) and the mutex types that carry them.
 #pragma once
 
 #include <chrono>
@@ -18,6 +18,7 @@
 
 namespace roundelay {
 
+// A std::mutex and its lock, with annotations.
 class ROUNDELAY_TSA(capability("mutex")) Mutex {
  public:
   void lock() ROUNDELAY_TSA(acquire_capability()) { mutex_.lock(); }
@@ -39,8 +40,8 @@ class ROUNDELAY_TSA(scoped_lockable) MutexLock {
   Mutex& mutex_;
 };
 
-// A condition variable for Mutex. Waits return on notification, spuriously, or at the deadline:
-// callers loop over their predicate.
+// A condition variable for Mutex. A wait returns on notification, spuriously, or at the deadline, so callers
+// test their predicate in a loop.
 class CondVar {
  public:
   void wait_until(Mutex& mutex, Deadline deadline) REQUIRES(mutex) {

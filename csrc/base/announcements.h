@@ -1,5 +1,6 @@
-// How far each member of a group is in a schedule that all of them know (submit/schedule_lock.h): one word a
-// member, which its owner makes grow and the others see at once.
+// The progress of each member of a group in the group's locked schedule, whose positions are operations. A
+// member announces a position when it has submitted all tensors of that operation (submit/schedule_lock.h).
+// Each member has one shared word: only it increases the word, and the others see the new value at once.
 #pragma once
 
 #include <algorithm>
@@ -9,38 +10,45 @@
 
 namespace roundelay {
 
-// Locks of a lane are numbered from 1: what a member has announced under another one does not count.
+// A member's word holds the lock's number (high bits) and the count of positions that the member has
+// announced under that lock (low bits). A lane numbers its locks from 1.
 inline constexpr int kAnnouncedBits = 40;
 
+// Makes the word for `count` positions of `lock`.
 constexpr std::uint64_t announcement(std::uint64_t lock, std::uint64_t count) {
   return (lock << kAnnouncedBits) + count;
 }
+// Returns the count that `word` holds for `lock`; 0 if the word belongs to another lock.
 constexpr std::uint64_t announced_under(std::uint64_t lock, std::uint64_t word) {
   return word >> kAnnouncedBits == lock ? word - (lock << kAnnouncedBits) : 0;
 }
 
-// One member's end. From any thread, but announce() by one at a time.
+// One member's access to the words of its group. Thread-safe, except announce(): one thread at a time.
 class Announcements {
  public:
-  // Who sleeps until the least word may have grown. While a driver watches, the background need not be woken.
+  // The two threads of a member that sleep until all members have announced more: the lane's own thread, and
+  // a caller that runs the lane while it waits (the driver). A driver lets the lane's thread sleep.
   enum class Sleeper : unsigned char { kBackground, kDriver };
   static constexpr int kSleepers = 2;
 
   virtual ~Announcements() = default;
   [[nodiscard]] virtual int members() const = 0;
+  // Returns a member's word.
   [[nodiscard]] virtual std::uint64_t word(int member) const = 0;
-  // This member's next word. Where it was the one that all others are past, wakes who sleeps.
+  // Stores this member's next word. Wakes the sleepers of all members if every other member was ahead of it.
   virtual void announce(std::uint64_t word) = 0;
 
-  // To sleep: arm(), look whether there is something to do, then futex_wait(doorbell(), what arm() gave).
+  // Lets others wake this member's sleeper. To sleep, a thread calls arm(), checks that it has nothing to do,
+  // and calls futex_wait() with the word doorbell(who) and the value that arm() returned.
   virtual std::uint32_t arm(Sleeper who) = 0;
   [[nodiscard]] virtual const FutexWord& doorbell(Sleeper who) const = 0;
-  // From false to true: words that grow wake this member's driver only. Back: who left looks once more.
+  // Stops (true) or resumes (false) to wake this member's lane thread for new words; its driver is woken in
+  // any case. After false, the caller checks for words that came in between.
   virtual void spare_background(bool spare) = 0;
-  // Wakes this member's own sleepers.
+  // Wakes this member's own sleepers. The other members' sleep on.
   virtual void wake() = 0;
 
-  // What all members have announced under this lock.
+  // Returns how many positions of `lock` all members have announced.
   [[nodiscard]] std::uint64_t least(std::uint64_t lock) const {
     std::uint64_t least = UINT64_MAX;
     for (int member = 0; member < members(); ++member) {

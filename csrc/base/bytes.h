@@ -1,4 +1,4 @@
-// Untyped memory, as spans. Sizes are 64-bit everywhere.
+// Types for untyped memory. All sizes are 64-bit.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,13 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<std::byte>;
 using ConstByteSpan = std::span<const std::byte>;
 
+// Copies the characters of `text`.
 inline Bytes to_bytes(std::string_view text) {
   const auto* const data = reinterpret_cast<const std::byte*>(text.data());
   return {data, data + text.size()};
 }
 
+// Copies the bytes into a text.
 inline std::string to_text(ConstByteSpan bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -1,4 +1,5 @@
-// Time as an argument: pure logic gets a TimePoint, blocking calls get a Deadline, tests get a FakeClock.
+// Time. Pure logic takes a TimePoint as an argument, blocking calls take a Deadline, tests pass made-up
+// times.
 #pragma once
 
 #include <chrono>
@@ -10,11 +11,11 @@ using Duration = std::chrono::nanoseconds;
 using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
 inline TimePoint steady_now() { return std::chrono::steady_clock::now(); }
-// As messages and traces carry it.
+// Converts to the form that messages and traces carry: nanoseconds since the steady clock's epoch.
 inline std::int64_t nanoseconds(TimePoint when) { return when.time_since_epoch().count(); }
 
-// The moment at which a blocking call gives up. `Deadline::never()` is for waits that another
-// mechanism bounds (the abort word, the caller's own slices).
+// The time at which a blocking call gives up. Deadline::never() is for waits that something else ends: the
+// abort token, or a caller that waits in short pieces.
 class Deadline {
  public:
   static Deadline never() { return Deadline(TimePoint::max()); }
@@ -25,7 +26,7 @@ class Deadline {
   [[nodiscard]] bool passed(TimePoint now) const { return now >= when_; }
   [[nodiscard]] bool passed() const { return *this != never() && passed(steady_now()); }
   [[nodiscard]] Deadline sooner(Deadline other) const { return when_ < other.when_ ? *this : other; }
-  // Remaining time in whole milliseconds, rounded up, for poll(2)-like calls; -1 for never.
+  // Returns the remaining time in whole milliseconds, rounded up, for poll(2) and its like; -1 for never().
   [[nodiscard]] int poll_milliseconds(TimePoint now) const;
   friend bool operator==(Deadline, Deadline) = default;
 

@@ -19,7 +19,7 @@ constexpr std::string_view kHorovodPrefix = "HOROVOD_";
 constexpr auto kLevels =
     std::to_array<std::string_view>({"trace", "debug", "info", "warning", "error", "fatal"});
 
-// Set by the build, the launcher and for it: no knobs of the core.
+// The build and the launcher use these variables; the core has no knobs for them.
 constexpr std::string_view kMpiHome = "ROUNDELAY_MPI_HOME";
 constexpr std::string_view kLauncherPrefix = "ROUNDELAY_RUN_";
 
@@ -30,7 +30,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-// The whole text must be the number: no spaces, no sign but '-', nothing after it.
+// Parses a number that makes up the whole text: no spaces, no '+', nothing after it.
 template <typename T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};
@@ -39,7 +39,7 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-// The shortest text that reads back as the same number, never in exponents.
+// Returns the shortest text that parses to the same number, without an exponent.
 std::string show_number(double value) {
   std::array<char, 400> text{};
   const auto [end, error] =
@@ -47,7 +47,8 @@ std::string show_number(double value) {
   return error == std::errc() ? std::string(text.data(), end) : std::string();
 }
 
-// Each kind of knob: read (an error is what would have been allowed), and show in a form that reads back.
+// read() and show() for each kind of knob. read() returns the allowed values if it refuses the text; show()
+// returns text that read() accepts.
 using Refusal = std::optional<std::string>;
 
 Refusal read(const IntegerKnob& knob, std::string_view text, Config& config) {
@@ -76,7 +77,7 @@ Refusal read(const DurationKnob& knob, std::string_view text, Config& config) {
   const auto unit = static_cast<double>(knob.unit.count());
   const double most = static_cast<double>(kLongest.count()) / unit;
   const auto value = parse_number<double>(text);
-  if (value && *value >= 0 && *value <= most) {  // NaN compares false
+  if (value && *value >= 0 && *value <= most) {  // NaN fails here too
     const Duration duration{std::llround(*value * unit)};
     if (duration > Duration::zero() || (knob.zero_allowed && *value == 0)) {
       config.*knob.field = duration;
@@ -93,7 +94,7 @@ std::string show(const DurationKnob& knob, const Config& config) {
 
 Refusal read(const SwitchKnob& knob, std::string_view text, Config& config) {
   const std::string word = lower(text);
-  const auto number = parse_number<std::int64_t>(text);  // Horovod: any number above 0 is on
+  const auto number = parse_number<std::int64_t>(text);  // as in Horovod, any number above 0 means on
   const bool on = word == "true" || word == "yes" || word == "on";
   const bool off = word == "false" || word == "no" || word == "off";
   if (!on && !off && !number) return "0, 1, true, false, yes, no, on or off";
@@ -161,7 +162,7 @@ Result<ConfigLine> load(const Knob& knob, const Environment& environment, Config
   return line;
 }
 
-// Letters to insert, delete or replace to get from one to the other.
+// Returns how many letters must be inserted, deleted or replaced to turn one text into the other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -190,7 +191,7 @@ Status check_name(const std::string& variable) {
 }  // namespace
 
 std::uint64_t Config::hash() const {
-  std::uint64_t hash = 14695981039346656037ULL;  // FNV-1a, 64 bits
+  std::uint64_t hash = 14695981039346656037ULL;  // 64-bit FNV-1a
   for (const Knob& knob : knobs()) {
     if (!knob.shared) continue;
     for (const char c : with_prefix(knob.name, "=" + show(knob, *this) + "\n"))

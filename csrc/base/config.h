@@ -1,4 +1,4 @@
-// Configuration: read once, at init, into one typed value. ROUNDELAY_X wins over HOROVOD_X.
+// The configuration: init() reads it once into a typed value. ROUNDELAY_X takes precedence over HOROVOD_X.
 #pragma once
 
 #include <cstdint>
@@ -13,45 +13,46 @@
 
 namespace roundelay {
 
+// The value of every setting. knobs.cc describes each for users and says which must be equal on all ranks.
 struct Config {
   // Fusion and negotiation
-  std::int64_t fusion_threshold = 128 << 20;  // bytes a fused operation may have at most; 0: no fusion
-  std::int64_t theta = 16 << 20;              // bytes of ready tensors that make an order at once
-  bool theta_auto = true;                     // a pool's buckets are cut by measurement, not at theta
-  bool gradient_pool = true;                  // DistributedOptimizer's gradients lie in buckets
-  bool autotune = false;                      // try cuts of the pool in the first steps
-  std::string autotune_log;                   // "": none; a file for what was tried
+  std::int64_t fusion_threshold = 128 << 20;  // largest fused operation in bytes; 0 turns fusion off
+  std::int64_t theta = 16 << 20;              // bytes of ready tensors that start an operation at once
+  bool theta_auto = true;                     // measurements choose a pool's bucket sizes; theta does not
+  bool gradient_pool = true;                  // DistributedOptimizer keeps gradients in buckets
+  bool autotune = false;                      // the first steps try several bucket sizes
+  std::string autotune_log;                   // file that records the sizes tried; "": none
   std::int64_t autotune_steps_per_sample = 10;
-  Duration cycle_time = std::chrono::milliseconds(1);  // the longest linger
-  std::int64_t cache_capacity = 1024;                  // names in the response cache; 0: off
-  bool schedule_lock = true;                           // steps that repeat need no negotiation
-  bool deterministic = false;                          // pin the fusion plan: sums do not depend on arrival
-  bool exact_gradients = false;                        // of what gathers and broadcasts, or Horovod's
-  // The two clocks
+  Duration cycle_time = std::chrono::milliseconds(1);  // longest time a ready tensor waits for others
+  std::int64_t cache_capacity = 1024;                  // names in the response cache; 0 turns it off
+  bool schedule_lock = true;                           // repeating steps skip negotiation
+  bool deterministic = false;    // fixes the fusion plan: sums do not depend on the order of arrival
+  bool exact_gradients = false;  // gradients of the sum of all ranks' losses; false: Horovod's
+  // Time limits
   bool stall_check_disable = false;
   Duration stall_check_time = std::chrono::seconds(60);
   Duration stall_shutdown_time{0};                       // 0: never
-  bool stall_stacks = true;                              // a late rank says where its Python is
-  Duration progress_timeout = std::chrono::seconds(30);  // plus bytes over a slow link's rate
+  bool stall_stacks = true;                              // a late rank reports its Python stack
+  Duration progress_timeout = std::chrono::seconds(30);  // in addition to the transfer's own time
   Duration start_timeout = std::chrono::seconds(30);
-  // What is used
+  // Backends
   std::string bootstrap = "auto";   // auto | mpi | store | single
   std::string channel = "auto";     // auto | shm | tcp | mpi
   std::string fabric = "auto";      // auto | shm | mpi | c10d
   std::string gpu_fabric = "auto";  // auto | nccl | staged | two_level
-  std::string node_id;              // "": hostname and boot id
-  std::string interface;            // "": any; network interfaces for tcp, comma separated
-  // What is shown
-  std::string timeline;  // "": off, a path, or DYNAMIC
+  std::string node_id;              // names this rank's node; "": hostname and boot id
+  std::string interface;            // network interfaces for TCP, comma separated; "": any
+  // Output
+  std::string timeline;  // a path, or DYNAMIC; "": no timeline
   bool timeline_mark_cycles = false;
   LogLevel log_level = LogLevel::kWarning;
   bool log_hide_time = false;
 
-  // Of what must be equal on all ranks.
+  // Returns a hash of the settings that must be equal on all ranks. Ranks compare it at init.
   [[nodiscard]] std::uint64_t hash() const;
 };
 
-// One line of `roundelay.config`: for people and docs.
+// One setting as `roundelay.config` and the documentation show it.
 struct ConfigLine {
   std::string variable;  // ROUNDELAY_X
   std::string value;
@@ -59,18 +60,18 @@ struct ConfigLine {
   std::string meaning;
 };
 
+// Returns a variable's value; nothing if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 
 struct LoadedConfig {
   Config config;
-  std::vector<ConfigLine> lines;  // every knob, in the order of the struct
-  std::vector<std::string>
-      no_effect;  // HOROVOD_ variables that are set but have no counterpart, with the reason
+  std::vector<ConfigLine> lines;       // every knob, in the order of the table in knobs.cc
+  std::vector<std::string> no_effect;  // a sentence for each HOROVOD_ variable that is set and does nothing
 };
 
-// `set_variables`: the names of all variables that are set, where they can be listed; a ROUNDELAY_ name among
-// them that is not known is an error, too. Errors: kInvalidArgument naming the variable as it was set, the
-// value and what is allowed.
+// Reads all settings from `environment`; init() and roundelayrun call it. `set_variables` holds the names of
+// all variables that are set, or nothing if the caller cannot list them; an unknown ROUNDELAY_ name among
+// them is an error. Errors: kInvalidArgument with the variable, its value and the allowed values.
 Result<LoadedConfig> load_config(const Environment& environment,
                                  const std::vector<std::string>& set_variables = {});
 

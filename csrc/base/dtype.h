@@ -1,4 +1,4 @@
-// Element types, reduction operations and collective operations: the vocabulary of every layer.
+// Element types, reduction operations and collective operations, which all layers share.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace roundelay {
 
-// Values travel on the wire: append only.
+// Messages carry these values: new ones go to the end.
 enum class DType : std::uint8_t {
   kFloat64,
   kFloat32,
@@ -22,7 +22,7 @@ enum class DType : std::uint8_t {
 };
 inline constexpr int kDTypeCount = 10;
 
-// Order and values are Horovod's (hvd.Average == 0 ...).
+// Order and values equal Horovod's (hvd.Average == 0 ...).
 enum class ReduceOp : std::uint8_t { kAverage, kSum, kAdasum, kMin, kMax, kProduct };
 inline constexpr int kReduceOpCount = 6;
 
@@ -33,24 +33,25 @@ enum class Operation : std::uint8_t {
   kAllgather,
   kAlltoall,
   kReducescatter,
-  kJoin,        // no data: this rank has nothing more to give until all ranks have joined
-  kProcessSet,  // no data: all ranks agree to add a process set, or to remove one
+  kJoin,        // no data: this rank submits nothing more until all ranks have joined
+  kProcessSet,  // no data: all ranks agree to add or to remove a process set
 };
 inline constexpr int kOperationCount = 8;
 
-// Where a tensor is. Operations on both kinds may be mixed; one operation's tensors are alike on all ranks.
+// The kind of device that holds a tensor. A job may mix both; one operation uses the same kind on all ranks.
 enum class DeviceType : std::uint8_t { kCpu, kGpu };
 inline constexpr int kDeviceTypeCount = 2;
 
-std::size_t size_of(DType dtype);           // bytes per element
-std::string_view name_of(DType dtype);      // torch's names: "float32", "bfloat16" ...
-std::string_view name_of(ReduceOp op);      // "Average", "Sum" ...
-std::string_view name_of(Operation op);     // "allreduce" ...
-std::string_view name_of(DeviceType type);  // "the CPU", "a GPU"
+std::size_t size_of(DType dtype);           // returns the bytes of one element
+std::string_view name_of(DType dtype);      // returns torch's name: "float32", "bfloat16" ...
+std::string_view name_of(ReduceOp op);      // returns "Average", "Sum" ...
+std::string_view name_of(Operation op);     // returns "allreduce" ...
+std::string_view name_of(DeviceType type);  // returns "the CPU" or "a GPU", for messages
 bool is_floating(DType dtype);
 
-// y = round(x * factor) or round(x / divisor), as one of them is 1: what a user multiplies with, or an
-// average (a rounded reciprocal would not give equal inputs back). Integers truncate toward zero.
+// Tells how a kernel scales elements: y = round(x * factor) or y = round(x / divisor). At least one of the
+// two is 1: users give factors, averages give divisors (a rounded reciprocal would not return the mean of
+// equal inputs exactly). Integers truncate toward zero.
 struct Scale {
   double factor = 1.0;
   std::int64_t divisor = 1;

@@ -1,4 +1,4 @@
-// Sleeping on a word of memory that processes share.
+// Waits for a change of a word in memory that processes share.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace roundelay {
 using FutexWord = SharedWord<std::uint32_t>;
 static_assert(FutexWord::is_always_lock_free && sizeof(FutexWord) == sizeof(std::uint32_t));
 
-// Sleeps while `word` has the value `seen`, until a wake-up, a signal or the end of `most`.
+// Sleeps while `word` equals `seen`. Returns after a wake-up, a signal or `most`, and at once if it differs.
 void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most);
-// Wakes all that sleep on `word`.
+// Wakes all threads, of all processes, that sleep on `word`.
 void futex_wake(const FutexWord& word);
 
 }  // namespace roundelay

@@ -1,4 +1,4 @@
-// What every layer may know of an accelerator: its queues of work, and points in them.
+// A GPU's streams and events, without the headers of CUDA: all layers may include this.
 #pragma once
 
 #include <memory>
@@ -8,28 +8,27 @@
 
 namespace roundelay {
 
-// Work that the device does in this order: a cudaStream_t. Null is the device's default stream.
+// A queue of work that the device runs in order: a cudaStream_t. Null is the device's default stream.
 using GpuStream = struct GpuStreamState*;
 
-// A point in a stream: behind all that was enqueued when it was marked. Thread-safe; whoever holds it may
-// ask.
+// An event: it marks the end of the work that its stream held when it was recorded. Any thread may use it.
 class GpuEvent {
  public:
   virtual ~GpuEvent() = default;
-  // Whether the device is past it. Never blocks. kAborted: the device has failed.
+  // Returns whether the device has finished that work. Never blocks. Errors: kAborted (the device failed).
   [[nodiscard]] virtual Result<bool> reached() const = 0;
-  // What is enqueued to `stream` from now on runs when the device is past this point. The host goes on.
+  // Makes all work that is enqueued to `stream` from now on wait for this event. The host does not wait.
   [[nodiscard]] virtual Status hold_back(GpuStream stream) const = 0;
 };
 using GpuEventPtr = std::shared_ptr<const GpuEvent>;
 
-// A point in a stream that keeps the time at which the device came there: for measurements alone, as it costs
-// the device more. Thread-safe.
+// An event that keeps the time at which the device reached it. It costs the device more than a GpuEvent, so
+// only measurements use it. Thread-safe.
 class GpuTimestamp {
  public:
   virtual ~GpuTimestamp() = default;
-  // From `earlier`, of the same device, to this one; below zero, if it was later. Never blocks. kUnavailable:
-  // the device is not past both.
+  // Returns the time from `earlier`, on the same device, to this event; negative if this one came first.
+  // Never blocks. Errors: kUnavailable (the device has not reached both).
   [[nodiscard]] virtual Result<Duration> since(const GpuTimestamp& earlier) const = 0;
 };
 using GpuTimestampPtr = std::shared_ptr<const GpuTimestamp>;

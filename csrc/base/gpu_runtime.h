@@ -1,9 +1,8 @@
-// One process's way to its accelerators: streams, events, memory and copies. A thin interface, so that the
-// logic above it runs without a GPU: platform/cuda has CUDA's, tests have a fake device whose streams run
-// late.
+// A process's interface to its GPUs: streams, events, memory and copies. platform/cuda implements it with
+// CUDA; tests implement it with a fake device, so that the layers above run without a GPU.
 //
-// Thread-safe. No call waits for the device, but for those that say so. Errors: kUnavailable (no memory, no
-// such device), kAborted (the device failed; every later call may fail alike).
+// Thread-safe. Only drain() and the calls that say so wait for the device. Errors: kUnavailable (no memory,
+// no such device), kAborted (the device failed; all later calls may fail too).
 #pragma once
 
 #include <cstddef>
@@ -15,35 +14,40 @@
 
 namespace roundelay {
 
-// Bytes that are given back when their last owner goes: not before the last work on them is done.
+// Device or pinned memory, released with its last owner. Owners must keep it until the last work on it is
+// done.
 using GpuMemory = std::shared_ptr<std::byte>;
 
 class GpuRuntime {
  public:
   virtual ~GpuRuntime() = default;
 
-  // "CUDA 13.0, driver 580.65"
+  // Returns the versions: "CUDA 13.0, driver 580.65".
   [[nodiscard]] virtual Result<std::string> description() = 0;
+  // Returns the number of devices that this process sees.
   [[nodiscard]] virtual Result<int> device_count() = 0;
-  // The same string in every process for one physical device, and for no other.
+  // Returns a name of the physical device: every process gets the same one, and no other device has it.
   [[nodiscard]] virtual Result<std::string> identity(int device) = 0;
 
-  // Of the highest priority; does not wait for the default stream, nor is it waited for.
+  // Makes a stream of the highest priority. It and the default stream do not wait for each other.
   [[nodiscard]] virtual Result<GpuStream> make_stream(int device) = 0;
-  // What is enqueued is still done.
+  // Releases the stream. The device still runs the work in it.
   virtual void free_stream(int device, GpuStream stream) = 0;
-  // The point behind all that is in `stream` now. May outlive the stream.
+  // Records an event after all work that is in `stream` now. The event may outlive the stream.
   [[nodiscard]] virtual Result<GpuEventPtr> mark(int device, GpuStream stream) = 0;
+  // Does the same with a timestamp.
   [[nodiscard]] virtual Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) = 0;
 
+  // Allocates device memory. May wait for the device.
   [[nodiscard]] virtual Result<GpuMemory> allocate(int device, std::size_t bytes) = 0;
-  // Host memory that the device copies from and to while the host goes on.
+  // Allocates host memory that the device can copy from and to asynchronously.
   [[nodiscard]] virtual Result<GpuMemory> allocate_pinned(std::size_t bytes) = 0;
-  // Between device memory and device or pinned memory, when it is the copy's turn in the stream.
+  // Enqueues a copy between device memory and device or pinned memory.
   [[nodiscard]] virtual Status copy(int device, std::byte* to, const std::byte* from, std::size_t bytes,
                                     GpuStream stream) = 0;
+  // Enqueues zeros for `bytes` bytes at `to`.
   [[nodiscard]] virtual Status zero(int device, std::byte* to, std::size_t bytes, GpuStream stream) = 0;
-  // Waits for the device: all that is in `stream` now is done. For tests, tools and the way out.
+  // Waits until the device has run all work that is in `stream` now. For tests, tools and the shutdown.
   [[nodiscard]] virtual Status drain(int device, GpuStream stream) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Who takes part: a process set's ranks and where this process stands among them.
+// The ranks of a process set, and this process's position among them.
 #pragma once
 
 #include <cstdint>
@@ -6,19 +6,22 @@
 
 namespace roundelay {
 
-// 0 is the world. Users see the lowest number that is free; a LaneId's is never reused within an init.
+// Numbers a process set; 0 is the world. The number that users see is the lowest free one and may be used
+// again. The number in a LaneId is not used again before the next init.
 using ProcessSetId = std::uint32_t;
 
+// The members of a process set.
 struct Group {
   ProcessSetId id = 0;
-  std::vector<int> ranks;  // world ranks, ascending (of a level between nodes: in the order of nodes)
+  std::vector<int> ranks;  // world ranks, ascending; between nodes: in the order of the nodes
   int index = 0;           // this process's position in `ranks`
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
   [[nodiscard]] int world_rank() const { return ranks[static_cast<std::size_t>(index)]; }
 };
 
-// A lane is a (process set, device): its own order sequence, executor and communicator.
+// Names a lane. A lane serves one process set on one device; it has its own sequence of orders, its own
+// thread and its own communicator.
 struct LaneId {
   ProcessSetId process_set = 0;
   std::int32_t device = kCpu;

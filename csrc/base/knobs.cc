@@ -9,88 +9,91 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::string_view kOurs;  // Horovod has no such knob
+constexpr std::string_view kOurs;  // for knobs that Horovod does not have
 constexpr bool kShared = true;
 constexpr bool kOwn = false;
 
-// In the order of the struct. cache_capacity's limit is wire::kMaxIds (checked by a test).
+// In the order of the fields of Config. A test checks that cache_capacity's limit equals wire::kMaxIds.
 const auto kKnobs = std::to_array<Knob>({
     {"FUSION_THRESHOLD", "FUSION_THRESHOLD", IntegerKnob{&Config::fusion_threshold}, kShared,
-     "bytes a fused operation may have at most; 0: no fusion"},
+     "the largest fused operation in bytes; 0 turns fusion off"},
     {"THETA", kOurs, AutoIntegerKnob{&Config::theta, &Config::theta_auto}, kShared,
-     "bytes of a bucket of gradients, and of ready tensors that start an operation at once; auto: buckets by "
-     "measurement, 16 MiB for others"},
+     "the size of a gradient bucket in bytes; other ready tensors start an operation when they reach this "
+     "size; auto: measurements choose the buckets, other tensors start at 16 MiB"},
     {"GRADIENT_POOL", kOurs, SwitchKnob{&Config::gradient_pool}, kShared,
-     "keep an optimizer's gradients in buckets that are reduced where they lie"},
+     "an optimizer's gradients lie in buckets and are reduced in place"},
     {"AUTOTUNE", "AUTOTUNE", SwitchKnob{&Config::autotune}, kShared,
-     "try sizes of buckets in the first steps and keep the fastest"},
+     "the first steps try several bucket sizes and keep the fastest"},
     {"AUTOTUNE_LOG", "AUTOTUNE_LOG", TextKnob{&Config::autotune_log}, kOwn,
-     "file that rank 0 appends a JSON line to for each size that was tried; empty: none"},
+     "the file to which rank 0 appends a JSON line for each size that it tried; empty: no file"},
     {"AUTOTUNE_STEPS_PER_SAMPLE", "AUTOTUNE_STEPS_PER_SAMPLE",
      IntegerKnob{&Config::autotune_steps_per_sample, 1, 1000000}, kShared,
-     "steps that each size is tried for"},
+     "the number of steps that try each size"},
     {"CYCLE_TIME", "CYCLE_TIME", DurationKnob{&Config::cycle_time, milliseconds(1), true}, kShared,
-     "milliseconds that ready tensors wait for others at most"},
+     "the longest time in milliseconds that a ready tensor waits for others"},
     {"CACHE_CAPACITY", "CACHE_CAPACITY", IntegerKnob{&Config::cache_capacity, 0, 65536}, kShared,
-     "names in the response cache; 0: off"},
+     "the number of names in the response cache; 0 turns the cache off"},
     {"SCHEDULE_LOCK", kOurs, SwitchKnob{&Config::schedule_lock}, kShared,
-     "start what comes in the same sequence in every step as soon as all ranks have it, without negotiating"},
+     "operations that repeat in the same sequence in every step start without negotiation as soon as all "
+     "ranks have submitted them"},
     {"DETERMINISTIC", kOurs, SwitchKnob{&Config::deterministic}, kShared,
-     "pin the fusion plan, so that sums do not depend on the order of arrival"},
+     "the fusion plan is fixed, so that sums do not depend on the order of arrival"},
     {"EXACT_GRADIENTS", kOurs, SwitchKnob{&Config::exact_gradients}, kShared,
-     "gradients of allgather, broadcast and reducescatter are those of the sum of all ranks' losses; off: "
-     "Horovod's"},
+     "allgather, broadcast and reducescatter give the gradients of the sum of all ranks' losses; off: they "
+     "give Horovod's gradients"},
     {"STALL_CHECK_DISABLE", "STALL_CHECK_DISABLE", SwitchKnob{&Config::stall_check_disable}, kShared,
-     "do not warn of ranks that submit nothing"},
+     "no warning names the ranks that submit nothing"},
     {"STALL_CHECK_TIME_SECONDS", "STALL_CHECK_TIME_SECONDS",
      DurationKnob{&Config::stall_check_time, seconds(1)}, kShared,
-     "seconds after which missing ranks and their tensors are named"},
+     "the time in seconds after which a warning names the missing ranks and their tensors"},
     {"STALL_SHUTDOWN_TIME_SECONDS", "STALL_SHUTDOWN_TIME_SECONDS",
      DurationKnob{&Config::stall_shutdown_time, seconds(1), true}, kShared,
-     "seconds after which a missing rank is an error; 0: never"},
+     "the time in seconds after which a missing rank is an error; 0: it never is"},
     {"STALL_STACKS", kOurs, SwitchKnob{&Config::stall_stacks}, kOwn,
-     "a rank that others wait for says where its Python is"},
+     "a rank that others wait for reports its Python stack"},
     {"PROGRESS_TIMEOUT", kOurs, DurationKnob{&Config::progress_timeout, seconds(1)}, kShared,
-     "seconds without progress, beyond the transfer's own time, after which a running operation fails"},
+     "the time in seconds without progress, beyond the transfer's own time, after which a running "
+     "operation fails"},
     {"START_TIMEOUT", "START_TIMEOUT", DurationKnob{&Config::start_timeout, seconds(1)}, kShared,
-     "seconds that init waits for all ranks"},
+     "the time in seconds that init() waits for all ranks"},
     {"BOOTSTRAP", kOurs, ChoiceKnob{&Config::bootstrap, "auto|mpi|store|single"}, kShared,
-     "how ranks find each other; auto: as the launcher's environment says"},
+     "how ranks find each other; auto: the launcher's environment decides"},
     {"CHANNEL", kOurs, ChoiceKnob{&Config::channel, "auto|shm|tcp|mpi"}, kShared,
      "how control messages travel; auto: shared memory within a node, TCP between nodes"},
     {"FABRIC", kOurs, ChoiceKnob{&Config::fabric, "auto|shm|mpi|c10d"}, kShared,
-     "how tensors travel; auto: shared memory within a node; between nodes MPI, or torch's Gloo without it"},
+     "how tensors travel; auto: shared memory within a node; between nodes MPI, or torch's Gloo if there "
+     "is no MPI"},
     {"GPU_FABRIC", kOurs, ChoiceKnob{&Config::gpu_fabric, "auto|nccl|staged|two_level"}, kShared,
-     "how tensors on GPUs travel; auto: NCCL, or staged through host memory where that cannot be; two_level: "
-     "NCCL within a node, host memory between nodes"},
+     "how tensors on GPUs travel; auto: NCCL, or host memory where NCCL cannot be used; two_level: NCCL "
+     "within a node, host memory between nodes"},
     {"NODE_ID", kOurs, TextKnob{&Config::node_id}, kOwn,
-     "what ranks of one node share; empty: hostname and boot id"},
+     "a name that all ranks of one node share; empty: hostname and boot id"},
     {"INTERFACE", "GLOO_IFACE", TextKnob{&Config::interface}, kOwn,
-     "network interfaces for control messages, comma separated; empty: any"},
+     "the network interfaces for control messages, comma separated; empty: any"},
     {"TIMELINE", "TIMELINE", TextKnob{&Config::timeline}, kOwn,
-     "file for the timeline, or DYNAMIC for start_timeline(); empty: off"},
+     "the file for the timeline, or DYNAMIC to wait for start_timeline(); empty: no timeline"},
     {"TIMELINE_MARK_CYCLES", "TIMELINE_MARK_CYCLES", SwitchKnob{&Config::timeline_mark_cycles}, kOwn,
-     "mark each order in the timeline"},
+     "the timeline marks each order"},
     {"LOG_LEVEL", "LOG_LEVEL", LogLevelKnob{&Config::log_level}, kOwn,
-     "least severe messages that are shown"},
+     "the least severe messages that are shown"},
     {"LOG_HIDE_TIME", "LOG_HIDE_TIME", SwitchKnob{&Config::log_hide_time}, kOwn,
-     "messages without the time of day"},
+     "messages do not show the time of day"},
 });
 
 constexpr std::string_view kFewCandidates =
-    "ROUNDELAY_AUTOTUNE tries the few sizes that a cost model prefers, each for as many steps";
+    "ROUNDELAY_AUTOTUNE tries the few sizes that a cost model prefers, each for the same number of steps";
 constexpr std::string_view kOneLevel =
-    "levels follow from where the ranks are: shared memory inside the nodes, one more fabric between them";
+    "Roundelay chooses the levels itself: shared memory inside the nodes, another fabric between them";
 constexpr std::string_view kGpuAsItIs =
-    "on GPUs packing is batched, completion asynchronous, a process set has one stream, and NVTX no ranges";
+    "on GPUs packing is batched, completion is asynchronous, a process set has one stream; no NVTX ranges";
 constexpr std::string_view kNoGloo =
     "ranks find each other through the launcher, without a rendezvous server";
 constexpr std::string_view kNoElastic =
     "the number of ranks is fixed while a job runs; elastic training comes with a later version";
-constexpr std::string_view kByLauncher = "ranks are numbered by the bootstrap, not by the environment";
+constexpr std::string_view kByLauncher = "the bootstrap numbers the ranks, the environment does not";
 constexpr std::string_view kOtherFramework = "only PyTorch is supported";
 constexpr std::string_view kNoSpark = "Spark is not supported";
-constexpr std::string_view kHorovodsTests = "it steers Horovod's own tests";
+constexpr std::string_view kHorovodsTests = "it controls Horovod's own tests";
 
 constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"AUTOTUNE_WARMUP_SAMPLES", kFewCandidates},
@@ -99,18 +102,17 @@ constexpr auto kWithoutEffect = std::to_array<NoEffect>({
     {"HIERARCHICAL_ALLREDUCE", kOneLevel},
     {"HIERARCHICAL_ALLGATHER", kOneLevel},
     {"TORUS_ALLREDUCE", kOneLevel},
-    {"ADASUM_MPI_CHUNK_SIZE", "messages are cut to what the fabric carries at once, whatever the operation"},
+    {"ADASUM_MPI_CHUNK_SIZE", "the fabric chooses the size of messages, for every operation"},
     {"BATCH_D2D_MEMCOPIES", kGpuAsItIs},
     {"NUM_NCCL_STREAMS", kGpuAsItIs},
     {"ENABLE_ASYNC_COMPLETION", kGpuAsItIs},
     {"DISABLE_NVTX_RANGES", kGpuAsItIs},
-    {"DISABLE_GROUP_FUSION",
-     "a group is all or nothing whatever it is fused with; ROUNDELAY_FUSION_THRESHOLD=0 fuses nothing"},
+    {"DISABLE_GROUP_FUSION", "a group always runs as a whole; ROUNDELAY_FUSION_THRESHOLD=0 turns fusion off"},
     {"DYNAMIC_PROCESS_SETS", "process sets can always be added and removed"},
-    {"THREAD_AFFINITY", "a rank's threads share the CPUs that its launcher gives it"},
-    {"MPI_THREADS_DISABLE", "the thread level that MPI grants decides"},
-    {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL choose what the controller chose"},
-    {"CPU_OPERATIONS", "ROUNDELAY_FABRIC chooses what moves the data"},
+    {"THREAD_AFFINITY", "a rank's threads share the CPUs that the launcher gives the rank"},
+    {"MPI_THREADS_DISABLE", "Roundelay uses the thread level that MPI grants"},
+    {"CONTROLLER", "ROUNDELAY_BOOTSTRAP and ROUNDELAY_CHANNEL replace it"},
+    {"CPU_OPERATIONS", "ROUNDELAY_FABRIC replaces it"},
     {"CCL_CACHE", "oneCCL is not supported"},
     {"GLOO_TIMEOUT_SECONDS", "ROUNDELAY_START_TIMEOUT and ROUNDELAY_PROGRESS_TIMEOUT are the time limits"},
     {"GLOO_RENDEZVOUS_ADDR", kNoGloo},

@@ -1,4 +1,4 @@
-// The table of knobs: one line each. base/config.cc reads, checks, prints and hashes by it.
+// The table of knobs (settings), one entry each. config.cc uses it to read, check, print and hash them.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace roundelay {
 
-// How a knob's text becomes a field, and which values it may have.
+// The kinds of knob. Each names the field that receives the value, and the values it accepts.
 struct IntegerKnob {
   std::int64_t Config::*field;
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
 };
-// A number, or "auto", which leaves the number as it is.
+// Accepts a number or "auto". "auto" leaves the number field unchanged.
 struct AutoIntegerKnob {
   std::int64_t Config::*field;
   bool Config::*automatic;
 };
 struct DurationKnob {
   Duration Config::*field;
-  Duration unit;              // of the text
-  bool zero_allowed = false;  // never negative, and at most kLongest
+  Duration unit;              // the unit of the text: seconds or milliseconds
+  bool zero_allowed = false;  // negative values and values above kLongest are never allowed
 };
 struct SwitchKnob {
   bool Config::*field;
 };
 struct ChoiceKnob {
   std::string Config::*field;
-  std::string_view choices;  // "auto|mpi"
+  std::string_view choices;  // the allowed words: "auto|mpi"
 };
 struct TextKnob {
   std::string Config::*field;
@@ -42,23 +42,23 @@ struct LogLevelKnob {
   LogLevel Config::*field;
 };
 
-// Far beyond any use, and far from overflow when added to the time.
+// The longest duration that a knob accepts. A TimePoint plus this does not overflow.
 inline constexpr Duration kLongest = std::chrono::hours(24 * 365);
 
 struct Knob {
-  std::string_view name;  // ROUNDELAY_<name>
-  std::string_view
-      horovod;  // HOROVOD_<horovod>, honoured when ROUNDELAY_<name> is unset; empty: Horovod has none
+  std::string_view name;     // without "ROUNDELAY_"
+  std::string_view horovod;  // without "HOROVOD_"; read if ROUNDELAY_<name> is unset; "": Horovod has none
   std::variant<IntegerKnob, AutoIntegerKnob, DurationKnob, SwitchKnob, ChoiceKnob, TextKnob, LogLevelKnob>
       kind;
-  bool shared;  // must be equal on all ranks
-  std::string_view meaning;
+  bool shared;               // the value must be equal on all ranks
+  std::string_view meaning;  // for users; docs/configuration.md shows it
 };
+// Returns the whole table, in the order of the fields of Config.
 std::span<const Knob> knobs();
 
-// A HOROVOD_ variable that is accepted and does nothing.
+// A HOROVOD_ variable that users may set and that does nothing.
 struct NoEffect {
-  std::string_view name;  // HOROVOD_<name>
+  std::string_view name;  // without "HOROVOD_"
   std::string_view reason;
 };
 std::span<const NoEffect> without_effect();

@@ -1,4 +1,4 @@
-// What a medium may still use after a fault is given up for good.
+// Keeps objects alive forever that a transport or device may still use after a fault.
 #pragma once
 
 #include <deque>
@@ -9,8 +9,8 @@
 
 namespace roundelay {
 
-// Still referenced, so that a leak checker knows it for intended. Never destroyed: exit() must not free it.
-// From any thread.
+// Moves `owned` to a list that is never destroyed, not even at exit(). The list keeps it reachable, so leak
+// checkers do not report it. Thread-safe.
 template <typename T>
 void leak(T&& owned) {
   static Mutex mutex;

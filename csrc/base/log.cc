@@ -42,7 +42,7 @@ void log(LogLevel level, std::string_view message) {
   line += kNames[static_cast<std::size_t>(level)];
   if (const int rank = g_rank; rank >= 0) line += " rank " + std::to_string(rank);
   line.append("] ").append(message).append("\n");
-  // One write(2), so that lines of several ranks do not mix; a closed stderr is nobody's error.
+  // One write(2) per line keeps the lines of several ranks apart. A closed stderr is not an error.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

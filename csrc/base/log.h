@@ -1,4 +1,4 @@
-// One line a message on stderr, prefixed with the rank. Levels are Horovod's names.
+// Log messages: each is one line on stderr with the rank. The levels have Horovod's names.
 #pragma once
 
 #include <string>
@@ -8,9 +8,12 @@ namespace roundelay {
 
 enum class LogLevel : unsigned char { kTrace, kDebug, kInfo, kWarning, kError, kFatal };
 
-// Set once by Context at init (and by each separately loaded module); thread-safe.
+// Sets the lowest level to print, the rank (-1: none) and whether lines show the time. Context calls it at
+// init; each separately loaded module calls it too. Thread-safe.
 void set_log(LogLevel least, int rank, bool with_time);
+// Returns whether log() would print a message of this level. Thread-safe.
 [[nodiscard]] bool log_enabled(LogLevel level);
+// Prints one message, in one write(2). Thread-safe.
 void log(LogLevel level, std::string_view message);
 
 }  // namespace roundelay

@@ -1,5 +1,5 @@
-// A word in memory that processes share. A name of its own, so that tests/cpp/explore can put a word in its
-// place whose every access is a step that others may come before.
+// An atomic word in memory that processes share. tests/cpp/explore replaces this header: its words let the
+// test choose which thread makes the next access.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Errors are values between threads; exceptions exist only at the Python edge.
+// Errors as values. Only the Python bindings turn them into exceptions.
 #pragma once
 
 #include <cassert>
@@ -9,17 +9,17 @@
 
 namespace roundelay {
 
-// What kind of error it is decides which Python exception is raised (bindings/errors.cc).
+// The kind of error. bindings/errors.cc chooses the Python exception by it.
 enum class StatusCode : unsigned char {
   kOk,
-  kInvalidArgument,  // ValueError: the caller can fix the call; data is untouched, the job goes on
-  kMismatch,         // ranks disagree, or one did not come: HorovodInternalError, the job goes on
-  kAborted,          // a peer failed or left, or a deadline passed: HorovodInternalError
-  kUnavailable,      // something that is needed is not there: not initialized, no MPI, no sockets
+  kInvalidArgument,  // ValueError: the caller made a mistake; data is untouched and the job continues
+  kMismatch,         // HorovodInternalError: ranks disagree, or one is missing; the job continues
+  kAborted,          // HorovodInternalError: a peer failed or left, or a deadline passed
+  kUnavailable,      // something is missing: not initialized, no MPI, no sockets, no memory
   kInternal,         // a bug in Roundelay
 };
 
-// A cheap, copyable result without value. Success allocates nothing; copies share the message.
+// OK, or an error with a message. OK allocates nothing; copies share the message.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -52,7 +52,7 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Error> error_;
 };
 
-// A value or the Status that says why there is none.
+// A value, or the error that explains why there is none. value(), * and -> require ok().
 template <typename T>
 class [[nodiscard]] Result {
  public:
@@ -77,7 +77,7 @@ class [[nodiscard]] Result {
 
 }  // namespace roundelay
 
-// Passes an error on to the caller: for functions that return Status or Result.
+// Returns the error of `expression` to the caller. For functions that return Status or Result.
 #define ROUNDELAY_RETURN_IF_ERROR(expression)                                      \
   do {                                                                             \
     if (::roundelay::Status status_ = (expression); !status_.ok()) return status_; \

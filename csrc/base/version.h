@@ -1,10 +1,10 @@
-// Which build this is: ranks and separately loaded modules must agree on it.
+// The version of this build. All ranks and all modules of a process must have the same one.
 #pragma once
 
 #include <string>
 
 namespace roundelay {
 
-std::string version();  // "0.1.0"
+std::string version();  // returns "0.1.0"
 
 }  // namespace roundelay

@@ -1,4 +1,4 @@
-// Time limits for calls of other libraries that have none.
+// Gives a time limit to calls of other libraries that have none.
 #pragma once
 
 #include <functional>
@@ -11,9 +11,9 @@
 
 namespace roundelay {
 
-// What `call` returned, or nothing at the deadline. It runs on a thread of its own, which is then left
-// behind: `call` must own all that it uses, and must not throw. Throws std::system_error where there is no
-// thread.
+// Runs `call` on a new thread and returns its result, or nothing at the deadline. After a timeout the thread
+// keeps running: `call` must own everything that it uses. `call` must not throw. Any thread may call this.
+// Throws std::system_error if no thread can be started.
 template <typename T>
 std::optional<T> within(Deadline deadline, std::function<T()> call) {
   std::packaged_task<T()> task(std::move(call));

@@ -1,4 +1,4 @@
-// The control plane: a process's mailbox. Small messages between any two ranks, in order and exactly once.
+// The control plane: carries small messages between any two ranks, in order and exactly once.
 #pragma once
 
 #include <cstdint>
@@ -11,47 +11,49 @@
 
 namespace roundelay::channel {
 
+// A received message, or the loss of a peer.
 struct Incoming {
   int from = -1;  // world rank
   Bytes bytes;
-  // Not ok: the connection to `from` is gone for good, and it did not say goodbye (bytes is empty; reported
-  // once a peer).
+  // Not ok: the connection to `from` is lost forever and `from` did not say goodbye. `bytes` is then empty.
+  // Each peer's loss is reported once.
   Status lost;
 };
 
-// Threads: send, wait and wake from any thread. receive and close by one thread at a time (the holder of the
-// negotiation token). Messages to oneself loop back.
+// Any thread may call send(), wait() and wake(). One thread at a time calls receive() and close(): the holder
+// of the progress token. A rank may send messages to itself.
 class Channel {
  public:
   virtual ~Channel() = default;
 
-  // Never blocks: what the medium does not take at once is queued and goes out from later calls.
-  // Errors: kAborted when `to` is known to be lost. What is for a peer that said goodbye is dropped.
+  // Sends a message. Never blocks: a message that the medium does not take at once is queued, and later calls
+  // send it. Drops messages to a peer that said goodbye. Errors: kAborted (`to` is lost).
   virtual Status send(int to, ConstByteSpan message) = 0;
 
-  // The next message or loss, if there is one now; also moves queued output.
+  // Returns the next message or loss; nothing if there is none now. Also sends queued output.
   virtual std::optional<Incoming> receive() = 0;
 
-  // Sleeps until receive() may have something, wake() is called, or the deadline. May return early.
-  // Sleepers use no CPU unless the medium has no other way (channel/mpi documents its back-off).
+  // Sleeps until receive() may have something, wake() is called, or the deadline passes. May return early.
+  // Uses no CPU unless the medium cannot sleep (channel/mpi documents its back-off).
   virtual void wait(Deadline deadline) = 0;
-  // From true to false the caller, one thread at a time, does nothing but look for messages: where the medium
-  // is quicker for it, peers wake nobody meanwhile, and it waits by wait_polling(), which polls for a while
-  // before it sleeps.
+  // set_polling(true) begins a time, until set_polling(false), in which the caller looks for messages
+  // whenever it does not sleep in wait_polling(). Some media then save the messages that wake a sleeper.
+  // wait_polling() polls for `polling` before it sleeps. One thread at a time.
   virtual void set_polling(bool /*polling*/) {}
   virtual void wait_polling(Deadline deadline, Duration /*polling*/) { wait(deadline); }
 
-  // Ends all waits in progress and the next one that starts before a receive().
+  // Ends all waits in progress, and also the next wait unless receive() comes before it.
   virtual void wake() = 0;
 
-  // Sends what is queued and a goodbye (until the deadline), then closes: to its peers this rank has left in
-  // order, and they see no loss. They do see one if the channel is destroyed without it.
+  // Sends all queued messages and a goodbye, until the deadline, then closes the channel. Its peers see that
+  // this rank has left in order. If the channel is destroyed without close(), they see a loss.
   virtual void close(Deadline deadline) = 0;
 
-  // Messages without content that only wake a peer's sleeper, so far.
+  // Returns how many empty messages this channel has sent only to wake a sleeping peer.
   [[nodiscard]] virtual std::int64_t wakeups_sent() const { return 0; }
 
-  // False if only the thread that made the channel may call anything but wake() and send().
+  // Returns whether any thread may call the channel. If not, threads other than the one that made it may call
+  // only wake() and send().
   [[nodiscard]] virtual bool any_thread() const { return true; }
 };
 

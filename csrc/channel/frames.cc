@@ -17,7 +17,7 @@ ByteSpan FrameReader::space() {
   if (!large_.empty()) return ByteSpan(large_).subspan(large_filled_);
   if (buffer_.empty()) buffer_.resize(kBuffer);
   if (begin_ > 0) {
-    // next() was called until empty, so at most a piece of one message moves.
+    // The caller has called next() until it returned nothing, so this moves at most a part of one message.
     std::memmove(buffer_.data(), buffer_.data() + begin_, buffered());
     end_ -= begin_;
     begin_ = 0;

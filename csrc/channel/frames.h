@@ -1,5 +1,5 @@
-// Messages on a byte stream: a length of four bytes, little-endian, then the message. A goodbye is a length
-// that no message has, and the last thing on its stream.
+// Messages on a byte stream: a length of four bytes, little-endian, then the message. A goodbye ends the
+// stream; it is a length that no message can have.
 #pragma once
 
 #include <array>
@@ -16,23 +16,27 @@ namespace roundelay::channel {
 inline constexpr std::size_t kFrameHeader = 4;
 inline constexpr std::size_t kLongestFrame = std::size_t{64} << 20;
 
-inline constexpr std::size_t kGoodbye = 0xffffffff;  // in place of a length
+inline constexpr std::size_t kGoodbye = 0xffffffff;  // replaces the length
 
+// Returns the header of a message of this size.
 std::array<std::byte, kFrameHeader> frame_header(std::size_t size);
 
-// Cuts what was read into messages. Usage: read into space(), say how much with filled(), take next() until
-// empty.
+// Splits a byte stream into messages. The caller reads into space(), reports the bytes with filled(), and
+// calls next() until it returns nothing. One thread at a time.
 class FrameReader {
  public:
   explicit FrameReader(std::size_t longest) : longest_(longest) {}
+  // Sets the longest message that the peer may send.
   void set_longest(std::size_t longest) { longest_ = longest; }
 
-  // Where the next read goes; never empty. A large message is read right into its own memory.
+  // Returns memory for the next read; never empty. A large message is read directly into its own memory.
   ByteSpan space();
+  // Tells how many bytes the caller has read into space().
   void filled(std::size_t bytes);
-  // Errors: kInternal when a length is over the limit; nothing can be read after that.
+  // Returns the next complete message; nothing if there is none yet. Errors: kInternal (a length is over the
+  // limit); the stream is then useless.
   Result<std::optional<Bytes>> next();
-  // next() came to the other side's goodbye: it has no more messages.
+  // Returns whether next() has met the peer's goodbye. No more messages come.
   [[nodiscard]] bool said_goodbye() const { return said_goodbye_; }
 
  private:
@@ -44,27 +48,29 @@ class FrameReader {
   Bytes buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  Bytes large_;  // the message that does not fit the buffer
+  Bytes large_;  // a message that does not fit into buffer_
   std::size_t large_filled_ = 0;
   bool said_goodbye_ = false;
 };
 
-// What the medium did not take yet.
+// Output that the medium has not taken yet. One thread at a time.
 class SendQueue {
  public:
   [[nodiscard]] bool empty() const { return frames_.empty(); }
-  // A frame, of which `sent` bytes (header included) are on their way already.
+  // Appends a message. The medium has already taken the first `sent` bytes of its frame, header included.
   void push(ConstByteSpan message, std::size_t sent = 0);
+  // Appends a goodbye, the last frame.
   void push_goodbye();
-  // The bytes to go out next, as far as `parts` has room for them; how many parts were filled.
+  // Fills `parts` with the next bytes to send, and returns how many parts it filled. The queue keeps the
+  // memory.
   std::size_t peek(std::span<ConstByteSpan> parts) const;
-  // So many of them are on their way.
+  // Removes bytes that the medium has taken.
   void advance(std::size_t bytes);
   void clear();
 
  private:
   std::deque<Bytes> frames_;
-  std::size_t head_sent_ = 0;  // of the first frame
+  std::size_t head_sent_ = 0;  // bytes of the first frame that the medium has taken
 };
 
 }  // namespace roundelay::channel

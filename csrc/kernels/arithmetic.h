@@ -1,4 +1,4 @@
-// Scaling and sums of many parts, of one element.
+// Scaling of one element, and sums that are more exact than the element type.
 #pragma once
 
 #include <bit>
@@ -10,6 +10,7 @@
 
 namespace roundelay::kernels {
 
+// Function objects that scale a value. Kernels take one as a template argument.
 struct Unscaled {
   template <typename Real>
   [[gnu::always_inline]] constexpr Real operator()(Real value) const {
@@ -29,18 +30,19 @@ struct Over {
   [[gnu::always_inline]] constexpr Real operator()(Real value) const { return value / divisor; }
 };
 
-// A power of two divides by multiplying with its reciprocal: the same bits.
+// Returns whether `scale` is applied as a multiplication. Division by a power of two is: the reciprocal gives
+// the same bits.
 constexpr bool multiplies(Scale scale) {
   return scale.divisor > 0 && (scale.divisor & (scale.divisor - 1)) == 0;
 }
 
-// What it multiplies with.
+// Returns the number to multiply with.
 template <typename Real>
 constexpr Real factor_of(Scale scale) {
   return scale.divisor == 1 ? static_cast<Real>(scale.factor) : Real{1} / static_cast<Real>(scale.divisor);
 }
 
-// fp64 has no wider type: the rounding errors of the additions are a second sum.
+// A sum of fp64 values. No type is wider than fp64, so the additions' rounding errors are summed in `low`.
 struct Compensated {
   double high;
   double low;
@@ -52,13 +54,14 @@ struct Compensated {
   }
   [[gnu::always_inline]] constexpr double total() const {
     const double sum = high + low;
-    return sum == sum && low != 0.0 ? sum : high;  // -0 stays what it is
+    return sum == sum && low != 0.0 ? sum : high;  // keeps -0
   }
   template <typename By>
   [[gnu::always_inline]] constexpr double scaled(By by) const {
     return same_nan(by(total()));
   }
-  // The quotient and what the division left over: equal parts come back to the last bit.
+  // Returns the quotient, corrected by the remainder of the division: the mean of equal parts is exact to the
+  // last bit.
   [[gnu::always_inline]] constexpr double scaled(Over<double> by) const {
     const double sum = total();
     const double rest = (high - sum) + low;
@@ -66,11 +69,11 @@ struct Compensated {
     const double product = quotient * by.divisor;
     const double left = (sum - product) - product_error(quotient, by.divisor, product);
     const double whole = quotient + (left + rest) / by.divisor;
-    // The correction is no number where something is infinite, or nearly.
+    // The correction is NaN if a number is infinite, or nearly so.
     return same_nan(whole == whole ? whole : quotient);
   }
-  // quotient * divisor - product, exactly, for divisors (a number of ranks) below 2^26: the quotient in two
-  // halves of its bits, each of whose products fits.
+  // Returns quotient * divisor - product exactly, for divisors (a number of ranks) below 2^26. It multiplies
+  // the two halves of the quotient's bits, so that each product fits.
   [[gnu::always_inline]] static constexpr double product_error(double quotient, double divisor,
                                                                double product) {
     constexpr std::uint64_t kLowBits = (std::uint64_t{1} << 27U) - 1;
@@ -80,15 +83,15 @@ struct Compensated {
   }
 };
 
-// Whether a sum of integers is divided as one. By fp64 the quotients of narrow types are exact, or out of
-// their range.
+// Returns whether a sum of integers is divided as an integer. Division in fp64 is exact for narrow types and
+// small divisors.
 template <typename T>
 constexpr bool divides_exactly(Scale scale) {
   constexpr std::int64_t kExactDivisor = sizeof(T) < 8 ? 1 << 20 : 1;
   return scale.divisor > kExactDivisor;
 }
 
-// Truncated toward zero, saturated.
+// Returns sum / divisor, truncated toward zero and saturated.
 template <typename T>
 [[gnu::always_inline]] constexpr T divide(std::int64_t sum, std::int64_t divisor) {
   constexpr auto kLeast = static_cast<std::int64_t>(std::numeric_limits<T>::min());

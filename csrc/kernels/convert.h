@@ -1,4 +1,4 @@
-// A number of one dtype as another's, rounded once.
+// Converts a number from one dtype to another, with one rounding.
 #pragma once
 
 #include <bit>
@@ -9,8 +9,8 @@
 
 namespace roundelay::kernels {
 
-// Rounding to odd keeps, in the last bit, whether anything was lost; a second rounding to a format with at
-// least two bits less is then the right one.
+// Rounds to odd: the last bit records whether the rounding lost anything. A second rounding, to a format with
+// at least two bits less, then gives the correctly rounded result.
 constexpr float round_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   if (value != value || static_cast<double>(nearest) == value) return nearest;
@@ -24,13 +24,15 @@ constexpr float round_to_odd(std::int64_t value) {
   const bool negative = value < 0;
   std::uint64_t magnitude = static_cast<std::uint64_t>(value);
   if (negative) magnitude = 0 - magnitude;
-  constexpr std::uint64_t kLost = (1U << 11) - 1;  // 64 bits less the 53 of a double
+  constexpr std::uint64_t kLost = (1U << 11) - 1;  // 64 bits minus a double's 53
   if (magnitude > (std::uint64_t{1} << 53))
     magnitude = (magnitude & ~kLost) | ((magnitude & kLost) != 0 ? kLost + 1 : 0);
   const double wide = static_cast<double>(magnitude);
   return round_to_odd(negative ? -wide : wide);
 }
 
+// Converts one value. Floats truncate toward zero and saturate when they become integers; others round to
+// nearest even.
 template <DType kTo, typename From>
 constexpr typename Element<kTo>::Stored convert(From value) {
   using To = typename Element<kTo>::Stored;

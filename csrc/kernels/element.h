@@ -1,5 +1,5 @@
-// How each dtype is stored, what it is computed in, and the four reductions. Constexpr, which nvcc compiles
-// for the device too: one source of bits.
+// The storage type and the computation type of each dtype, and the four reductions. All is constexpr, so that
+// nvcc compiles the same code for the device and both give the same bits.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,8 @@
 
 namespace roundelay::kernels {
 
-// Memory may be unaligned even to the element: all access goes through these two.
+// Read and write one element. All access goes through these two, because memory may be unaligned even to the
+// element.
 template <typename T>
 [[gnu::always_inline]] constexpr T load(const std::byte* from) {
   T value;
@@ -26,17 +27,17 @@ template <typename T>
   std::memcpy(to, &value, sizeof value);
 }
 
-// A NaN that a reduction gave, whatever its sign and payload, becomes this type's one quiet NaN; and -0 is
-// less than +0. So reductions are commutative to the last bit, and two ranks that combine the same pair
-// agree, whichever of them holds the accumulator.
+// GpuSequencer any NaN into the type's one quiet NaN. Reductions also treat -0 as less than +0. So they are
+// commutative to the last bit: two ranks that combine the same pair agree, whichever of them holds the
+// accumulator.
 template <typename T>
 [[gnu::always_inline]] constexpr T same_nan(T value) {
   return value == value ? value : std::numeric_limits<T>::quiet_NaN();
 }
 
-// `Wide` is what reductions compute in, `Scaled` what scaling computes in. widen() and narrow() convert as
-// IEEE 754 says; operand() and result() are their counterparts in reductions, where NaNs end as one NaN
-// anyway.
+// A dtype that the processor computes in directly. Reductions compute in `Wide`, scaling computes in
+// `Scaled`. widen() and narrow() convert as IEEE 754 says. Reductions use operand() and result() instead,
+// whose NaNs all become the one quiet NaN.
 template <typename T, typename S = double>
 struct Native {
   using Stored = T;
@@ -69,7 +70,7 @@ template <>
 struct Element<DType::kUInt8> : Native<std::uint8_t> {};
 template <>
 struct Element<DType::kBool> {
-  using Stored = std::uint8_t;  // any nonzero byte is true
+  using Stored = std::uint8_t;  // every nonzero byte is true
   using Wide = bool;
   [[gnu::always_inline]] static constexpr Wide widen(Stored value) { return value != 0; }
   [[gnu::always_inline]] static constexpr Stored narrow(Wide value) { return value ? 1 : 0; }
@@ -106,7 +107,7 @@ struct Element<DType::kBFloat16> {
   }
 };
 
-// Truncates toward zero, saturates, and makes NaN 0.
+// Converts to an integer: truncates toward zero, saturates, turns NaN into 0.
 template <typename T>
 [[gnu::always_inline]] constexpr T saturate(double value) {
   constexpr T kLeast = std::numeric_limits<T>::min();
@@ -117,17 +118,18 @@ template <typename T>
     value = value > static_cast<double>(kMost) ? static_cast<double>(kMost) : value;
     return static_cast<T>(value);
   } else {
-    constexpr double kBeyond = 9223372036854775808.0;  // 2^63: the greatest value itself is no double
+    constexpr double kBeyond = 9223372036854775808.0;  // 2^63; the greatest int64 itself is not a double
     if (value != value) return 0;
     if (value >= kBeyond) return kMost;
     return value < -kBeyond ? kLeast : static_cast<T>(value);
   }
 }
 
-// An unsigned type for T's bits, of at least int's width: the only ones for which wrap-around is defined.
+// An unsigned type with T's bits, at least as wide as int: only such types have a defined wrap-around.
 template <typename T>
 using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
+// The four reductions of two elements. For bool, Sum and Max are "or", Product and Min are "and".
 struct SumOp {
   template <typename T>
   [[gnu::always_inline]] constexpr T operator()(T a, T b) const {
@@ -160,8 +162,8 @@ struct MinOp {
     if constexpr (std::is_integral_v<T>) {
       return a < b ? a : b;
     } else {
-      // Both are the lesser number; or zeros, one of them perhaps -0; or the one is a NaN, which "or" keeps
-      // one.
+      // `one` and `other` are the same lesser number, or two zeros (perhaps one -0), or one of them is NaN.
+      // "or" gives the right result in all cases.
       const T one = a < b ? a : b;
       const T other = b < a ? b : a;
       return std::bit_cast<T>(std::bit_cast<BitsOf<T>>(one) | std::bit_cast<BitsOf<T>>(other));

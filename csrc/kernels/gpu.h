@@ -1,7 +1,7 @@
-// Arithmetic on device memory, in a stream's turn: the counterparts of kernels.h.
+// Arithmetic on device memory: the counterparts of kernels.h, enqueued to a stream.
 //
-// Thread-safe; nothing waits for the device. What is referred to (the lists, not the memory) may go when the
-// call returns. Errors: as base/gpu_runtime.h. Same elements, same bits, whatever the alignment.
+// Thread-safe. No call waits for the device. The caller may release the lists when the call returns, but not
+// the memory that they name. Errors: as in base/gpu_runtime.h. Alignment does not change the result's bits.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace roundelay::kernels {
 
-// `count` elements, from one place to another (or in place, of one size): to = scale(from).
+// Copies `count` elements: to = scale(from). Both may be the same memory if the types have the same size.
 struct GpuCopy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
@@ -25,19 +25,20 @@ struct GpuCopy {
 class GpuKernels {
  public:
   virtual ~GpuKernels() = default;
-  // Packs, unpacks, casts and scales: all items in as few launches as possible, hundreds in one. Bit-equal to
-  // kernels::scale_copy (one type), to kernels::cast (identity scale); both: scaled in what the former
-  // computes in, then rounded to `to_type`. Items must not overlap but with themselves.
+  // Packs, unpacks, casts and scales all items in as few launches as possible (one launch takes hundreds).
+  // The result equals kernels::scale_copy() bit for bit if both types are the same, and kernels::cast() if
+  // `scale` is the identity. Otherwise it scales as scale_copy() does and then rounds to `to_type`. Two items
+  // must not overlap.
   [[nodiscard]] virtual Status copy_batch(int device, std::span<const GpuCopy> items, Scale scale,
                                           GpuStream stream) = 0;
-  // Bit-equal to kernels::reduce_parts, but for fp64 sums of more than two parts and fp64 averages, which are
-  // within 1 ulp: see docs/gpu.md.
+  // Gives the same bits as kernels::reduce_parts(), except fp64 sums of more than two parts and fp64
+  // averages, which are within 1 ulp (see docs/gpu.md).
   [[nodiscard]] virtual Status reduce_parts(int device, std::byte* to,
                                             std::span<const std::byte* const> parts, std::size_t count,
                                             DType dtype, ReduceOp op, Scale prescale, Scale scale,
                                             GpuStream stream) = 0;
-  // result[i] = {sum of |x|, sum of x * x} of chunk i, as two fp64, of `chunk` elements (the last one: what
-  // is left); floating types.
+  // Computes norms of each chunk of `chunk` elements (the last one may be shorter): result[i] holds the sum
+  // of |x| and the sum of x * x of chunk i, two fp64 numbers. For floating types.
   [[nodiscard]] virtual Status norms(int device, double* result, const std::byte* from, std::size_t count,
                                      std::size_t chunk, DType dtype, GpuStream stream) = 0;
 };

@@ -1,6 +1,6 @@
-// fp16 and bf16 <-> fp32, bit by bit as IEEE 754 says: subnormals, infinities, NaN (always made quiet), ties
-// to even. Selects instead of branches, and no fp32 subnormals on the way, so that the loops vectorise and
-// flush-to-zero modes change nothing.
+// Converts fp16 and bf16 to fp32 and back, exactly as IEEE 754 says: subnormals, infinities, NaN (always made
+// quiet), ties to even. The code selects instead of branching, and avoids fp32 subnormals: so loops
+// vectorise, and flush-to-zero modes change nothing.
 #pragma once
 
 #include <bit>
@@ -8,18 +8,19 @@
 
 namespace roundelay::kernels {
 
+// Returns `yes` or `no` without a branch.
 [[gnu::always_inline]] constexpr std::uint32_t select(bool which, std::uint32_t yes, std::uint32_t no) {
   const std::uint32_t mask = 0U - static_cast<std::uint32_t>(which);
   return (yes & mask) | (no & ~mask);
 }
 
 [[gnu::always_inline]] constexpr float half_to_float(std::uint16_t half) {
-  constexpr std::uint32_t kRebias = 112U << 23;    // fp32's exponent bias less fp16's
+  constexpr std::uint32_t kRebias = 112U << 23;    // fp32's exponent bias minus fp16's
   constexpr std::uint32_t kSmallest = 113U << 23;  // 2^-14, the least normal fp16
   const std::uint32_t sign = (half & 0x8000U) << 16;
   const std::uint32_t magnitude = half & 0x7fffU;
   const std::uint32_t normal = (magnitude << 13) + kRebias;
-  // An infinite exponent needs the rebias once more; a NaN its quiet bit.
+  // An infinite exponent needs the rebias twice; a NaN needs its quiet bit.
   const std::uint32_t special = (normal + kRebias) | (magnitude > 0x7c00U ? 0x400000U : 0U);
   // (1 + m/2^10) * 2^-14 - 2^-14 is exact.
   const float shifted = std::bit_cast<float>((magnitude << 13) + kSmallest);
@@ -32,9 +33,9 @@ namespace roundelay::kernels {
 [[gnu::always_inline]] constexpr std::uint16_t float_to_half(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t magnitude = bits & 0x7fffffffU;
-  // Rounding may carry into the exponent: 65520 becomes infinity by itself.
+  // Rounding may carry into the exponent; so 65520 becomes infinity.
   const std::uint32_t normal = (magnitude - (112U << 23) + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
-  // 0.5's last bit is worth 2^-24, as a subnormal fp16's: the addition rounds at the right place.
+  // The last bit of 0.5 is worth 2^-24, as in a subnormal fp16, so the addition rounds at the right bit.
   const std::uint32_t subnormal =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
   const std::uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x3ffU);

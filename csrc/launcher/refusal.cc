@@ -1,5 +1,5 @@
-// What roundelayrun asks before it starts ranks (python/roundelay/run/settings.py). A library of its own:
-// without torch's, it loads at once.
+// Checks the environment for roundelayrun before it starts ranks (python/roundelay/run/settings.py). This is
+// a library of its own, so that it loads at once, without torch's libraries.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -11,7 +11,8 @@
 namespace roundelay {
 namespace {
 
-// `entries` as environ has them: "NAME=VALUE", null at the end.
+// Returns the error of load_config(), "" if it has none. `entries` is an environ: "NAME=VALUE" texts, null at
+// the end.
 std::string refusal(const char* const* entries) {
   std::vector<std::string> names;
   std::vector<std::string> values;
@@ -32,7 +33,8 @@ std::string refusal(const char* const* entries) {
 }  // namespace
 }  // namespace roundelay
 
-// Why init() would refuse this environment; "": it would not. The text lives until this thread's next call.
+// Returns why init() would refuse this environment; "" if it would not. The text is valid until this thread's
+// next call. `entries` is an environ: "NAME=VALUE" texts, null at the end.
 extern "C" __attribute__((visibility("default"))) const char* roundelay_refusal(const char* const* entries) {
   thread_local std::string text;
   text = roundelay::refusal(entries);

@@ -11,7 +11,7 @@
 namespace roundelay::platform {
 namespace {
 
-// All open descriptors of this process that forked children must not share. Never destroyed: an Fd
+// All open descriptors of this process that forked children must not share. Never destroyed, because an Fd
 // may outlive static destruction.
 struct Owned {
   std::mutex mutex;
@@ -23,7 +23,7 @@ Owned& owned() {
   return *instance;
 }
 
-// Runs in the only thread of a forked child: async-signal-safe calls only, no allocation.
+// Runs in the only thread of a forked child. It makes async-signal-safe calls only and allocates nothing.
 void detach_in_child() {
   const int null_device = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int fd : owned().fds) {
@@ -51,7 +51,7 @@ void Fd::reset() {
   if (fd_ < 0) return;
   const std::lock_guard lock(owned().mutex);
   owned().fds.erase(fd_);
-  ::close(fd_);  // not again after EINTR: Linux has closed it by then
+  ::close(fd_);  // Linux closes it even if this fails with EINTR
   fd_ = -1;
 }
 

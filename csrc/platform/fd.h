@@ -1,6 +1,5 @@
-// A file descriptor with an owner. Forked children do not share it: there the number stands for an
-// empty stand-in, so that a surviving child (a data loader's worker) cannot keep a dead rank's connections
-// open.
+// An owned file descriptor. A forked child does not inherit it: the child's copy of the number refers to
+// /dev/null, so that a surviving child (a data loader's worker) does not keep a dead rank's connections open.
 #pragma once
 
 #include <string>
@@ -10,10 +9,11 @@
 
 namespace roundelay::platform {
 
+// Movable. Thread-safe between different objects.
 class Fd {
  public:
   Fd() = default;
-  explicit Fd(int fd);  // takes ownership
+  explicit Fd(int fd);  // takes ownership; a negative `fd` means none
   ~Fd() { reset(); }
   Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Fd& operator=(Fd&& other) noexcept {
@@ -26,15 +26,16 @@ class Fd {
 
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] bool valid() const { return fd_ >= 0; }
+  // Closes the descriptor.
   void reset();
 
  private:
   int fd_ = -1;
 };
 
-// "connection refused": the system's text for an errno value, in lower case.
+// Returns the system's text for an errno value, in lower case: "connection refused".
 std::string errno_text(int error);
-// kUnavailable: "<what>: <text of errno>".
+// Returns kUnavailable with the text "<what>: <text of errno>".
 Status errno_status(const std::string& what, int error);
 
 }  // namespace roundelay::platform

@@ -14,7 +14,7 @@ struct SystemCall {
   std::string_view name;
 };
 
-// Those that a training script is found in for long.
+// The system calls in which training scripts wait for long.
 constexpr auto kSystemCalls = std::to_array<SystemCall>({
     {SYS_read, "read"},
     {SYS_write, "write"},
@@ -47,7 +47,7 @@ constexpr auto kSystemCalls = std::to_array<SystemCall>({
     {SYS_ioctl, "ioctl"},
     {SYS_msync, "msync"},
     {SYS_munmap, "munmap"},
-#ifdef SYS_poll  // of older architectures alone
+#ifdef SYS_poll  // only older architectures have these
     {SYS_poll, "poll"},
     {SYS_select, "select"},
     {SYS_epoll_wait, "epoll_wait"},
@@ -62,7 +62,7 @@ std::string first_line(pid_t process, const char* file) {
   return line;
 }
 
-// "" where the kernel does not say: another user's process, or one that is running by now.
+// Returns "" if the kernel does not say: the process belongs to another user, or it runs again.
 std::string system_call_of(pid_t process) {
   long number = -1;
   if (!(std::ifstream("/proc/" + std::to_string(process) + "/syscall") >> number)) return {};
@@ -75,7 +75,7 @@ std::string system_call_of(pid_t process) {
 }  // namespace
 
 Activity parse_activity(const std::string& stat) {
-  // The state comes after the program's name, which may have parentheses and spaces in it.
+  // The state follows the program's name, which may contain parentheses and spaces.
   const auto name_end = stat.rfind(") ");
   if (name_end == std::string::npos || name_end + 2 >= stat.size()) return Activity::kEnded;
   switch (stat[name_end + 2]) {

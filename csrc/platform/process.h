@@ -1,4 +1,4 @@
-// What the kernel tells about a process of this machine without asking it.
+// The state of any process on this machine, as /proc shows it. The process itself takes no part.
 #pragma once
 
 #include <sys/types.h>
@@ -7,15 +7,16 @@
 
 namespace roundelay::platform {
 
-// Of the main thread, in general: it is what runs Python.
+// The state of a process's main thread, which usually runs Python.
 enum class Activity : unsigned char { kRuns, kSleeps, kStopped, kEnded };
 
-// `stat`: the text of /proc/PID/stat; empty: there is no such process.
+// Reads the state from `stat`, the text of /proc/PID/stat. An empty text means kEnded: no such process.
 Activity parse_activity(const std::string& stat);
 
+// Returns the state of a process. Thread-safe.
 Activity activity_of(pid_t process);
-// "computes", "waits in the system call read", "is stopped (SIGSTOP, Ctrl-Z or a debugger)", "has ended". The
-// system call is named where the kernel lets us see it.
+// Returns the state in words: "computes", "waits in the system call read", "is stopped (SIGSTOP, Ctrl-Z or a
+// debugger)", "has ended". Names the system call if the kernel shows it. Thread-safe.
 std::string describe_activity(pid_t process);
 
 }  // namespace roundelay::platform

@@ -1,4 +1,4 @@
-// Announcements of members in one process that nobody sleeps for.
+// Announcements of members in one process. Nobody sleeps, so nothing is woken.
 #pragma once
 
 #include <memory>

@@ -57,7 +57,7 @@ class Hub::Port final : public Channel {
     }
     if (state_->at(rank_).gone) return Status::unavailable("the channel is closed");
     if (state_->at(rank_).saw_loss_of[static_cast<std::size_t>(to)]) return lost_status(to);
-    // A peer that is gone without our having heard of it yet is like one at the far end of a network.
+    // As on a network, a message to a peer whose end is not yet known here is dropped without an error.
     if (!state_->at(to).gone) state_->post(rank_, to, {rank_, Bytes(message.begin(), message.end()), {}});
     return {};
   }
@@ -92,11 +92,11 @@ class Hub::Port final : public Channel {
 
   void close(Deadline) override {
     MutexLock lock(state_->mutex);
-    static_cast<void>(leave());  // there is no connection whose end would need a goodbye
+    static_cast<void>(leave());  // peers need no goodbye, because no connection ends
   }
 
  private:
-  // False: gone already.
+  // Returns false if the rank has already left.
   bool leave() REQUIRES(state_->mutex) {
     Mailbox& box = state_->at(rank_);
     if (std::exchange(box.gone, true)) return false;

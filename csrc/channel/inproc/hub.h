@@ -1,4 +1,5 @@
-// The control plane of N ranks in one process: threads use it like any channel, simulations deliver by hand.
+// The control plane of N ranks in one process, for tests. Threads use its channels as any other; simulations
+// deliver messages one by one.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,14 @@
 namespace roundelay::channel {
 
 enum class Delivery : unsigned char {
-  kAtOnce,  // a message can be received as soon as it was sent
-  kByHand,  // messages stay on their link until deliver(); wait() never sleeps
+  kAtOnce,  // a message can be received as soon as it is sent
+  kByHand,  // a message stays on its link until deliver(); wait() never sleeps
 };
 
 // Thread-safe. Its channels keep the hub's state alive.
 class Hub {
  public:
+  // The direction from one rank to another.
   struct Link {
     int from = -1;
     int to = -1;
@@ -29,16 +31,16 @@ class Hub {
 
   Hub(int size, Delivery delivery);
 
-  // One for each rank.
+  // Makes the channel of one rank. May be called once per rank.
   [[nodiscard]] std::unique_ptr<Channel> channel(int rank);
 
-  // For kByHand. Links with something on them (messages to oneself too), in ascending order.
+  // Returns the links that hold messages, also from a rank to itself, in ascending order. For kByHand.
   [[nodiscard]] std::vector<Link> pending_links() const;
-  // Makes the oldest message (or the loss) of that link receivable; false if there is none.
+  // Makes the oldest message (or the loss) of a link receivable. Returns false if the link is empty.
   bool deliver(int from, int to);
 
-  // The rank dies: what is on its links vanishes, all others see it lost at once. What they could
-  // already receive stays before the loss.
+  // Simulates a rank's death: discards the messages on its links and reports its loss to all others at once.
+  // Messages that they could already receive come before the loss.
   void disconnect(int rank);
 
  private:
@@ -61,7 +63,7 @@ class Hub {
     const int size;
     mutable Mutex mutex;
     std::deque<Mailbox> boxes GUARDED_BY(mutex);
-    std::map<Link, std::deque<Incoming>> links GUARDED_BY(mutex);  // no empty queues
+    std::map<Link, std::deque<Incoming>> links GUARDED_BY(mutex);  // has no empty queues
   };
 
   std::shared_ptr<State> state_;

@@ -12,7 +12,7 @@ namespace roundelay::channel {
 namespace {
 
 constexpr int kMessageTag = 1;
-constexpr int kGoodbyeTag = 2;  // a rank's last message
+constexpr int kGoodbyeTag = 2;  // the tag of a rank's last message
 constexpr Duration kHot = std::chrono::microseconds(50);
 constexpr Duration kFirstSleep = std::chrono::microseconds(50);
 constexpr Duration kLongestSleep = std::chrono::milliseconds(2);
@@ -34,7 +34,7 @@ MpiChannel::~MpiChannel() {
   abandon();
 }
 
-// MPI may still read and write what is under way: that memory stays allocated.
+// Gives up all transfers. MPI may still use their memory, so it is never freed.
 void MpiChannel::abandon() {
   for (auto& out : outgoing_) {
     if (out->request != MPI_REQUEST_NULL) static_cast<void>(out.release());
@@ -46,7 +46,7 @@ void MpiChannel::abandon() {
   arriving_.clear();
 }
 
-// The first error of MPI fails all later sends.
+// Keeps the first error of MPI, which fails all later sends. Returns `status`.
 Status MpiChannel::take(const Status& status) {
   if (!status.ok() && failure_.ok()) failure_ = status;
   return status;
@@ -69,7 +69,7 @@ Status MpiChannel::send(int to, ConstByteSpan message) {
   if (any_thread()) {
     move_output();
   } else {
-    changed_.notify_all();  // the owner's wait() sends it
+    changed_.notify_all();  // the owner's wait() sends the message
   }
   return failure_;
 }
@@ -82,8 +82,9 @@ void MpiChannel::enqueue(int to, int tag, ConstByteSpan message) {
   outgoing_.push_back(std::move(out));
 }
 
+// Starts queued sends, and frees those that are complete.
 void MpiChannel::move_output() {
-  if (session_.finalized()) return;  // poison concerns the data plane: faults are told through here
+  if (session_.finalized()) return;  // not usable(): after poison() this channel still reports the fault
   for (auto& out : outgoing_) {
     if (!failure_.ok()) return;
     if (!out->posted) {
@@ -102,6 +103,7 @@ void MpiChannel::move_output() {
   }
 }
 
+// Starts to receive all messages that have arrived.
 void MpiChannel::move_input() {
   while (failure_.ok() && !session_.finalized()) {
     int there = 0;
@@ -126,7 +128,7 @@ void MpiChannel::move_input() {
   }
 }
 
-// Whether the oldest message is complete; younger ones wait for it, which keeps each sender's order.
+// Returns whether the oldest message is complete. Later messages wait for it, so each sender's order is kept.
 bool MpiChannel::ready() {
   if (arriving_.empty()) return false;
   Arriving& first = *arriving_.front();
@@ -193,7 +195,7 @@ void MpiChannel::close(Deadline deadline) {
     {
       MutexLock lock(mutex_);
       move_output();
-      move_input();  // peers that close at the same time can finish their sends
+      move_input();  // so that peers that close at the same time can finish their sends
       if (outgoing_.empty()) return;
       if (deadline.passed() || !failure_.ok() || session_.finalized()) {
         abandon();

@@ -1,6 +1,7 @@
-// The mailbox over MPI, for where sockets are not allowed. MPI cannot put a thread to sleep until a message
-// comes, so wait() polls: hot for 50 us and polite for 50 more, then asleep in steps that double up to 2 ms
-// (about 1 % of a core); wake() ends a sleep at once. Whatever arrives starts the steps anew.
+// The control plane over MPI, for machines that forbid sockets. MPI cannot put a thread to sleep until a
+// message comes, so wait() polls: for 50 us without pause, for 50 us while it yields the CPU, then with
+// sleeps that double up to 2 ms (about 1 % of a core). wake() ends a sleep at once. Each arrival restarts the
+// sequence.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,11 @@
 
 namespace roundelay::channel {
 
-// A peer that closed says goodbye with its last message. No loss is ever reported: when a peer dies, MPI's
-// own launcher ends the job.
+// A rank's last message is its goodbye. The channel never reports a loss: MPI's launcher ends the job when a
+// peer dies.
 class MpiChannel final : public Channel {
  public:
-  // Collective over the world.
+  // Makes a channel. Collective over the world. Errors: kAborted, kUnavailable.
   static Result<std::unique_ptr<Channel>> create(mpi::Session& session, const Group& world,
                                                  Deadline deadline);
 
@@ -41,7 +42,7 @@ class MpiChannel final : public Channel {
   };
   struct Arriving {
     Incoming incoming;
-    MPI_Request request = MPI_REQUEST_NULL;  // null: complete
+    MPI_Request request = MPI_REQUEST_NULL;  // null when the message is complete
     bool goodbye = false;
   };
 
@@ -54,7 +55,7 @@ class MpiChannel final : public Channel {
   Status take(const Status& status) REQUIRES(mutex_);
 
   mpi::Session& session_;
-  // Never freed: messages to a rank that closed first may still lie in it.
+  // Never freed, because messages to a rank that closed first may still use it.
   const MPI_Comm communicator_;
   Mutex mutex_;
   CondVar changed_;
@@ -63,7 +64,7 @@ class MpiChannel final : public Channel {
   std::vector<bool> gone_ GUARDED_BY(mutex_);
   bool woken_ GUARDED_BY(mutex_) = false;
   bool closed_ GUARDED_BY(mutex_) = false;
-  Status failure_ GUARDED_BY(mutex_);  // of MPI itself
+  Status failure_ GUARDED_BY(mutex_);  // the first error of MPI
 };
 
 }  // namespace roundelay::channel

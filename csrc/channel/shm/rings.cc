@@ -19,7 +19,8 @@ std::size_t Ring::write(std::span<const ConstByteSpan> parts) {
       at += count;
     }
   }
-  // Sequentially consistent, as what the reader does before it sleeps: it sees this, or is seen asleep.
+  // Sequentially consistent, as is the reader's preparation to sleep: the reader sees this, or is seen
+  // asleep.
   if (at != begin) writer_->written.store(at, std::memory_order_seq_cst);
   return static_cast<std::size_t>(at - begin);
 }

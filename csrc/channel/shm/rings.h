@@ -1,5 +1,6 @@
-// What the ranks of a node share to talk: a ring of bytes from each to each, and for each a word that says
-// whether it is looking. A ring has one writer and one reader; both counters only grow.
+// The shared memory of a node's control plane: a ring of bytes from each rank to each other, and for each
+// rank two flags that tell whether it polls or sleeps. A ring has one writer and one reader; their counters
+// only grow.
 #pragma once
 
 #include <atomic>
@@ -11,35 +12,37 @@
 
 namespace roundelay::channel {
 
-// One direction between two ranks, over memory that both see.
+// The ring from one rank to another, in memory that both share. Does not own the memory.
 class Ring {
  public:
   struct alignas(128) Writer {
     std::atomic<std::uint64_t> written{0};
-    std::atomic<std::uint32_t> wants_room{0};  // wake it when there is some
+    std::atomic<std::uint32_t> wants_room{0};  // asks the reader to wake the writer when it has made room
   };
   struct alignas(128) Reader {
     std::atomic<std::uint64_t> read{0};
-    std::atomic<std::uint32_t> closed{0};  // it will read nothing more
+    std::atomic<std::uint32_t> closed{0};  // the reader reads no more
   };
 
   Ring(Writer& writer, Reader& reader, ByteSpan bytes) : writer_(&writer), reader_(&reader), bytes_(bytes) {}
 
-  // The writer's. As much as there is room for; how many bytes.
+  // Writes as many bytes as fit, and returns how many. The writer calls it.
   std::size_t write(std::span<const ConstByteSpan> parts);
+  // Returns whether the ring is not full. The writer calls it.
   [[nodiscard]] bool has_room() const;
-  // Says that it waits for room, and whether there is some by now.
+  // Asks the reader to report room, and returns whether there is room now. The writer calls it.
   bool ask_for_room();
   [[nodiscard]] bool reader_closed() const { return reader_->closed.load(std::memory_order_acquire) != 0; }
 
-  // The reader's. As much as there is; how many bytes.
+  // Reads as many bytes as there are, and returns how many. The reader calls it.
   std::size_t read(ByteSpan into);
-  // Anyone's.
+  // Returns whether the ring holds no bytes. Both ends call it.
   [[nodiscard]] bool empty() const {
     return reader_->read.load(std::memory_order_seq_cst) == writer_->written.load(std::memory_order_seq_cst);
   }
-  // True once: the writer waits for the room that was made.
+  // Returns true if the writer waits for room, and withdraws its request. The reader calls it.
   bool take_wish_for_room();
+  // Tells the writer that nothing more will be read. The reader calls it.
   void close_reader() { reader_->closed.store(1, std::memory_order_release); }
 
  private:
@@ -48,15 +51,16 @@ class Ring {
   ByteSpan bytes_;
 };
 
-// All rings of a node, in memory that was zeros before the first rank came.
+// All rings of a node. The memory must be zeros before the first rank uses it. Does not own the memory.
 class Rings {
  public:
+  // One rank's flags.
   struct alignas(128) Attention {
-    std::atomic<std::uint32_t> polling{0};  // a thread polls: no need to wake anyone
-    std::atomic<std::uint32_t> asleep{0};   // set by who goes to sleep, cleared by who wakes it
+    std::atomic<std::uint32_t> polling{0};  // a thread polls: peers need not wake anyone
+    std::atomic<std::uint32_t> asleep{0};   // set before a sleep, cleared by the peer that ends it
   };
 
-  // Of a node with so many ranks: 65 KiB for two, 17 MiB for 64.
+  // Returns the memory that a node of `ranks` ranks needs: 65 KiB for two, 17 MiB for 64.
   static constexpr std::size_t bytes(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
     return n * sizeof(Attention) + n * n * (sizeof(Ring::Writer) + sizeof(Ring::Reader) + ring_bytes(ranks));
@@ -64,6 +68,7 @@ class Rings {
 
   Rings(std::byte* memory, int ranks) : memory_(memory), ranks_(static_cast<std::size_t>(ranks)) {}
 
+  // `rank`, `from` and `to` are indices within the node.
   [[nodiscard]] Attention& attention(int rank) const;
   [[nodiscard]] Ring ring(int from, int to) const;
 

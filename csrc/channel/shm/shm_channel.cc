@@ -66,7 +66,7 @@ Status ShmChannel::send(int to, ConstByteSpan message) {
   return {};
 }
 
-// What the ring takes now; what it does not, its reader will ask for.
+// Writes to the ring what fits now. The reader reports room for the rest.
 void ShmChannel::pump(Peer& peer) {
   if (peer.out.reader_closed() || !peer.lost.ok()) peer.queue.clear();
   while (!peer.queue.empty()) {
@@ -79,10 +79,12 @@ void ShmChannel::pump(Peer& peer) {
   }
 }
 
+// Wakes the peer if it has not been told of bytes in its ring.
 void ShmChannel::send_wakeup(Peer& peer) {
   if (std::exchange(peer.owes_wakeup, false) && !peer.out.empty()) wake_peer(peer);
 }
 
+// Sends an empty message over `beside` if the peer sleeps and does not poll.
 void ShmChannel::wake_peer(Peer& peer) {
   const auto member = std::lower_bound(node_.ranks.begin(), node_.ranks.end(), peer.rank);
   Rings::Attention& attention = rings_.attention(static_cast<int>(member - node_.ranks.begin()));
@@ -96,6 +98,7 @@ void ShmChannel::send_owed_wakeups() {
   for (Peer& peer : peers_) send_wakeup(peer);
 }
 
+// Returns the next message from the peer's ring, then its loss, then nothing.
 std::optional<Incoming> ShmChannel::take_from(Peer& peer) {
   while (true) {
     auto frame = peer.reader.next();
@@ -113,6 +116,7 @@ std::optional<Incoming> ShmChannel::take_from(Peer& peer) {
   return Incoming{peer.rank, {}, peer.lost};
 }
 
+// Serves the peers in turn, and writes their queued output.
 std::optional<Incoming> ShmChannel::take_from_rings() {
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     Peer& peer = peers_[(next_ + i) % peers_.size()];
@@ -135,7 +139,7 @@ std::optional<Incoming> ShmChannel::receive() {
   while (auto incoming = beside_->receive()) {
     Peer* const peer = find(incoming->from);
     if (peer == nullptr) return incoming;
-    if (!incoming->lost.ok()) peer->lost = incoming->lost;  // else a wakeup
+    if (!incoming->lost.ok()) peer->lost = incoming->lost;  // otherwise it is a wakeup
     if (auto message = take_from_rings()) return message;
   }
   return std::nullopt;
@@ -148,7 +152,7 @@ bool ShmChannel::something_to_do() {
   });
 }
 
-// False at the end, with nothing to do.
+// Polls until there is something to do; returns false at `end`.
 bool ShmChannel::poll_until(Deadline end) {
   for (int polls = 1;; ++polls) {
     {
@@ -160,7 +164,8 @@ bool ShmChannel::poll_until(Deadline end) {
   }
 }
 
-// Sequentially consistent, as writing to a ring is: either the writer sees a sleeper, or this sees its bytes.
+// Sequentially consistent, as is writing to a ring: either the writer sees a sleeper, or this thread sees its
+// bytes.
 void ShmChannel::wait(Deadline deadline) {
   {
     MutexLock lock(mutex_);
@@ -194,11 +199,11 @@ void ShmChannel::set_polling(bool polling) {
     own_attention().polling.store(polling ? 1 : 0, std::memory_order_seq_cst);
     if (polling) return;
     send_owed_wakeups();
-    // The wakeup that was meant for a sleeper may have been read by the one who attended.
+    // The polling thread may have received the wakeup that was meant for a sleeping thread.
     if (sleepers_ > 0) own_attention().asleep.store(1, std::memory_order_seq_cst);
     missed = something_to_do();
   }
-  if (missed) wake();  // for another thread to see
+  if (missed) wake();  // another thread takes it
 }
 
 bool ShmChannel::all_out() {

@@ -1,9 +1,9 @@
-// The control plane within a node: messages go through rings in shared memory, without a system call where
-// the reader looks for them. Everything else is left to a channel beside it: messages to other nodes and to
-// oneself, the wakeup that wakes a sleeper (an empty message), losses and goodbyes.
+// The control plane within a node. Messages go through rings in shared memory, without a system call if the
+// reader polls. A second channel does the rest: messages to other nodes and to this rank itself, wakeups
+// (empty messages that wake a sleeping peer), losses and goodbyes.
 //
-// Who polls (set_polling) wakeups nobody until it goes to sleep or stops polling: the answer may be on its
-// way.
+// A thread that polls (set_polling) sends its wakeups only when it goes to sleep or stops polling, because
+// the peer may be polling too and answer before that.
 #pragma once
 
 #include <atomic>
@@ -22,10 +22,12 @@ namespace roundelay::channel {
 
 class ShmChannel final : public Channel {
  public:
-  // `node`: the ranks that share `memory` (Rings::bytes(node.size()), zeros before the first one came), of
-  // the world. `beside` connects them already, each with each: a wakeup cannot wait for that.
+  // `node` holds the world's ranks that share `memory`. The memory has Rings::bytes(node.size()) bytes, which
+  // were zeros before the first rank used them. `beside` must already connect all ranks of the node to each
+  // other, so that wakeups need no connection setup. The channel takes ownership of `beside` and shares
+  // `memory`.
   ShmChannel(std::unique_ptr<Channel> beside, std::shared_ptr<std::byte> memory, Group node);
-  // Without close() this rank is lost to its peers, as `beside` is.
+  // Without an earlier close() the peers see this rank as lost, because `beside` reports it.
   ~ShmChannel() override;
 
   Status send(int to, ConstByteSpan message) override EXCLUDES(mutex_);
@@ -41,10 +43,10 @@ class ShmChannel final : public Channel {
   struct Peer {
     int rank;
     Ring out, in;
-    SendQueue queue{};  // what `out` had no room for
+    SendQueue queue{};  // messages for which `out` had no room
     FrameReader reader{kLongestFrame};
-    bool owes_wakeup = false;
-    Status lost{};  // by `beside`; told when `in` is empty
+    bool owes_wakeup = false;  // the peer has not been told of bytes in `out`
+    Status lost{};             // as `beside` reported it; receive() reports it when `in` is empty
     bool loss_told = false;
   };
 
@@ -66,10 +68,10 @@ class ShmChannel final : public Channel {
   const Rings rings_;
 
   Mutex mutex_;
-  std::vector<Peer> peers_ GUARDED_BY(mutex_);  // of this node, without this rank
-  std::size_t next_ GUARDED_BY(mutex_) = 0;     // whose turn it is
+  std::vector<Peer> peers_ GUARDED_BY(mutex_);  // the other ranks of this node
+  std::size_t next_ GUARDED_BY(mutex_) = 0;     // the peer whose ring is read next
   bool polling_ GUARDED_BY(mutex_) = false;
-  int sleepers_ GUARDED_BY(mutex_) = 0;  // threads in beside_->wait()
+  int sleepers_ GUARDED_BY(mutex_) = 0;  // number of threads in beside_->wait()
   bool closing_ GUARDED_BY(mutex_) = false;
   std::atomic<bool> woken_{false};
   std::atomic<std::int64_t> wakeups_sent_{0};

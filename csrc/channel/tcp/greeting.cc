@@ -41,7 +41,7 @@ Bytes encode_greeting(const Token& token, int to, const wire::Hello& hello) {
 std::optional<Greeting> decode_greeting(ConstByteSpan bytes, const Token& own_token, int own_rank) {
   if (bytes.size() < kPrefix || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
     return std::nullopt;
-  // All of it is looked at, so that time does not tell how much was right.
+  // Compares all bytes, so that the time does not tell how many were right.
   std::byte difference{0};
   for (std::size_t i = 0; i < own_token.size(); ++i) difference |= bytes[kMagic.size() + i] ^ own_token[i];
   std::array<std::int32_t, 2> ranks{};

@@ -1,4 +1,5 @@
-// The first frame on a connection, both ways: proof that the writer belongs to this job, and its Hello.
+// The first frame in each direction of a connection: it proves that the sender belongs to this job, and
+// carries its Hello.
 #pragma once
 
 #include <optional>
@@ -12,18 +13,20 @@ namespace roundelay::channel {
 
 inline constexpr std::size_t kLongestGreeting = 4096;
 
-// `token` and `to` are of the one greeted: an address may lead to another rank than the one that was meant.
+// Makes a greeting. `token` and `to` are the receiver's: an address may lead to another rank than intended.
 Bytes encode_greeting(const Token& token, int to, const wire::Hello& hello);
 
+// A greeting of this job.
 struct Greeting {
   int from = -1;
-  Result<wire::Hello> hello;  // not ok: the job's own, but another build
+  Result<wire::Hello> hello;  // not ok: the sender is another build of Roundelay
 };
 
-// Empty: a stranger, or someone who meant another rank.
+// Parses a greeting. Returns nothing if the sender is a stranger or means another rank.
 std::optional<Greeting> decode_greeting(ConstByteSpan bytes, const Token& own_token, int own_rank);
 
-// OK if both are one build with one configuration; else what differs, the same text on both sides.
+// Returns OK if both ranks have the same build and configuration; otherwise the difference, with the same
+// text on both ranks.
 Status compare_hellos(const wire::Hello& a, const wire::Hello& b);
 
 }  // namespace roundelay::channel

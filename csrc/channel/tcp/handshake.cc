@@ -1,4 +1,4 @@
-// TcpChannel: how connections come to stand and how they end.
+// TcpChannel: how connections are established and how they end.
 #include <algorithm>
 #include <array>
 
@@ -14,6 +14,7 @@ constexpr std::size_t kSpareStrangers = 64;
 
 }  // namespace
 
+// Takes the socket and watches it. Returns null if epoll refuses.
 TcpChannel::Connection* TcpChannel::add(platform::Socket socket, Stage stage, int peer) {
   const std::uint64_t id = next_id_++;
   auto connection = std::make_unique<Connection>(Connection{id, std::move(socket), stage, peer});
@@ -22,6 +23,7 @@ TcpChannel::Connection* TcpChannel::add(platform::Socket socket, Stage stage, in
   return connections_.emplace(id, std::move(connection)).first->second.get();
 }
 
+// Closes a connection. Its descriptor is free again, so a muted listener may accept.
 void TcpChannel::drop(Connection& connection) {
   if (connection.peer >= 0) {
     Peer& peer = at(connection.peer);
@@ -34,6 +36,7 @@ void TcpChannel::drop(Connection& connection) {
   }
 }
 
+// Marks the peer as lost; receive() reports it.
 void TcpChannel::lose(int peer_rank, Status why) {
   Peer& peer = at(peer_rank);
   peer.state = PeerState::kLost;
@@ -42,18 +45,21 @@ void TcpChannel::lose(int peer_rank, Status why) {
   inbox_.push_back({peer_rank, {}, std::move(why)});
 }
 
+// Marks the peer as left in order, after its goodbye.
 void TcpChannel::part(int peer_rank) {
   at(peer_rank).state = PeerState::kLeft;
   cut_off(at(peer_rank));
 }
 
+// Drops the peer's queue and connections.
 void TcpChannel::cut_off(Peer& peer) {
   peer.queue.clear();
   if (peer.connection != nullptr) drop(*peer.connection);
   if (peer.parked != nullptr) drop(*peer.parked);
 }
 
-// Tries the next address; after the last one a parked connection is as good, else the peer is lost.
+// Tries the peer's next address. After the last one it uses a parked connection if there is one, else the
+// peer is lost.
 void TcpChannel::dial(int peer_rank) {
   Peer& peer = at(peer_rank);
   peer.state = PeerState::kDialling;
@@ -82,6 +88,7 @@ void TcpChannel::dial(int peer_rank) {
                                   peer.host.substr(0, peer.host.find('/')) + ": " + why));
 }
 
+// Notes why an attempt failed and tries the next address.
 void TcpChannel::dial_failed(Connection& connection, const std::string& why) {
   const int peer_rank = connection.peer;
   Peer& peer = at(peer_rank);
@@ -90,6 +97,7 @@ void TcpChannel::dial_failed(Connection& connection, const std::string& why) {
   dial(peer_rank);
 }
 
+// Called when an attempt has connected or failed.
 void TcpChannel::dialled(Connection& connection) {
   const int error = connection.socket.connect_error();
   if (error != 0) {
@@ -102,7 +110,8 @@ void TcpChannel::dialled(Connection& connection) {
   }
 }
 
-// A fresh connection takes a greeting at once, or something is wrong with it.
+// Sends this rank's greeting. Returns false if the connection is broken: a new connection takes it all at
+// once.
 bool TcpChannel::send_greeting(Connection& connection) {
   const Bytes greeting = encode_greeting(at(connection.peer).token, connection.peer, identity_);
   const auto header = frame_header(greeting.size());
@@ -115,7 +124,7 @@ void TcpChannel::accept_all() {
   while (true) {
     auto accepted = listener_->accept();
     if (!accepted.ok()) {
-      // The listener stays readable: without this, every wait would end at once.
+      // The listener stays readable, so epoll must ignore it; otherwise each wait would end at once.
       log(LogLevel::kWarning, accepted.status().message());
       listener_muted_ = epoll_.change(listener_->fd(), kListenerTag, Interest::kNone).ok();
       return;
@@ -128,7 +137,7 @@ void TcpChannel::accept_all() {
   }
 }
 
-// All peers may be on their way in at the same time; those who say nothing make room for them.
+// Closes the oldest strangers if there are more than all peers could be.
 void TcpChannel::limit_strangers() {
   std::erase_if(strangers_, [this](std::uint64_t id) REQUIRES(mutex_) {
     const Connection* connection = find(id);
@@ -140,6 +149,7 @@ void TcpChannel::limit_strangers() {
   }
 }
 
+// Called with the first frame of a connection.
 void TcpChannel::greeted(Connection& connection, ConstByteSpan bytes) {
   const auto greeting = decode_greeting(bytes, tcp_address_.token, rank_);
   if (connection.peer >= 0) {
@@ -164,6 +174,7 @@ Status TcpChannel::check_identity(const Greeting& greeting) const {
                          ", which runs another build: " + greeting.hello.status().message());
 }
 
+// Called with the answer to this rank's greeting. If it is good, the connection is established.
 void TcpChannel::greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting) {
   if (!greeting.has_value() || greeting->from != connection.peer) {
     dial_failed(connection, "another program answers there");
@@ -176,10 +187,11 @@ void TcpChannel::greeted_by_acceptor(Connection& connection, const std::optional
   stand(connection);
 }
 
+// Called with the greeting of a peer that connected. Establishes, parks or drops the connection.
 void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& greeting) {
   Peer& peer = at(connection.peer);
   if (Status same = check_identity(greeting); !same.ok()) {
-    send_greeting(connection);  // so that the peer can say the same
+    send_greeting(connection);  // lets the peer report the same difference
     const int peer_rank = connection.peer;
     drop(connection);
     lose(peer_rank, std::move(same));
@@ -192,13 +204,14 @@ void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& gree
     return;
   }
   if (!send_greeting(connection)) {
-    drop(connection);  // gone already; whether the peer is, our own attempt will tell
+    drop(connection);  // this rank's own attempt tells whether the peer is lost
     return;
   }
   if (peer.connection != nullptr) drop(*peer.connection);
   stand(connection);
 }
 
+// Establishes the connection, and sends what is queued for the peer.
 void TcpChannel::stand(Connection& connection) {
   Peer& peer = at(connection.peer);
   peer.state = PeerState::kOpen;

@@ -17,7 +17,7 @@ void append(Bytes& out, const void* data, std::size_t size) {
   out.insert(out.end(), bytes, bytes + size);
 }
 
-// Takes `size` bytes off the front; false if they are not there.
+// Removes `size` bytes from the front; returns false if there are fewer.
 bool take(ConstByteSpan& in, void* out, std::size_t size) {
   if (in.size() < size) return false;
   std::memcpy(out, in.data(), size);

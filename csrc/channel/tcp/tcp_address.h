@@ -1,5 +1,5 @@
-// What a rank tells the others through the bootstrap, so that they can connect to it: its visiting TCP
-// address.
+// The data with which other ranks connect to this one (its TCP address). The bootstrap distributes the TCP
+// addresses.
 #pragma once
 
 #include <array>
@@ -14,28 +14,30 @@
 
 namespace roundelay::channel {
 
-// Random, made for each listener: whoever cannot show it is a stranger.
+// Random bytes of one listener. A connection that does not send them is refused.
 using Token = std::array<std::byte, 16>;
 
+// One rank's TCP address.
 struct TcpAddress {
   Token token{};
   std::uint16_t port = 0;
-  std::string host;  // platform::host_identity()
+  std::string host;  // the result of platform::host_identity()
   std::vector<platform::Address> addresses;
   friend bool operator==(const TcpAddress&, const TcpAddress&) = default;
 
-  // Where to try, in this order: over loopback only on the same host.
+  // Returns the endpoints to try, in this order. Loopback is among them only on the same host.
   [[nodiscard]] std::vector<platform::Endpoint> endpoints(const std::string& own_host) const;
 };
 
 Bytes encode_tcp_address(const TcpAddress& tcp_address);
-// Errors: kInternal.
+// Parses a TCP address. Errors: kInternal.
 Result<TcpAddress> decode_tcp_address(ConstByteSpan bytes);
 
-// Made before the TCP addresses are exchanged: peers may connect at once, the kernel holds them until the
-// channel is there.
+// A listening socket and its TCP address. It is made before the TCP addresses are exchanged: peers may
+// connect at once, and the kernel holds their connections until the channel exists.
 struct TcpListener {
-  // `interfaces`: names to be reached at, comma separated; "" means any that is up.
+  // Listens. `interfaces` names the interfaces for the TCP address's addresses, comma separated; "" means any
+  // that is up. Errors: kInvalidArgument (no such interface), kUnavailable.
   static Result<TcpListener> listen(const std::string& interfaces);
   [[nodiscard]] Bytes address_bytes() const { return encode_tcp_address(tcp_address); }
 

@@ -14,7 +14,7 @@ using Interest = platform::Epoll::Interest;
 constexpr Duration kAcknowledgeSlice = std::chrono::microseconds(200);
 constexpr Duration kWindowPeriod = std::chrono::seconds(1);
 
-// Until the queue is empty or the socket is full: kSome means empty.
+// Writes until the queue is empty or the socket is full. kSome means that the queue is empty.
 Transfer write_out(SendQueue& queue, const platform::Socket& socket) {
   while (!queue.empty()) {
     std::array<ConstByteSpan, platform::Socket::kMostParts> parts;
@@ -124,7 +124,7 @@ void TcpChannel::wait(Deadline deadline) {
   poll(deadline);
 }
 
-// Sleeps for events, then takes in what they bring.
+// Waits for events and handles them.
 void TcpChannel::poll(Deadline deadline) {
   {
     MutexLock lock(mutex_);
@@ -152,7 +152,7 @@ void TcpChannel::signal() {
   signalled_ = true;
 }
 
-// All who wait now must see the waker readable before it is drained.
+// Drains the waker, but only when no thread is waiting: all waiting threads must see it readable.
 void TcpChannel::acknowledge_wake() {
   if (!signalled_) return;
   drain_after_waiters_ = waiters_ > 0;
@@ -161,7 +161,7 @@ void TcpChannel::acknowledge_wake() {
   signalled_ = false;
 }
 
-// What one thread took off a socket can no longer end another's sleep by itself.
+// Wakes another waiting thread if there are messages: the event that brought them no longer wakes it.
 void TcpChannel::wake_locked() {
   if (!inbox_.empty() && waiters_ > 0) signal();
 }
@@ -173,7 +173,7 @@ Status TcpChannel::connect(int peer_rank, Deadline deadline) {
   while (true) {
     {
       MutexLock lock(mutex_);
-      // A wake that somebody asked for must not make this loop spin; it is given back at the end.
+      // A pending wake() would make this loop spin. It is acknowledged here and repeated at the end.
       woken = woken || signalled_;
       acknowledge_wake();
       Peer& peer = at(peer_rank);
@@ -221,7 +221,7 @@ TcpChannel::Connection* TcpChannel::find(std::uint64_t id) {
   return entry == connections_.end() ? nullptr : entry->second.get();
 }
 
-// By id, as what is read may end the connection.
+// Takes an id, because a message may end the connection.
 void TcpChannel::read(std::uint64_t id) {
   while (Connection* connection = find(id)) {
     const ByteSpan space = connection->reader.space();
@@ -257,7 +257,7 @@ void TcpChannel::read(std::uint64_t id) {
         return;
       }
     }
-    if (done.bytes < space.size()) return;  // level-triggered: what came meanwhile is another event
+    if (done.bytes < space.size()) return;  // epoll is level-triggered and reports later bytes again
   }
 }
 
@@ -272,12 +272,13 @@ void TcpChannel::ended(Connection& connection, const std::string& why) {
   }
 }
 
+// Sends the peer's queue as far as the socket takes it. Its connection must be established.
 void TcpChannel::flush(Peer& peer) {
   Connection& connection = *peer.connection;
   const Transfer done = write_out(peer.queue, connection.socket);
   watch_windows();
   if (done.state == Transfer::State::kError) {
-    // What the peer said before it went comes first; the read then meets the end and reports the loss.
+    // Messages that the peer sent before its end come first. read() then meets the end and reports the loss.
     const std::uint64_t id = connection.id;
     read(id);
     if (Connection* still = find(id)) ended(*still, platform::errno_text(done.error));
@@ -286,7 +287,7 @@ void TcpChannel::flush(Peer& peer) {
   const bool full = done.state == Transfer::State::kWouldBlock;
   if (full == connection.watches_output) return;
   connection.watches_output = full;
-  // Cannot fail: the descriptor is there.
+  // Cannot fail, because epoll has the descriptor.
   static_cast<void>(
       epoll_.change(connection.socket.fd(), connection.id, full ? Interest::kReadWrite : Interest::kRead));
 }
@@ -295,8 +296,8 @@ void TcpChannel::watch_windows() {
   if (windows_due_ == Deadline::never()) windows_due_ = Deadline::after(kWindowPeriod);
 }
 
-// A stopped process takes nothing more, but its kernel answers: it is not lost, however long it stays so. No
-// event tells, so as long as there is output this looks now and then.
+// A stopped process reads nothing, but its kernel still answers, so it is never lost. No event tells that its
+// window is closed; while there is output, this function checks once a second.
 void TcpChannel::look_at_windows() {
   windows_due_ = Deadline::never();
   for (const auto& [id, connection] : connections_) {
@@ -318,7 +319,7 @@ bool TcpChannel::all_acknowledged() {
   });
 }
 
-// Where a connection is still on its way, it follows when that stands (stand()).
+// Says goodbye on all established connections. stand() does it for a connection that is established later.
 void TcpChannel::say_goodbye() {
   for (Peer& peer : peers_) {
     if (peer.state != PeerState::kOpen) continue;
@@ -347,8 +348,8 @@ void TcpChannel::close(Deadline deadline) {
       if (connection->stage == Stage::kOpen) connection->socket.shutdown_output();
     }
   }
-  // A socket that is closed with unread input resets the connection and takes back output that is still on
-  // its way. So everything must have arrived first, which no event tells; input is read meanwhile.
+  // Closing a socket with unread input resets the connection and discards output in transit. So all output
+  // must be acknowledged first. No event tells that, and the loop reads input meanwhile.
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -362,6 +363,7 @@ void TcpChannel::close(Deadline deadline) {
   }
 }
 
+// Closes everything, and wakes all waiting threads.
 void TcpChannel::shut() {
   closing_ = closed_ = true;
   for (Peer& peer : peers_) {

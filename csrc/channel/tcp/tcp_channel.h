@@ -1,13 +1,13 @@
-// The control plane over TCP: one connection for each two ranks that talk, made when first needed.
+// The control plane over TCP: one connection between any two ranks that talk, made when it is first needed.
 //
-// Connecting. A rank with something to say dials the other and shows a greeting; the one that was dialled
-// checks it and answers with its own. Messages flow only after that, so a connection that loses out has
-// carried none. When two ranks dial each other at once, the lower rank's connection stands: the higher rank
-// drops its own when the lower's greeting arrives; the lower parks the higher's and takes it only should its
-// own attempt fail.
+// Connecting. A rank that has a message connects to the other (dials) and sends a greeting; the other checks
+// it and sends its own. Messages follow only after that, so a connection that is given up has carried none.
+// When two ranks dial each other at once, the lower rank's connection is kept. The higher rank drops its own
+// when the lower rank's greeting arrives. The lower rank parks the higher rank's connection and uses it only
+// if its own attempt fails.
 //
-// Loss. The end or an error of a connection that stood is the loss of that peer, for good, unless it had said
-// goodbye: then it has left in order. Strangers are closed quietly.
+// Loss. If an established connection ends or fails, that peer is lost forever, unless it said goodbye: then
+// it has left in order. Connections of strangers are closed silently.
 #pragma once
 
 #include <deque>
@@ -30,15 +30,17 @@ namespace roundelay::channel {
 
 class TcpChannel final : public Channel {
  public:
-  // `identity`: this rank's Hello (rank included). `tcp_addresses`: TcpListener::address_bytes of all ranks,
-  // by world rank. Errors: kInternal (a TCP address does not decode), kUnavailable (out of descriptors).
+  // Makes a channel. `identity` is this rank's Hello, rank included; `tcp_addresses` are
+  // TcpListener::address_bytes() of all ranks, by world rank. Errors: kInternal (a TCP address is
+  // unreadable), kUnavailable (out of descriptors).
   static Result<std::unique_ptr<TcpChannel>> create(const Group& world, wire::Hello identity,
                                                     std::span<const Bytes> tcp_addresses,
                                                     TcpListener listener);
   ~TcpChannel() override;
 
-  // Returns when the connection to `peer` stands, so that its loss will be seen from now on. Ranks call it at
-  // init towards rank 0. Errors: kAborted: the peer is lost (receive() tells it too), or the deadline passed.
+  // Waits until the connection to `peer` is established; its loss is noticed from then on. Ranks connect to
+  // rank 0 at init. Errors: kAborted (`peer` is lost, which receive() reports too, or has left, or the
+  // deadline passed), kUnavailable (closed).
   Status connect(int peer, Deadline deadline) EXCLUDES(mutex_);
 
   Status send(int to, ConstByteSpan message) override EXCLUDES(mutex_);
@@ -49,19 +51,19 @@ class TcpChannel final : public Channel {
 
  private:
   using Events = std::span<const platform::Epoll::Event>;
-  static constexpr std::uint64_t kWakerTag = 0, kListenerTag = 1;  // of events; connections have their ids
+  static constexpr std::uint64_t kWakerTag = 0, kListenerTag = 1;  // epoll tags; connections use their ids
 
   enum class Stage : unsigned char {
-    kDialling,  // by us: TCP is connecting
-    kGreeting,  // the other side's greeting is still to come
-    kParked,    // by a higher rank, greeted, while our own attempt runs
-    kOpen,
+    kDialling,  // this rank connects; TCP is not connected yet
+    kGreeting,  // TCP is connected; the peer's greeting has not arrived
+    kParked,    // a higher rank's connection with its greeting, while this rank's own attempt runs
+    kOpen,      // established
   };
   struct Connection {
     std::uint64_t id;
     platform::Socket socket;
     Stage stage;
-    int peer;  // -1: not known yet
+    int peer;  // -1: unknown
     FrameReader reader{kLongestGreeting};
     bool watches_output = false;
     bool window_closed = false;
@@ -74,7 +76,7 @@ class TcpChannel final : public Channel {
     std::vector<platform::Endpoint> endpoints;
     std::size_t next_endpoint = 0;
     std::string last_failure;
-    Connection* connection = nullptr;  // our attempt, or the one that stands
+    Connection* connection = nullptr;  // this rank's attempt, or the established connection
     Connection* parked = nullptr;
     SendQueue queue;
     Status lost;
@@ -83,7 +85,7 @@ class TcpChannel final : public Channel {
   TcpChannel(int rank, wire::Hello identity, TcpListener listener, platform::Epoll epoll,
              platform::EventFd waker);
 
-  // Connections coming and going (handshake.cc)
+  // Making and ending connections (handshake.cc)
   void dial(int peer_rank) REQUIRES(mutex_);
   void dial_failed(Connection& connection, const std::string& why) REQUIRES(mutex_);
   void dialled(Connection& connection) REQUIRES(mutex_);
@@ -101,7 +103,7 @@ class TcpChannel final : public Channel {
   void part(int peer_rank) REQUIRES(mutex_);
   void cut_off(Peer& peer) REQUIRES(mutex_);
 
-  // Bytes (tcp_channel.cc)
+  // Reading, writing and closing (tcp_channel.cc)
   void handle(Events events) REQUIRES(mutex_);
   void handle(Connection& connection, const platform::Epoll::Event& event) REQUIRES(mutex_);
   void read(std::uint64_t id) REQUIRES(mutex_);
@@ -124,7 +126,7 @@ class TcpChannel final : public Channel {
   const int rank_;
   const wire::Hello identity_;
   const TcpAddress tcp_address_;
-  platform::Epoll epoll_;  // wait is called without the lock
+  platform::Epoll epoll_;  // its wait() is called without mutex_
   const platform::EventFd waker_;
 
   Mutex mutex_;
@@ -132,15 +134,15 @@ class TcpChannel final : public Channel {
   bool listener_muted_ GUARDED_BY(mutex_) = false;
   std::vector<Peer> peers_ GUARDED_BY(mutex_);
   std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_ GUARDED_BY(mutex_);
-  std::deque<std::uint64_t> strangers_
-      GUARDED_BY(mutex_);  // accepted, not greeted yet; may name some that are gone
+  // Accepted connections without a greeting, oldest first; may contain ids of closed ones.
+  std::deque<std::uint64_t> strangers_ GUARDED_BY(mutex_);
   std::uint64_t next_id_ GUARDED_BY(mutex_) = 2;
   std::deque<Incoming> inbox_ GUARDED_BY(mutex_);
-  Deadline windows_due_ GUARDED_BY(mutex_) = Deadline::never();  // for look_at_windows()
+  Deadline windows_due_ GUARDED_BY(mutex_) = Deadline::never();  // the time of the next look_at_windows()
   int waiters_ GUARDED_BY(mutex_) = 0;
-  bool signalled_ GUARDED_BY(mutex_) = false;          // the waker is readable
-  bool drain_after_waiters_ GUARDED_BY(mutex_) = false;  // ... until those who wait now have left
-  bool closing_ GUARDED_BY(mutex_) = false;            // nothing more may be sent
+  bool signalled_ GUARDED_BY(mutex_) = false;            // the waker is readable
+  bool drain_after_waiters_ GUARDED_BY(mutex_) = false;  // the last thread in epoll_.wait() drains the waker
+  bool closing_ GUARDED_BY(mutex_) = false;              // close() was called: no new messages
   bool closed_ GUARDED_BY(mutex_) = false;
 };
 

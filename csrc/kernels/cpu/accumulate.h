@@ -1,6 +1,6 @@
-// Sums of many parts: accumulators wider than the elements, in blocks that stay in the first-level cache, so
-// that each part is read once and each sum is rounded once. What the user's factors multiply is rounded
-// before the sum and after it. To be inlined as loops.h.
+// Sums of many parts. The accumulators are wider than the elements, and their blocks stay in the first-level
+// cache: each part is read once, each sum is rounded once. Users' factors round separately, before and after
+// the sum. All functions must be inlined, as in loops.h.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline constexpr std::size_t kBlock = 512;  // elements; 4 KiB of doubles
 
 using Parts = std::span<const void* const>;
 
-// fp32 in fp64, halves in fp32.
+// The sum of a block of floating elements. `Real` is fp64 for fp32, and fp32 for halves.
 template <DType kType, typename R>
 struct RealSum {
   using E = Element<kType>;
@@ -48,6 +48,7 @@ struct RealSum {
   alignas(64) Real sum[kBlock];
 };
 
+// The sum of a block of fp64 elements, with the rounding errors of the additions.
 struct CompensatedSum {
   using Stored = double;
   using Real = double;
@@ -75,7 +76,7 @@ struct CompensatedSum {
   alignas(64) double low[kBlock];
 };
 
-// Divided, where it is an average.
+// Writes the sums, rounded once; an average is divided first.
 template <typename Sum>
 [[gnu::always_inline]] inline void finish(const Sum& sum, std::byte* destination, std::size_t count,
                                           Scale scale) {
@@ -89,7 +90,7 @@ template <typename Sum>
   }
 }
 
-// Integers in 64 bits, which wrap around.
+// The sum of a block of integers, in 64 bits, which wrap around.
 template <DType kType>
 struct IntegerSum {
   using Stored = typename Element<kType>::Stored;
@@ -150,10 +151,10 @@ struct SumOf<DType::kBFloat16> {
   using Type = RealSum<DType::kBFloat16, float>;
 };
 
-// The average of two parts, a block at most, without the way through fp64; false, with nothing written, where
-// a sum is not finite. The bits are the same: rounding a sum of two to fp64 in between changes no fp32
-// (Figueroa, "When is double rounding innocuous?", 1995), and halving rounds only below 2^-125, where the sum
-// was exact.
+// Averages two fp32 parts, at most a block, without fp64. Returns false and writes nothing if a sum is not
+// finite. The bits equal those of the fp64 computation: rounding a sum of two to fp64 first does not change
+// the fp32 result (Figueroa, "When is double rounding innocuous?", 1995), and halving only rounds below
+// 2^-125, where the sum is exact.
 [[gnu::always_inline]] inline bool average_two(std::byte* destination, const std::byte* a, const std::byte* b,
                                                std::size_t count) {
   alignas(64) float sum[kBlock];

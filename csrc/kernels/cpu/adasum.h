@@ -1,4 +1,4 @@
-// The loops of Adasum's kernels. To be inlined as loops.h.
+// The loops of Adasum's kernels. All functions must be inlined, as in loops.h.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,8 @@
 
 namespace roundelay::kernels {
 
-// Eight sums a product, element i in sum i % 8, whatever the vectors' width: all ranks get the same bits.
+// Computes the dot products. Each has eight partial sums, element i in sum i % 8, whatever the vectors'
+// width: all ranks get the same bits.
 template <typename T>
 [[gnu::always_inline]] inline Dots dots_loop(const std::byte* a, const std::byte* b, std::size_t count) {
   constexpr std::size_t kLanes = 8;

@@ -1,4 +1,4 @@
-// Conversions between any two dtypes, each rounded once.
+// Conversions between any two dtypes, with one rounding each.
 #include <utility>
 
 #include "kernels/convert.h"

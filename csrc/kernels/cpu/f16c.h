@@ -1,5 +1,5 @@
-// fp16 with the processor's own conversions (F16C), eight elements at a time. They give the same bits as
-// half.h, NaN payloads included; only the compilers do not find them by themselves.
+// fp16 with the processor's conversion instructions (F16C), eight elements at a time. They give the same bits
+// as half.h, NaN payloads included. Compilers do not use them by themselves.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -13,7 +13,7 @@
 #define ROUNDELAY_AVX2 __attribute__((target("avx2,f16c")))
 #ifdef __clang__
 #define ROUNDELAY_AVX512 __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512vl,avx512dq")))
-#else  // gcc keeps to 32-byte vectors unless asked
+#else  // gcc uses 32-byte vectors unless told otherwise
 #define ROUNDELAY_AVX512 \
   __attribute__((target("avx2,f16c,avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")))
 #endif
@@ -32,7 +32,7 @@ ROUNDELAY_AVX2 inline void store_halves(std::byte* to, __m256 value) {
 
 ROUNDELAY_AVX2 inline __m256 apply(SumOp /*op*/, __m256 a, __m256 b) { return _mm256_add_ps(a, b); }
 ROUNDELAY_AVX2 inline __m256 apply(ProductOp /*op*/, __m256 a, __m256 b) { return _mm256_mul_ps(a, b); }
-// As in element.h: the instruction gives its second operand where there is a NaN or both are zero.
+// Combines as element.h does. The instruction returns its second operand if one is NaN or both are zero.
 ROUNDELAY_AVX2 inline __m256 apply(MinOp /*op*/, __m256 a, __m256 b) {
   return _mm256_or_ps(_mm256_min_ps(a, b), _mm256_min_ps(b, a));
 }
@@ -41,6 +41,7 @@ ROUNDELAY_AVX2 inline __m256 apply(MaxOp /*op*/, __m256 a, __m256 b) {
   return _mm256_xor_ps(apply(MinOp{}, _mm256_xor_ps(a, sign), _mm256_xor_ps(b, sign)), sign);
 }
 
+// GpuSequencer each NaN into the one quiet NaN.
 ROUNDELAY_AVX2 inline __m256 canonical(__m256 value) {
   const __m256 nan = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
   return _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));

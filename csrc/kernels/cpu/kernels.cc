@@ -1,4 +1,4 @@
-// The public kernels: a look-up in a table, then a loop.
+// The public kernels. Each looks up a function in the table and calls it.
 #include "kernels/kernels.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ void copy(void* destination, const void* source, std::size_t bytes) {
   if (destination != source && bytes != 0) std::memcpy(destination, source, bytes);
 }
 
-// Through a block that stays in the first-level cache: `destination` may be one of the parts.
+// Reduces block by block in a buffer in the first-level cache, because `destination` may be one of the parts.
 void reduce_in_blocks(std::byte* destination, std::span<const void* const> parts, std::size_t count,
                       DType dtype, ReduceOp op, Scale prescale, Scale scale) {
   constexpr std::size_t kBlockBytes = 4 << 10;
@@ -60,7 +60,8 @@ void reduce_parts(void* destination, std::span<const void* const> parts, std::si
   assert(!parts.empty());
   auto* const to = static_cast<std::byte*>(destination);
   const SumPartsFunction sum_parts = best_table().sum_parts[index_of(dtype)];
-  // Integers wrap around to the same bits in any width; one addition is rounded once anyway.
+  // These need no wider sum: integers wrap around to the same bits in any width, and one addition rounds once
+  // anyway.
   const bool any_width = scale.divisor == 1 && (!is_floating(dtype) || parts.size() == 2);
   const bool scaled = !prescale.identity() || !scale.identity();
   if (!scaled && parts.size() == 2 && (destination == parts[0] || destination == parts[1])) {

@@ -1,5 +1,5 @@
-// The loops of all kernels, to be inlined into functions that are compiled for one instruction set
-// (variants.cc).
+// The loops of all kernels. They must be inlined into functions that variants.cc compiles for one instruction
+// set.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,8 @@ template <DType kType, typename Op>
   }
 }
 
-// In place and apart are two loops, as each alone needs no check for overlap to be vectorised.
+// Applies `function` to each element. In place has a loop of its own: then neither loop needs an overlap
+// check to be vectorised.
 template <typename To, typename From, typename F>
 [[gnu::always_inline]] inline void map_loop(std::byte* destination, const std::byte* source,
                                             std::size_t count, F function) {

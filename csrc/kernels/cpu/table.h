@@ -1,4 +1,5 @@
-// Tables of kernels, one for each instruction set this build knows; the best that runs here is chosen once.
+// Tables of kernels, one for each instruction set of this build. The best one that the processor runs is
+// chosen once.
 #pragma once
 
 #include <array>
@@ -26,26 +27,27 @@ constexpr std::size_t index_of(T value) {
   return static_cast<std::size_t>(value);
 }
 
+// The kernels for one instruction set.
 struct Table {
   std::string_view name;
-  // [dtype][op]; null for Average and Adasum, which are no elementwise operations.
+  // Indexed by dtype and op. Null for Average and Adasum, which are not elementwise.
   std::array<std::array<ReduceFunction, kReduceOpCount>, kDTypeCount> reduce{};
   std::array<ScaleFunction, kDTypeCount> scale{};
-  std::array<SumPartsFunction, kDTypeCount> sum_parts{};  // null for bool, which has nothing to widen
-  std::array<DotsFunction, kDTypeCount> dots{};           // fp32 and fp64
-  std::array<CombineFunction, kDTypeCount> combine{};     // fp32 and fp64
-  // The casts that travel with every step; all others are portable (cast.cc).
+  std::array<SumPartsFunction, kDTypeCount> sum_parts{};  // null for bool, whose sum needs no wider type
+  std::array<DotsFunction, kDTypeCount> dots{};           // fp32 and fp64 only
+  std::array<CombineFunction, kDTypeCount> combine{};     // fp32 and fp64 only
+  // The casts that gradients use in each step. All others are portable (cast.cc).
   CastFunction half_to_float = nullptr;
   CastFunction float_to_half = nullptr;
   CastFunction bfloat_to_float = nullptr;
   CastFunction float_to_bfloat = nullptr;
 };
 
-// Those that this processor runs, the portable one first, the best last.
+// Returns the tables that this processor can run, from the portable one to the best one.
 std::span<const Table> usable_tables();
 inline const Table& best_table() { return usable_tables().back(); }
 
-// [to][from], complete.
+// Indexed by the type to convert to, then the type to convert from. Has no null.
 using CastTable = std::array<std::array<CastFunction, kDTypeCount>, kDTypeCount>;
 const CastTable& portable_casts();
 

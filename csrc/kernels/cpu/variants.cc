@@ -1,17 +1,16 @@
-// The loops, compiled once for each instruction set. Plain target attributes and a table instead of
-// target_clones: the resolvers of those run before sanitizers are ready, and clang has no counterpart for
-// templates.
+// Compiles the loops once for each instruction set. It uses target attributes and a table, not target_clones:
+// their resolvers run before sanitizers are ready, and clang does not have them for templates.
 #include "kernels/cpu/accumulate.h"
 #include "kernels/cpu/adasum.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/table.h"
 
-#include "kernels/cpu/f16c.h"  // defines ROUNDELAY_X86 and the targets, where they are
+#include "kernels/cpu/f16c.h"  // defines ROUNDELAY_X86 and the target attributes on x86
 
 namespace roundelay::kernels {
 namespace {
 
-// A struct of entry points; `attribute` says what they are compiled for.
+// Defines a struct of entry points that are compiled with `attribute`.
 #define ROUNDELAY_VARIANT(Name, attribute)                                                                  \
   struct Name {                                                                                             \
     template <DType kType, typename Op>                                                                     \

@@ -1,5 +1,5 @@
-// Conversions with an integer type at one end: rare with gradients, so the types are looked up as it runs,
-// and they do not need kernels of their own.
+// Conversions from or to an integer type. They are rare for gradients, so one kernel serves all of them and
+// looks up the types at run time.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace roundelay::kernels::cuda {
 
-// Every type's values are exact in one of the two.
+// A value of any type. One of the two fields holds it exactly.
 struct AnyValue {
   bool is_real;
   double real;

@@ -1,5 +1,4 @@
-// What a block of threads does of a copy: its chunk. Compiles without CUDA too, for tests, where a thread is
-// given by its number.
+// Copies one chunk with one block of threads. Tests compile it without CUDA and give the threads' numbers.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +10,13 @@
 
 namespace roundelay::kernels::cuda {
 
-// One of a block's threads.
+// A thread's number in its block, and the number of threads.
 struct Thread {
   int index;
   int count;
 };
 
-// Bytes, kWidth at once.
+// Copies bytes, kWidth at a time.
 template <int kWidth>
 ROUNDELAY_DEVICE void copy_words(Thread thread, std::byte* to, const std::byte* from, std::uint64_t bytes) {
   using Word = Pack<std::uint8_t, kWidth>;
@@ -39,6 +38,7 @@ ROUNDELAY_DEVICE void copy_words(Thread thread, std::byte* to, const std::byte* 
   if (thread.index < rest) to[words * kWidth + thread.index] = from[words * kWidth + thread.index];
 }
 
+// Copies bytes, `width` at a time.
 ROUNDELAY_DEVICE void copy_bytes(Thread thread, std::byte* to, const std::byte* from, std::uint64_t bytes,
                                  int width) {
   switch (width) {
@@ -55,7 +55,7 @@ ROUNDELAY_DEVICE void copy_bytes(Thread thread, std::byte* to, const std::byte* 
   }
 }
 
-// One element at a time, but many threads side by side.
+// Copies one element at a time; neighbouring threads copy neighbouring elements.
 template <DType kTo, DType kFrom, Scaling kHow, bool kAligned>
 ROUNDELAY_DEVICE void copy_singly(Thread thread, std::byte* to, const std::byte* from, int count,
                                   const Scaler& by) {
@@ -78,7 +78,7 @@ ROUNDELAY_DEVICE void copy_singly(Thread thread, std::byte* to, const std::byte*
   }
 }
 
-// `count` elements, at most a chunk. All loads are under way before the first store.
+// Copies `count` elements, at most a chunk. Issues all loads before the first store.
 template <DType kTo, DType kFrom, Scaling kHow>
 ROUNDELAY_DEVICE void copy_elements(Thread thread, std::byte* to, const std::byte* from, int count, int width,
                                     const Scaler& by) {
@@ -109,7 +109,7 @@ ROUNDELAY_DEVICE void copy_elements(Thread thread, std::byte* to, const std::byt
   }
 }
 
-// One kernel for all ways of scaling: which one is the same for all threads.
+// Copies with any way of scaling. The way is the same for all threads, so one kernel serves all.
 template <DType kTo, DType kFrom>
 ROUNDELAY_DEVICE void copy_chunk(Thread thread, std::byte* to, const std::byte* from, int count, int width,
                                  const Scaler& by) {

@@ -1,4 +1,4 @@
-// Packs, unpacks, casts and scales.
+// Kernels that pack, unpack, cast and scale.
 #include <algorithm>
 #include <array>
 
@@ -12,14 +12,15 @@ namespace {
 using platform::cuda::check;
 using platform::cuda::native;
 
-// A launch's arguments: what they may take is 32,764 bytes, but the host copies all of them for every launch.
+// Copies in one launch. Its arguments could be 32,764 bytes, but the host copies all of them for every
+// launch.
 constexpr std::size_t kCapacity = 240;
 
 struct Table {
   Scaler scaler;
   std::uint64_t chunk;
   std::int32_t items;
-  AnyTypes types;  // of the kernel for any
+  AnyTypes types;  // for the kernel for any types
   CopyItem item[kCapacity];
 };
 static_assert(sizeof(Table) <= 8 << 10);
@@ -30,7 +31,7 @@ struct Chunk {
   int count;
 };
 
-// The last item that begins at this block or before.
+// Finds this block's chunk: it belongs to the last item whose first block is not after this one.
 __device__ __forceinline__ Chunk find_chunk(const Table& table) {
   int low = 0, high = table.items;
   while (high - low > 1) {

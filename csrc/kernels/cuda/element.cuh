@@ -1,6 +1,6 @@
-// What a device's thread computes of one element: as kernels/cpu does, to the bit. The arithmetic is the same
-// constexpr code; here is where the device has instructions of its own for it, or would make another NaN.
-// Compiles without CUDA too, for tests.
+// Computes one element in a device thread, with the same bits as kernels/cpu. The code is the same constexpr
+// arithmetic, except where the device has its own instructions or would make another NaN. Tests compile it
+// without CUDA.
 #pragma once
 
 #include <bit>
@@ -38,7 +38,7 @@ inline constexpr bool kIsHalf = kType == DType::kFloat16 || kType == DType::kBFl
 template <DType kType>
 inline constexpr bool kIsFloating = kIsHalf<kType> || std::is_floating_point_v<Stored<kType>>;
 
-// Exact for numbers; a NaN is some NaN.
+// Widens a stored value. Exact for numbers; a NaN becomes some NaN.
 template <DType kType>
 ROUNDELAY_DEVICE typename Element<kType>::Wide number(Stored<kType> value) {
 #ifdef __CUDA_ARCH__
@@ -47,7 +47,7 @@ ROUNDELAY_DEVICE typename Element<kType>::Wide number(Stored<kType> value) {
   return Element<kType>::operand(value);
 }
 
-// Rounded once; a NaN is some NaN.
+// Narrows a value with one rounding. A NaN becomes some NaN.
 template <DType kType>
 ROUNDELAY_DEVICE Stored<kType> rounded(typename Element<kType>::Wide value) {
 #ifdef __CUDA_ARCH__
@@ -57,7 +57,7 @@ ROUNDELAY_DEVICE Stored<kType> rounded(typename Element<kType>::Wide value) {
   return Element<kType>::narrow(value);
 }
 
-// As rounded(); a NaN is the type's one quiet NaN.
+// Narrows as rounded() does, but a NaN becomes the type's one quiet NaN.
 template <DType kType>
 ROUNDELAY_DEVICE Stored<kType> result(typename Element<kType>::Wide value) {
   if constexpr (kIsHalf<kType>) {
@@ -68,7 +68,7 @@ ROUNDELAY_DEVICE Stored<kType> result(typename Element<kType>::Wide value) {
   }
 }
 
-// A floating type's bits: 1, kExponent and kFraction of them.
+// The bit fields of a floating type: the sign, the exponent, kFraction bits of fraction.
 template <DType kType>
 struct Layout {
   using Bits =
@@ -83,11 +83,12 @@ struct Layout {
   static constexpr Bits kMagnitudeBits = static_cast<Bits>((Bits{1} << kSign) - 1);
   static constexpr Bits kInfinity = static_cast<Bits>(kMagnitudeBits & ~kFractionBits);
   static constexpr Bits kQuiet = static_cast<Bits>(kInfinity | Bits{1} << (kFraction - 1));
-  // What a processor makes of 0 * infinity.
+  // The NaN that a processor makes of 0 * infinity.
   static constexpr Bits kMade = static_cast<Bits>(kQuiet | Bits{kMadeNanSign} << kSign);
 };
 
-// A NaN that becomes a NaN keeps its sign and the upper bits of its payload, and gets quiet.
+// Converts a NaN: it keeps the sign and the upper bits of the payload, and becomes quiet. If `value` is not a
+// NaN, the arithmetic has made one, and this returns kMade.
 template <DType kTo, DType kFrom>
 ROUNDELAY_DEVICE Stored<kTo> nan_from(Stored<kFrom> value) {
   using To = Layout<kTo>;
@@ -100,7 +101,7 @@ ROUNDELAY_DEVICE Stored<kTo> nan_from(Stored<kFrom> value) {
       static_cast<typename To::Bits>(sign | To::kQuiet | payload >> (52 - To::kFraction)));
 }
 
-// `value`, in what kFrom is scaled in, as kTo; `from` is what it was made of.
+// Converts the scaled `value` of `from` to kTo.
 template <DType kTo, DType kFrom, typename Real>
 ROUNDELAY_DEVICE Stored<kTo> finished(Real value, Stored<kFrom> from) {
   if constexpr (kIsFloating<kTo> && kIsFloating<kFrom>) {
@@ -115,7 +116,8 @@ ROUNDELAY_DEVICE Stored<kTo> finished(Real value, Stored<kFrom> from) {
   }
 }
 
-// to = scale(from): kernels::scale_copy and kernels::cast in one, rounded once where both types are alike.
+// Computes to = scale(from), as kernels::scale_copy() and kernels::cast() do. Rounds once if both types are
+// the same.
 template <DType kTo, DType kFrom, Scaling kHow>
 ROUNDELAY_DEVICE Stored<kTo> scaled(Stored<kFrom> from, const Scaler& by) {
   if constexpr (kHow == Scaling::kNone) {

@@ -1,4 +1,4 @@
-// The kernels of kernels/gpu.h in CUDA. A process has one.
+// Implements kernels/gpu.h with CUDA. A process has one.
 #pragma once
 
 #include "kernels/gpu.h"
@@ -8,7 +8,7 @@ namespace roundelay::kernels::cuda {
 class CudaKernels final : public GpuKernels {
  public:
   Status copy_batch(int device, std::span<const GpuCopy> items, Scale scale, GpuStream stream) override;
-  // At most 256 parts.
+  // Takes at most 256 parts.
   Status reduce_parts(int device, std::byte* to, std::span<const std::byte* const> parts, std::size_t count,
                       DType dtype, ReduceOp op, Scale prescale, Scale scale, GpuStream stream) override;
   Status norms(int device, double* result, const std::byte* from, std::size_t count, std::size_t chunk,

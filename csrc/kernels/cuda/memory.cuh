@@ -1,5 +1,5 @@
-// Loads and stores of a thread: 16 bytes at once where addresses allow, else one element, or one byte, at a
-// time.
+// A thread's loads and stores: 16 bytes at once if the addresses allow it, otherwise one element or one byte
+// at a time.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,14 @@
 
 namespace roundelay::kernels::cuda {
 
-// What lies side by side and is moved by one instruction.
+// Adjacent elements that one instruction loads or stores.
 template <typename T, int kCount>
 struct alignas(sizeof(T) * kCount) Pack {
   T at[kCount];
 };
 
-// A template, as from a choice at run time the compiler makes one access for both.
+// kAligned is a template argument, because from a run-time choice the compiler would make unaligned access
+// for both.
 template <bool kAligned, typename T>
 ROUNDELAY_DEVICE T load_one(const std::byte* from) {
   if constexpr (kAligned) {

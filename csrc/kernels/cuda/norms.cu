@@ -1,5 +1,4 @@
-// L1 and L2 norms: a block of threads for each chunk, fp64 sums in an order that depends on nothing but
-// sizes.
+// L1 and L2 norms: one block of threads per chunk. The order of the fp64 additions depends only on sizes.
 #include "kernels/cuda/kernels.h"
 #include "kernels/cuda/memory.cuh"
 #include "kernels/cuda/plan.h"
@@ -32,7 +31,7 @@ struct Both {
     absolute += other.absolute;
     squared += other.squared;
   }
-  // The first thread's becomes the sum of all of its warp's.
+  // Sums over a warp. The first thread gets the result.
   __device__ __forceinline__ void gather() {
     for (int distance = kWarp / 2; distance > 0; distance /= 2) {
       add(Both{__shfl_down_sync(~0U, absolute, distance), __shfl_down_sync(~0U, squared, distance)});

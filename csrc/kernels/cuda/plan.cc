@@ -16,7 +16,8 @@ CopyItem bytes_item(std::byte* to, const std::byte* from, std::uint64_t bytes) {
   return {to, from, bytes, 0, static_cast<std::uint8_t>(width)};
 }
 
-// Where both addresses are off by as much, only the first few bytes are.
+// Appends the copy of some bytes. If both addresses are misaligned by the same amount, a separate item copies
+// the first bytes, and the rest is aligned.
 void add_bytes(std::vector<CopyItem>& items, std::byte* to, const std::byte* from, std::uint64_t bytes) {
   const std::uint64_t off = address(to) % kPackBytes;
   const std::uint64_t head = off == address(from) % kPackBytes && off != 0 ? kPackBytes - off : 0;

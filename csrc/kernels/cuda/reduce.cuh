@@ -1,4 +1,4 @@
-// What a block of threads does of a reduction: its chunk. Compiles without CUDA too, for tests.
+// Reduces one chunk with one block of threads. Tests compile it without CUDA.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,20 @@ struct Reduction {
   Scaler prescale, scale;
   std::int32_t parts;
   ReduceOp op;
-  std::uint8_t width;  // what all addresses allow, as CopyItem's
+  std::uint8_t width;  // the access that all addresses allow, as CopyItem::width
   const std::byte* part[kMostParts];
 };
 
-// Packs that a thread has under way at once: what gradients are reduced with has more of them.
+// Packs that a thread loads at once: more for the reductions that gradients use.
 template <DType kType, typename Kept>
 inline constexpr int kReduceUnroll = kIsFloating<kType>&& std::is_same_v<Kept, Sum<kType>> ? kUnroll : 1;
-// 8 bytes at most of the narrowest types, whose sums are wide.
+// Elements of a pack. The narrowest types take 8 bytes, because their sums are wide.
 template <DType kType>
 inline constexpr int kReducePack = std::min(8, pack_elements(sizeof(Stored<kType>), 1));
 template <DType kType, typename Kept>
 inline constexpr int kReduceElements = kReducePack<kType>* kReduceUnroll<kType, Kept>;
 
-// Elements [begin, begin + chunk), where all are there and addresses are even.
+// Reduces a complete chunk at `begin` by packs. All addresses must be aligned.
 template <DType kType, typename Kept>
 ROUNDELAY_DEVICE void reduce_packs(Thread thread, const Reduction& work, std::uint64_t begin) {
   constexpr int kPack = kReducePack<kType>;

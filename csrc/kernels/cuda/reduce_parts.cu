@@ -1,4 +1,4 @@
-// Reductions of many parts.
+// Kernels that reduce many parts.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -22,7 +22,7 @@ using Kernel = void (*)(Reduction);
 
 struct KernelOf {
   Kernel kernel;
-  int elements;  // that a thread takes
+  int elements;  // per thread
 };
 struct Kernels {
   KernelOf sum;
@@ -38,7 +38,7 @@ template <DType kType>
 constexpr Kernels kernels_of() {
   constexpr KernelOf kSteps = kernel_of<kType, Steps<kType>>();
   if constexpr (kType == DType::kBool) {
-    return {kSteps, kSteps};  // its sum is "or"
+    return {kSteps, kSteps};  // the sum of bools is "or"
   } else {
     return {kernel_of<kType, Sum<kType>>(), kSteps};
   }

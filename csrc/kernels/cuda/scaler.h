@@ -1,4 +1,4 @@
-// A Scale made ready for a kernel's arguments: what can be decided once is decided on the host.
+// A Scale prepared as a kernel argument: the host decides once how to apply it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace roundelay::kernels::cuda {
 
 enum class Scaling : std::uint8_t { kNone, kTimes, kOver };
 
-// The sign of a NaN made by arithmetic is the processor's choice.
+// The sign of the NaN that this processor's arithmetic makes.
 #if defined(__x86_64__) || defined(__i386__)
 inline constexpr unsigned kMadeNanSign = 1;
 #else
@@ -20,7 +20,7 @@ inline constexpr unsigned kMadeNanSign = 0;
 
 template <typename Real>
 struct RealScaler {
-  Real number;  // the factor, or the divisor
+  Real number;  // the factor or the divisor
 
   template <Scaling kHow>
   [[gnu::always_inline]] constexpr Real apply(Real value) const {

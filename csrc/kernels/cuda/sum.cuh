@@ -1,4 +1,4 @@
-// The sum of many parts' elements, as kernels/cpu/accumulate.h has it for blocks of them.
+// The sum of one element of many parts. kernels/cpu/accumulate.h does the same for blocks of elements.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace roundelay::kernels::cuda {
 
-// One type's element, scaled as kernels::scale_copy does.
+// Scales an element without a change of type, as kernels::scale_copy() does.
 template <DType kType>
 ROUNDELAY_DEVICE Stored<kType> scaled_alike(Stored<kType> value, const Scaler& by) {
   if (by.how == Scaling::kNone) return value;
@@ -25,7 +25,7 @@ ROUNDELAY_DEVICE Stored<kType> scaled_alike(Stored<kType> value, const Scaler& b
   }
 }
 
-// fp32 in fp64, halves in fp32.
+// The sum of one floating element: in fp64 for fp32, in fp32 for halves.
 template <DType kType>
 struct Sum {
   using Real = std::conditional_t<kIsHalf<kType>, float, double>;
@@ -95,7 +95,7 @@ struct Sum<DType::kInt8> : IntegerSum<DType::kInt8> {};
 template <>
 struct Sum<DType::kUInt8> : IntegerSum<DType::kUInt8> {};
 
-// Step by step: each rounded to the type, as reductions without a wider one are.
+// Other reductions, and Sum of bools: each step is rounded to the type.
 template <DType kType>
 struct Steps {
   Stored<kType> value;

@@ -1,4 +1,4 @@
-// What an exception of PyTorch says.
+// The text of an exception that PyTorch throws.
 #pragma once
 
 #include <exception>
@@ -6,7 +6,7 @@
 
 namespace roundelay::platform {
 
-// The first line: what follows is a backtrace.
+// Returns the first line. The other lines are a backtrace.
 inline std::string cause_of(const std::exception& error) {
   const std::string text = error.what();
   return text.substr(0, text.find('\n'));

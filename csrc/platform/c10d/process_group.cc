@@ -22,9 +22,10 @@ namespace py = pybind11;
 using std::chrono::milliseconds;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
-// Beyond the limit that Gloo keeps to by itself.
+// The time that create() allows in addition to Gloo's own limit.
 constexpr milliseconds kGrace = std::chrono::seconds(1);
-// Deadlines are the caller's: a wait that passes its own limit makes Gloo close all connections.
+// Waits have no limit in Gloo: callers keep their own deadlines, and a wait that passes Gloo's limit makes it
+// close all connections.
 constexpr milliseconds kNoLimit = std::chrono::hours(24 * 365);
 
 class Work final : public GroupWork {
@@ -49,7 +50,7 @@ class GlooGroup final : public ProcessGroup {
   explicit GlooGroup(BackendPtr backend) : backend_(std::move(backend)) {}
 
   Result<std::shared_ptr<GroupWork>> send(int peer, ConstByteSpan data, int tag) override {
-    // Gloo only reads it.
+    // Gloo does not write to the data.
     return post(const_cast<std::byte*>(data.data()), data.size(),
                 [&](std::vector<at::Tensor>& tensors) { return backend_->send(tensors, peer, tag); });
   }
@@ -76,7 +77,7 @@ bool is_loopback(const std::string& host) {
   return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
-// In Python, because the headers of ProcessGroupGloo include Gloo's, which PyTorch does not ship.
+// Calls Python, because ProcessGroupGloo's header includes Gloo's headers, which PyTorch does not ship.
 BackendPtr make_gloo(const GroupPlace& place, milliseconds limit) {
   const py::module_ distributed = py::module_::import("torch.distributed");
   const py::object gloo = distributed.attr("ProcessGroupGloo");
@@ -110,7 +111,7 @@ Result<std::unique_ptr<ProcessGroup>> create_gloo(const GroupPlace& place, milli
   const py::gil_scoped_acquire gil;
   try {
     return std::unique_ptr<ProcessGroup>(std::make_unique<GlooGroup>(make_gloo(place, limit)));
-  } catch (const std::exception& error) {  // Python's, too, which are destroyed while the lock is held
+  } catch (const std::exception& error) {  // Python's exceptions too; they are destroyed under the lock
     return not_made(place, cause_of(error));
   }
 }
@@ -121,7 +122,7 @@ Result<std::unique_ptr<ProcessGroup>> ProcessGroup::create(const GroupPlace& pla
   const milliseconds limit(std::max(deadline.poll_milliseconds(steady_now()), 1));
   using Made = Result<std::unique_ptr<ProcessGroup>>;
   try {
-    // Gloo keeps to the limit, but the store that it goes through may stop to answer.
+    // Gloo keeps the limit, but the store that it uses may stop answering.
     auto made =
         within<Made>(Deadline::after(limit + kGrace), [place, limit] { return create_gloo(place, limit); });
     if (made) return *std::move(made);

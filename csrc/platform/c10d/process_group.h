@@ -1,4 +1,5 @@
-// A torch.distributed process group of our own, without PyTorch's headers: messages between its members.
+// A torch.distributed process group that Roundelay makes for itself: messages between its members. This
+// header needs no header of PyTorch.
 #pragma once
 
 #include <cstdint>
@@ -11,40 +12,42 @@
 
 namespace roundelay::platform {
 
-// One message on its way.
+// One message in transit.
 class GroupWork {
  public:
   virtual ~GroupWork() = default;
-  // Blocks until the message is sent or here. Errors: kAborted with the medium's words: the peer is gone, or
-  // abort() was called.
+  // Blocks until the message is sent or received. Errors: kAborted with Gloo's text (the peer is gone, or
+  // abort() was called).
   virtual Status wait() = 0;
-  // Ends a wait(), from another thread. The medium may still use the memory.
+  // Ends a wait() of another thread. Gloo may still use the message's memory afterwards.
   virtual void abort() = 0;
 };
 
+// The place of this process in a group, and the store where the members meet.
 struct GroupPlace {
-  std::string store_host;  // the TCPStore where its members meet
+  std::string store_host;  // the TCPStore's host
   std::uint16_t store_port = 0;
-  std::string prefix;  // of its keys there
-  std::string
-      interface;  // network interface; "": PyTorch chooses (GLOO_SOCKET_IFNAME), or the store's loopback
+  std::string prefix;     // the group's keys in the store begin with it
+  std::string interface;  // network interface; "": the store's loopback address, else PyTorch chooses
   int index = 0;
   int size = 1;
 };
 
-// One thread at a time; works are independent of each other. Messages between two members match by tag.
+// One thread at a time may call it; the works that it returns are independent. A receive matches the send
+// with the same tag.
 class ProcessGroup {
  public:
-  // Over Gloo. Collective over the members. Takes Python's lock for a moment: the caller must not hold it.
+  // Makes a group over Gloo. All members call it. Takes Python's lock for a moment; the caller must not hold
+  // it. Errors: kUnavailable.
   static Result<std::unique_ptr<ProcessGroup>> create(const GroupPlace& place, Deadline deadline);
   virtual ~ProcessGroup() = default;
 
-  // At least one byte. The memory must stay valid until the work is done.
+  // Start a message of at least one byte. The caller keeps the memory until the work is done.
   virtual Result<std::shared_ptr<GroupWork>> send(int peer, ConstByteSpan data, int tag) = 0;
   virtual Result<std::shared_ptr<GroupWork>> receive(int peer, ByteSpan data, int tag) = 0;
 };
 
-// "2.13.0+cpu"
+// Returns "2.13.0+cpu".
 std::string torch_version();
 
 }  // namespace roundelay::platform

@@ -15,8 +15,8 @@ std::string dotted(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The kernel module's version is in no call of the runtime. Its file's first line has it as the one word that
-// begins with a digit.
+// Returns the kernel module's version, which no call of the runtime gives. In the first line of the module's
+// file it is the only word that begins with a digit.
 std::string driver_version() {
   std::ifstream file("/proc/driver/nvidia/version");
   std::string line;
@@ -41,7 +41,7 @@ Result<std::string> describe() {
   return "CUDA " + dotted(runtime) + ", driver " + (version.empty() ? "for CUDA " + dotted(driver) : version);
 }
 
-// The driver's own call: of a part of a GPU (MIG) it gives the part's, not the whole's.
+// Asks the driver, which names a part of a GPU (MIG) itself; the runtime names the whole GPU.
 Result<std::string> describe_identity(int device) {
   using GetUuid = CUresult (*)(CUuuid*, CUdevice);
   constexpr unsigned kWithParts = 11040;

@@ -1,4 +1,4 @@
-// What there is, in words.
+// Names of CUDA's version and of devices.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace roundelay::platform::cuda {
 
-[[nodiscard]] Result<std::string> describe();                     // "CUDA 13.0, driver 580.65.06"
-[[nodiscard]] Result<std::string> describe_identity(int device);  // as nvidia-smi -L has it
+[[nodiscard]] Result<std::string> describe();                     // returns "CUDA 13.0, driver 580.65.06"
+[[nodiscard]] Result<std::string> describe_identity(int device);  // returns the UUID that nvidia-smi -L shows
 
 }  // namespace roundelay::platform::cuda

@@ -30,8 +30,8 @@ Status check(cudaError_t error, const char* call) {
 
 namespace {
 
-// A thread that never chose has device 0, and to go back there would start CUDA on it: hundreds of MiB for
-// nothing.
+// Returns whether the device has a CUDA context. A thread that never chose a device has device 0; restoring
+// it without a context would start CUDA there, which takes hundreds of MiB.
 bool in_use(int device) {
   using GetState = CUresult (*)(CUdevice, unsigned*, int*);
   static const GetState get_state = [] {

@@ -1,4 +1,4 @@
-// CUDA's errors as ours, and its current device, which is one of the calling thread.
+// Converts CUDA's errors, and sets the calling thread's current device.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,26 +8,29 @@
 
 namespace roundelay::platform::cuda {
 
-// "cudaMalloc: out of memory". Takes the error off the runtime, so that a later call of anybody does not find
-// it.
+// Returns OK, or an error: "cudaMalloc: out of memory". Clears the CUDA runtime's last error, so that no
+// later call reports it again.
 [[nodiscard]] Status check(cudaError_t error, const char* call);
 
+// Returns CUDA's type for the same stream.
 inline cudaStream_t native(GpuStream stream) { return reinterpret_cast<cudaStream_t>(stream); }
 
-// `device` is the current one until the end of the scope; then the one before again.
+// Makes `device` the calling thread's current device, and restores the earlier one at the end of the scope.
 class OnDevice {
  public:
   explicit OnDevice(int device);
   ~OnDevice();
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
+  // Not OK if there is no such device.
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:
-  int before_ = -1;  // to go back to
+  int before_ = -1;  // the device to restore; -1: none
   Status status_;
 };
 
+// Returns the device's number of multiprocessors.
 [[nodiscard]] Result<int> multiprocessors(int device);
 
 }  // namespace roundelay::platform::cuda

@@ -10,7 +10,7 @@
 namespace roundelay::platform::cuda {
 namespace {
 
-// Events of one kind, in CUDA's flags. Never destroyed: they outlive whatever order a process ends in.
+// A pool of events with the same CUDA flags. Never destroyed, because events may outlive static destruction.
 template <unsigned flags>
 class Pool {
  public:
@@ -34,7 +34,7 @@ class Pool {
     return event;
   }
 
-  // Those that wait for its last point go on doing so when it is marked anew.
+  // Streams that already wait for the event still wait for its old position when it is recorded again.
   void give_back(int device, cudaEvent_t event) {
     MutexLock lock(mutex_);
     idle_[device].push_back(event);
@@ -45,7 +45,7 @@ class Pool {
   std::map<int, std::vector<cudaEvent_t>> idle_ GUARDED_BY(mutex_);
 };
 
-// One out of the pool.
+// Owns one event and returns it to the pool at the end.
 template <unsigned flags>
 class Lent {
  public:
@@ -78,7 +78,7 @@ class CudaEvent final : public GpuEvent, public Lent<cudaEventDisableTiming> {
   }
 
   [[nodiscard]] Status hold_back(GpuStream stream) const override {
-    const OnDevice on(device());  // whose default stream a null one is
+    const OnDevice on(device());  // a null stream means this device's default stream
     ROUNDELAY_RETURN_IF_ERROR(on.status());
     return check(cudaStreamWaitEvent(native(stream), event(), 0), "cudaStreamWaitEvent");
   }

@@ -1,4 +1,4 @@
-// Points in streams. Events are made once and used again: a step marks many.
+// Records events. A pool keeps CUDA's events and uses them again, because each step records many.
 #pragma once
 
 #include "base/gpu.h"
@@ -6,7 +6,7 @@
 
 namespace roundelay::platform::cuda {
 
-// The point behind all that is in `stream`, of the current device `device`, now.
+// Record an event after all work that is in `stream` now. `device` must be the current device. Thread-safe.
 [[nodiscard]] Result<GpuEventPtr> mark(int device, GpuStream stream);
 [[nodiscard]] Result<GpuTimestampPtr> mark_time(int device, GpuStream stream);
 

@@ -9,7 +9,7 @@
 namespace roundelay::platform::cuda {
 namespace {
 
-// What gives memory back says nothing: at the process's end CUDA may have gone before.
+// Ignores errors: CUDA may end before this at the end of the process.
 void free_device(int device, void* memory) {
   const OnDevice on(device);
   if (cudaFree(memory) != cudaSuccess) (void)cudaGetLastError();

@@ -1,4 +1,4 @@
-// The interface base/gpu_runtime.h over CUDA's runtime library. A process has one.
+// Implements base/gpu_runtime.h with CUDA's runtime library. A process has one.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class CudaRuntime final : public GpuRuntime {
   void free_stream(int device, GpuStream stream) override;
   Result<GpuEventPtr> mark(int device, GpuStream stream) override;
   Result<GpuTimestampPtr> mark_time(int device, GpuStream stream) override;
-  // cudaMalloc and cudaFree, which wait for the device: callers keep what they have.
+  // Calls cudaMalloc; the last owner calls cudaFree. Both wait for the device, so callers keep their memory.
   Result<GpuMemory> allocate(int device, std::size_t bytes) override;
   Result<GpuMemory> allocate_pinned(std::size_t bytes) override;
   Status copy(int device, std::byte* to, const std::byte* from, std::size_t bytes, GpuStream stream) override;
@@ -25,7 +25,8 @@ class CudaRuntime final : public GpuRuntime {
   Status drain(int device, GpuStream stream) override;
 
  private:
-  // Pinned memory belongs to no device, but CUDA would start on device 0 for it where none is current.
+  // The device that allocate_pinned() makes current. Pinned memory belongs to no device, but with no current
+  // device CUDA would start on device 0.
   std::atomic<int> last_device_{0};
 };
 

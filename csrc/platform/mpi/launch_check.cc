@@ -6,12 +6,11 @@ namespace roundelay::mpi {
 namespace {
 
 struct Launcher {
-  const char* count_variable;  // how many processes it started
+  const char* count_variable;  // holds how many processes it started
   const char* name;
 };
 
-// SLURM_NTASKS is also set where nothing was started by srun (salloc, sbatch): its steps have their own
-// variable.
+// SLURM_NTASKS is also set without srun (by salloc and sbatch). srun's steps have a variable of their own.
 constexpr Launcher kLaunchers[] = {
     {"OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun"},
     {"PMI_SIZE", "the mpirun of MPICH, Intel MPI or MVAPICH (Hydra), or srun with PMI"},

@@ -1,5 +1,5 @@
-// Whether this process was started by a launcher that the MPI in use does not understand: then every rank
-// would believe to be alone, and N trainings of one process would run instead of one of N.
+// Detects a launcher that the MPI in use does not understand. Each rank would then believe that it is alone,
+// and N trainings of one process would run instead of one training of N.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,8 @@
 
 namespace roundelay::mpi {
 
-// One line naming the launcher and the MPI, with the cure; nothing if all is well. `size`: MPI_COMM_WORLD's.
+// Returns one line that names the launcher, the MPI and the cure; nothing if all is well. `size` is the size
+// of MPI_COMM_WORLD, `library` the MPI's name and version.
 std::optional<std::string> launch_problem(const Environment& environment, int size,
                                           const std::string& library);
 

@@ -16,12 +16,12 @@
 namespace roundelay::mpi {
 namespace {
 
-// MPI_Finalize waits for all ranks, and one may well evaluate or save for hours after the others have ended.
+// MPI_Finalize waits for all ranks, and one rank may evaluate or save for hours after the others have ended.
 constexpr Duration kFinalizeTime = std::chrono::hours(6);
 constexpr int kGroupTags = 1 << 14;
 
 std::atomic<Session*> g_session{nullptr};
-// Who called MPI_Init_thread: a forked child has its exit handlers, but not its MPI.
+// The process that called MPI_Init_thread. A forked child inherits its exit handlers, but cannot use its MPI.
 pid_t g_starter = -1;
 
 const char* name_of_level(int level) {
@@ -37,7 +37,7 @@ const char* name_of_level(int level) {
   }
 }
 
-// A communicator of these ranks of `parent`, errors returned. Collective over the ranks.
+// Makes a communicator of these ranks of `parent` that returns errors. Collective over the ranks.
 Result<MPI_Comm> create_group(MPI_Comm parent, const std::vector<int>& ranks, int tag) {
   MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
   MPI_Comm made = MPI_COMM_NULL;
@@ -65,7 +65,7 @@ std::string library_version() {
   int length = 0;
   if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "an unknown MPI";
   const std::string all(text.data(), static_cast<std::size_t>(length));
-  return all.substr(0, all.find_first_of(",\n"));  // what follows are details of its build
+  return all.substr(0, all.find_first_of(",\n"));  // drops the details of the build
 }
 
 Status check(int code, const char* call) {
@@ -83,9 +83,9 @@ Result<Session*> Session::open(const Environment& environment, const Members& me
   static Mutex opening;
   MutexLock lock(opening);
   if (current() == nullptr) {
-    static Status failure;  // a start is tried once: what failed would fail again
+    static Status failure;  // a second start would fail as the first did
     ROUNDELAY_RETURN_IF_ERROR(failure);
-    auto* session = new Session;  // never deleted: MPI keeps its address
+    auto* session = new Session;  // never deleted, because MPI keeps its address
     failure = session->start(environment, deadline);
     ROUNDELAY_RETURN_IF_ERROR(failure);
     g_session = session;
@@ -109,7 +109,7 @@ Status Session::start(const Environment& environment, Deadline deadline) {
     if (code != MPI_SUCCESS) return Status::unavailable(check(code, "MPI_Init_thread").message());
     ours_ = true;
     g_starter = getpid();
-    // After MPI's own handlers were registered: runs before them.
+    // Registered after MPI's own handlers, so it runs before them.
 #ifdef __GLIBC__
     on_exit([](int exit_code, void*) { finalize_at_exit(exit_code); }, nullptr);
 #else
@@ -138,7 +138,8 @@ Status Session::ask(const Environment& environment) {
     ROUNDELAY_RETURN_IF_ERROR(
         check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
   }
-  // MPI_Finalize deletes this attribute first, whoever calls it: from then on no call of ours may enter MPI.
+  // MPI_Finalize deletes this attribute first, whoever calls it. After that no call of this class may enter
+  // MPI.
   int key = MPI_KEYVAL_INVALID;
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, this),
                                   "MPI_Comm_create_keyval"));
@@ -146,14 +147,14 @@ Status Session::ask(const Environment& environment) {
 }
 
 Status Session::enter(const Members& members, Deadline deadline) {
-  // The user may have freed a communicator and made another of the same handle.
+  // A user's communicator is never reused: the user may have freed it and made another with the same handle.
   if (base_ != MPI_COMM_NULL && members == members_ && !members.communicator) return {};
   const Watchdog watchdog("MPI's first exchange", deadline);
   Result<MPI_Comm> base = members.communicator    ? members_of(*members.communicator, deadline)
                           : members.ranks.empty() ? duplicate(MPI_COMM_WORLD, deadline)
                                                   : members_of_world(members.ranks);
   if (!base.ok()) return base.status();
-  // The one before stays: to free it is collective over ranks that may not come here.
+  // The earlier communicator is not freed: freeing is collective over ranks that may not make this call.
   base_ = *base;
   members_ = members;
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_rank(base_, &rank_), "MPI_Comm_rank"));
@@ -205,7 +206,7 @@ void Session::count_cores() {
   CPU_ZERO(&cores);
   int allowed = static_cast<int>(std::thread::hardware_concurrency());
   if (sched_getaffinity(0, sizeof(cores), &cores) == 0) {
-    // Ranks bound to a core each have it for themselves.
+    // If ranks are bound to a core each, no two of them share a core.
     allowed = CPU_COUNT(&cores) < allowed ? ranks : CPU_COUNT(&cores);
   }
   crowded_ = ranks > allowed;
@@ -214,7 +215,7 @@ void Session::count_cores() {
 std::string Session::description() const { return library_ + ", " + name_of_level(thread_level_); }
 
 Result<MPI_Comm> Session::duplicate(MPI_Comm parent, Deadline deadline) {
-  // On the heap: should the deadline pass, MPI may still write here.
+  // Lives on the heap, because MPI may still write to it after the deadline.
   auto made = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
   MPI_Request request = MPI_REQUEST_NULL;
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_idup(parent, made.get(), &request), "MPI_Comm_idup"));
@@ -256,8 +257,8 @@ Status Session::usable() const {
   return Status::unavailable("MPI cannot be used again in this process after an earlier fault: " + poison_);
 }
 
-// A rank that fails does not wait for the others, which may be at work for long: its exit code ends the job,
-// and to the launcher a rank that ends without MPI_Finalize has failed.
+// Does not finalize MPI in a rank that fails, because that would wait for the other ranks' work. Its exit
+// code ends the job: the launcher treats a rank that ends without MPI_Finalize as failed.
 void Session::finalize_at_exit(int exit_code) {
   if (exit_code != EXIT_SUCCESS || getpid() != g_starter) return;
   const Session* session = current();

@@ -1,4 +1,4 @@
-// The one owner of MPI in a process: starts it (or joins who started it), knows what it allows, ends it.
+// Owns MPI in this process: starts it (or joins an MPI that other code started), knows its limits, ends it.
 #pragma once
 
 #include <mpi.h>
@@ -16,47 +16,50 @@
 
 namespace roundelay::mpi {
 
-// The ranks of one init: all of MPI's world, or some of them in this order, or a communicator of the user's.
+// The ranks of one init: all ranks of MPI_COMM_WORLD, a list of them in this order, or a user's communicator.
 struct Members {
-  std::vector<int> ranks{};           // of the world; empty: all
-  std::optional<int> communicator{};  // by its Fortran handle
+  std::vector<int> ranks{};           // ranks of MPI_COMM_WORLD; empty: all
+  std::optional<int> communicator{};  // the Fortran handle of a communicator
 
   bool operator==(const Members&) const = default;
 };
 
-// "Open MPI v5.0.11"; may be asked before MPI is started.
+// Returns "Open MPI v5.0.11". May be called before MPI is started.
 std::string library_version();
 
-// Thread-safe where MPI is (any_thread()).
+// Any thread may call it if any_thread(); otherwise one thread at a time. A process has one.
 class Session {
  public:
-  // Starts MPI at the first call, collectively over all that the launcher started. An MPI that someone else
-  // started (mpi4py) is joined and never finalised. Collective over the members, where they are not those of
-  // the last call; from then on ranks are counted among them. No communicator of an earlier call may be in
-  // use. Errors: kUnavailable, one line with cause and cure, also after poison(); kInvalidArgument (members).
-  // A start that hangs ends the process at the deadline: MPI_Init cannot be cancelled.
+  // Starts MPI at the first call, collectively over all ranks that the launcher started. Joins an MPI that
+  // other code (mpi4py) started, and never finalises that one. If `members` differ from those of the last
+  // call, the call is collective over them, and ranks are numbered among them from then on; no communicator
+  // of an earlier call may still be in use. Errors: kUnavailable with cause and cure, also after poison();
+  // kInvalidArgument (members). If the start hangs until the deadline, ends the process: MPI_Init cannot be
+  // cancelled.
   static Result<Session*> open(const Environment& environment, const Members& members, Deadline deadline);
-  // Null before a successful open().
+  // Returns the session; null before the first open() that succeeds.
   static Session* current();
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool any_thread() const { return thread_level_ == MPI_THREAD_MULTIPLE; }
-  // The ranks on this machine outnumber the cores this process may use.
+  // Returns whether this machine has more ranks than cores that this process may use.
   [[nodiscard]] bool crowded() const { return crowded_; }
-  // "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
+  // Returns "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
   [[nodiscard]] std::string description() const;
 
-  // A communicator of its own for `group`, errors returned. Collective over the group, in the same order on
-  // all members. The world's is made without blocking; a smaller group's creation that hangs ends the
-  // process.
+  // Makes a new communicator for `group` that returns errors. Collective over the group; all members make
+  // their communicators in the same order. For all ranks it does not block inside MPI and gives up at the
+  // deadline; for a smaller group, if it hangs until then, it ends the process. Errors: kAborted,
+  // kUnavailable.
   Result<MPI_Comm> communicator(const Group& group, Deadline deadline);
-  // Only for communicators without outstanding transfers.
+  // Frees a communicator that has no transfers in progress.
   void release(MPI_Comm communicator);
 
-  // MPI must not be finalised any more: transfers are out that nobody will finish.
+  // Forbids MPI_Finalize and new communicators, because some transfers will never finish. The control plane
+  // may still use MPI to report the fault.
   void poison(const std::string& why) EXCLUDES(mutex_);
-  // kUnavailable after poison() and after anyone's MPI_Finalize.
+  // Returns kUnavailable after poison() and after anyone's MPI_Finalize, otherwise OK.
   [[nodiscard]] Status usable() const EXCLUDES(mutex_);
   [[nodiscard]] bool finalized() const { return finalized_; }
 
@@ -76,17 +79,17 @@ class Session {
   int size_ = 1;
   int thread_level_ = MPI_THREAD_SINGLE;
   bool crowded_ = false;
-  bool ours_ = false;  // we called MPI_Init_thread
+  bool ours_ = false;  // this class called MPI_Init_thread
   std::string library_;
   Members members_;
-  MPI_Comm base_ = MPI_COMM_NULL;  // of the members; it only creates others
+  MPI_Comm base_ = MPI_COMM_NULL;  // the members' communicator; only used to make others
   std::atomic<bool> finalized_{false};
   std::atomic<bool> poisoned_{false};
   mutable Mutex mutex_;
   std::string poison_ GUARDED_BY(mutex_);
 };
 
-// OK, or kAborted: "MPI_Isend: ..." with MPI's own text.
+// Returns OK, or kAborted with MPI's own text: "MPI_Isend: ...".
 Status check(int code, const char* call);
 
 }  // namespace roundelay::mpi

@@ -10,7 +10,7 @@
 namespace roundelay::mpi {
 namespace {
 
-// MPI cannot be asked while it hangs; launchers leave the rank in the environment.
+// Returns this rank's name. MPI cannot be called while it hangs, so it uses the launcher's variables.
 std::string who() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) host[0] = '?';

@@ -1,4 +1,4 @@
-// For calls into MPI that cannot be cancelled: ends the process, with one line, when one takes too long.
+// A time limit for MPI calls, which cannot be cancelled: prints one line and ends the process.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace roundelay::mpi {
 
-// From construction to destruction is the guarded stretch.
+// Guards the calls between its construction and its destruction. Owns a thread that waits for the deadline.
 class Watchdog {
  public:
-  // `what`: "MPI_Init" ...; the line names this process too.
+  // `what` names the calls in the line: "MPI_Init". The line also names this rank.
   Watchdog(std::string what, Deadline deadline);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

@@ -1,5 +1,5 @@
-// What Roundelay uses of NCCL's C interface, declared here so that building needs no NCCL. tests/nccl_abi
-// proves it equal to nccl.h.
+// The part of NCCL's C interface that Roundelay uses, declared here so that the build does not need NCCL.
+// tests/nccl_abi compares it with nccl.h.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct UniqueId {
 
 enum Code : int {
   kSuccess = 0,
-  kInProgress = 7,  // of a non-blocking communicator: ask it later
+  kInProgress = 7,  // a non-blocking communicator is still at work
 };
 
 enum DataType : int {
@@ -32,14 +32,14 @@ enum DataType : int {
 
 enum RedOp : int { kSum = 0, kProd = 1, kMax = 2, kMin = 3, kAvg = 4 };
 
-// NCCL_VERSION_CODE since 2.9.
+// Computes NCCL_VERSION_CODE as NCCL does since 2.9.
 constexpr int version_code(int major, int minor, int patch) { return major * 10000 + minor * 100 + patch; }
 
-// The first version whose communicators need not block.
+// The first version with non-blocking communicators.
 inline constexpr int kOldestVersion = version_code(2, 14, 0);
 
-// As that version had it. Later ones have more fields at the end, and take defaults where `version` says that
-// the caller does not know them.
+// ncclConfig_t of that version. Later versions append fields; they use defaults for fields that `version`
+// does not have.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;
@@ -47,7 +47,7 @@ struct Config {
   int blocking = 0;
 };
 
-// X(member, name without "nccl")
+// X(member, NCCL's name without "nccl")
 #define ROUNDELAY_NCCL_FUNCTIONS(X)            \
   X(get_version, GetVersion)                   \
   X(get_unique_id, GetUniqueId)                \

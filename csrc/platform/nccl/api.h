@@ -1,8 +1,9 @@
-// NCCL as Roundelay uses it: a thin interface, so that what is above it runs without a GPU. platform/nccl's
-// library.h is the real one, reached by dlopen; tests have a fake that fails, hangs and errs on order.
+// The interface through which Roundelay uses NCCL. platform/nccl/library.h implements it with the real
+// library, opened by dlopen; tests implement it with a fake that fails, hangs and detects a wrong order of
+// calls.
 //
-// Thread-safe but for calls on one communicator, which are for one thread at a time (abort: any thread).
-// Errors: kUnavailable (no library, too old), kAborted (with NCCL's words).
+// Thread-safe, except that one thread at a time may call one communicator; abort() may come from any thread.
+// Errors: kUnavailable (no library, too old), kAborted with NCCL's text.
 #pragma once
 
 #include <array>
@@ -19,24 +20,25 @@ namespace roundelay::platform {
 
 using NcclId = std::array<std::byte, 128>;
 
-// All members make the same calls in the same order. A call is started when it returns, and enqueued when
-// ready() says so; nothing that depends on it may be enqueued to its stream before. Between begin_group()
-// and end_group() nothing is started; end_group() starts all of it at once.
+// All members make the same calls in the same order. A call only starts its operation; ready() tells when
+// all operations are enqueued to their streams. The caller enqueues dependent work only after that.
+// Operations between begin_group() and end_group() start together in end_group().
 class NcclCommunicator {
  public:
-  virtual ~NcclCommunicator() = default;  // after finish or abort: of a communicator in use it aborts
-  // Whether all that was started (the making of the communicator too) is enqueued. Errors that came
-  // meanwhile, on the wire or in a peer, too: to be asked now and then as long as work is in the stream.
+  virtual ~NcclCommunicator() = default;  // aborts a communicator that is still in use
+  // Returns whether all operations that were started, and the creation of the communicator, are enqueued.
+  // Also reports errors of the network and of peers: callers ask repeatedly while work is in the stream.
   [[nodiscard]] virtual Result<bool> ready() = 0;
-  // Ends what is enqueued, so that the stream goes on; memory that it was to write to has no meaning then.
+  // Ends the operations in the stream, which then continues. The contents of their results are undefined.
   virtual void abort() = 0;
 
   [[nodiscard]] virtual Status begin_group() = 0;
   [[nodiscard]] virtual Status end_group() = 0;
   struct Reduction {
     ReduceOp op = ReduceOp::kSum;
-    bool average = false;  // the sum divided by the members; floating types
+    bool average = false;  // divides the sum by the number of members; floating types only
   };
+  // `count` counts elements; `count_each` and `bytes_each` are for one member's share.
   [[nodiscard]] virtual Status all_reduce(const void* from, void* to, std::size_t count, DType dtype,
                                           Reduction reduction, GpuStream stream) = 0;
   [[nodiscard]] virtual Status reduce_scatter(const void* from, void* to, std::size_t count_each, DType dtype,
@@ -51,15 +53,17 @@ class NcclCommunicator {
 class NcclApi {
  public:
   virtual ~NcclApi() = default;
-  // 22809 for 2.28.9
+  // Returns the version code: 22809 for 2.28.9.
   [[nodiscard]] virtual int version() const = 0;
+  // Makes the id with which the members of a new communicator find each other.
   [[nodiscard]] virtual Result<NcclId> make_id() = 0;
-  // Collective; returns at once, and the communicator is usable when ready().
+  // Starts to make a communicator. All members call it with the same id. Returns at once; the communicator is
+  // ready when ready() is true.
   [[nodiscard]] virtual Result<std::unique_ptr<NcclCommunicator>> join(const NcclId& id, int members,
                                                                        int index, int device) = 0;
 };
 
-// What NCCL can reduce: no int16, no bool.
+// Returns whether NCCL can reduce this type. It cannot reduce int16 and bool.
 [[nodiscard]] bool nccl_reduces(DType dtype);
 
 }  // namespace roundelay::platform

@@ -11,7 +11,7 @@
 namespace roundelay::platform::nccl {
 namespace {
 
-// All that is enqueued has been settled before: only NCCL's own threads have to end.
+// The time for NCCL's own threads to end. All operations are settled before.
 constexpr Duration kFinalizing = std::chrono::seconds(2);
 
 DataType type_of(DType dtype) {
@@ -84,7 +84,7 @@ class Communicator final : public NcclCommunicator {
     ROUNDELAY_RETURN_IF_ERROR(usable());
     return checked("ncclGroupStart", nccl_.group_start());
   }
-  // Also of an aborted communicator: the group is the calling thread's.
+  // Works on an aborted communicator too, because the group belongs to the calling thread.
   Status end_group() override {
     const MutexLock lock(mutex_);
     return checked("ncclGroupEnd", nccl_.group_end());
@@ -152,7 +152,7 @@ class Communicator final : public NcclCommunicator {
 
   const Functions& nccl_;
   Mutex mutex_;
-  Comm comm_ GUARDED_BY(mutex_);  // null: aborted
+  Comm comm_ GUARDED_BY(mutex_);  // null after abort()
 };
 
 }  // namespace

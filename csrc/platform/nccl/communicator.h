@@ -1,5 +1,5 @@
-// A communicator of the real NCCL. Non-blocking: a call that cannot be enqueued at once goes on in a thread
-// of NCCL's, and ready() asks whether it has.
+// A communicator of the real NCCL. It is non-blocking: if a call cannot enqueue its operation at once, a
+// thread of NCCL continues it, and ready() tells when that is done.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace roundelay::platform::nccl {
 
-// In NCCL's words: what it calls the result, and what it said last.
+// Returns an error with NCCL's name of `result` and NCCL's last message.
 [[nodiscard]] Status error_of(const Functions& functions, const char* call, Code result, Comm comm);
 
-// Owns `comm`, which is being made. `functions` outlives it.
+// Takes ownership of `comm`, which NCCL may still be making. `functions` must outlive the result.
 [[nodiscard]] std::unique_ptr<NcclCommunicator> make_communicator(const Functions& functions, Comm comm);
 
 }  // namespace roundelay::platform::nccl

@@ -10,7 +10,7 @@ namespace {
 
 using Context = struct ContextState*;
 
-// Of the driver's own interface, which the CUDA runtime has initialised or this does.
+// The functions of CUDA's driver interface that this file uses. It initialises the driver if nobody has.
 struct Driver {
   int (*init)(unsigned int flags) = nullptr;
   int (*get_device)(int* handle, int device) = nullptr;

@@ -1,14 +1,15 @@
-// NCCL makes a communicator on the device that is current for the calling thread.
+// Sets the calling thread's current device for NCCL, which makes each communicator on the current device.
 #pragma once
 
 #include "base/status.h"
 
 namespace roundelay::platform::nccl {
 
-// Makes a device's primary context (the one that the CUDA runtime uses) the thread's, until its end.
+// Makes a device's primary context (the CUDA runtime uses the same one) current for this thread until it is
+// destroyed.
 class CurrentDevice {
  public:
-  // kUnavailable: no driver, no such device.
+  // Errors: kUnavailable (no driver, no such device).
   [[nodiscard]] static Result<CurrentDevice> make(int device);
   CurrentDevice(CurrentDevice&& other) noexcept;
   CurrentDevice& operator=(CurrentDevice&&) = delete;
@@ -16,7 +17,7 @@ class CurrentDevice {
 
  private:
   explicit CurrentDevice(int handle) : handle_(handle) {}
-  int handle_;  // -1: moved away
+  int handle_;  // -1: moved from
 };
 
 }  // namespace roundelay::platform::nccl

@@ -12,7 +12,7 @@ bool resolve(const FindSymbol& find, const char* name, Function& function) {
 }  // namespace
 
 std::string version_text(int version) {
-  const bool old = version < version_code(1, 0, 0);  // until 2.8: 2804
+  const bool old = version < version_code(1, 0, 0);  // up to version 2.8, whose code is 2804
   const int major = old ? version / 1000 : version / 10000;
   const int minor = old ? version / 100 % 10 : version / 100 % 100;
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(version % 100);

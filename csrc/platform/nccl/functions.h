@@ -1,4 +1,4 @@
-// Which of a library's functions are NCCL's, and whether they are all there.
+// Looks up NCCL's functions in a library and checks that all are there.
 #pragma once
 
 #include <functional>
@@ -9,18 +9,20 @@
 
 namespace roundelay::platform::nccl {
 
-// By name; null: the library has none.
+// Returns the address of a symbol; null if the library does not have it.
 using FindSymbol = std::function<void*(const char* name)>;
 
+// The functions of one library, and its version code.
 struct Found {
   Functions functions;
   int version = 0;
 };
 
-// `what`: the library, in messages. kUnavailable: no NCCL, or too old.
+// Looks up all functions with `find`. `what` names the library in messages. Errors: kUnavailable (not NCCL,
+// or too old).
 [[nodiscard]] Result<Found> find_functions(const FindSymbol& find, const std::string& what);
 
-// "2.28.9"
+// Returns "2.28.9".
 [[nodiscard]] std::string version_text(int version);
 
 }  // namespace roundelay::platform::nccl

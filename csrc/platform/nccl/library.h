@@ -1,4 +1,4 @@
-// NCCL, found at run time: the library that PyTorch has loaded, or the system's.
+// Opens NCCL at run time: the library that PyTorch has loaded, or the system's.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace roundelay::platform {
 
-// `path`: of a libnccl.so.2; "": the one that this process has loaded already, else what the loader finds. It
-// stays loaded. kUnavailable, with the cure, where there is none or it is too old.
+// Opens the library at `path`. "" means the one that this process has loaded already, otherwise the one that
+// the loader finds. The library stays loaded. Errors: kUnavailable with the cure (no library, or too old).
 [[nodiscard]] Result<std::unique_ptr<NcclApi>> open_nccl(const std::string& path);
 
 }  // namespace roundelay::platform

@@ -16,11 +16,11 @@ namespace {
 
 struct Copied {
   ByteSpan whole, part;
-  int fd;  // no Fd, which children lose
+  int fd;  // not an Fd, because forked children would lose it
   off_t offset;
 };
 
-// By the address of the mapping. Never destroyed: mappings may outlive static destruction.
+// All copied mappings, by address. Never destroyed, because mappings may outlive static destruction.
 struct Registry {
   std::mutex mutex;
   std::map<const std::byte*, Copied> mappings;
@@ -31,13 +31,14 @@ Registry& registry() {
   return *instance;
 }
 
-// Runs in the only thread of a forked child: async-signal-safe calls only, no allocation.
+// Runs in the only thread of a forked child. It makes async-signal-safe calls only and allocates nothing.
 void copy_now() {
   for (const auto& [address, copied] : registry().mappings) {
-    // Taken first, so that nothing else of the child's comes to lie where a destructor will unmap.
+    // Reserves all addresses first: the child must not map other memory there, which a destructor would
+    // unmap.
     constexpr int kTaken = MAP_PRIVATE | MAP_FIXED | MAP_ANONYMOUS | MAP_NORESERVE;
     if (::mmap(copied.whole.data(), copied.whole.size(), PROT_NONE, kTaken, -1, 0) != MAP_FAILED) {
-      // Where even this fails, the child has no such memory: a fault at the first use.
+      // If this fails, the child has no access to the memory and faults at the first use.
       static_cast<void>(::mmap(copied.part.data(), copied.part.size(), PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_FIXED, copied.fd, copied.offset));
     }

@@ -1,4 +1,4 @@
-// What a forked child has where its parent has shared memory: nothing, or a copy of one part.
+// Decides what a forked child sees at its parent's shared mappings: nothing, or a copy of one part.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,11 @@
 
 namespace roundelay::platform {
 
-// From now on a child sees a copy (on write) of `part` of the mapping `whole`, and nothing of the rest, whose
-// addresses stay taken. `fd` is the memory's, `offset` that of `part` in it. Errors: kUnavailable.
+// Gives every child forked from now on a private copy of `part`. The rest of the mapping `whole` stays
+// reserved in the child but without access. `fd` is the memory's descriptor, `offset` the position of `part`
+// in the memory. Thread-safe. Errors: kUnavailable.
 Status copy_in_children(ByteSpan whole, ByteSpan part, int fd, std::size_t offset);
-// Before the mapping goes. Does nothing for one that is not copied.
+// Undoes this. Call it before unmapping `whole`. Does nothing for a mapping without a copy. Thread-safe.
 void forget_copies(ByteSpan whole);
 
 }  // namespace roundelay::platform

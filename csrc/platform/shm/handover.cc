@@ -7,16 +7,17 @@
 namespace roundelay::platform {
 namespace {
 
-// Client to host, then host to client (with the descriptor), client to host, host to client.
+// The packets of a handover: Knock (member to first member), Offer with the descriptor (back), MapResult
+// (member to first member), MapResult of all (back).
 struct Knock {
   std::uint64_t key;
   std::uint32_t member;
 };
 struct Offer {
-  std::uint64_t bytes;  // 0: there is no memory
+  std::uint64_t bytes;  // 0: the memory could not be made
 };
 struct MapResult {
-  char text[512];  // empty: all is well
+  char text[512];  // the error; empty: none
 
   explicit MapResult(const Status& status = {}) : text{} {
     const std::string& message = status.message();
@@ -61,7 +62,8 @@ Result<ShmSocket> ShmSocket::open() {
   return ShmSocket(std::move(listener).value());
 }
 
-// Strangers and those who only looked (reach(), process_behind()) are let go.
+// Waits until all other members have knocked. Drops strangers, and connections from reach() and
+// process_behind().
 Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, const std::vector<int>& ranks,
                                                          Deadline deadline) {
   const std::size_t others = ranks.size() - 1;

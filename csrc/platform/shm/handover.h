@@ -1,8 +1,9 @@
-// How the members of a group on one node come to share memory: the first one makes it and hands it over to
-// those who knock at its shm socket. All of them get it, or none does.
+// Shares memory among the members of a group on one node. The first member creates the memory; the others
+// connect to its shm socket (a Unix socket), and it sends them the memory's descriptor. All members get the
+// memory, or none.
 //
-// Errors: kUnavailable means that all members have heard the same reason and may go on without the memory;
-// kAborted that they may not agree.
+// Errors: kUnavailable means that all members have got the same reason and may continue without the memory;
+// kAborted means that the members may disagree.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +18,18 @@
 
 namespace roundelay::platform {
 
-// What each member does with the memory before it counts as there: allocate its part of it.
+// Prepares a member's use of the memory, for example allocates its part. An error fails the handover for all.
 using Prepare = std::function<Status(const SharedMemory& memory)>;
 
-// One process's side of all handovers. One thread at a time.
+// The socket at which one process hands out memory, for all its groups. One thread at a time.
 class ShmSocket {
  public:
+  // Opens a shm socket at a random address. Errors: kUnavailable.
   static Result<ShmSocket> open();
   [[nodiscard]] const std::string& address() const { return listener_.address(); }
 
-  // By the group's first member. `key` tells groups apart.
+  // Creates `bytes` bytes of zeros and hands them to the other members. The group's first member calls it,
+  // all others call take_over() with the same key. `ranks` are the members' ranks, for messages.
   Result<SharedMemory> hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
                                 const Prepare& prepare, Deadline deadline);
 
@@ -40,16 +43,19 @@ class ShmSocket {
   Result<std::vector<Client>> gather(std::uint64_t key, const std::vector<int>& ranks, Deadline deadline);
 
   UnixListener listener_;
-  std::vector<Client> early_;  // of groups whose turn has not come
+  std::vector<Client> early_;  // members of groups whose hand_out() has not begun
 };
 
-// By the others: `member` is an index in the group, `address` that of the first member's shm socket.
+// Receives the memory. All members but the first call it. `member` is this process's index in the group,
+// `address` the address of the first member's shm socket.
 Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, int member,
                                const Prepare& prepare, Deadline deadline);
 
-// Whether the shm socket can be reached from here: not from another network namespace, nor by another user.
+// Returns OK if a process at this address accepts connections from here. Other network namespaces and other
+// users cannot connect.
 Status reach(const std::string& address);
-// Whose shm socket it is; 0: it cannot be reached, or its process has no number here.
+// Returns the process that owns the shm socket; 0 if nobody can connect to it, or if the process is invisible
+// in this process namespace.
 pid_t process_behind(const std::string& address);
 
 }  // namespace roundelay::platform

@@ -1,5 +1,5 @@
-// Memory that processes of one node share: anonymous (memfd), so that the last mapping's end is its end,
-// however that comes about.
+// Memory that processes of one node share. It is anonymous (memfd), so the kernel frees it with its last
+// mapping, however the processes end.
 #pragma once
 
 #include <cstddef>
@@ -11,27 +11,29 @@
 
 namespace roundelay::platform {
 
-// A mapping of all or a part of it, with its descriptor. Forked children have neither.
+// Owns a mapping of all or a part of the memory, and its descriptor. Forked children have neither. Const
+// calls are thread-safe.
 class SharedMemory {
  public:
   SharedMemory() = default;
-  // New memory of zeros. Nothing is allocated yet: see allocate().
+  // Creates memory of zeros. allocate() reserves its pages. Errors of all functions: kUnavailable.
   static Result<SharedMemory> create(std::size_t bytes);
-  // Memory that another process created and handed over.
+  // Maps memory that another process created and handed over.
   static Result<SharedMemory> map(Fd fd, std::size_t bytes) { return map(std::move(fd), 0, bytes); }
-  // A part of the same memory, whole pages, which may lie behind its end: what is allocated there extends it.
+  // Maps a part of the same memory, in whole pages. The part may lie beyond the end of the memory; allocate()
+  // then extends the memory.
   [[nodiscard]] Result<SharedMemory> map_part(std::size_t offset, std::size_t bytes) const;
   ~SharedMemory();
   SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
   SharedMemory& operator=(SharedMemory&& other) noexcept;
 
-  // Takes the pages of this part for real, near this thread's core: later writes cannot fail (a full tmpfs
-  // would end the process by SIGBUS). kUnavailable if there are too few.
+  // Reserves the pages of this part, on this thread's NUMA node. Without that, a write could end the process
+  // by SIGBUS when tmpfs is full. Errors: kUnavailable (too few pages).
   [[nodiscard]] Status allocate(std::size_t offset, std::size_t bytes) const;
-  // Gives pages back; they are zeros from now on.
+  // Gives the pages back. They read as zeros from now on.
   void discard(std::size_t offset, std::size_t bytes) const;
 
-  // Forked children have a copy of this part, whole pages, as they have of other memory. Errors:
+  // Gives forked children a private copy of this part, in whole pages, as of ordinary memory. Errors:
   // kUnavailable.
   [[nodiscard]] Status copy_in_children(std::size_t offset, std::size_t bytes) const;
 
@@ -42,7 +44,7 @@ class SharedMemory {
   static Result<SharedMemory> map(Fd fd, std::size_t offset, std::size_t bytes);
 
   Fd fd_;
-  std::size_t offset_ = 0;  // of data_ in the memory
+  std::size_t offset_ = 0;  // position of data_ in the memory
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

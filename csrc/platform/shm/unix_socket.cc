@@ -19,7 +19,7 @@ constexpr std::size_t kRandomBytes = 16;
 
 Fd new_socket() { return Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
 
-// An abstract address starts with a zero byte.
+// An abstract address: its first byte is zero.
 struct Address {
   explicit Address(const std::string& text) {
     native.sun_family = AF_UNIX;
@@ -50,7 +50,7 @@ Status same_user(const Fd& fd) {
                              " is at the other end, not of " + std::to_string(::geteuid()));
 }
 
-// False at the deadline.
+// Returns true when the descriptor is readable, false at the deadline.
 Result<bool> wait_readable(const Fd& fd, Deadline deadline) {
   while (true) {
     pollfd one{fd.get(), POLLIN, 0};

@@ -1,5 +1,5 @@
-// Sockets between processes of one node that carry descriptors. Their addresses are abstract: they have no
-// file, end with their process, and are seen only within a network namespace.
+// Sockets between processes of one node that can carry descriptors. Their addresses are abstract: they need
+// no file, disappear with their process, and are visible only in one network namespace.
 #pragma once
 
 #include <sys/types.h>
@@ -14,25 +14,26 @@
 
 namespace roundelay::platform {
 
-// A packet and the descriptor that came with it, if one did.
+// A packet, and the descriptor that came with it, if any.
 struct Packet {
   Bytes bytes;
   Fd fd;
 };
 
-// A connection to a process of the same user: others are refused.
+// A connection to a process of the same user. Both ends refuse other users.
 class UnixSocket {
  public:
   static constexpr std::size_t kLongestPacket = 4096;
 
-  // kUnavailable: nobody listens there within this network namespace, or another user does.
+  // Connects to a listener. Errors: kUnavailable (nobody listens at the address, or another user does).
   static Result<UnixSocket> connect(const std::string& address);
 
-  // Never blocks for long: packets are few and small. `fd` may be null.
+  // Sends one packet, with a copy of `fd` unless it is null. Does not wait: packets are few and small.
+  // Errors: kUnavailable.
   [[nodiscard]] Status send(ConstByteSpan bytes, const Fd* fd = nullptr) const;
-  // kUnavailable: the peer closed the connection, or the deadline has passed.
+  // Receives the next packet. Errors: kUnavailable (the peer closed the connection, or the deadline passed).
   [[nodiscard]] Result<Packet> receive(Deadline deadline) const;
-  // Of one that this process made: who listens at its other end; 0: a process that has no number here.
+  // Returns the listening process, on the side that connected; 0 if it is in another process namespace.
   [[nodiscard]] pid_t process() const;
 
  private:
@@ -41,11 +42,12 @@ class UnixSocket {
   Fd fd_;
 };
 
+// Accepts connections at one address. One thread at a time.
 class UnixListener {
  public:
-  static Result<UnixListener> open();  // at an address that nobody can guess
+  static Result<UnixListener> open();  // listens at a random address
   [[nodiscard]] const std::string& address() const { return address_; }
-  // The next one who connects; nothing at the deadline.
+  // Returns the next connection; nothing at the deadline.
   [[nodiscard]] Result<std::optional<UnixSocket>> accept(Deadline deadline) const;
 
  private:

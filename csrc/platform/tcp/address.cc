@@ -38,7 +38,7 @@ bool link_local(const Address& address) {
   return address.octets[0] == 169 && address.octets[1] == 254;
 }
 
-// False for what is neither IPv4 nor IPv6.
+// Returns false if the address is neither IPv4 nor IPv6.
 bool from_native(const sockaddr* native, Address& address) {
   if (native->sa_family == AF_INET) {
     sockaddr_in in{};

@@ -1,4 +1,4 @@
-// Where a process can be reached over TCP.
+// The addresses at which other processes can reach this one over TCP.
 #pragma once
 
 #include <sys/socket.h>
@@ -14,11 +14,10 @@
 
 namespace roundelay::platform {
 
-// An IP address without port. Link-local addresses are left out everywhere: they mean nothing on another
-// machine.
+// An IP address without a port. Link-local addresses never appear: they have no meaning on another machine.
 struct Address {
   bool v6 = false;
-  std::array<std::uint8_t, 16> octets{};  // network order; IPv4 uses the first four
+  std::array<std::uint8_t, 16> octets{};  // in network order; IPv4 uses the first four
   bool loopback = false;
 
   [[nodiscard]] std::size_t width() const { return v6 ? 16 : 4; }
@@ -29,18 +28,18 @@ struct Address {
 struct Endpoint {
   Address address;
   std::uint16_t port = 0;
-  [[nodiscard]] std::string to_string() const;  // 10.0.0.1:80, [fd00::1]:80
+  [[nodiscard]] std::string to_string() const;  // returns "10.0.0.1:80" or "[fd00::1]:80"
 };
 
-// A sockaddr for system calls; the length is returned.
+// Fills in the sockaddr for system calls and returns its length.
 socklen_t to_native(const Endpoint& endpoint, sockaddr_storage& storage);
 
-// Addresses of the interfaces that are up and running, IPv4 before IPv6, loopback last (always there).
-// `interfaces`: names, comma separated; "" means any.
-// Errors: kInvalidArgument when a name is not there, listing those that are.
+// Returns the addresses of the interfaces that are up: IPv4 before IPv6, loopback last (it is always there).
+// `interfaces` limits them to these names, comma separated; "" means any. Errors: kInvalidArgument with the
+// known names, if there is no interface of that name.
 Result<std::vector<Address>> local_addresses(std::string_view interfaces);
 
-// Equal for processes that share a loopback: hostname, boot id and network namespace.
+// Returns a text of hostname, boot id and network namespace. Processes with the same text share a loopback.
 std::string host_identity();
 
 }  // namespace roundelay::platform

@@ -23,8 +23,8 @@ epoll_event to_native(std::uint64_t tag, Epoll::Interest interest) {
   return event;
 }
 
-// Lingers are shorter than epoll_wait's milliseconds can say, so the nanosecond call is used where the
-// kernel (5.11) has it.
+// Waits with nanosecond precision if the kernel (5.11) can: deadlines may be closer than epoll_wait's
+// milliseconds.
 int precise_wait(int fd, epoll_event* events, int count, Deadline deadline) {
   const TimePoint now = steady_now();
 #ifdef SYS_epoll_pwait2

@@ -1,4 +1,4 @@
-// Waiting for descriptors: epoll(7), level-triggered, and eventfd(2) to end a wait from another thread.
+// Waits for descriptors with epoll(7), level-triggered; an eventfd(2) ends a wait from another thread.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,23 @@ namespace roundelay::platform {
 
 class Epoll {
  public:
+  // A descriptor that is ready. `tag` is the number given to add() or change().
   struct Event {
     std::uint64_t tag = 0;
-    bool readable = false;  // also at the end of input and on errors: read to learn which
+    bool readable = false;  // true also at the end of input and after errors; read() tells which
     bool writable = false;
   };
   enum class Interest : unsigned char { kNone, kRead, kWrite, kReadWrite };
-  static constexpr std::size_t kMostEvents = 64;
+  static constexpr std::size_t kMostEvents = 64;  // most events that one wait() stores
 
   static Result<Epoll> create();
 
+  // Start or change the watch of a descriptor. The end of the descriptor ends it. Errors: kUnavailable.
   Status add(const Fd& fd, std::uint64_t tag, Interest interest);
   Status change(const Fd& fd, std::uint64_t tag, Interest interest);
 
-  // Thread-safe, also beside add and change. How many events were stored; 0 at the deadline or on a signal.
+  // Waits for events, stores them, and returns how many; 0 at the deadline or after a signal. Any thread may
+  // call it, also while others add and change.
   std::size_t wait(std::span<Event> events, Deadline deadline) const;
 
  private:
@@ -33,12 +36,12 @@ class Epoll {
   Fd fd_;
 };
 
-// Thread-safe.
+// A descriptor that is readable while it is signalled. Thread-safe.
 class EventFd {
  public:
   static Result<EventFd> create();
   void signal() const;  // makes it readable
-  void drain() const;   // until now
+  void drain() const;   // makes it unreadable
   [[nodiscard]] const Fd& fd() const { return fd_; }
 
  private:

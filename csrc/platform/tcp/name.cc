@@ -50,7 +50,7 @@ std::string named(const std::string& host, std::uint16_t port) {
 Result<Fd> bind_and_listen(const Endpoint& at) {
   Fd fd(::socket(at.address.v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno_status("socket", errno);
-  const int reuse = 1;  // connections of a job that has just ended are no reason to refuse
+  const int reuse = 1;  // allows the port although connections of an earlier job still time out
   static_cast<void>(::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse));
   sockaddr_storage native;
   const socklen_t length = to_native(at, native);
@@ -61,7 +61,7 @@ Result<Fd> bind_and_listen(const Endpoint& at) {
   return fd;
 }
 
-// 0 or errno.
+// Tries to connect. Returns 0 or errno.
 int try_connect(const Endpoint& to, Deadline deadline) {
   auto socket = Socket::start_connect(to);
   if (!socket.ok()) return ECONNREFUSED;
@@ -94,7 +94,7 @@ Result<std::vector<Address>> resolve(const std::string& host) {
 Result<Fd> listen_at(const std::string& host, std::uint16_t port, bool others_come) {
   auto addresses = resolve(host);
   if (!addresses.ok()) return addresses.status();
-  // IPv4 first: where a name has both, ::1 and 127.0.0.1, clients try both anyway.
+  // IPv4 first: if a name has both ::1 and 127.0.0.1, clients try both.
   std::stable_sort(addresses->begin(), addresses->end(),
                    [](const Address& a, const Address& b) { return a.v6 < b.v6; });
   Endpoint at{addresses->front(), port};
@@ -109,7 +109,7 @@ bool listens_on(int fd, std::uint16_t port) {
   sockaddr_storage native;
   length = sizeof native;
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&native), &length) != 0) return false;
-  sockaddr_in in{};  // the port is in the same place in both families
+  sockaddr_in in{};  // both families have the port at the same position
   std::memcpy(&in, &native, sizeof in);
   return (native.ss_family == AF_INET || native.ss_family == AF_INET6) && ntohs(in.sin_port) == port;
 }

@@ -1,4 +1,4 @@
-// Servers by name and port, as an environment gives them (MASTER_ADDR, MASTER_PORT).
+// Servers by host name and port, as MASTER_ADDR and MASTER_PORT give them.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@
 
 namespace roundelay::platform {
 
-// Errors: kUnavailable, "NAME has no address: ..."
+// Returns the addresses of a host name. Errors: kUnavailable, "NAME has no address: ...".
 Result<std::vector<Address>> resolve(const std::string& host);
 
-// A socket that listens on `port` and is closed on exec. Where `host` is an address of this machine only
-// there: nothing else can reach it. A name that this machine itself takes for the loopback (Debian's
-// /etc/hosts) says nothing of how others see it: with `others_come` it listens everywhere. kUnavailable:
-// taken, or not ours.
+// Returns a socket that listens on `port` and is closed on exec. If `host` is an address of this machine, it
+// listens on that address only. With `others_come`, a name that resolves to the loopback here (Debian's
+// /etc/hosts) makes it listen everywhere, because other machines resolve the name differently. Errors:
+// kUnavailable (the port is taken, or the address is not this machine's).
 Result<Fd> listen_at(const std::string& host, std::uint16_t port, bool others_come);
 
-// Whether `fd` is a socket of this process that listens on `port`.
+// Returns whether `fd` is a socket of this process that listens on `port`.
 bool listens_on(int fd, std::uint16_t port);
 
-// Until somebody listens there. kUnavailable at the deadline: "nobody listens on HOST:PORT (cause)".
+// Waits until a server listens there. Errors: kUnavailable at the deadline, "nobody listens on HOST:PORT
+// (cause)".
 Status await_listener(const std::string& host, std::uint16_t port, Deadline deadline);
 
 }  // namespace roundelay::platform

@@ -16,11 +16,11 @@
 namespace roundelay::platform {
 namespace {
 
-// Between the fourth and the fifth probe of an idle connection: it ends with the fifth, 5 s after the peer's
-// last sign of life.
+// Lies between the fourth and the fifth keepalive probe of an idle connection, so the fifth ends the
+// connection 5 s after the peer's last answer.
 constexpr int kLossMilliseconds = 4'500;
 
-// Options only tune: a kernel that lacks one still gives a working socket.
+// Sets an option that only tunes: without it the socket works too.
 void set_option(const Fd& fd, int level, int option, int value) {
   static_cast<void>(::setsockopt(fd.get(), level, option, &value, sizeof value));
 }
@@ -32,8 +32,8 @@ void tune(const Fd& fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 5);
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kLossMilliseconds);
-  // Pauses between two attempts to send the same double later. From the start, they would leave none for a
-  // link that is back after 3 s.
+  // Doubles the pauses between retransmissions only later. Doubled from the start, they would miss a link
+  // that comes back after 3 s.
   set_option(fd, IPPROTO_TCP, TCP_THIN_LINEAR_TIMEOUTS, 1);
 }
 
@@ -55,7 +55,7 @@ Result<std::uint16_t> listen_on(const Fd& fd, bool v6) {
   if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
     return errno_status("getsockname", errno);
   }
-  // The port is in the same place in both families.
+  // Both families have the port at the same position.
   sockaddr_in in{};
   std::memcpy(&in, &address, sizeof in);
   return ntohs(in.sin_port);
@@ -69,9 +69,9 @@ Result<Socket> Socket::start_connect(const Endpoint& to) {
   Fd fd(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno_status(to.to_string(), errno);
   tune(fd);
-  set_option(fd, IPPROTO_TCP, TCP_SYNCNT, 2);  // an address that swallows packets is given up after 7 s
+  set_option(fd, IPPROTO_TCP, TCP_SYNCNT, 2);  // gives up after 7 s if no answer comes
   const int done = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length);
-  // An interrupted connect of a non-blocking socket goes on in the background too.
+  // After EINTR, a non-blocking connect continues in the background too.
   if (done != 0 && errno != EINPROGRESS && errno != EINTR) return errno_status(to.to_string(), errno);
   return Socket(std::move(fd));
 }
@@ -97,7 +97,7 @@ Transfer Socket::write(std::span<const ConstByteSpan> parts) const {
   assert(parts.size() <= kMostParts);
   std::array<iovec, kMostParts> vectors;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    // sendmsg only reads, but its type does not say so.
+    // sendmsg does not write to the data, although its type is not const.
     vectors[i] = {const_cast<std::byte*>(parts[i].data()), parts[i].size()};
   }
   msghdr message{};
@@ -150,7 +150,7 @@ Result<std::optional<Socket>> Listener::accept() const {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       return errno_status("cannot accept a connection", errno);
     }
-    // Anything else is about a connection that is gone already: the next one may be fine.
+    // Any other error is about one connection that has already gone; the next one may work.
     if (errno == EBADF || errno == EINVAL || errno == ENOTSOCK) return errno_status("accept", errno);
   }
 }

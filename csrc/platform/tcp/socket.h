@@ -1,4 +1,4 @@
-// Non-blocking TCP sockets: closed on exec, no delay, never a SIGPIPE.
+// Non-blocking TCP sockets: closed on exec, without Nagle's delay, without SIGPIPE.
 #pragma once
 
 #include <optional>
@@ -11,35 +11,40 @@
 
 namespace roundelay::platform {
 
-// What one read or write did.
+// The result of one read or write.
 struct Transfer {
+  // kEnd: the peer has ended its output.
   enum class State : unsigned char { kSome, kWouldBlock, kEnd, kError };
   State state = State::kSome;
-  std::size_t bytes = 0;  // of kSome
-  int error = 0;          // errno of kError
+  std::size_t bytes = 0;  // for kSome
+  int error = 0;          // errno, for kError
 };
 
+// A connection. No call blocks.
 class Socket {
  public:
   static constexpr std::size_t kMostParts = 32;
 
   explicit Socket(Fd fd) : fd_(std::move(fd)) {}
 
-  // Starts to connect: writable when connected or failed, connect_error() says which.
+  // Starts to connect. The socket is writable when it has connected or failed; connect_error() tells which.
+  // Errors: kUnavailable.
   static Result<Socket> start_connect(const Endpoint& to);
-  [[nodiscard]] int connect_error() const;  // errno or 0
+  [[nodiscard]] int connect_error() const;  // returns errno, or 0
 
   [[nodiscard]] Transfer read(ByteSpan into) const;
-  [[nodiscard]] Transfer write(std::span<const ConstByteSpan> parts) const;  // kMostParts at most
+  [[nodiscard]] Transfer write(std::span<const ConstByteSpan> parts) const;  // takes at most kMostParts parts
 
-  // An unreachable peer fails the connection within 6 s: always when the connection is idle or output is on
-  // its way. A peer whose window stays closed, as that of a stopped process does, fails it too, unless this
-  // was called (then an unreachable one does after minutes).
+  // Sets how the connection treats a peer whose receive window is closed, such as a stopped process. With
+  // false (the default) such a peer fails the connection within 6 s, as an unreachable peer does. With true
+  // it does not, and an unreachable peer fails an idle connection within 6 s, but one with pending output
+  // only after minutes.
   void set_window_closed(bool closed) const;
+  // Ends the output; the peer reads the end of input.
   void shutdown_output() const;
-  // Bytes, the end included, that the peer's kernel has not acknowledged.
+  // Returns how many bytes the peer's kernel has not acknowledged. The end of output counts as one.
   [[nodiscard]] int unacknowledged() const;
-  // There is output, and none of it is on its way: the peer's window is closed.
+  // Returns whether output is pending and none of it is in transit: the peer's window is closed.
   [[nodiscard]] bool held_back() const;
 
   [[nodiscard]] const Fd& fd() const { return fd_; }
@@ -48,12 +53,15 @@ class Socket {
   Fd fd_;
 };
 
+// Accepts connections. No call blocks.
 class Listener {
  public:
-  // On all interfaces, IPv6 too where there is any; the system chooses the port.
+  // Listens on all interfaces, for IPv6 too if there is any, at a port that the system chooses. Errors:
+  // kUnavailable.
   static Result<Listener> create();
   [[nodiscard]] std::uint16_t port() const { return port_; }
-  // Empty: nobody is there now. Errors: out of descriptors or memory.
+  // Returns the next connection; nothing if there is none now. Errors: kUnavailable (no descriptors or
+  // memory).
   [[nodiscard]] Result<std::optional<Socket>> accept() const;
   [[nodiscard]] const Fd& fd() const { return fd_; }
 

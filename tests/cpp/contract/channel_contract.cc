@@ -50,7 +50,7 @@ std::string talk_to_all(Channel& mine, int rank, int size) {
       if (!sent.ok()) return "send to " + std::to_string(to) + ": " + sent.message();
     }
   }
-  // Whoever got everything says so: a last message from each, after which nothing is on its way.
+  // A member that has received everything says so in a last message; after these nothing is in transit.
   std::vector<std::size_t> got(static_cast<std::size_t>(size), 0);
   std::size_t missing = got.size() * sizes.size();
   std::size_t unfinished = got.size();
@@ -78,7 +78,7 @@ std::string talk_to_all(Channel& mine, int rank, int size) {
 
 namespace {
 
-// Threads must not use Catch's macros: they collect what went wrong, the main thread checks it.
+// Threads must not use Catch's macros. They collect errors, and the main thread checks them.
 struct Counted {
   std::uint32_t sender;
   std::uint32_t number;
@@ -108,7 +108,8 @@ void wrong_rank(const MakeChannels& make) {
   CHECK(ranks[0]->send(-1, to_bytes("x")).code() == StatusCode::kInvalidArgument);
 }
 
-// Three senders with two threads each to one receiver: exactly once, and in order for each thread.
+// Three senders with two threads each send to one receiver: messages arrive exactly once, and in order per
+// thread.
 void many_senders(const MakeChannels& make) {
   constexpr std::uint32_t kMessages = 2000;
   constexpr std::uint32_t kThreads = 6;
@@ -180,8 +181,8 @@ void wake_ends_waits(const MakeChannels& make) {
     const TimePoint start = steady_now();
     stop = true;
     channel.wake();
-    static_cast<void>(channel.receive());  // must not take the wake away from those who wait already
-    // One that had not reached its wait yet needs another.
+    static_cast<void>(channel.receive());  // must not take the wake-up from threads that already wait
+    // A thread that had not reached its wait needs another wake-up.
     std::thread late([&] {
       std::this_thread::sleep_for(500ms);
       channel.wake();
@@ -214,7 +215,7 @@ void message_ends_wait(const MakeChannels& make) {
   sender.join();
 }
 
-// Both ranks have exchanged a message, so the loss of one is seen by the other.
+// Both ranks have exchanged a message, so each notices the other's loss.
 void acquaint(Channel& a, int rank_a, Channel& b, int rank_b) {
   std::thread other([&] {
     static_cast<void>(receive_one(b));
@@ -229,7 +230,7 @@ void loss_is_reported_once(const MakeChannels& make) {
   auto ranks = make(3);
   acquaint(*ranks[0], 0, *ranks[1], 1);
   acquaint(*ranks[0], 0, *ranks[2], 2);
-  ranks[1].reset();  // without a goodbye
+  ranks[1].reset();  // says no goodbye
 
   const Incoming loss = receive_one(*ranks[0]);
   CHECK(loss.from == 1);
@@ -258,7 +259,7 @@ void close_flushes(const MakeChannels& make) {
   closer.join();
 }
 
-// Who closes has left in order: what it said arrives, its end is no loss, what it is told is dropped.
+// A rank that closes leaves in order: its messages arrive, its end is no loss, messages to it are dropped.
 void goodbye_is_no_loss(const MakeChannels& make) {
   auto ranks = make(3);
   acquaint(*ranks[0], 0, *ranks[1], 1);
@@ -278,7 +279,7 @@ void goodbye_is_no_loss(const MakeChannels& make) {
   CHECK_FALSE(heard);
   closer.join();
   CHECK(ranks[0]->send(1, to_bytes("anyone?")).ok());
-  acquaint(*ranks[0], 0, *ranks[2], 2);  // nothing came in between
+  acquaint(*ranks[0], 0, *ranks[2], 2);  // nothing arrived in between
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What every backend of channel::Channel must do. A backend's test file makes the ranks and calls the checks.
+// The checks that every backend of channel::Channel must pass. A backend's test file makes the channels and
+// calls the checks.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +14,22 @@
 
 namespace roundelay::testing {
 
-// Ranks 0 .. n-1 of one world, all in this process, ready to talk.
+// Makes the channels of ranks 0 .. n-1 of one world, all in this process and connected.
 using Channels = std::vector<std::unique_ptr<channel::Channel>>;
 using MakeChannels = std::function<Channels(int size)>;
 
-// `text`, or `size` bytes that depend on `seed` and the position.
+// Returns `text`, or `size` bytes that depend on `seed` and the position.
 Bytes to_bytes(std::string_view text);
 Bytes pattern(std::size_t size, std::uint32_t seed);
 
-// The next thing that arrives, waiting for up to 20 s (then it throws).
+// Returns the next message or loss. Throws if none comes within 20 s.
 channel::Incoming receive_one(channel::Channel& channel);
 
-// One rank's part in an exchange of many messages of all sizes between all ranks, to oneself too; for
-// backends whose ranks are processes. Returns what is wrong, "" if nothing.
+// Runs one rank of an exchange: all ranks send messages of all sizes to all ranks, themselves included. For
+// backends whose ranks are processes. Returns the error, "" if there is none.
 std::string talk_to_all(channel::Channel& mine, int rank, int size);
 
-// Runs all checks, each over fresh channels, as Catch sections.
+// Runs all checks as Catch sections, each with new channels.
 void check_channel(const MakeChannels& make);
 
 }  // namespace roundelay::testing

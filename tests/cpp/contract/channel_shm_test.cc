@@ -1,4 +1,4 @@
-// The channel contract over rings in shared memory, TCP beside it, and what only rings can show.
+// The channel contract over rings in shared memory with TCP as the second channel, and the rings' own tests.
 #include <cstring>
 #include <new>
 #include <thread>
@@ -23,7 +23,7 @@ std::shared_ptr<std::byte> ring_memory(int ranks) {
   return {memory, [](std::byte* p) { ::operator delete(p, kLine); }};
 }
 
-// Ranks from `first` on share memory; those before are on other nodes.
+// Ranks from `first` on share memory; lower ranks are on other nodes.
 Channels make_all(int size, int first = 0) {
   TcpWorld world(size);
   const auto memory = ring_memory(size - first);
@@ -51,8 +51,8 @@ Channels make_all(int size, int first = 0) {
   return channels;
 }
 
-// What ShmChannel leaves to the channel beside it: counts the wakeups that go out; one that comes in ends no
-// sleep, as if the thread that attends had read it before the sleeper's system call came back.
+// The second channel of a ShmChannel. Counts the wakeups that it sends. A wakeup that it receives ends no
+// sleep, as if the polling thread had read it before the sleeper's system call returned.
 class Beside final : public channel::Channel {
  public:
   struct Seen {
@@ -109,7 +109,7 @@ TEST_CASE("shm channel: one who attends needs no send_wakeup, and gives none bef
 TEST_CASE("shm channel: what comes when one stops polling ends the sleep of another thread", "[channel]") {
   for (int round = 0; round < 200; ++round) {
     const auto ranks = make_all(2);
-    std::thread background([&] {  // as the coordination thread
+    std::thread background([&] {  // stands for the coordination thread
       while (!ranks[0]->receive()) ranks[0]->wait(Deadline::after(20s));
     });
     std::thread sender([&] { static_cast<void>(ranks[1]->send(0, to_bytes("now"))); });
@@ -143,7 +143,7 @@ TEST_CASE("shm channel: a sleeper whose send_wakeup another thread has read is n
 TEST_CASE("shm channel: two ranks that poll for a while and sleep by turns lose nothing", "[channel]") {
   const auto ranks = make_all(2);
   constexpr int kRounds =
-      2801;  // the last message is empty: nobody would push out what a ring has no room for
+      2801;  // the last message is empty: nothing would push out bytes for which a ring had no room
   std::thread other([&] {
     ranks[1]->set_polling(true);
     for (int i = 0; i < kRounds; ++i) {

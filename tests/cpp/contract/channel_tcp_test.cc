@@ -20,7 +20,7 @@ using channel::Incoming;
 using channel::TcpChannel;
 using namespace std::chrono_literals;
 
-// A program that knows nothing of us: a plain, blocking socket.
+// A foreign program: a plain, blocking socket.
 class Foreigner {
  public:
   explicit Foreigner(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -37,7 +37,7 @@ class Foreigner {
   void say(ConstByteSpan bytes) const {
     static_cast<void>(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL));
   }
-  // Whether the other side hung up, while `channel` works.
+  // Returns whether the other side hung up, while `channel` works.
   [[nodiscard]] bool turned_away(TcpChannel& channel) const {
     for (const Deadline deadline = Deadline::after(5s); !deadline.passed();) {
       channel.wait(Deadline::after(5ms));
@@ -52,7 +52,7 @@ class Foreigner {
   int fd_;
 };
 
-// What arrives at one channel while the other works too.
+// Returns the next arrival at one channel, while the other works too.
 Incoming receive_beside(TcpChannel& receiver, TcpChannel& other) {
   for (const Deadline deadline = Deadline::after(10s); !deadline.passed();) {
     if (auto got = receiver.receive()) return std::move(*got);
@@ -196,7 +196,7 @@ TEST_CASE("tcp: two ranks that dial each other at once end up with one connectio
     TcpWorld world(2);
     auto zero = world.channel(0);
     auto one = world.channel(1);
-    // Both dial before either looks at what came in: the worst case, each time.
+    // Both ranks dial before either handles what arrived, each time: the worst case.
     for (const char* text : {"1", "2", "3"}) {
       REQUIRE(zero->send(1, to_bytes(text)).ok());
       REQUIRE(one->send(0, to_bytes(text)).ok());
@@ -220,7 +220,7 @@ TEST_CASE("tcp: two ranks that dial each other at once end up with one connectio
 
 TEST_CASE("tcp: a parked connection is taken when one's own attempt fails") {
   TcpWorld world(2);
-  // What rank 0 believes to be rank 1 is somebody who accepts (in the kernel) and says nothing.
+  // Rank 0 believes that this is rank 1, but here the kernel accepts and nobody answers.
   std::optional<platform::Listener> mute = std::move(platform::Listener::create()).value();
   const Bytes right = world.tcp_addresses[1];
   auto tcp_address = channel::decode_tcp_address(right);
@@ -277,7 +277,7 @@ TEST_CASE("tcp: a killed process is seen at once, even if a child of it lives on
     static_cast<void>(channel.connect(0, Deadline::after(10s)));
     const pid_t watcher = ::getpid();
     if (::fork() == 0) {
-      // Like a data loader's worker: has copies of all that its parent had open, and outlives it.
+      // Acts like a data loader's worker: it has copies of its parent's descriptors and outlives the parent.
       for (int i = 0; i < 300 && ::getppid() == watcher; ++i) ::usleep(10'000);
       ::sleep(3);
       ::_exit(0);
@@ -316,15 +316,15 @@ TEST_CASE("tcp: a stopped process does not block send, and gets everything when 
   CHECK_FALSE(channel.receive().has_value());
   const double before = cpu_seconds();
   channel.wait(Deadline::after(200ms));
-  CHECK(cpu_seconds() - before < 0.05);  // a full socket is no reason to spin
+  CHECK(cpu_seconds() - before < 0.05);  // a full socket must not make it spin
   child.signal(SIGCONT);
   CHECK(receive_one(channel).bytes == to_bytes("good"));
 }
 
 TEST_CASE("tcp: a stopped process is not taken for lost, however much is on its way to it") {
   constexpr std::size_t kSize = 1000;
-  const int messages =
-      GENERATE(1, 300, 40'000);  // its window has room; is closed; this side's buffer is full, too
+  // The peer's window has room; is closed; is closed, and this side's buffer is full too.
+  const int messages = GENERATE(1, 300, 40'000);
   ChildRank child([](TcpChannel& channel) {
     static_cast<void>(channel.connect(0, Deadline::after(10s)));
     static_cast<void>(channel.send(0, to_bytes("ready")));

@@ -1,5 +1,5 @@
-// The fabric contract over a process group that blocks as Gloo's does: who waits for a message does nothing
-// else, and messages of a pair match by tag. Faults: a member that dies, one that never answers.
+// The fabric contract over a process group that blocks as Gloo's does: a member that waits for a message does
+// nothing else, and messages of a pair match by tag. Faults: a member dies, a member never answers.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -19,7 +19,7 @@ using collective::Pending;
 using platform::GroupWork;
 using platform::ProcessGroup;
 
-// Where the members of one group post; a transfer is over when both sides have posted it.
+// The place where the members of one group post. A transfer is over when both sides have posted it.
 class Wires {
  public:
   struct Posted {
@@ -27,7 +27,7 @@ class Wires {
     const ByteSpan data;
     const int from, to;
     bool done = false, given_up = false;
-    CondVar changed;  // each its own: many wait at once, and a change concerns one
+    CondVar changed;  // one per transfer: many wait at once, and a change concerns one of them
   };
   using PostedPtr = std::shared_ptr<Posted>;
 
@@ -143,7 +143,7 @@ TEST_CASE("c10d keeps the fabric contract", "[fabric]") {
   for (const Test& test : fabric_contract()) {
     SECTION(test.name) {
       for (int size = 1; size <= std::min(kLargestGroup, 4); ++size) {
-        // Messages cut small, too, in the group where they are most.
+        // Cuts messages small too, in the group that sends most of them.
         for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}}) {
           if (most == 1000 && size != 3) continue;
           WireMedium medium(most);
@@ -155,7 +155,7 @@ TEST_CASE("c10d keeps the fabric contract", "[fabric]") {
   }
 }
 
-// Member 0 alone of three starts a broadcast from member 2.
+// Only member 0 of three starts a broadcast from member 2.
 std::unique_ptr<Pending> start_broadcast(Fabric& fabric, std::vector<std::byte>& data, Deadline deadline) {
   Call call = call_over(Operation::kBroadcast, data.data(), data.size());
   call.root = 2;

@@ -43,7 +43,7 @@ double combine(double a, double b, DType dtype, ReduceOp op) {
   }
 }
 
-// One allreduce of `count` elements that start `shift` bytes off alignment, with a guard on both sides.
+// Runs one allreduce of `count` elements that start `shift` bytes after an aligned address, between guards.
 std::string allreduce_once(Fabric& fabric, std::size_t count, DType dtype, ReduceOp op, Scale scale = {},
                            std::size_t shift = 0, Scale prescale = {}) {
   constexpr std::byte kGuard{0x5a};
@@ -93,7 +93,8 @@ std::string sizes(Medium& medium, int size, Select select) {
   return medium.run(size, select, [size](Fabric& fabric) {
     const auto p = static_cast<std::size_t>(size);
     std::vector<std::size_t> counts = {0, 1, 2, 3, p - 1, p, p + 1, 2 * p + 1, 255};
-    // Around the cuts of MPI's messages in its tests and of the ring (slow in large groups, which cut alike).
+    // Lengths around the cuts of the MPI tests' messages and of the ring (slow in large groups, which cut
+    // alike).
     const std::size_t piece = collective::kPieceBytes / sizeof(float);
     for (const std::size_t cut : {std::size_t{1024}, size <= 4 ? piece * p : p}) {
       for (const std::size_t count : {cut - 1, cut, cut + 1}) counts.push_back(count);
@@ -101,7 +102,7 @@ std::string sizes(Medium& medium, int size, Select select) {
     for (const std::size_t count : counts) {
       for (const std::size_t shift : {0, 1}) {
         std::string bad = allreduce_once(fabric, count, DType::kFloat32, ReduceOp::kSum, {1.0, size}, shift);
-        // Sums of small numbers divided by P: exact only where P is a power of two.
+        // A sum of small numbers divided by P is exact only if P is a power of two.
         if (!bad.empty() && (size & (size - 1)) == 0) return bad;
         bad = allreduce_once(fabric, count, DType::kInt16, ReduceOp::kSum, {2.0, 1}, shift);
         if (!bad.empty()) return bad;
@@ -111,7 +112,7 @@ std::string sizes(Medium& medium, int size, Select select) {
   });
 }
 
-// More pieces than are in flight at a time. Larger groups cut alike; they would only take longer.
+// Sends more pieces than can be in flight at a time. Larger groups cut alike and only take longer.
 std::string many_pieces(Medium& medium, int size, Select select) {
   if (size > 4) return {};
   return medium.run(size, select, [size](Fabric& fabric) {
@@ -171,7 +172,7 @@ std::string bit_equal(Medium& medium, int size, Select select) {
   });
 }
 
-// A barrier is over only after all have entered: each adds to a sum that all must then agree on.
+// A barrier ends only after all have entered: each member adds to a sum, and then all must see the same sum.
 std::string barriers(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
     for (int round = 0; round < 20; ++round) {
@@ -182,7 +183,7 @@ std::string barriers(Medium& medium, int size) {
   });
 }
 
-// Calls in progress together, tested in the opposite order on every other member.
+// Calls that run together; every other member tests them in the opposite order.
 std::string two_at_once(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
     for (int round = 0; round < 10; ++round) {
@@ -220,7 +221,7 @@ std::string two_at_once(Medium& medium, int size) {
   });
 }
 
-// A call that makes no sense is refused and the fabric goes on.
+// A fabric refuses a call that makes no sense, and goes on.
 std::string refusals(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
     std::vector<std::byte> memory(10);

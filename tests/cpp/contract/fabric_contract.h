@@ -1,7 +1,7 @@
-// What every fabric must do, written once. A Medium makes groups and runs a member's part; tests/cpp/contract
-// does it with threads in one process, tests/cpp/mpi with one process a member.
+// The tests that every fabric must pass. A Medium makes groups and runs one function for each member:
+// tests/cpp/contract does it with threads in one process, tests/cpp/mpi with one process per member.
 //
-// A member's part returns a complaint, empty if all is well: Catch's own checks are not for many threads.
+// A member's function returns an error text, "" if there is none, because Catch's macros are not thread-safe.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,8 @@ using collective::Fabric;
 using collective::Select;
 using Part = std::function<std::string(Fabric& fabric)>;
 
-// Of media with threads for members. ThreadSanitizer sees no more in larger groups, but takes minutes.
+// The largest group for media whose members are threads. Under ThreadSanitizer larger groups find nothing
+// more, but take minutes.
 #ifdef __SANITIZE_THREAD__
 constexpr int kLargestGroup = 3;
 #else
@@ -32,26 +33,27 @@ class Medium {
  public:
   virtual ~Medium() = default;
   [[nodiscard]] virtual int largest_group() const = 0;
-  // Runs `part` on the first `size` members. Returns the first complaint, with the member's number.
+  // Runs `part` on the first `size` members. Returns the first error with the member's number, "" if there is
+  // none.
   virtual std::string run(int size, Select select, const Part& part) = 0;
 };
 
-// `part` on each member, on a thread of its own. What Medium::run() returns.
+// Runs `part` on each member in a thread of its own. Returns the same as Medium::run().
 std::string run_on_threads(const std::vector<std::unique_ptr<Fabric>>& members, const Part& part);
 
-// Every test of the contract, for a group of `size`: complaints by the name of the test.
+// One test of the contract. run() returns the error in a group of `size` members, "" if there is none.
 struct Test {
   std::string name;
   std::function<std::string(Medium& medium, int size)> run;
 };
 const std::vector<Test>& fabric_contract();
-std::vector<Test> reduction_tests();  // how sums are rounded, reduce-scatter, Adasum
+std::vector<Test> reduction_tests();  // rounding, reduce-scatter, Adasum
 std::vector<Test> region_tests();     // buffers in regions
-std::vector<Test> scattered_tests();  // tensors where they lie
+std::vector<Test> scattered_tests();  // tensors that are reduced in place without packing
 std::vector<Test> movement_tests();   // all-gather, alltoall, members that have joined
 
-// Building blocks, also for tests of one medium.
-// One algorithm for every allreduce that has something to send.
+// Building blocks, also for tests of a single medium. Selects one algorithm for every allreduce that has
+// something to send.
 template <collective::Program (*kProgram)(collective::Exchange&, Call)>
 Select always() {
   return [](const Call& call, int size) -> const collective::Algorithm& {
@@ -61,19 +63,19 @@ Select always() {
   };
 }
 const std::vector<std::pair<const char*, Select>>& allreduces();
-// What a member gives to a reduction, and what the reduction over `members` gives: exact in every type. Both
-// repeat after a few elements, which compare() makes use of.
+// inputs() returns one member's elements for a reduction, expected() the result over `members`: exact in
+// every type. Both repeat after a few elements, and compare() relies on that.
 std::vector<int> first_members(int size);
 std::vector<double> inputs(int member, std::size_t count, DType dtype, ReduceOp op);
 double expected(const std::vector<int>& members, std::size_t i, DType dtype, ReduceOp op);
 std::string compare(const std::vector<double>& got, const std::function<double(std::size_t)>& want,
                     const std::string& what);
-// Elements of `dtype` from exact values, and back.
+// Convert exact values to elements of `dtype`, and back.
 std::vector<std::byte> encode(const std::vector<double>& values, DType dtype);
 std::vector<double> decode(const std::byte* data, std::size_t count, DType dtype);
-// Values whose sums have to be rounded; integers are 0 and 1, which no reduction makes overflow.
+// Returns values whose sums need rounding. Integers are 0 and 1, so that no reduction overflows.
 std::vector<std::byte> random_elements(std::size_t count, DType dtype, unsigned seed);
-// A call over `memory` with a deadline that only a hanging test meets.
+// Makes a call on `memory`. Its deadline is so late that only a hanging test reaches it.
 Call call_over(Operation operation, std::byte* memory, std::size_t bytes);
 std::string run_call(Fabric& fabric, const Call& call);
 

@@ -1,5 +1,5 @@
-// The fabric contract with threads in one process, and what only this medium can show: faults, one thread
-// that steps all members.
+// The fabric contract with threads in one process, and this medium's own tests: faults, and one thread that
+// steps all members.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -42,7 +42,7 @@ class ThreadMedium final : public Medium {
   }
 };
 
-// One member's allreduce of ones.
+// Runs one member's allreduce of ones.
 struct Member {
   std::vector<float> data;
   std::unique_ptr<Pending> pending;
@@ -65,7 +65,7 @@ std::vector<Member> start_all(const std::vector<std::unique_ptr<Fabric>>& fabric
   return members;
 }
 
-// Tests members in random turns from this one thread until each is done or failed.
+// Tests members in random order from this one thread until each is done or has failed.
 void step_to_end(std::vector<Member>& members, unsigned seed) {
   std::mt19937 random(seed);
   std::size_t open = members.size();
@@ -124,7 +124,7 @@ TEST_CASE("a silent member is named at the deadline and the fabric is poisoned",
       CHECK(members[i].error.code() == StatusCode::kAborted);
       CHECK(fabrics[i]->poisoned());
       named = named || members[i].error.message().find("waiting for rank 11") != std::string::npos;
-      // The first cause is what later calls get.
+      // Later calls get the first cause.
       std::vector<float> data(4);
       const Call late = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 16);
       CHECK(fabrics[i]->start(late).status() == members[i].error);
@@ -214,7 +214,7 @@ TEST_CASE("a barrier waits for everyone", "[fabric]") {
   }
 }
 
-// Every operation with another member: a call that cannot end without it.
+// Every operation that cannot end without another member.
 std::vector<Call> calls_over(std::vector<std::byte>& memory, const std::vector<std::byte>& input,
                              std::size_t each) {
   std::vector<Call> calls;
@@ -239,7 +239,7 @@ TEST_CASE("whatever the operation, a silent member ends it, and has its own numb
     std::vector<std::byte> memory(3 * each);
     const std::vector<std::byte> input(3 * each);
     for (std::size_t operation = 0; operation < calls_over(memory, input, each).size(); ++operation) {
-      // Member 1 has joined; 2 is silent.
+      // Member 1 has joined; member 2 is silent.
       const auto hub = std::make_shared<InprocHub>(4);
       const auto fabrics = fabrics_of(hub, 4);
       hub->silence(2);
@@ -259,7 +259,7 @@ TEST_CASE("whatever the operation, a silent member ends it, and has its own numb
         for (const std::size_t i : {0, 3}) {
           const Result<bool> done = pending[i]->test();
           REQUIRE(done.ok());
-          CHECK_FALSE((*done && i == 0 && operation != 2));  // the broadcast's root is gone, not its leaf
+          CHECK_FALSE((*done && i == 0 && operation != 2));  // a broadcast does not need its leaves
           named = named || pending[i]->waiting_for() == 2;
           CHECK(pending[i]->waiting_for() != 1);
         }
@@ -312,7 +312,7 @@ TEST_CASE("a group of one copies and scales", "[fabric]") {
   call.reduce_op = ReduceOp::kAdasum;
   CHECK(run_call(fabric, call) == "");
   CHECK(data == std::vector<float>{4.5F, 9.0F});
-  call.absent = {0};  // this one has joined
+  call.absent = {0};  // this member has joined
   CHECK(run_call(fabric, call) == "");
   CHECK(data == std::vector<float>{4.5F, 9.0F});
   CHECK(run_call(fabric, call_over(Operation::kBarrier, nullptr, 0)) == "");

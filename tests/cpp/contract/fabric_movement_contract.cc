@@ -1,4 +1,4 @@
-// All-gather and alltoall, and every operation while some members have joined and take no part.
+// All-gather and alltoall, and every operation while some members have joined.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -11,7 +11,7 @@ namespace {
 constexpr std::byte kGuard{0x5a};
 constexpr std::size_t kGuardBytes = 8;
 
-// Byte i of what `from` gives to `to`.
+// Returns byte i of the data from `from` to `to`.
 std::byte mark(int from, int to, std::size_t i) {
   return static_cast<std::byte>(static_cast<std::size_t>(from) * 31 + static_cast<std::size_t>(to) * 7 +
                                 i * 3);
@@ -27,7 +27,8 @@ std::vector<std::byte> marks(int from, int to, std::size_t bytes) {
   return memory;
 }
 
-// What all give to `to` (from -1), or `from` to all (to -1), one after the other.
+// Returns the data of all members for `to` (from == -1), or of `from` for all (to == -1), one after the
+// other.
 std::vector<std::byte> all_marks(int from, int to, const Sizes& sizes) {
   std::vector<std::byte> memory;
   for (std::size_t m = 0; m < sizes.size(); ++m) {
@@ -105,9 +106,9 @@ std::string alltoalls(Medium& medium, int size) {
     for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{999}, std::size_t{100001}}) {
       for (const int variant : {0, 1, 2}) {
         const auto bytes = [=](int from, int to) {
-          const int factor = variant == 0   ? 1                          // all alike
+          const int factor = variant == 0   ? 1                          // all have the same amount
                              : variant == 1 ? (3 * from + 5 * to) % 4    // some have nothing for some
-                                            : (from == 0 ? to + 1 : 0);  // only one has anything
+                                            : (from == 0 ? to + 1 : 0);  // one member has data
           return unit * static_cast<std::size_t>(factor);
         };
         if (std::string bad = exchange_once(fabric, bytes, {}); !bad.empty()) return bad;
@@ -117,7 +118,7 @@ std::string alltoalls(Medium& medium, int size) {
   });
 }
 
-// With `present` alone: what a group of them would get.
+// Returns what a group of the `present` members alone would get.
 std::string reduce_without(Fabric& fabric, const std::vector<int>& present, const std::vector<int>& absent,
                            std::size_t count, bool scatter) {
   const int self = fabric.group().index;
@@ -127,7 +128,7 @@ std::string reduce_without(Fabric& fabric, const std::vector<int>& present, cons
   std::vector<std::byte> data = given;
   Call call = call_over(Operation::kAllreduce, data.data(), data.size());
   std::size_t begin = 0;
-  if (scatter) {  // the last present member gets all but one element for each of the others
+  if (scatter) {  // the last present member gets all elements but one for each of the others
     call.operation = Operation::kReducescatter;
     call.input = given.data();
     call.send_bytes.assign(static_cast<std::size_t>(fabric.group().size()), 0);
@@ -193,7 +194,7 @@ std::string all_without(Fabric& fabric, const std::vector<int>& present, const s
   return bad.empty() ? run_call(fabric, barrier) : bad;
 }
 
-// Absent members run ahead to calls in which they take part again: those must not be mixed up.
+// Absent members run ahead to calls in which they take part again. The two must not be mixed up.
 std::string joined_members(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
     const unsigned all = (1U << static_cast<unsigned>(size)) - 1;
@@ -208,7 +209,7 @@ std::string joined_members(Medium& medium, int size) {
   });
 }
 
-// What is wrong with a call of each of a group of `size`.
+// Calls that a group of `size` must refuse.
 std::string refused_parts(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
     std::vector<std::byte> memory(64), input(64);

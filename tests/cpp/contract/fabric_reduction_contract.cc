@@ -1,4 +1,4 @@
-// How reductions are rounded, reduce-scatter and Adasum.
+// The rounding of reductions, reduce-scatter and Adasum.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -28,7 +28,7 @@ Call sum_over(std::vector<std::byte>& memory, DType dtype, Scale scale) {
   return call;
 }
 
-// Equal inputs come back to the last bit, by few bytes and by many.
+// Equal inputs have themselves as their average, to the last bit, for few bytes and for many.
 std::string averages(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
     for (const DType dtype : kFloating) {
@@ -44,7 +44,7 @@ std::string averages(Medium& medium, int size) {
   });
 }
 
-// The same elements alone and in the middle of others give the same bits: fusion changes no sum.
+// Elements have the same result alone and among others: fusion changes no sum.
 std::string anywhere(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
     const auto seed = static_cast<unsigned>(fabric.group().index);
@@ -73,7 +73,7 @@ std::vector<std::byte> random_data(std::size_t count, DType dtype, unsigned seed
   return encode(values, dtype);
 }
 
-// The call whose input was multiplied before and whose result is multiplied afterwards, and the one call.
+// Compares a call whose input and result the caller multiplies with a call that scales by itself.
 std::string multiplied_once(Fabric& fabric, Call call, std::size_t count) {
   constexpr Scale kBefore{0.3, 1}, kAfter{1.7, 1};
   const std::vector<std::byte> given =
@@ -99,7 +99,7 @@ std::string multiplied_once(Fabric& fabric, Call call, std::size_t count) {
          ": not what multiplying before and after gives";
 }
 
-// Factors are the user's own multiplications, to the last bit, by few bytes and by many.
+// Scaling equals the user's own multiplications to the last bit, for few bytes and for many.
 std::string factors(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
     const auto members = static_cast<std::size_t>(size);
@@ -127,7 +127,7 @@ std::string factors(Medium& medium, int size) {
   });
 }
 
-// Elements of each member's shard; some have none.
+// Returns how many elements each member's shard has. Some have none.
 std::vector<std::size_t> shard_counts(int size, std::size_t each, bool uneven) {
   std::vector<std::size_t> counts;
   for (int member = 0; member < size; ++member) {
@@ -240,7 +240,8 @@ Vector adasum(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// Neighbours beyond the largest power of two first, then pairs, pairs of pairs ...
+// Combines members beyond the largest power of two with their neighbours first, then pairs, pairs of pairs
+// ...
 Vector adasum_of(std::vector<Vector> parts) {
   const std::size_t folded = parts.size() - std::bit_floor(parts.size());
   for (std::size_t i = 0; i < folded; ++i) {
@@ -253,7 +254,7 @@ Vector adasum_of(std::vector<Vector> parts) {
   return parts.front();
 }
 
-// `exact`: the values are such that every step is.
+// `exact`: the values make every step exact.
 std::string adasum_once(Fabric& fabric, DType dtype, const std::vector<Vector>& parts, bool exact) {
   const auto self = static_cast<std::size_t>(fabric.group().index);
   std::vector<std::byte> memory = encode(parts[self], dtype);
@@ -262,13 +263,13 @@ std::string adasum_once(Fabric& fabric, DType dtype, const std::vector<Vector>& 
   call.reduce_op = ReduceOp::kAdasum;
   const std::string what = "Adasum of " + std::string(name_of(dtype));
   if (std::string error = run_call(fabric, call); !error.empty()) return what + ": " + error;
-  std::vector<Vector> given;  // as the type holds them
+  std::vector<Vector> given;  // as the type represents them
   for (const Vector& part : parts) given.push_back(decode(encode(part, dtype).data(), part.size(), dtype));
   const Vector want = adasum_of(given);
   const Vector got = decode(memory.data(), want.size(), dtype);
   const double digit = dtype == DType::kBFloat16  ? 0x1p-7
                        : dtype == DType::kFloat16 ? 0x1p-10
-                       : dtype == DType::kFloat32 ? 0x1p-18  // a few roundings in each round
+                       : dtype == DType::kFloat32 ? 0x1p-18  // allows a few roundings in each round
                                                   : 0x1p-47;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double least = std::max(1.0, std::fabs(want[i]));

@@ -1,4 +1,4 @@
-// Allreduces of buffers in regions, where members may reach each other's memory.
+// Allreduces of buffers in regions, in which members may access each other's memory.
 #include <algorithm>
 #include <cstring>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kRegionBytes = 192 << 10;
 
-// The same on all members: they make regions in the same order.
+// Makes a region. All members make their regions in the same order.
 Result<RegionPtr> next_region(Fabric& fabric, std::uint64_t key) {
   auto region = fabric.region_maker()(key, kRegionBytes);
   if (!region.ok()) return region;
@@ -23,7 +23,8 @@ struct Case {
   std::size_t offset, count;
 };
 
-// In the region and, with the same members, anywhere: the same bits, and nothing beside them is touched.
+// Compares an allreduce in a region with the same one elsewhere: both give the same bits and change nothing
+// else.
 std::string same_bits(Fabric& fabric, const Region& region, const Case& of, const std::vector<int>& absent) {
   const int self = fabric.group().index;
   const std::size_t bytes = of.count * size_of(of.dtype);
@@ -63,7 +64,7 @@ std::string in_regions(Medium& medium, int size) {
       const Case of{DType::kFloat32, op, 64, 20000};
       if (std::string error = same_bits(fabric, **region, of, {}); !error.empty()) return error;
     }
-    // All of it, and nothing of it.
+    // The whole region, and nothing of it.
     for (const std::size_t count : {kRegionBytes / sizeof(float), std::size_t{0}}) {
       const Case of{DType::kFloat32, ReduceOp::kSum, 0, count};
       if (std::string error = same_bits(fabric, **region, of, {}); !error.empty()) return error;

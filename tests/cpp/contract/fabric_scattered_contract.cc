@@ -1,4 +1,4 @@
-// Allreduces of tensors where they lie, on fabrics that take them.
+// Allreduces of tensors that are not packed, on fabrics that support them.
 #include <algorithm>
 #include <random>
 
@@ -12,7 +12,7 @@ using collective::ScatterList;
 
 constexpr std::byte kGuard{0x5a};
 
-// One member's elements cut into tensors of up to `most`, in place or not, at odd addresses between guards.
+// One member's elements, cut into tensors of up to `most`, in place or not, at odd addresses between guards.
 class Tensors {
  public:
   Tensors(const std::vector<std::byte>& elements, std::size_t element, std::size_t most,
@@ -40,7 +40,7 @@ class Tensors {
 
   [[nodiscard]] const ScatterList& list() const { return list_; }
 
-  // The outputs hold `want`; inputs apart from them, and all between, are as they were.
+  // Checks that the outputs hold `want`, and that separate inputs and all guards are unchanged.
   [[nodiscard]] bool hold(const std::vector<std::byte>& want) {
     for (const Cut& cut : cuts_) {
       std::copy_n(want.data() + cut.begin, cut.bytes, expected_.data() + cut.output);
@@ -61,13 +61,13 @@ struct Case {
   DType dtype;
   ReduceOp op;
   std::size_t count;
-  std::size_t most;  // elements of a tensor
+  std::size_t most;  // elements per tensor
 };
 
-// The same bits as in one buffer, however a member cuts its bytes.
+// The bits equal those of one buffer, however each member cuts its tensors.
 std::string same_bits(Fabric& fabric, const Case& of, const std::vector<int>& absent, unsigned seed) {
   const int self = fabric.group().index;
-  std::mt19937 random(seed + 100U * static_cast<unsigned>(self));  // each member cuts by itself
+  std::mt19937 random(seed + 100U * static_cast<unsigned>(self));  // each member cuts differently
   std::vector<std::byte> whole = random_elements(of.count, of.dtype, seed + static_cast<unsigned>(self));
   Tensors tensors(whole, size_of(of.dtype), of.most, random);
   Call call = call_over(Operation::kAllreduce, whole.data(), whole.size());
@@ -99,7 +99,7 @@ std::string wherever_tensors_lie(Medium& medium, int size) {
         if (!bad.empty()) return bad;
       }
     }
-    // One element a tensor, more tensors than bytes in a cache line, chunks of a fabric's own crossed.
+    // One element per tensor, more tensors than bytes in a cache line, tensors across a fabric's chunks.
     for (const Case& of : {Case{DType::kFloat32, ReduceOp::kSum, 0, 4},
                            {DType::kFloat32, ReduceOp::kSum, 1, 1},
                            {DType::kFloat32, ReduceOp::kSum, 2049, 1},
@@ -115,7 +115,7 @@ std::string wherever_tensors_lie(Medium& medium, int size) {
   });
 }
 
-// Where it makes no sense, or where the fabric does not take it, the call is refused and the fabric goes on.
+// A fabric refuses the call if it makes no sense or is not supported, and goes on.
 std::string refused(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
     std::vector<std::byte> memory(16);

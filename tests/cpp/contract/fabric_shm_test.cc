@@ -1,5 +1,5 @@
-// The fabric contract over shared memory with threads as members, every order of steps in one thread, and
-// what only this medium can show: sleepers, members that were away, the edges of its slots.
+// The fabric contract over shared memory with threads as members, random orders of steps in one thread, and
+// this medium's own tests: sleepers, members that were away, the limits of its slots.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -28,7 +28,7 @@ std::shared_ptr<std::byte> segment_memory(int members) {
   return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
 }
 
-// Regions in memory that all threads see at the same address, so that TSan sees what happens there.
+// Regions in memory that all threads see at the same address, so that TSan sees the accesses.
 class CommonRegions {
  public:
   explicit CommonRegions(int members) : members_(static_cast<std::size_t>(members)) {}
@@ -68,7 +68,7 @@ std::vector<std::unique_ptr<Fabric>> fabrics_of(int size) {
   return fabrics;
 }
 
-// The algorithm is the medium's own, whatever is selected: once is enough.
+// The medium ignores the selected algorithm, so one run is enough.
 bool repeats(const Test& test) {
   return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
 }
@@ -94,13 +94,13 @@ TEST_CASE("shm keeps the fabric contract", "[fabric]") {
   }
 }
 
-// One member's part in a sequence of calls with known results.
+// One member's calls, in a sequence with known results.
 class Script {
  public:
   Script(Fabric& fabric, unsigned seed)
       : fabric_(fabric), random_(seed), region_(*fabric.region_maker()(1, 1 << 20)) {}
 
-  // Starts the next call if none is in progress, and tests it once. False when all is over.
+  // Starts the next call if none is running, and tests it once. Returns false when all are over.
   bool step(int calls) {
     if (!pending_) {
       if (number_ == calls) return false;
@@ -120,7 +120,7 @@ class Script {
     return std::binary_search(call_.absent.begin(), call_.absent.end(), member);
   }
 
-  // The same choices on all members, as they share the seed.
+  // All members share the seed, so they choose alike.
   void begin() {
     const int size = fabric_.group().size(), self = fabric_.group().index;
     constexpr std::size_t kCounts[] = {1, 67, 3000, Segment::kSlotBytes / 4, 200001};
@@ -184,7 +184,7 @@ TEST_CASE("shm: members in any order, some of them away at times", "[fabric][one
     INFO("seed " << seed);
     std::size_t turns = 0;
     while (!open.empty()) {
-      // Long runs of one member's steps too, so that it gets as far ahead as it may.
+      // One member also makes many steps in a row, so that it gets as far ahead as it can.
       const std::size_t at = random() % open.size();
       const std::size_t steps = random() % 3 == 0 ? 50 : 1;
       for (std::size_t step = 0; step < steps; ++step) {
@@ -230,7 +230,7 @@ TEST_CASE("shm: a sleeper is woken by its peer, and by wake()", "[fabric]") {
       return run_call(fabric, call_over(Operation::kBarrier, nullptr, 0));
     });
     CHECK(complaint == "");
-    CHECK(steady_now() - begin < std::chrono::milliseconds(80));  // not by the end of its sleep
+    CHECK(steady_now() - begin < std::chrono::milliseconds(80));  // it was woken and did not sleep to the end
   }
   AbortToken abort;
   Call call = call_over(Operation::kBarrier, nullptr, 0);
@@ -254,7 +254,7 @@ TEST_CASE("shm: a silent member is named at the deadline and the fabric is poiso
     call.deadline = Deadline::after(std::chrono::milliseconds(50));
     auto pending = fabrics[0]->start(call);
     REQUIRE(pending.ok());
-    auto other = fabrics[2]->start(call);  // far enough for member 0 to see that it came
+    auto other = fabrics[2]->start(call);  // runs so far that member 0 sees that it came
     REQUIRE(other.ok());
     const Status error = (*pending)->wait();
     CHECK(error.code() == StatusCode::kAborted);

@@ -1,5 +1,5 @@
-// The fabric contract over two levels with threads as members, and what only these can show: steps in any
-// order, faults on either level, where an allreduce goes.
+// The fabric contract over two levels with threads as members, and these fabrics' own tests: steps in any
+// order, faults on either level, the level that carries an allreduce.
 #include <cmath>
 #include <cstring>
 #include <new>
@@ -29,8 +29,8 @@ std::shared_ptr<std::byte> segment_memory(int members) {
 }
 
 struct Shape {
-  int nodes, members;  // of each node
-  bool shared;         // shared memory inside, else inproc
+  int nodes, members;  // members per node
+  bool shared;         // shared memory inside the nodes, else inproc
   [[nodiscard]] int size() const { return nodes * members; }
 };
 
@@ -69,7 +69,7 @@ class TwoLevelMedium final : public Medium {
   const Shape shape_;
 };
 
-// What is selected concerns the fabrics inside: once is enough.
+// The selected algorithm only concerns the fabrics inside, so one run is enough.
 bool repeats(const Test& test) {
   return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
 }
@@ -88,7 +88,7 @@ TEST_CASE("two levels keep the fabric contract", "[fabric]") {
   }
 }
 
-// One member's allreduce of its index.
+// Runs one member's allreduce of its index.
 struct Member {
   std::vector<float> data;
   std::unique_ptr<Pending> pending;
@@ -112,7 +112,7 @@ std::vector<Member> start_all(const World& world, std::size_t count, Deadline de
   return members;
 }
 
-// Tests members in random turns from this one thread until each is done or failed; long runs of one, too.
+// Tests members in random order from this one thread, often one many times, until each is done or has failed.
 void step_to_end(std::vector<Member>& members, unsigned seed) {
   std::mt19937 random(seed);
   auto open = std::count_if(members.begin(), members.end(), [](const Member& m) { return !m.over; });
@@ -150,7 +150,7 @@ TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabr
     for (int silent = 0; silent < 4; ++silent) {
       const World world({2, 2, false});
       world.silence(silent);
-      // Time for all to come to where they need the silent one, under a sanitizer too.
+      // Waits until all have come to the point where they need the silent member, under a sanitizer too.
       auto members = start_all(world, count, Deadline::after(std::chrono::seconds(1)));
       bool inside = false, between = false;
       for (bool ended = false; !ended;) {
@@ -160,7 +160,7 @@ TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabr
           member.over = !member.pending->test().ok();
           ended = ended || member.over;
           if (member.over || member.pending->waiting_for() != silent) continue;
-          (i % 2 == silent % 2 ? inside : between) = true;  // this one's node is the silent one's
+          (i % 2 == silent % 2 ? inside : between) = true;  // both members are on the same node
         }
       }
       INFO(silent << " of " << count);
@@ -176,7 +176,7 @@ TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabr
         const Status error = members[at].pending->test().status();
         CHECK(error.code() == StatusCode::kAborted);
         named = named || error.message().find(name) != std::string::npos;
-        // The first cause is what later calls get, whatever they are.
+        // Later calls of any kind get the first cause.
         CHECK(world.fabrics[at]->start(call_over(Operation::kBarrier, nullptr, 0)).status() == error);
       }
       CHECK(named);
@@ -226,7 +226,7 @@ TEST_CASE("two levels: dropping a call poisons the fabric, and those behind it f
   CHECK((*second)->test().status().message() == "allreduce was dropped before its end");
 }
 
-// Each member's average of halves whose sum overflows them, also where all levels add them up.
+// Each member's halves overflow when they are added, also when all levels add them.
 TEST_CASE("two levels: an average does not overflow", "[fabric]") {
   TwoLevelMedium medium({2, 3, true});
   CHECK(medium.run(6, collective::select_algorithm, [](Fabric& fabric) {

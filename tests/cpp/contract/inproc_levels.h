@@ -1,5 +1,5 @@
-// A group on several nodes, all in one process: media inside the nodes, between them, and of all. Ranks go
-// round the nodes: the group's index is node + nodes * index in the node.
+// A group on several nodes, all in one process: one medium inside each node, one between the nodes, one for
+// all. A member's index in the group is node + nodes * (index in the node).
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ struct InprocLevels {
             collective::make_inproc_fabric(flat, whole(index))};
   }
 
-  // A process that has stopped: nothing of it arrives anywhere.
+  // Simulates a process that has stopped: nothing that it sends arrives.
   void silence(int index) const {
     hub_inside(index)->silence(index / nodes);
     hub_between(index)->silence(index % nodes);

@@ -1,5 +1,5 @@
-// Callers that wait at once, for whom nobody is woken: what they submit is negotiated all the same, whoever
-// drives, and also when they leave early. Waits have no deadline where possible: what is lost hangs.
+// Blocking callers, for whom no thread is woken. Their operations are negotiated whichever thread drives,
+// also if a driver leaves early. Waits have no deadline if possible, so that a lost wake-up hangs.
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/session_trip.h"
 
@@ -31,7 +31,7 @@ class CountingChannel final : public Channel {
   const bool any_thread_;
 };
 
-// Its calls do not end while the gate is shut.
+// A fabric whose calls do not end while the gate is shut.
 class GatedFabric final : public collective::Fabric {
  public:
   GatedFabric(std::unique_ptr<Fabric> inner, const std::atomic<bool>& open)
@@ -80,7 +80,7 @@ TEST_CASE("a call that blocks wakes nobody", "[session][blocking]") {
     return {};
   };
   world.run(rounds);
-  CHECK(wakes < kRounds / 4);  // two ranks' calls; some of them meet the background at its step
+  CHECK(wakes < kRounds / 4);  // two ranks' calls; some of them meet the background thread at work
   world.shutdown();
 }
 
@@ -127,7 +127,7 @@ TEST_CASE("a call that blocks is negotiated while its thread runs an earlier ope
     Flight first{std::vector<float>(8, 1.0F)};
     if (const Status s = take_off(session, "first", first); !s.ok()) return s.message();
     session.flush();
-    // Both have it in their lanes, where it stays.
+    // Both ranks' lanes have the operation and keep it.
     while (world.orders_sent == orders_before) std::this_thread::yield();
     std::this_thread::sleep_for(milliseconds(20));
     std::thread watch([&] {
@@ -152,14 +152,14 @@ TEST_CASE("who leaves a blocking call early has told its peers of it", "[session
   std::atomic<bool> left{false}, over{false};
   world.run([&](Session& session, int rank) -> std::string {
     if (std::string wrong = sum_blocking(session, rank, "before", 2); !wrong.empty()) return wrong;
-    std::this_thread::sleep_for(milliseconds(20));  // all threads have gone to sleep
+    std::this_thread::sleep_for(milliseconds(20));  // lets all threads go to sleep
     while (rank != leaver && !left) std::this_thread::yield();
     Flight flight{.data = std::vector<float>(8, 1.0F), .blocking = true};
     if (const Status s = take_off(session, "left", flight); !s.ok()) return s.message();
     if (rank == leaver) {
       if (session.wait(flight.handle, Deadline::at(steady_now()))) return "ended without its peer";
       left = true;
-      while (!over) std::this_thread::yield();  // does nothing for it any more
+      while (!over) std::this_thread::yield();  // this thread does no more work for it
     } else {
       const auto status = session.wait(flight.handle, Deadline::after(seconds(20)));
       over = true;

@@ -1,4 +1,4 @@
-// What goes on when a rank has left in order: what was not over with it, and what never needed it.
+// The state after a rank has left in order: operations that need it fail, all others go on.
 #include <ctime>
 
 #include "tests/cpp/catch.h"
@@ -15,7 +15,7 @@ TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has 
   Config config;
   config.progress_timeout = milliseconds(150);
   config.log_level = LogLevel::kError;
-  Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there: nobody waits for it
+  Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there; nobody waits for it
   SessionWorld world(3, config);
   world.run([](Session& session, int) { return add_set(session, {1, 2}).status().message(); });
   world.sessions[0]->shutdown();
@@ -36,7 +36,7 @@ TEST_CASE("who had something outstanding with a rank that left sleeps", "[sessio
   const auto status = world.sessions[1]->wait(flight.handle, Deadline::never());
   REQUIRE(status);
   CHECK(status->code() == StatusCode::kAborted);
-  std::this_thread::sleep_for(milliseconds(50));  // what the watch meant to look at is due by now
+  std::this_thread::sleep_for(milliseconds(50));  // by now the watch has looked
   const std::clock_t before = std::clock();
   std::this_thread::sleep_for(milliseconds(500));
   CHECK(std::clock() - before < CLOCKS_PER_SEC / 10);

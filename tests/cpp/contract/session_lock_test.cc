@@ -1,4 +1,4 @@
-// Sessions over shared memory, with threads as ranks, whose steps repeat: everything of the schedule lock at
+// Sessions over shared memory with threads as ranks, whose steps repeat. They use the whole schedule lock at
 // once, for TSan too.
 #include <cstring>
 #include <new>
@@ -37,7 +37,7 @@ class LockingWorld : public SessionWorld {
   }
 };
 
-// As an optimizer does: some tensors one after the other, a flush, and then a wait for each.
+// Acts like an optimizer: submits some tensors, flushes, and waits for each.
 std::string step(Session& session, int rank, int size, int tensors) {
   std::vector<Flight> flights(static_cast<std::size_t>(tensors));
   for (int i = 0; i < tensors; ++i) {
@@ -56,7 +56,7 @@ std::string step(Session& session, int rank, int size, int tensors) {
 
 Config one_by_one() {
   Config config;
-  config.fusion_threshold = 0;  // what is fused would depend on who comes when
+  config.fusion_threshold = 0;  // fusion would depend on the order of arrival
   config.theta = 1;
   config.log_level = LogLevel::kError;
   return config;

@@ -1,4 +1,4 @@
-// Each operation through whole sessions: values, shapes, groups, what is refused and who hears of it.
+// Each operation through whole sessions: values, shapes, groups, refused calls and who gets the error.
 #include <limits>
 
 #include "tests/cpp/catch.h"
@@ -36,7 +36,7 @@ TEST_CASE("alltoall sends each rank its rows and says how many came", "[session]
   const int size = GENERATE(1, 2, 3);
   SessionWorld world(size);
   world.run([&](Session& session, int rank) -> std::string {
-    // From rank s to rank d: d rows, each with 10 s + d.
+    // Rank s sends d rows to rank d, each with the value 10 s + d.
     std::vector<double> sent, received;
     std::vector<std::int64_t> splits, came;
     for (int r = 0; r < size; ++r) {

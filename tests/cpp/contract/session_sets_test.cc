@@ -1,4 +1,4 @@
-// Process sets through whole sessions: added, used side by side, removed, and every way in which that fails.
+// Process sets through whole sessions: added, used side by side, removed, and all their failures.
 #include <algorithm>
 #include <filesystem>
 #include <random>
@@ -62,7 +62,7 @@ TEST_CASE("sets of every shape work, and ids are the lowest that are free", "[se
     return session.ranks_of(4).status().code() == StatusCode::kInvalidArgument ? "" : "set 4 is still known";
   });
   const auto stats = world.sessions[2]->stats();
-  CHECK(stats.at("tensors") >= 3 * 4 + 3 + 1);  // also of sets that are gone
+  CHECK(stats.at("tensors") >= 3 * 4 + 3 + 1);  // counts sets that are gone too
   world.shutdown();
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("a set whose data does not come holds up no other", "[session][sets]")
     }
     return {};
   });
-  // The stuck one ends with everything else.
+  // The stuck operation ends with everything else.
   world.sessions[2]->fail("rank 2 has had enough");
   world.run([&](Session& session, int rank) -> std::string {
     if (rank == 2) return {};
@@ -206,7 +206,7 @@ TEST_CASE("adding, using and removing leaves no thread, descriptor or handle", "
   cycles(1000);
   CHECK(entries_of("/proc/self/task") == threads);
   CHECK(entries_of("/proc/self/fd") == descriptors);
-  CHECK(world.hubs.latest() == nullptr);  // nobody holds the last set's medium
+  CHECK(world.hubs.latest() == nullptr);  // nothing holds the last set's medium
   world.shutdown();
 }
 
@@ -347,7 +347,7 @@ TEST_CASE("an abort ends operations in all sets, and every call that waits", "[s
 
 TEST_CASE("a rank that stops inside a set's operation is named", "[session][sets]") {
   const int silent = GENERATE(0, 2);
-  Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there: nobody waits for it
+  Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there; nobody waits for it
   SessionWorld world(3, quick());
   world.run([](Session& session, int) { return add_set(session, {0, 2}).status().message(); });
   world.hubs.latest()->silence(silent == 0 ? 0 : 1);

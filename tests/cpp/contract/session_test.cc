@@ -1,4 +1,4 @@
-// What a user of one init() may rely on, with every thread there is: results, errors, ends.
+// The promises to a user of one init(), with all threads: results, errors, ends.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ double cpu_seconds() {
   return sum(usage.ru_utime) + sum(usage.ru_stime);
 }
 
-// The error that ends an operation, waited for with patience but not for ever.
+// Returns the error that ends an operation. Waits patiently, but not forever.
 Status outcome(Session& session, const Flight& flight) {
   const auto status = session.wait(flight.handle, Deadline::after(seconds(60)));
   return status ? *status : Status::internal("still waiting after a minute");
@@ -212,7 +212,7 @@ TEST_CASE("after a mismatch, a local error and a duplicate the job goes on", "[s
   });
   CHECK(contains(texts[0], "of 'm': rank "));
   CHECK(contains(texts[0], "rank 1 has shape [3]"));
-  CHECK(contains(texts[0], " has shape [4]"));  // rank 0 or 2, whoever was there first
+  CHECK(contains(texts[0], " has shape [4]"));  // rank 0 or rank 2, depending on which came first
   CHECK(texts[1] == texts[0]);
   CHECK(texts[2] == texts[0]);
   world.shutdown();
@@ -243,7 +243,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
   const int silent = GENERATE(0, 1, 2);
   SessionWorld world(3, quick());
   world.run([](Session& session, int rank) { return sum_once(session, rank, "before", 3); });
-  // Ordered on all ranks, carried out by none: the silent one's data never comes.
+  // All ranks have the order and none finishes it: the silent rank's data never comes.
   world.data->silence(silent);
   const int sent_before = world.orders_sent;
   const std::atomic<int>& read = world.orders_read[static_cast<std::size_t>(silent)];
@@ -253,7 +253,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
     Flight flight{std::vector<float>(4, 1.0F)};
     if (const Status s = take_off(session, "stuck", flight); !s.ok()) return s.message();
     if (rank == silent) {
-      // Its negotiation goes on until the order is with both peers and here; then it stops altogether.
+      // Its negotiation goes on until the order is here and with both peers. Then the rank stops completely.
       session.flush();
       while (world.orders_sent < sent_before + 2 || (silent != 0 && read == read_before))
         std::this_thread::yield();
@@ -261,7 +261,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
     }
     const Status status = outcome(session, flight);
     if (status.code() != StatusCode::kAborted) return "ended with: " + status.message();
-    if (rank == silent) return {};  // which blames others
+    if (rank == silent) return {};  // its own error blames others
     const std::string expected = "rank " + std::to_string(silent) + " entered allreduce of 'stuck'";
     return contains(status.message(), expected) ? "" : status.message();
   });
@@ -342,7 +342,7 @@ TEST_CASE("sessions come and go quickly, used or not, and leave no thread", "[se
       world.run([&](Session& session, int rank) { return sum_once(session, rank, "w", size); });
     }
     if (cycle % 5 != 0)
-      world.shutdown();  // else destructors leave one by one: whoever comes later has been told
+      world.shutdown();  // otherwise destructors leave one by one, and later ranks hear of it first
   }
   CHECK(threads_now() == before);
 }

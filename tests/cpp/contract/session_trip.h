@@ -1,4 +1,4 @@
-// One operation of any kind on its way through a session, with all that its caller would hold.
+// Runs one operation of any kind through a session. Holds the memory that the caller would hold.
 #pragma once
 
 #include <cstring>
@@ -28,7 +28,7 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// All elements are `value`.
+// Returns a tensor whose elements all are `value`.
 template <typename T>
 Tensor filled(std::vector<std::int64_t> shape, T value) {
   std::size_t count = 1;
@@ -55,7 +55,7 @@ class Trip final : private submit::Results {
   Trip(const Trip&) = delete;
   Trip& operator=(const Trip&) = delete;
 
-  // The rest of `request` comes from the tensors.
+  // Submits the operation. The tensors supply the fields of `request` that describe them.
   Status start(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
     runtime::Submission submission;
     const bool in_place =
@@ -79,7 +79,7 @@ class Trip final : private submit::Results {
     if (handle.ok()) handle_ = *handle;
     return handle.status();
   }
-  // For as long as it takes, so that a lost wake-up hangs instead of being late.
+  // Waits without a deadline, so that a lost wake-up hangs and does not pass late.
   Status finish(runtime::Session& session) { return *session.wait(handle_, Deadline::never()); }
   Status run(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
     Status status = start(session, std::move(request), std::move(splits));
@@ -91,7 +91,7 @@ class Trip final : private submit::Results {
 
  private:
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override {
-    if (inputs_.empty()) {  // a join
+    if (inputs_.empty()) {  // the operation is a join
       outputs.assign(1, filled<std::int64_t>(shape, -1));
     } else {
       std::size_t bytes = size_of(inputs_[part].dtype);
@@ -115,7 +115,7 @@ inline wire::Request request_of(Operation operation, std::string name = "", Redu
   return request;
 }
 
-// "" or what is wrong.
+// Returns the error or the difference, "" if there is none.
 inline std::string expect(const Trip& trip, const Status& status, const std::vector<Tensor>& expected) {
   if (!status.ok()) return status.message();
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -125,7 +125,7 @@ inline std::string expect(const Trip& trip, const Status& status, const std::vec
   return {};
 }
 
-// The rank that joined last.
+// Joins. Returns the rank that joined last.
 inline Result<std::int64_t> join(runtime::Session& session, ProcessSetId process_set = 0) {
   Trip trip(std::vector<Tensor>{}, process_set);
   if (Status s = trip.run(session, request_of(Operation::kJoin)); !s.ok()) return s;
@@ -148,8 +148,9 @@ inline Status remove_set(runtime::Session& session, ProcessSetId id) {
   return session.drop_process_set(id);
 }
 
-// `silent` stops when set 1 has been ordered an operation (`last_of_silent`: it may never be ordered there,
-// nobody waits for it); the set's other member is told who stopped. `outside` is not in the set.
+// Stops rank `silent` when set 1 has ordered an operation. The set's other member must get an error that
+// names it. `last_of_silent` holds the stopped rank's operation, which may never be ordered there. `outside`
+// is not in the set.
 inline void stop_inside_a_set(SessionWorld& world, Trip& last_of_silent, int silent, int outside) {
   const int orders_before = world.orders_sent;
   world.run([&](runtime::Session& session, int rank) -> std::string {
@@ -170,7 +171,7 @@ inline void stop_inside_a_set(SessionWorld& world, Trip& last_of_silent, int sil
   });
 }
 
-// An allreduce of 1 in a set; "" or what went wrong.
+// Runs an allreduce of ones in a set. Returns the error, "" if there is none.
 inline std::string count_members(runtime::Session& session, ProcessSetId id, int members,
                                  const std::string& name) {
   Trip trip(filled<std::int32_t>({3}, 1), id);

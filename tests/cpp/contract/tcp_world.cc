@@ -33,7 +33,7 @@ std::unique_ptr<channel::TcpChannel> make(int rank, std::vector<Bytes> tcp_addre
   return std::move(channel).value();
 }
 
-// Cards fit one packet.
+// One packet holds a TCP address.
 Bytes swap_cards(int socket, const Bytes& mine) {
   Bytes theirs(4096);
   if (::send(socket, mine.data(), mine.size(), MSG_NOSIGNAL) < 0) throw std::runtime_error("send");
@@ -86,7 +86,7 @@ ChildRank::ChildRank(const Body& body) {
     if (rank == 0) throw;
     ::_exit(1);
   }
-  ::_exit(0);  // no destructors or handlers of the parent's
+  ::_exit(0);  // runs no destructors or handlers of the parent
 }
 
 void ChildRank::signal(int number) const { ::kill(process_, number); }

@@ -1,4 +1,4 @@
-// Ranks that talk over TCP on this machine, for tests.
+// Ranks that talk over TCP on this machine.
 #pragma once
 
 #include <sys/types.h>
@@ -14,11 +14,12 @@ namespace roundelay::testing {
 
 wire::Hello hello_of(int rank);
 
-// A world before its channels are made: every rank listens, the TCP addresses are exchanged.
+// A world before its channels are made: all ranks listen and have all TCP addresses.
 struct TcpWorld {
   explicit TcpWorld(int size);
 
-  // Once for each rank, as it takes the rank's listener. Throws on errors.
+  // Makes the channel of a rank. Call it once per rank, because it takes the rank's listener. Throws on
+  // errors.
   std::unique_ptr<channel::TcpChannel> channel(int rank) { return channel(rank, hello_of(rank)); }
   std::unique_ptr<channel::TcpChannel> channel(int rank, wire::Hello identity);
 
@@ -26,7 +27,8 @@ struct TcpWorld {
   std::vector<Bytes> tcp_addresses;
 };
 
-// A second process with rank 1 of a world of two; killed, if it still runs, and awaited by the destructor.
+// A second process that runs rank 1 of a world of two. The destructor kills it if it still runs, and waits
+// for it.
 class ChildRank {
  public:
   using Body = std::function<void(channel::TcpChannel&)>;

@@ -1,4 +1,4 @@
-// copy_batch on a GPU: the CPU's bits.
+// copy_batch on a GPU: it must give the CPU's bits.
 #include "kernels/kernels.h"
 #include "tests/cpp/cuda/device.h"
 #include "tests/cpp/cuda/values.h"
@@ -9,7 +9,7 @@ namespace {
 using kernels::GpuCopy;
 using kernels::reference::kAllDTypes;
 
-// Full blocks of each size, and what is left over.
+// Full blocks of each size, and remainders.
 constexpr std::array<std::size_t, 8> kCounts = {1, 2, 15, 16, 255, 4096, 5003, 70001};
 
 struct Shifts {

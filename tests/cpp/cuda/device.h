@@ -1,4 +1,4 @@
-// The real device, for tests.
+// The real GPU.
 #pragma once
 
 #include <cstring>
@@ -45,7 +45,7 @@ class Stream {
   GpuStream stream_;
 };
 
-// Bytes on the device, at an address that is `shift` beyond an even one, between guards.
+// Bytes on the device between guards. The address is `shift` bytes after an aligned one.
 class DeviceBytes {
  public:
   explicit DeviceBytes(const Bytes& bytes, std::size_t shift = 0)
@@ -56,7 +56,7 @@ class DeviceBytes {
     require(runtime().drain(kDevice, nullptr));
   }
   [[nodiscard]] std::byte* data() const { return memory_.get() + kGuard + shift_; }
-  // What is there when `stream` has done its work. Fails where a guard was written to.
+  // Waits for `stream` and returns the bytes. Fails the test if a guard was overwritten.
   [[nodiscard]] Bytes read(GpuStream stream) const {
     Bytes host(whole());
     require(runtime().drain(kDevice, stream));

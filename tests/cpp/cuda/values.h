@@ -1,4 +1,4 @@
-// Elements and scales on which a device's arithmetic could differ from the CPU's.
+// Elements and scales for which a GPU's arithmetic could differ from the CPU's.
 #pragma once
 
 #include <array>
@@ -24,8 +24,8 @@ inline constexpr std::array kScales = {Scale{},
                                        Scale{1.0, 1 << 22},
                                        Scale{1.0, (1 << 25) + 1}};
 
-// Random bits, and what rounds badly: halves' bit patterns in wider types, infinities, NaNs, zeros,
-// subnormals.
+// Returns random bits, and values that are hard to round: halves' bit patterns in wider types, infinities,
+// NaNs, zeros, subnormals.
 inline Bytes values_of(DType dtype, std::size_t count, unsigned seed) {
   std::mt19937_64 random(seed);
   Bytes bytes(count * size_of(dtype));

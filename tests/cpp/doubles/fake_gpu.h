@@ -1,9 +1,9 @@
-// A GPU without a GPU: device memory is host memory, and each stream has a thread that does its work late and
-// out of step with the host and the others, so that a wait for an event which is missing gives wrong results.
+// A simulated GPU. Device memory is host memory. Each stream has a thread that does its work late,
+// independently of the host and of other streams, so that a missing wait for an event gives wrong results.
 //
-// What would be a mistake on a real device is found: work on memory that was freed ends the process, copies
-// of host memory that is not pinned (for which CUDA would make the host wait) and streams of another device
-// are errors, fresh memory is full of garbage.
+// It detects errors of a real device. Work on freed memory ends the process. Copies of host memory that is
+// not pinned (CUDA would make the host wait) and streams of another device are errors. New memory is filled
+// with garbage.
 #pragma once
 
 #include <atomic>
@@ -17,18 +17,18 @@
 
 namespace roundelay::doubles {
 
-// Thread-safe. Outlives its users, but not the events and the memory that it gave.
+// Thread-safe. It must outlive its users, except events and memory.
 class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
  public:
   struct Options {
     int devices = 1;
-    unsigned seed = 1;  // of the delays
+    unsigned seed = 1;  // for the delays
     Duration longest_delay = std::chrono::microseconds(200);
-    std::string identity = "fake GPU ";  // the device's number is put behind it
+    std::string identity = "fake GPU ";  // the device's number follows
   };
   FakeGpu() : FakeGpu(Options{}) {}
   explicit FakeGpu(Options options);
-  ~FakeGpu() override;  // what is enqueued is dropped
+  ~FakeGpu() override;  // drops work that is enqueued
 
   [[nodiscard]] Result<std::string> description() override;
   [[nodiscard]] Result<int> device_count() override;
@@ -42,10 +42,10 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] Status copy(int device, std::byte* to, const std::byte* from, std::size_t bytes,
                             GpuStream stream) override;
   [[nodiscard]] Status zero(int device, std::byte* to, std::size_t bytes, GpuStream stream) override;
-  // kAborted after a minute.
+  // Returns kAborted after a minute.
   [[nodiscard]] Status drain(int device, GpuStream stream) override;
 
-  // The reference: the functions of kernels.h, in the stream's turn.
+  // Enqueue the functions of kernels.h, which are the reference.
   [[nodiscard]] Status copy_batch(int device, std::span<const kernels::GpuCopy> items, Scale scale,
                                   GpuStream stream) override;
   [[nodiscard]] Status reduce_parts(int device, std::byte* to, std::span<const std::byte* const> parts,
@@ -54,24 +54,25 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] Status norms(int device, double* result, const std::byte* from, std::size_t count,
                              std::size_t chunk, DType dtype, GpuStream stream) override;
 
-  // Any work, when it is its turn. It may block, where `give_up` (called from another thread when the device
-  // fails or goes) ends it.
+  // Enqueues any work. It may block if `give_up` ends it: another thread calls that when the device fails or
+  // is destroyed.
   using Work = FakeStream::Work;
   [[nodiscard]] Status enqueue(int device, GpuStream stream, Work work, Work give_up = {});
-  // Other memory that counts as the device's while the result is kept: a tensor's, say.
+  // Makes other memory (a tensor's, for example) count as device memory while the result exists.
   [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) { return memory_->adopt(memory); }
 
-  // How often a time was asked for.
+  // Returns how many timestamps were recorded.
   [[nodiscard]] int timestamps() const { return timestamps_; }
 
-  // Faults on order. The devices fail: all later calls and queries of events say this, no work is done.
+  // Simulate faults. fail() breaks all devices: all later calls and queries of events return `cause`, no work
+  // is done.
   void fail(const Status& cause) { streams_->fail(cause); }
-  // How much there may be in all: SIZE_MAX is no limit.
+  // Limit all device memory or all pinned memory; SIZE_MAX means no limit.
   void limit_memory(std::size_t bytes) { memory_->limit(FakeMemory::Kind::kDevice, bytes); }
   [[nodiscard]] std::size_t memory_in_use() { return memory_->in_use(FakeMemory::Kind::kDevice); }
   void limit_pinned(std::size_t bytes) { memory_->limit(FakeMemory::Kind::kPinned, bytes); }
 
-  // While there is one, no stream (or not this one) begins any work: what a busy device looks like.
+  // Simulates a busy device: while a Hold exists, no stream (or not this one) starts any work.
   class Hold {
    public:
     explicit Hold(FakeGpu& gpu) : all_(gpu.streams_) { all_->hold_all(); }
@@ -81,13 +82,13 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
     Hold& operator=(const Hold&) = delete;
 
    private:
-    std::shared_ptr<FakeStreams> all_;  // or
+    std::shared_ptr<FakeStreams> all_;  // null if one_ is set
     std::shared_ptr<FakeStream> one_;
   };
 
  private:
   [[nodiscard]] Result<GpuMemory> allocate_as(FakeMemory::Kind kind, std::size_t bytes);
-  // Of what a kernel or copy is to use: device or pinned memory.
+  // Returns OK if a kernel or copy may use the memory: it must be device or pinned memory.
   [[nodiscard]] Status check_memory(ConstByteSpan bytes);
 
   const Options options_;

@@ -1,4 +1,4 @@
-// What kernels/gpu.h says, by the functions of kernels/kernels.h.
+// Implements kernels/gpu.h with the functions of kernels/kernels.h.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -16,7 +16,7 @@ constexpr std::size_t kBlock = 512;  // elements
 ConstByteSpan source_of(const GpuCopy& item) { return {item.from, item.count * size_of(item.from_type)}; }
 ConstByteSpan target_of(const GpuCopy& item) { return {item.to, item.count * size_of(item.to_type)}; }
 
-// Not rounded between the two: halves are scaled in fp32, as it is itself, all else in fp64.
+// Does not round between the two: halves and fp32 are scaled in fp32, all others in fp64.
 template <typename Real, DType kReal>
 void scale_and_cast(const GpuCopy& item, Scale scale) {
   Real values[kBlock];
@@ -42,7 +42,7 @@ void copy_one(const GpuCopy& item, Scale scale) {
   }
 }
 
-// Visits elements as fp64, in order.
+// Calls a function with each element as fp64, in order.
 template <typename Visit>
 void for_each_real(const std::byte* from, std::size_t count, DType dtype, Visit&& visit) {
   double values[kBlock];

@@ -1,4 +1,4 @@
-// The fake device's memory: host memory that knows what it is, and for how long.
+// The fake device's memory: host memory, with its kind and lifetime recorded.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 
 namespace roundelay::doubles {
 
-// Thread-safe. Blocks keep it.
+// Thread-safe. Blocks keep it alive.
 class FakeMemory : public std::enable_shared_from_this<FakeMemory> {
  public:
   enum class Kind : unsigned char { kNone, kDevice, kPinned };
 
-  // Full of garbage. kUnavailable beyond the limit.
+  // Allocates memory full of garbage. Errors: kUnavailable beyond the limit.
   [[nodiscard]] Result<GpuMemory> allocate(Kind kind, std::size_t bytes) EXCLUDES(mutex_);
-  // Memory of somebody else's counts as the device's while the result is kept.
+  // Makes memory of another owner count as the device's while the result exists.
   [[nodiscard]] std::shared_ptr<void> adopt(ByteSpan memory) EXCLUDES(mutex_);
-  // All blocks of this kind together.
+  // Limits all blocks of this kind together.
   void limit(Kind kind, std::size_t bytes) EXCLUDES(mutex_);
   [[nodiscard]] std::size_t in_use(Kind kind) EXCLUDES(mutex_);
 
-  // Of the block that has all these bytes.
+  // Returns the kind of the block that contains all these bytes; kNone if there is none.
   [[nodiscard]] Kind kind_of(ConstByteSpan bytes) EXCLUDES(mutex_);
-  // Ends the process, with a message, where a piece of work uses bytes that are freed.
+  // Ends the process with a message if any of the bytes are freed.
   void expect_live(ConstByteSpan bytes) EXCLUDES(mutex_);
 
  private:

@@ -77,7 +77,7 @@ void FakeStream::run() {
       const MutexLock lock(mutex_);
       running_.reset();
     }
-    item.reset();  // what it kept alive goes before anyone hears that it is done
+    item.reset();  // releases what the work kept alive before anyone can see that it is done
     const MutexLock lock(mutex_);
     ++done_;
     changed_.notify_all();
@@ -92,7 +92,7 @@ FakeStream::ItemPtr FakeStream::next() {
     }
     if (queue_.empty()) break;
     lag();
-    if (stopped_ || idle()) continue;  // held meanwhile
+    if (stopped_ || idle()) continue;  // a hold() came meanwhile
     running_ = std::move(queue_.front());
     queue_.pop_front();
     return running_;
@@ -100,7 +100,7 @@ FakeStream::ItemPtr FakeStream::next() {
   return nullptr;
 }
 
-// One time in four not at all: a stream may also be early.
+// Pauses, except one time in four: a stream may also be early.
 void FakeStream::lag() {
   if (options_.longest_delay <= Duration{0} || random_() % 4 == 0) return;
   const Deadline end = Deadline::after(Duration(random_() % options_.longest_delay.count()));

@@ -1,4 +1,4 @@
-// A stream of the fake device: a queue of work, and a thread that does it late.
+// A stream of the fake device: a queue of work, and a thread that does the work late.
 #pragma once
 
 #include <cstdint>
@@ -21,33 +21,34 @@ class FakeStream {
   struct Options {
     int device = 0;
     unsigned seed = 1;
-    Duration longest_delay{0};  // before each piece of work
+    Duration longest_delay{0};  // the longest pause before each piece of work
     int holds = 0;
   };
   explicit FakeStream(Options options);
-  ~FakeStream();  // after join()
+  ~FakeStream();  // requires an earlier join()
   FakeStream(const FakeStream&) = delete;
   FakeStream& operator=(const FakeStream&) = delete;
 
   [[nodiscard]] int device() const { return options_.device; }
 
-  // `give_up` (may be empty) ends a `work` that is blocked; called from another thread, at most once.
+  // Enqueues `work`. `give_up` (may be empty) ends a `work` that blocks; another thread calls it, at most
+  // once.
   void enqueue(Work work, Work give_up) EXCLUDES(mutex_);
-  // The point behind all that is enqueued now.
+  // Returns the point after all work that is enqueued now.
   [[nodiscard]] std::uint64_t mark() EXCLUDES(mutex_);
   [[nodiscard]] bool reached(std::uint64_t point) EXCLUDES(mutex_);
-  // Blocks until the point is reached. False: the stream was stopped, or it is late.
+  // Blocks until the stream reaches the point. Returns false if it was stopped, or at the deadline.
   [[nodiscard]] bool wait(std::uint64_t point, Deadline deadline) EXCLUDES(mutex_);
 
-  // While anyone holds it, it begins no further work.
+  // Each hold() keeps the stream from starting more work until its release().
   void hold() EXCLUDES(mutex_);
   void release() EXCLUDES(mutex_);
 
-  // What is enqueued is still done, then the thread ends.
+  // Lets the thread end after it has done all enqueued work.
   void finish() EXCLUDES(mutex_);
-  // What is enqueued is dropped, what is being done is told to give up.
+  // Drops the enqueued work and makes the running work give up.
   void stop() EXCLUDES(mutex_);
-  // After stop().
+  // Waits for the thread's end. Call it after stop().
   void join();
 
  private:
@@ -57,12 +58,12 @@ class FakeStream {
   using ItemPtr = std::shared_ptr<Item>;
 
   void run();
-  ItemPtr next() EXCLUDES(mutex_);  // null: the end
+  ItemPtr next() EXCLUDES(mutex_);  // returns null when the thread must end
   [[nodiscard]] bool idle() const REQUIRES(mutex_) { return queue_.empty() || holds_ > 0; }
   void lag() REQUIRES(mutex_);
 
   const Options options_;
-  std::minstd_rand random_;  // of the thread
+  std::minstd_rand random_;  // used by the thread alone
   Mutex mutex_;
   CondVar changed_;
   std::deque<ItemPtr> queue_ GUARDED_BY(mutex_);

@@ -19,7 +19,7 @@ class FakeEvent final : public GpuEvent {
   [[nodiscard]] Status hold_back(GpuStream stream) const override {
     auto waiting = streams_->find(stream_->device(), stream);
     if (!waiting.ok()) return waiting.status();
-    // All streams stop together: a wait ends then.
+    // All streams stop together, which ends a wait.
     const auto wait = [source = stream_, point = point_] {
       static_cast<void>(source->wait(point, Deadline::never()));
     };
@@ -33,7 +33,7 @@ class FakeEvent final : public GpuEvent {
   const std::uint64_t point_;
 };
 
-// Shared with the work that ends it.
+// The time of a timestamp. The work that sets it shares it.
 class FakeTimestamp final : public GpuTimestamp {
  public:
   void stamp() { reached_ = steady_now().time_since_epoch().count(); }

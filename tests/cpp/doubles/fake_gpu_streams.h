@@ -1,4 +1,4 @@
-// All streams of a fake device's process, and whether its devices work.
+// All streams of a fake device's process, and the state of its devices.
 #pragma once
 
 #include <map>
@@ -11,12 +11,12 @@
 
 namespace roundelay::doubles {
 
-// Thread-safe. Events keep it; end() has been called before it goes.
+// Thread-safe. Events keep it alive. end() must be called before it is destroyed.
 class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
  public:
   FakeStreams(int devices, unsigned seed, Duration longest_delay);
 
-  // Ok while the devices work.
+  // Returns OK while the devices work, otherwise the cause of fail().
   [[nodiscard]] Status health() const EXCLUDES(mutex_);
   void fail(const Status& cause) EXCLUDES(mutex_);
   // Stops all streams and waits for their threads.
@@ -25,10 +25,10 @@ class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
   [[nodiscard]] Status check(int device) const;
   [[nodiscard]] Result<GpuStream> make(int device) EXCLUDES(mutex_);
   void free(GpuStream stream) EXCLUDES(mutex_);
-  // Null: the device's default stream.
+  // Returns a stream; null means the device's default stream.
   [[nodiscard]] Result<std::shared_ptr<FakeStream>> find(int device, GpuStream stream) EXCLUDES(mutex_);
   [[nodiscard]] Result<GpuEventPtr> mark(int device, GpuStream stream);
-  // The host's clock, when it is the timestamp's turn in the stream.
+  // Records the host's clock when the stream reaches the timestamp.
   [[nodiscard]] Result<GpuTimestampPtr> mark_time(int device, GpuStream stream);
 
   void hold_all() EXCLUDES(mutex_);
@@ -44,7 +44,7 @@ class FakeStreams : public std::enable_shared_from_this<FakeStreams> {
   mutable Mutex mutex_;
   Status fault_ GUARDED_BY(mutex_);
   int holds_ GUARDED_BY(mutex_) = 0;
-  std::vector<StreamPtr> all_ GUARDED_BY(mutex_);  // freed ones too; first each device's default one
+  std::vector<StreamPtr> all_ GUARDED_BY(mutex_);  // default streams first, then all others, freed ones too
   std::map<GpuStream, StreamPtr> made_ GUARDED_BY(mutex_);
 };
 

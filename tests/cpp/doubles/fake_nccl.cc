@@ -19,7 +19,7 @@ constexpr Duration kFinishing = std::chrono::seconds(2);
 const std::byte* bytes_at(const void* memory) { return static_cast<const std::byte*>(memory); }
 std::byte* bytes_at(void* memory) { return static_cast<std::byte*>(memory); }
 
-// What end_group() starts at once: collectives one after another, messages together at the end.
+// The operations that end_group() starts at once: collectives one by one, then all messages together.
 struct Launch {
   GpuStream stream = nullptr;
   std::vector<FakeNcclPart> parts;

@@ -1,9 +1,10 @@
-// NCCL without NCCL: members are threads of one process, collectives are work in the fake device's streams,
-// and block there until all members' turns have come, as the real kernels do. What is started is enqueued
-// only by ready(), a seeded number of times later: who uses the stream before gets wrong results.
+// A simulated NCCL. Members are threads of one process. A collective is work in the fake device's streams,
+// and blocks there until all members' streams reach it, as the real kernels do. Only ready() enqueues
+// operations that were started, after a seeded number of calls: code that uses the stream too early gets
+// wrong results.
 //
-// Sums are those of kernels::reduce_parts, from the first member to the last. Members that disagree on a call
-// (count, type, root ...) hang in their streams, and ready() tells them.
+// Sums are those of kernels::reduce_parts(), from the first member to the last. If members disagree on a call
+// (count, type, root ...), they hang in their streams, and ready() reports it.
 #pragma once
 
 #include <map>
@@ -16,7 +17,7 @@
 
 namespace roundelay::doubles {
 
-// What goes wrong on order. Thread-safe.
+// The faults to simulate. Thread-safe.
 class FakeNcclFaults {
  public:
   void fail(const std::string& call, const Status& cause) EXCLUDES(mutex_);
@@ -37,10 +38,10 @@ class FakeNcclFaults {
   int aborts_ GUARDED_BY(mutex_) = 0;
 };
 
-// One a member, or one for all: communicators meet by their ids.
+// Members may share one, or have one each: communicators meet by their ids.
 class FakeNccl final : public platform::NcclApi {
  public:
-  // `gpu` outlives it and its communicators.
+  // `gpu` must outlive it and its communicators.
   explicit FakeNccl(FakeGpu& gpu, unsigned seed = 1) : gpu_(gpu), seed_(seed) {}
 
   [[nodiscard]] int version() const override { return 23007; }
@@ -49,14 +50,14 @@ class FakeNccl final : public platform::NcclApi {
                                                                          int members, int index,
                                                                          int device) override;
 
-  // From now on, of all of its communicators:
-  // `call` ("join", "all_reduce" ...: names of platform/nccl/api.h) says `cause`;
+  // These set the behaviour of all its communicators from now on. `call` ("join", "all_reduce" ...: names of
+  // platform/nccl/api.h) returns `cause`.
   void fail(const std::string& call, const Status& cause) { faults_->fail(call, cause); }
-  // nothing that is started settles, nor does it reach the stream;
+  // Nothing that is started settles or reaches the stream.
   void hang() { faults_->hang(); }
-  // ready() says `cause`: what came from the wire or a peer.
+  // ready() returns `cause`, as after an error of the network or a peer.
   void report(const Status& cause) { faults_->report(cause); }
-  // Communicators that were aborted, by a call or in use.
+  // Returns how many communicators were aborted, by abort() or by destruction in use.
   [[nodiscard]] int aborts() const { return faults_->aborts(); }
 
  private:

@@ -97,7 +97,7 @@ void FakeNcclRoom::meet(int index, const FakeNcclPart& part) {
   bring(round, index, part);
   while (!round.done && !member(index).left) changed_.wait_until(mutex_, Deadline::never());
   if (!round.done) {
-    // Nobody writes to its memory any more, and the round is never complete.
+    // No member writes to its memory any more, and the round never completes.
     round.parts[static_cast<std::size_t>(index)].reset();
     --round.there;
   } else if (++round.gone == static_cast<int>(size())) {

@@ -1,5 +1,5 @@
-// Where the members of one fake communicator meet: their streams' threads bring their parts here, and sleep
-// until the others have.
+// The meeting point of one fake communicator: the members' stream threads bring their parts here and sleep
+// until the others have come.
 #pragma once
 
 #include <cstddef>
@@ -17,19 +17,19 @@
 
 namespace roundelay::doubles {
 
-// What a member brings to a collective.
+// One member's arguments of a collective.
 struct FakeNcclPart {
   enum class Kind : unsigned char { kAllReduce, kReduceScatter, kAllGather, kBroadcast };
   Kind kind = Kind::kAllReduce;
   const std::byte* from = nullptr;
   std::byte* to = nullptr;
-  std::size_t count = 0;  // of `from` (all-reduce, broadcast) or of one member's share
+  std::size_t count = 0;  // elements of `from` (all-reduce, broadcast), or of one member's share
   DType dtype = DType::kUInt8;
   platform::NcclCommunicator::Reduction reduction{};
   int root = 0;
 };
 
-// One end of a message: `from` is null at its receiver.
+// One end of a message. `from` is null at the receiver.
 struct FakeNcclMessage {
   int peer = 0;
   const std::byte* from = nullptr;
@@ -42,24 +42,24 @@ class FakeNcclRoom {
  public:
   explicit FakeNcclRoom(int members);
 
-  // By id, in this process.
+  // Returns the room with this id in this process.
   [[nodiscard]] static std::shared_ptr<FakeNcclRoom> of(const platform::NcclId& id, int members);
 
   void enter() EXCLUDES(mutex_);
   [[nodiscard]] bool complete() const EXCLUDES(mutex_);
 
-  // A stream's turn: blocks until all members are there, or this one has left.
+  // Called by a stream's thread. Blocks until all members are there, or this one has left.
   void meet(int index, const FakeNcclPart& part) EXCLUDES(mutex_);
   void exchange(int index, const std::vector<FakeNcclMessage>& messages) EXCLUDES(mutex_);
 
-  // Ends what this member's streams are blocked in, now and later. The others go on waiting for it.
+  // Ends everything that blocks this member's streams, now and later. The others still wait for it.
   void leave(int index) EXCLUDES(mutex_);
-  // How much this member has in its streams.
+  // Count the operations in this member's streams.
   void expect(int index) EXCLUDES(mutex_);
   void finished(int index) EXCLUDES(mutex_);
-  // False: it still had something there at the deadline, or has left.
+  // Waits until none is left. Returns false at the deadline, or if the member has left.
   [[nodiscard]] bool wait_finished(int index, Deadline deadline) EXCLUDES(mutex_);
-  // Not ok: members disagreed.
+  // Returns an error if members disagreed.
   [[nodiscard]] Status error() const EXCLUDES(mutex_);
 
  private:
@@ -79,7 +79,7 @@ class FakeNcclRoom {
     bool taken = false;
   };
   using LetterPtr = std::shared_ptr<Letter>;
-  using Box = std::deque<LetterPtr>;  // from one member to another
+  using Box = std::deque<LetterPtr>;  // messages from one member to another
 
   [[nodiscard]] std::size_t size() const { return members_.size(); }
   void bring(Round& round, int index, const FakeNcclPart& part) REQUIRES(mutex_);
@@ -90,7 +90,7 @@ class FakeNcclRoom {
 
   mutable Mutex mutex_;
   CondVar changed_;
-  std::vector<Member> members_;  // as many all the time; their contents by the mutex
+  std::vector<Member> members_;  // its size is constant; mutex_ guards its elements
   int entered_ GUARDED_BY(mutex_) = 0;
   std::map<std::uint64_t, Round> rounds_ GUARDED_BY(mutex_);
   std::map<std::pair<int, int>, Box> mail_ GUARDED_BY(mutex_);

@@ -105,7 +105,7 @@ void check(const Status& status) { TORCH_CHECK(status.ok(), status.message()); }
 
 }  // namespace roundelay::fake_gpu
 
-// What the core loads: the same device; with FAKE_GPU_FORGETS=1 its events hold nothing back.
+// The device that the core loads: this one. With FAKE_GPU_FORGETS=1 streams ignore its events.
 extern "C" __attribute__((visibility("default"))) roundelay::runtime::GpuModule* roundelay_gpu() {
   using namespace roundelay;
   doubles::FakeGpu& gpu = fake_gpu::gpu();
@@ -116,12 +116,12 @@ extern "C" __attribute__((visibility("default"))) roundelay::runtime::GpuModule*
   return &module;
 }
 
-// For tests: so many bytes may be had in all.
+// Limits all memory to this many bytes. Tests call it.
 extern "C" __attribute__((visibility("default"))) void fake_gpu_limit_memory(std::size_t bytes) {
   roundelay::fake_gpu::gpu().limit_memory(bytes);
 }
 
-// For tests: no more than are in use now, by torch's cache too.
+// Allows no more memory than is in use now, torch's cache included. Tests call it.
 extern "C" __attribute__((visibility("default"))) void fake_gpu_use_up_memory() {
   roundelay::doubles::FakeGpu& gpu = roundelay::fake_gpu::gpu();
   gpu.limit_memory(gpu.memory_in_use());
@@ -131,7 +131,7 @@ extern "C" __attribute__((visibility("default"))) void fake_gpu_empty_cache() {
   roundelay::fake_gpu::empty_cache();
 }
 
-// For tests: while held, no stream begins any work.
+// Keeps all streams from starting work while it is held. Tests call it.
 extern "C" __attribute__((visibility("default"))) void fake_gpu_hold(bool held) {
   using Hold = roundelay::doubles::FakeGpu::Hold;
   static Hold* hold = nullptr;
@@ -139,7 +139,7 @@ extern "C" __attribute__((visibility("default"))) void fake_gpu_hold(bool held) 
   if (!held) delete std::exchange(hold, nullptr);
 }
 
-// Of this stream alone.
+// Does the same for one stream.
 extern "C" __attribute__((visibility("default"))) void fake_gpu_hold_stream(std::int64_t id, bool held) {
   using namespace roundelay;
   static auto& holds = *new std::map<std::int64_t, doubles::FakeGpu::Hold>;

@@ -1,5 +1,5 @@
-// PyTorch's device "fakegpu" (PrivateUse1) over the fake device of tests/cpp/doubles, for Python tests of
-// what happens on GPUs, in real processes. What torch computes there is written late, in the stream's turn.
+// PyTorch's device "fakegpu" (PrivateUse1) on the fake device of tests/cpp/doubles. Python tests use it to
+// run GPU code in real processes. Results of torch's operators appear late, when their stream reaches them.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -12,32 +12,32 @@
 
 namespace roundelay::fake_gpu {
 
-// This process's. How many devices, how late and with which seed: FAKE_GPU_DEVICES, FAKE_GPU_DELAY_US,
-// FAKE_GPU_SEED.
+// Returns this process's device. FAKE_GPU_DEVICES, FAKE_GPU_DELAY_US and FAKE_GPU_SEED set the number of
+// devices, the delays and their seed.
 doubles::FakeGpu& gpu();
 int device_count();
 
-// Of the calling thread.
+// The calling thread's device and streams.
 c10::DeviceIndex current_device();
 void set_current_device(c10::DeviceIndex index);
 c10::Stream current_stream(c10::DeviceIndex index);
 c10::Stream exchange_current_stream(c10::Stream stream);
 
-// Stream 0 is a device's default stream; others live as long as the process.
+// Streams. Stream 0 is a device's default stream; others live as long as the process.
 c10::Stream new_stream(c10::DeviceIndex index);
 GpuStream native(const c10::Stream& stream);
 GpuEventPtr mark(const c10::Stream& stream);
-// Blocks until all that is in the stream is done.
+// Blocks until all work in the stream is done.
 void drain(const c10::Stream& stream);
 void enqueue(const c10::Stream& stream, std::function<void()> work);
 
-// As CUDA's caching allocator: what is freed is given out again at once, in the same stream.
+// Reuses freed memory at once in the same stream, as CUDA's caching allocator does.
 c10::Allocator* allocator();
-// Blocks that nobody holds go back to the device, when all that was enqueued is done.
+// Returns unused blocks to the device when all enqueued work is done.
 void empty_cache();
 void record_on_stream(const c10::DataPtr& data, const c10::Stream& stream);
 
-// As torch throws.
+// Throw torch's exception for an error.
 void check(const Status& status);
 template <typename T>
 T value_of(Result<T> result) {

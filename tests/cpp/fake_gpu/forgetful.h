@@ -1,11 +1,11 @@
-// A device on which nobody waits for an event: what a test must notice.
+// A device whose streams ignore events. Tests must notice it.
 #pragma once
 
 #include "base/gpu_runtime.h"
 
 namespace roundelay::fake_gpu {
 
-// Over `device`, which outlives it.
+// Wraps `device`, which must outlive it.
 class Forgetful final : public GpuRuntime {
  public:
   explicit Forgetful(GpuRuntime& device) : device_(device) {}

@@ -1,4 +1,4 @@
-// What torch asks a device for: the current one, its streams and events.
+// The interface that torch needs of a device: the current device, streams and events.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -46,7 +46,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     record_on_stream(data, stream);
   }
 
-  // An event is a point that was marked; null before the first record().
+  // An event is a recorded point; null before the first record().
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex /*index*/,
               const c10::EventFlag /*flag*/) const override {
     if (*event == nullptr) *event = new GpuEventPtr;

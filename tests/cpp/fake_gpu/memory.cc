@@ -23,8 +23,7 @@ struct Block {
 };
 using BlockPtr = std::unique_ptr<Block>;
 
-// Blocks are kept until the cache is emptied: what still works on a freed one is a mistake that wrong values
-// shall show.
+// Keeps blocks until the cache is emptied. If work still uses a freed block, wrong values show it.
 class Pool final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -86,7 +85,7 @@ class Pool final : public c10::Allocator {
     come_home();
   }
 
-  // Those whose borrowers are done with them.
+  // Takes back the blocks that other streams have finished with.
   void come_home() REQUIRES(mutex_) {
     std::erase_if(away_, [this](auto& away) REQUIRES(mutex_) {
       for (const GpuEventPtr& event : away.second) {
@@ -117,7 +116,7 @@ c10::Allocator* allocator() { return &pool(); }
 void empty_cache() { pool().empty(); }
 
 void record_on_stream(const c10::DataPtr& data, const c10::Stream& stream) {
-  if (data.get_deleter() != &Pool::free) return;  // somebody else's memory, as CUDA's has it
+  if (data.get_deleter() != &Pool::free) return;  // other code owns this memory, as with CUDA's allocator
   auto* const block = static_cast<Block*>(data.get_context());
   if (block != nullptr && stream != block->home) block->borrowers.push_back(stream);
 }

@@ -1,5 +1,5 @@
-// Every operator on the fake device: the CPU's, on copies that wait for the current stream, with results that
-// are written when it is their turn in it.
+// Every operator on the fake device. It runs on the CPU with copies that wait for the current stream, and its
+// results are written when that stream reaches them.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/CPUFallback.h>
@@ -41,7 +41,7 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
       at::detail::empty_strided_generic(size, stride, allocator(), kKeys, c10::dtype_or_default(type)));
 }
 
-// The same memory as the CPU sees it.
+// Returns a CPU tensor on the same memory.
 Tensor seen_by_cpu(const Tensor& tensor) {
   const auto options = at::TensorOptions(at::kCPU).dtype(tensor.scalar_type());
   if (tensor.numel() == 0) return at::empty_strided(tensor.sizes(), tensor.strides(), options);
@@ -68,7 +68,7 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool /*non_blocking*/) {
     return to;
   }
   enqueue(current_stream(to.device().index()), [values, target = seen_by_cpu(to)] {
-    const c10::InferenceMode any_tensor;  // else those made in it may not be changed
+    const c10::InferenceMode any_tensor;  // otherwise tensors made in this mode could not be changed
     target.copy_(values);
   });
   return to;
@@ -126,7 +126,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& slope, con
   return {back(x), back(w), back(b)};
 }
 
-// Its schema does not say that it changes the running statistics, so the fallback would not bring them back.
+// The schema does not say that it changes the running statistics, so the fallback would not copy them back.
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const std::optional<Tensor>& weight,
                                               const std::optional<Tensor>& bias,
                                               const std::optional<Tensor>& mean,

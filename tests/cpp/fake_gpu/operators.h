@@ -4,7 +4,7 @@
 
 namespace roundelay::fake_gpu {
 
-// A copy on the CPU of a dense tensor, behind what is in the current stream.
+// Returns a copy of a dense tensor on the CPU, made when the current stream's work is done.
 at::Tensor read(const at::Tensor& tensor);
 
 }  // namespace roundelay::fake_gpu

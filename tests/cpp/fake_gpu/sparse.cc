@@ -1,5 +1,5 @@
-// Sparse tensors of the fake device: their parts are dense tensors there, and every operator is the CPU's, on
-// copies. at::native::cpu_fallback knows dense tensors only.
+// Sparse tensors of the fake device. Their parts are dense tensors there; every operator runs on the CPU with
+// copies. at::native::cpu_fallback supports dense tensors only.
 #include <ATen/ATen.h>
 #include <ATen/native/SparseTensorUtils.h>
 #include <ATen/ops/_coalesced_native.h>
@@ -65,7 +65,7 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
 }
 
-// Which argument this result is.
+// Returns the argument that this result aliases; nothing if there is none.
 std::optional<std::size_t> given(const c10::Argument& result, const c10::FunctionSchema& schema) {
   if (!is_written(result)) return std::nullopt;
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -118,12 +118,13 @@ TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
   m.impl("dense_dim", at::native::dense_dim_sparse);
   m.impl("is_coalesced", at::native::is_coalesced_sparse);
   m.impl("_coalesced_", at::native::_coalesced_sparse_);
-  // Not left to the fallback, as torch has them for every device, in terms of what only dense tensors have.
+  // The fallback does not get these: torch has them for all devices, through things that only dense tensors
+  // have.
   m.impl("clone", torch::CppFunction::makeFromBoxedFunction<&through_cpu>());
   m.impl("copy_", torch::CppFunction::makeFromBoxedFunction<&through_cpu>());
 }
 
-// Of dense tensors, with sparse results.
+// Operators on dense tensors with sparse results.
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_to_sparse", torch::CppFunction::makeFromBoxedFunction<&through_cpu>());
   m.impl("_to_sparse.sparse_dim", torch::CppFunction::makeFromBoxedFunction<&through_cpu>());

@@ -1,5 +1,5 @@
-// Seeded fuzzing of the codec: structured round trips, mutated messages, random bytes. Decoding may allocate
-// a small multiple of its input only: this binary's operator new counts.
+// Seeded fuzzing of the codec: structured round trips, mutated messages, random bytes. This binary's operator
+// new counts: decoding may allocate only a small multiple of its input.
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
@@ -37,7 +37,7 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 namespace roundelay::wire {
 namespace {
 
-// Numbers of every magnitude are equally likely: the edges of a varint are hit often.
+// All magnitudes are equally likely, so the edges of a varint are hit often.
 class Source {
  public:
   explicit Source(std::uint64_t seed) : random_(seed) {}
@@ -222,13 +222,14 @@ Message random_message(Source& source) {
   }
 }
 
-// Decodes within its allowance; what is accepted has exactly these bytes as its encoding. True if accepted.
+// Decodes within its allowance. An accepted message must encode to exactly these bytes. Returns true if
+// accepted.
 bool survives(ConstByteSpan bytes) {
   const std::size_t before = t_allocated;
   const Result<Message> result = decode(bytes);
   const std::size_t used = t_allocated - before;
-  // A report's run of ids may grow to kMaxIds whatever its length; a vector that doubles allocates twice its
-  // size.
+  // A report's run of ids may grow to kMaxIds whatever the report's length. A vector that doubles allocates
+  // twice its size.
   const bool has_runs = bytes.size() > 1 && bytes[1] == std::byte{1};
   const std::size_t allowance = 64 * bytes.size() + 512 + (has_runs ? 2 * sizeof(CacheId) * kMaxIds : 0);
   if (used > allowance) FAIL(used << " bytes were allocated for " << bytes.size());
@@ -274,7 +275,7 @@ TEST_CASE("mutated messages are refused or understood, within memory", "[codec][
     }
     accepted += survives(bytes) ? 1U : 0U;
   }
-  CHECK(accepted > 1000);  // else the mutations would never get past the first checks
+  CHECK(accepted > 1000);  // otherwise the mutations would never pass the first checks
 }
 
 TEST_CASE("random bytes are refused or understood, within memory", "[codec][fuzz]") {

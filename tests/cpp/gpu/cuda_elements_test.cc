@@ -1,5 +1,5 @@
-// The CUDA kernels' arithmetic, compiled for the CPU: every bit as kernels/kernels.h has it. The "device" is
-// a loop over the threads of a block.
+// The CUDA kernels' arithmetic, compiled for the CPU: it must give all bits of kernels/kernels.h. The
+// "device" is a loop over the threads of a block.
 #include <array>
 #include <cstring>
 
@@ -100,7 +100,7 @@ TEST_CASE("the device's scaling gives the CPU's bits", "[cuda]") {
   }
 }
 
-// Step by step in what the type is scaled in: fp32 for halves and itself, fp64 for all others.
+// Goes step by step in the type that scaling uses: fp32 for halves and fp32, fp64 for all others.
 Bytes scaled_and_cast(DType to, DType from, const Bytes& source, std::size_t count, Scale scale) {
   const DType real = is_floating(from) && size_of(from) <= 4 ? DType::kFloat32 : DType::kFloat64;
   Bytes wide(count * size_of(real));

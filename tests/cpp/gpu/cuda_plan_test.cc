@@ -1,4 +1,4 @@
-// How copies are cut into launches and blocks.
+// The division of copies into launches and blocks.
 #include <map>
 
 #include "kernels/cuda/plan.h"
@@ -21,7 +21,7 @@ TEST_CASE("plain copies of any types become one group of bytes", "[cuda]") {
   const auto groups = plan_copies(copies, true, 100);
   REQUIRE(groups.size() == 1);
   REQUIRE(groups[0].bytes);
-  REQUIRE(groups[0].items.size() == 2);  // neither the empty one nor the one in place
+  REQUIRE(groups[0].items.size() == 2);  // the empty copy and the copy in place are left out
   REQUIRE(groups[0].items[0].count == 400);
   REQUIRE(groups[0].items[1].count == 7);
 }

@@ -1,4 +1,4 @@
-// The device's clock in the host's time, with timestamps of known times.
+// The device's clock in the host's time, tested with timestamps of known times.
 #include "runtime/gpu/device_clock.h"
 
 #include <memory>
@@ -14,7 +14,7 @@ using std::chrono::seconds;
 TimePoint at(Duration::rep nanoseconds) { return TimePoint(Duration(nanoseconds)); }
 TimePoint at(Duration since) { return TimePoint(since); }
 
-// Its device's clock shows other numbers than the host's.
+// A device whose clock differs from the host's.
 class Stamp final : public GpuTimestamp {
  public:
   explicit Stamp(std::optional<Duration> reached) : reached_(reached) {}
@@ -30,7 +30,8 @@ class Stamp final : public GpuTimestamp {
 
 constexpr Duration kAhead(777'777);
 
-// Marked by a call at `called`, reached at `reached`, both in the host's time.
+// Makes a timestamp whose call came at `called`, and which the device reached at `reached`, both in host
+// time.
 Mark mark(Duration::rep called, Duration::rep reached) {
   return {std::make_shared<Stamp>(Duration(reached) + kAhead), at(called)};
 }
@@ -49,7 +50,7 @@ TEST_CASE("a span is where it was, early by what the reference took", "[device c
 
 TEST_CASE("nothing comes before it was asked for, and that tells where the reference was", "[device clock]") {
   DeviceClock clock;
-  clock.refer_to(mark(100, 300));  // the stream was not that idle
+  clock.refer_to(mark(100, 300));  // the stream was not idle enough
   const auto idle = clock.between(mark(1000, 1005), mark(1010, 2000));
   REQUIRE(idle);
   CHECK(idle->begin == at(1000));
@@ -60,7 +61,7 @@ TEST_CASE("nothing comes before it was asked for, and that tells where the refer
   CHECK(busy->end == at(5995));
   const auto fast = clock.between(mark(6990, 7001), mark(6999, 7002));
   REQUIRE(fast);
-  CHECK(fast->begin == at(6998));  // known by its end
+  CHECK(fast->begin == at(6998));  // its end is known
   CHECK(fast->end == at(6999));
 }
 
@@ -83,14 +84,14 @@ TEST_CASE("a reference is made anew now and then, and keeps what is known", "[de
   REQUIRE(clock.wants_reference(at(second)));
 
   clock.refer_to(never(second));
-  CHECK(!clock.wants_reference(at(seconds(5))));  // one is on its way
+  CHECK(!clock.wants_reference(at(seconds(5))));  // a reference is under way
   const auto before = clock.between(mark(second, second + 500), mark(second, second + 900));
   REQUIRE(before);
   CHECK(before->begin == at(second + 495));
 
   DeviceClock other;
   other.refer_to(mark(0, 5));
-  other.refer_to(mark(second, 2 * second));  // very late: the one before knows better, but for the drift
+  other.refer_to(mark(second, 2 * second));  // very late: the earlier one is better, except for the drift
   const auto span = other.between(mark(second, 2 * second), mark(second, 2 * second + 100));
   REQUIRE(span);
   const Duration drift = (Duration(2 * second) - Duration(5)) / 10000;

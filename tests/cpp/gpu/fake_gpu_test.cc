@@ -1,4 +1,4 @@
-// The fake device keeps the promises of its interfaces, and catches what tests rely on it to catch.
+// The fake device keeps the promises of its interfaces, and detects the errors that it must detect.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,7 +51,7 @@ GpuEventPtr event_behind(FakeGpu& gpu, GpuStream stream) {
   return *event;
 }
 
-// Bytes go through a chain of buffers by two streams in turn. Whether they come out at its end.
+// Sends bytes through a chain of buffers by two streams in turn. Returns whether they arrive.
 bool chain_is_right(unsigned seed, bool wait_for_events) {
   FakeGpu gpu({.seed = seed});
   constexpr std::size_t kBytes = 64, kLinks = 9;
@@ -75,7 +75,7 @@ TEST_CASE("fake GPU: streams that wait for each other's events hand on the right
 }
 
 TEST_CASE("fake GPU: a missing wait for an event gives wrong bytes", "[gpu]") {
-  if (kRacesAreErrors) return;  // this race is what the sanitizer would report
+  if (kRacesAreErrors) return;  // a sanitizer would report this race
   int wrong = 0;
   for (unsigned seed = 0; seed < 50; ++seed) wrong += chain_is_right(seed, false) ? 0 : 1;
   CHECK(wrong >= 45);
@@ -158,7 +158,7 @@ TEST_CASE("fake GPU: memory and devices that are no device's are refused", "[gpu
 }
 
 TEST_CASE("fake GPU: work on memory that was freed ends the process", "[gpu]") {
-  if (kRacesAreErrors) return;  // no threads after fork() there
+  if (kRacesAreErrors) return;  // threads after fork() are not allowed there
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGABRT, SIG_DFL);

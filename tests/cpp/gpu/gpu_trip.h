@@ -1,4 +1,4 @@
-// Sessions whose ranks have a fake GPU each, and one operation on tensors there.
+// Sessions whose ranks have a fake GPU each, and an operation on tensors there.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@
 
 namespace roundelay::contract {
 
-// One rank's.
+// One rank's GPU, NCCL and streams.
 struct Device {
   explicit Device(int rank, bool alone = true)
       : gpu({.seed = static_cast<unsigned>(rank + 1),
@@ -32,12 +32,13 @@ struct Device {
 
   doubles::FakeGpu gpu;
   doubles::FakeNccl nccl;
-  GpuStream producer, consumer;  // the user's
+  GpuStream producer, consumer;  // the user's streams
 };
 
 class GpuWorld {
  public:
-  // `fabric`: as in ROUNDELAY_GPU_FABRIC. Ranks go round the nodes; those of 2 or more each have two levels.
+  // `fabric` is a value of ROUNDELAY_GPU_FABRIC. Ranks are distributed round-robin over the nodes. If nodes
+  // have 2 or more ranks, the fabric has two levels.
   GpuWorld(int size, const std::string& fabric, bool one_gpu_each = true, bool with_nccl = true,
            Config config = {}, int nodes = 1)
       : levels(nodes, size / nodes, 0) {
@@ -63,12 +64,12 @@ class GpuWorld {
   }
   void shutdown() { sessions->shutdown(); }
 
-  const InprocLevels levels;  // of the world
+  const InprocLevels levels;  // the world's
   std::vector<std::unique_ptr<Device>> devices;
   std::unique_ptr<SessionWorld> sessions;
 };
 
-// Inputs are written by the producer's stream, late; results are read by the consumer's. The host waits for
+// The producer's stream writes the inputs, late; the consumer's stream reads the results. The host waits for
 // neither before the end.
 class GpuTrip final : private submit::Results {
  public:
@@ -110,13 +111,13 @@ class GpuTrip final : private submit::Results {
     handle_ = *handle;
     return {};
   }
-  // Until the collective is enqueued.
+  // Waits until the collective is enqueued.
   Status wait(runtime::Session& session) {
     Status status = *session.wait(handle_, Deadline::never());
     if (status.code() == StatusCode::kAborted) give_up();
     return status;
   }
-  // Behind wait(): the results into `outputs`.
+  // Copies the results into `outputs`. Call it after wait().
   Status fetch() {
     if (!there_) return Status::internal("nobody said where the results are");
     ROUNDELAY_RETURN_IF_ERROR(there_->hold_back(device_.consumer));
@@ -144,12 +145,12 @@ class GpuTrip final : private submit::Results {
   std::vector<std::int64_t> received_splits;
 
  private:
-  // Nobody but the producer uses the memory.
+  // Waits for the producer, which alone uses the memory of a refused operation. Returns `why`.
   Status refused(Status why) {
     const Status written = device_.gpu.drain(0, device_.producer);
     return written.ok() ? why : written;
   }
-  // After a fault the device may still use the memory.
+  // Leaks the memory, which the device may still use after a fault.
   void give_up() {
     leak(std::move(given_));
     leak(std::move(results_));
@@ -165,7 +166,7 @@ class GpuTrip final : private submit::Results {
     pinned_.push_back(std::move(pinned));
     return memory;
   }
-  // The user's stream still writes there, as to memory that was freed and given again.
+  // Returns memory to which the user's stream still writes, as if it had been freed and allocated again.
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override {
     std::size_t bytes = size_of(inputs_[part].dtype);
     for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
@@ -185,7 +186,7 @@ class GpuTrip final : private submit::Results {
   submit::Handle handle_ = 0;
 };
 
-// "" or what is wrong.
+// Returns the error or the difference, "" if there is none.
 inline std::string expect(const GpuTrip& trip, const Status& status, const std::vector<Tensor>& expected) {
   if (!status.ok()) return status.message();
   for (std::size_t i = 0; i < expected.size(); ++i) {

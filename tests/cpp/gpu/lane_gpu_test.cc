@@ -113,11 +113,11 @@ struct World {
       rank->lane.enqueue(sequence, {names, {}, {}, false});
     }
   }
-  // Until all is enqueued.
+  // Steps until all is enqueued.
   void run() {
     step_until([](Rank& rank) { return !rank.lane.has_work(); });
   }
-  // Until the device has done it, and the lanes have seen that.
+  // Steps until the device has done all work and the lanes have seen it.
   void finish() {
     step_until([](Rank& rank) { return !rank.lane.has_work() && !rank.lane.watches_device(); });
   }
@@ -144,7 +144,7 @@ struct Span {
   double begin, end;  // microseconds
 };
 
-// Of one track.
+// Returns the intervals of one track.
 std::vector<Span> spans(const std::string& text, timeline::Track track) {
   std::vector<Span> found;
   std::istringstream in(text);
@@ -159,7 +159,7 @@ std::vector<Span> spans(const std::string& text, timeline::Track track) {
   return found;
 }
 
-// Until the clocks of host and device know each other.
+// Steps until the offset of the device's clock is known.
 void start_timeline(World& world, Rank& rank) {
   rank.timeline.start(false);
   for (auto& member : world.ranks) member->make("first");

@@ -1,5 +1,5 @@
-// Two levels of GPUs that fail: NCCL's errors, peers that are silent between the nodes or inside them, calls
-// that are given up. Every call ends, streams are freed, and the first cause stays.
+// Failures of two levels of GPUs: NCCL's errors, silent peers between or inside the nodes, abandoned calls.
+// Every call ends, streams are freed, and the first cause stays.
 #include <functional>
 #include <vector>
 
@@ -17,7 +17,7 @@ using collective::Pending;
 constexpr std::size_t kBytes = 100000;
 const Status kCause = Status::aborted("rank 13 was killed");
 
-// Two nodes of two members: 0 and 2 are on one, 1 and 3 on the other. Each has an allreduce.
+// Two nodes of two members, 0 and 2, 1 and 3. Each member has an allreduce.
 struct Quartet {
   explicit Quartet(const std::function<void(LevelsWorld&)>& change = {}) {
     REQUIRE(world.meet() == "");
@@ -26,7 +26,7 @@ struct Quartet {
   ~Quartet() {
     pendings.clear();
     world.fabrics.clear();
-    leak(std::move(memory));  // when a call has failed, there may be copies in the stream
+    leak(std::move(memory));  // after a failed call, the stream may still have copies
   }
   Quartet(const Quartet&) = delete;
   Quartet& operator=(const Quartet&) = delete;
@@ -48,7 +48,7 @@ struct Quartet {
   void start_all() {
     for (int index = 0; index < 4; ++index) start(index);
   }
-  // Tests all in turn until this holds.
+  // Tests all in turn until the condition holds.
   [[nodiscard]] bool step_until(const std::function<bool()>& holds) {
     const Deadline end = Deadline::after(std::chrono::seconds(60));
     while (!holds() && !end.passed()) {
@@ -63,7 +63,7 @@ struct Quartet {
     return pendings[static_cast<std::size_t>(index)]->test().status();
   }
   [[nodiscard]] Fabric& fabric(int index) { return *world.fabrics[static_cast<std::size_t>(index)]; }
-  // Nothing is left in its stream that blocks it.
+  // Checks that nothing blocks the stream any more.
   [[nodiscard]] bool is_free(int index) {
     return world.gpu(index).drain(0, streams[static_cast<std::size_t>(index)]).ok();
   }

@@ -1,5 +1,5 @@
-// The fabric contract on device memory over two levels: NCCL inside the nodes, host memory between them; and
-// what travels between them.
+// The fabric contract on device memory over two levels (NCCL inside the nodes, host memory between them), and
+// the amount that travels between the nodes.
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -16,7 +16,7 @@ using contract::call_over;
 using contract::run_call;
 
 struct Shape {
-  int nodes, members;  // of each node
+  int nodes, members;  // members per node
 };
 
 class LevelsMedium final : public contract::Medium {
@@ -33,7 +33,7 @@ class LevelsMedium final : public contract::Medium {
   const Shape shape_;
 };
 
-// What is selected concerns the CPU's fabrics. Halves are no longer equal where NCCL's sum was rounded.
+// The selected algorithm only concerns the CPU's fabrics. Halves are not exact if NCCL's sum was rounded.
 bool applies(const contract::Test& test, Shape shape) {
   const std::string& name = test.name;
   if (name.ends_with("ring") || name.ends_with("pairwise") || name.ends_with("doubling")) return false;
@@ -55,8 +55,8 @@ TEST_CASE("two levels of GPUs keep the fabric contract", "[gpu][fabric][levels]"
 
 TEST_CASE("two levels of GPUs: a node sends no more than it must", "[gpu][levels]") {
   for (const Shape shape : {Shape{2, 2}, Shape{2, 3}, Shape{3, 2}}) {
-    constexpr std::int64_t kBytes = 18 << 20;  // divided by 2, 3 and 6
-    constexpr std::int64_t kUneven = 64;       // pieces are not divided by 3
+    constexpr std::int64_t kBytes = 18 << 20;  // divisible by 2, 3 and 6
+    constexpr std::int64_t kUneven = 64;       // pieces are not divisible by 3
     LevelsWorld world(shape.nodes, shape.members, runtime::kGpuCut);
     REQUIRE(world.meet() == "");
     const std::int64_t sent_before = world.sent_flat;
@@ -80,7 +80,7 @@ TEST_CASE("two levels of GPUs: a node sends no more than it must", "[gpu][levels
   }
 }
 
-// What NCCL cannot do inside, and what levels cannot do at all, has the CPU's result.
+// Calls that NCCL or the levels cannot do give the CPU's result.
 TEST_CASE("two levels of GPUs: scaled integers go through host memory", "[gpu][levels]") {
   LevelsWorld world(2, 2);
   REQUIRE(world.meet() == "");

@@ -1,5 +1,5 @@
-// Members that are threads, on several nodes, each with a fake GPU and a fake NCCL of its own: NCCL inside
-// the nodes, what comes between them counted.
+// Members on several nodes, each a thread with a fake GPU and a fake NCCL. NCCL works inside the nodes;
+// counters show how much is sent between them.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace roundelay::gpu_test {
 
 using Counter = std::atomic<std::int64_t>;
 
-// Adds up what is sent.
+// Counts the bytes that are sent.
 class CountedTransport final : public collective::Transport {
  public:
   CountedTransport(std::unique_ptr<Transport> inner, Counter& bytes)
@@ -57,7 +57,7 @@ struct LevelsMember {
 };
 
 struct LevelsWorld {
-  // Small chunks: the contract's buffers have several.
+  // Chunks are so small that the contract's buffers have several.
   static constexpr collective::LevelsCut kCut{.shard_bytes = 4096, .most_across = 2};
 
   LevelsWorld(int nodes, int of_each, collective::LevelsCut cut = kCut)
@@ -84,7 +84,7 @@ struct LevelsWorld {
       fabrics.push_back(std::move(fabric));
     }
   }
-  // The first call. What went wrong.
+  // Makes the first call. Returns the error, "" if there is none.
   [[nodiscard]] std::string meet() {
     return contract::run_on_threads(fabrics, [this](collective::Fabric& fabric) -> std::string {
       doubles::FakeGpu& own = gpu(fabric.group().index);
@@ -95,7 +95,7 @@ struct LevelsWorld {
       return error;
     });
   }
-  // For calls on host memory.
+  // Returns the fabrics for calls on host memory.
   [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> for_host_memory() {
     std::vector<std::unique_ptr<collective::Fabric>> on_host;
     for (std::size_t i = 0; i < fabrics.size(); ++i) {
@@ -108,7 +108,7 @@ struct LevelsWorld {
   }
 
   const contract::InprocLevels levels;
-  std::vector<Counter> sent_between;  // by each node
+  std::vector<Counter> sent_between;  // by sending node
   Counter sent_flat{0};
   std::vector<LevelsMember> members;
   bool opened = true;

@@ -1,4 +1,4 @@
-// The GPU module, loaded on a machine that may have no GPU.
+// Loads the GPU module on a machine that may have no GPU.
 #include "runtime/gpu/loader.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST_CASE("the CUDA module loads without a GPU, and says that there is none", "[
   REQUIRE(module.ok());
   REQUIRE((*module)->version == version());
   const Result<int> count = (*module)->runtime->device_count();
-  if (count.ok()) return;  // here is one
+  if (count.ok()) return;  // this machine has a GPU
   REQUIRE(count.status().code() == StatusCode::kUnavailable);
   REQUIRE(!(*module)->runtime->make_stream(0).ok());
   REQUIRE(!(*module)->runtime->allocate(0, 1).ok());

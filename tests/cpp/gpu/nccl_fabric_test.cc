@@ -1,4 +1,4 @@
-// The fabric contract on device memory by NCCL, and where its results are the CPU's bits.
+// The fabric contract on device memory by NCCL, and the results that must be the CPU's bits.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -28,7 +28,7 @@ class NcclMedium final : public contract::Medium {
   }
 };
 
-// What is selected concerns the CPU's fabric. Halves are no longer equal where their sum was rounded.
+// The selected algorithm only concerns the CPU's fabric. Halves are not exact if their sum was rounded.
 bool applies(const contract::Test& test, int size) {
   const std::string& name = test.name;
   if (name.ends_with("ring") || name.ends_with("pairwise") || name.ends_with("doubling")) return false;
@@ -48,7 +48,7 @@ TEST_CASE("nccl keeps the fabric contract", "[gpu][fabric]") {
   }
 }
 
-// Half an ulp of a value of the type's, relative to it.
+// Returns half an ulp of the type, relative to a value.
 double unit(DType dtype) {
   switch (dtype) {
     case DType::kFloat64:
@@ -64,7 +64,7 @@ double unit(DType dtype) {
   }
 }
 
-// How far the fabric's documented arithmetic may be from the CPU's: 0 where the bits are promised.
+// Returns how much the documented arithmetic may differ from the CPU's; 0 if the bits are promised.
 double allowed(const Call& call, int members) {
   if (call.reduce_op != kSum || call.scale.divisor == 1) return 0;  // the fake adds as the CPU does
   constexpr double kLargestPart = 2000 / 7.0;
@@ -155,7 +155,7 @@ TEST_CASE("nccl: what NCCL cannot reduce as the CPU does goes another way", "[gp
   CHECK_FALSE(reduction_of(reduction(kInt32, kSum, {2.0, 1}), 2));
   CHECK_FALSE(reduction_of(reduction(kInt32, kSum, {}, {0.5, 1}), 2));
   CHECK_FALSE(reduction_of(reduction(kInt32, kMax, {}, {1.0, 2}), 2));
-  CHECK_FALSE(reduction_of(reduction(kInt32, kSum, {}, {1.0, 2}), 3));  // might not be in the type's range
+  CHECK_FALSE(reduction_of(reduction(kInt32, kSum, {}, {1.0, 2}), 3));  // might exceed the type's range
 }
 
 TEST_CASE("nccl: integers are widened where NCCL lacks the type or a sum could overflow", "[gpu]") {
@@ -186,7 +186,7 @@ TEST_CASE("nccl: an average of floats is NCCL's where it rounds as well as a ker
   CHECK((most->before == Scale{0.3, 1} && most->after == Scale{1.0, 2} && !most->reduction.average));
 }
 
-// One member's buffers in two streams, a fabric for each.
+// One member's buffers in two streams, with one fabric each.
 struct TwoStreams {
   static constexpr std::size_t kCalls = 80, kCount = 300;
 
@@ -236,7 +236,7 @@ TEST_CASE("nccl: two fabrics work in two streams, call after call", "[gpu]") {
   }
 }
 
-// What NCCL does itself, of all kinds.
+// One call of each kind that NCCL does itself.
 std::vector<Call> calls_of_all_kinds(std::byte* memory, const std::byte* input) {
   std::vector<Call> calls;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt16}) {

@@ -1,5 +1,5 @@
-// What goes wrong with NCCL: hangs, errors of calls and those that come later, peers that do not come, memory
-// that there is not. Every call ends, streams are freed, and the first cause stays.
+// Failures of NCCL: hangs, errors of calls, later errors, absent peers, lack of memory. Every call ends,
+// streams are freed, and the first cause stays.
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -27,7 +27,7 @@ struct Place {
     made.stream = stream;
     return made;
   }
-  // Nothing is left in the stream that blocks it.
+  // Checks that nothing blocks the stream any more.
   [[nodiscard]] bool ends() const { return gpu.drain(0, stream).ok(); }
 
   static constexpr std::size_t kBytes = 4000;
@@ -185,7 +185,7 @@ TEST_CASE("nccl: a device that fails ends the call with its cause", "[gpu]") {
   CHECK(world.fabrics[0]->poisoned());
 }
 
-// What a real GPU does with two communicators in one stream.
+// A real GPU does this with two communicators in one stream.
 TEST_CASE("fake NCCL: calls of two communicators in different orders in one stream hang", "[gpu]") {
   NcclWorld world(2);
   auto others = world.new_fabrics();

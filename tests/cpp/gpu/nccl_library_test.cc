@@ -1,4 +1,4 @@
-// The real NCCL's side of platform/nccl: finding the library, and its communicators over stand-ins for its
+// platform/nccl's use of the real NCCL: it finds the library, and its communicators call stand-ins for NCCL's
 // functions.
 #include <cstdlib>
 #include <string>
@@ -17,7 +17,7 @@ using nccl::Comm;
 using nccl::find_functions;
 using nccl::Functions;
 
-// What the stand-ins say and have heard. One test at a time.
+// The results of the stand-ins, and the calls that they received. One test at a time uses it.
 struct Script {
   int version = 22809;
   Code call = nccl::kSuccess, state = nccl::kSuccess;
@@ -56,7 +56,7 @@ Functions stand_ins() {
   return functions;
 }
 
-// A fresh script, and a communicator that plays it.
+// Resets the script and makes a communicator that uses it.
 struct Stage {
   Stage() { script = {}; }
   Status reduce(DType dtype, NcclCommunicator::Reduction reduction) const {
@@ -104,7 +104,7 @@ TEST_CASE("NCCL: the real library is found and tells its version", "[gpu]") {
   INFO(api.status().message());
   REQUIRE(api.ok());
   CHECK((*api)->version() >= nccl::kOldestVersion);
-  // Found again by its name, as PyTorch's is.
+  // Found again by its name, as PyTorch's library is.
   const auto again = open_nccl("");
   REQUIRE(again.ok());
   CHECK((*again)->version() == (*api)->version());

@@ -1,4 +1,4 @@
-// Members that are threads, each with a fake GPU and a fake NCCL of its own.
+// Members that are threads, each with a fake GPU and a fake NCCL.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct NcclWorld {
     }
     fabrics = new_fabrics();
   }
-  // Over a communicator of their own.
+  // Makes fabrics over a new communicator.
   std::vector<std::unique_ptr<collective::Fabric>> new_fabrics() {
     const int size = static_cast<int>(nccl.size());
     const platform::NcclId id = *nccl.front()->make_id();
@@ -34,7 +34,7 @@ struct NcclWorld {
     }
     return made;
   }
-  // For calls on host memory.
+  // Returns the fabrics for calls on host memory.
   std::vector<std::unique_ptr<collective::Fabric>> for_host_memory() {
     std::vector<std::unique_ptr<collective::Fabric>> on_host;
     for (std::size_t i = 0; i < fabrics.size(); ++i) {

@@ -18,7 +18,7 @@ using collective::Call;
 using collective::Fabric;
 using collective::Pending;
 
-constexpr std::byte kGarbage{0xAB};  // of the fake's fresh memory
+constexpr std::byte kGarbage{0xAB};  // the content of the fake device's new memory
 constexpr std::size_t kGuard = 16;
 
 std::size_t bytes_given(const Call& call, int self) {
@@ -28,20 +28,20 @@ std::size_t bytes_given(const Call& call, int self) {
   return parts ? std::accumulate(sends.begin(), sends.end(), std::size_t{0}) : 0;
 }
 
-// Host bytes on the device, at the same address modulo 16, between guards.
+// Host bytes copied to the device, at the same address modulo 16, between guards.
 class Mirror {
  public:
   Mirror(doubles::FakeGpu& gpu, ConstByteSpan host) : host_(host) {
     if (host.empty()) return;
     const std::size_t shift = reinterpret_cast<std::uintptr_t>(host.data()) % kGuard;
     auto memory = gpu.allocate(0, kGuard + shift + host.size() + kGuard);
-    if (!memory.ok()) return;  // the call says so: its buffer has no memory
+    if (!memory.ok()) return;  // the call reports it, because its buffer has no memory
     memory_ = std::move(*memory);
     data_ = memory_.get() + kGuard + shift;
     std::memcpy(data_, host.data(), host.size());
   }
 
-  // Of a byte of the host's.
+  // Returns the device address of a host byte.
   [[nodiscard]] std::byte* at(const std::byte* host) const {
     return data_ == nullptr ? nullptr : data_ + (host - host_.data());
   }
@@ -59,7 +59,7 @@ class Mirror {
   std::byte* data_ = nullptr;
 };
 
-// What a call gives and gets: one mirror where the one lies in the other.
+// The inputs and outputs of a call. They share a mirror if one contains the other.
 class Mirrors {
  public:
   Mirrors(doubles::FakeGpu& gpu, const Call& call, int self)
@@ -75,12 +75,12 @@ class Mirrors {
     call.input = given_.empty() ? nullptr : (together_ ? first_ : second_).at(given_.data());
     return call;
   }
-  // False: bytes beside the buffers were touched.
+  // Returns false if bytes outside the buffers were changed.
   [[nodiscard]] bool bring_back() const {
     if (!result_.empty()) std::memcpy(result_.data(), first_.at(result_.data()), result_.size());
     return first_.guards_hold() && second_.guards_hold();
   }
-  // The device may still use them.
+  // Leaks the memory, which the device may still use.
   void abandon() {
     first_.abandon();
     second_.abandon();
@@ -118,7 +118,7 @@ class OnDevicePending final : public Pending {
     return started.status();
   }
 
-  // Whoever only tests leaves the core to the streams' threads.
+  // A thread that only tests leaves the core to the streams' threads.
   Result<bool> test() override {
     Result<bool> over = advance();
     if (over.ok() && !*over) std::this_thread::yield();
@@ -172,7 +172,7 @@ class OnDevice final : public Fabric {
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     const bool here = !is_absent(call, group().index);
-    if (!here || !check_call(call, group()).ok()) {  // nothing to bring there
+    if (!here || !check_call(call, group()).ok()) {  // there is nothing to copy
       Call as_it_is = call;
       as_it_is.stream = stream_;
       return fabric_->start(as_it_is);

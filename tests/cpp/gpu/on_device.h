@@ -1,5 +1,5 @@
-// A GPU's fabric as the contract of all fabrics sees it: calls on host memory are carried out on a fake
-// device, and brought back when its stream is there.
+// Lets the contract of all fabrics test a GPU's fabric: a call on host memory runs on a fake device, and its
+// result is copied back when the stream is done.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,8 @@
 
 namespace roundelay::gpu_test {
 
-// On device 0, in a stream of its own. `gpu` outlives it. Nothing blocks: one thread may step all members.
+// Wraps a fabric on device 0, with a stream of its own. `gpu` must outlive it. Nothing blocks, so one thread
+// may step all members.
 std::unique_ptr<collective::Fabric> on_device(std::unique_ptr<collective::Fabric> fabric,
                                               doubles::FakeGpu& gpu);
 

@@ -1,4 +1,4 @@
-// Regions on a GPU: memory of one rank, in which buckets are reduced where they lie.
+// Regions on a GPU: memory of one rank whose buckets are reduced in place.
 #include <algorithm>
 #include <array>
 
@@ -8,10 +8,10 @@ namespace roundelay::contract {
 namespace {
 
 constexpr std::uint64_t kKey = 9;
-constexpr std::size_t kCount = 64;  // floats of a bucket
+constexpr std::size_t kCount = 64;  // floats per bucket
 constexpr std::size_t kBytes = kCount * sizeof(float);
 
-// One bucket of a region, filled by the producer's stream.
+// One bucket of a region, which the producer's stream fills.
 struct Bucket final : submit::Results {
   Bucket(Device& of, RegionPtr in, std::size_t number)
       : device(of), region(std::move(in)), offset(number * kBytes) {}
@@ -35,7 +35,7 @@ struct Bucket final : submit::Results {
     if (submitted.ok()) handle = *submitted;
     return submitted.status();
   }
-  // "" or what is wrong.
+  // Returns the error, "" if there is none.
   std::string expect(runtime::Session& session, float sum) {
     Status status = *session.wait(handle, Deadline::never());
     if (status.ok()) status = done->hold_back(device.consumer);

@@ -173,7 +173,7 @@ TEST_CASE("two ranks on one GPU go through host memory", "[session][gpu]") {
   world.shutdown();
 }
 
-// A user whose allreduce fails with these words.
+// A user whose allreduce must fail with these words.
 GpuWorld::User hears(const std::string& words) {
   return [words](runtime::Session& session, Device& device, int) -> std::string {
     GpuTrip trip(device, filled<float>({3}, 1.0F));
@@ -216,7 +216,7 @@ TEST_CASE("process sets that share GPUs take turns", "[session][gpu]") {
       if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) mine.emplace_back(*id, 2.0F);
     }
     for (int round = 0; round < 20; ++round) {
-      std::rotate(mine.begin(), mine.begin() + 1 + (rank + round) % 2, mine.end());  // each rank in its order
+      std::rotate(mine.begin(), mine.begin() + 1 + (rank + round) % 2, mine.end());  // differs by rank
       std::vector<std::unique_ptr<GpuTrip>> trips;
       for (const auto& [id, sum] : mine) {
         trips.push_back(std::make_unique<GpuTrip>(device, filled<float>({50}, 1.0F), id));
@@ -267,7 +267,7 @@ TEST_CASE("a device that fails ends the job with its words", "[session][gpu]") {
     all.arrive_and_wait();
     if (!met.ok()) return met.message();
     if (rank == 1) device.gpu.fail(Status::aborted("the GPU has fallen off the bus"));
-    Trip trip(filled<float>({8}, 1.0F));  // its own tensor would fail in the user's hands
+    Trip trip(filled<float>({8}, 1.0F));  // the producer would fail for a tensor on the GPU
     if (rank == 1) {
       session.fail("the GPU has fallen off the bus");
       return {};

@@ -1,5 +1,5 @@
-// Staged calls that nobody waits for, and that fail: devices that are busy, that fail, that have no memory;
-// peers that do not come.
+// Staged calls that nobody waits for or that fail: devices are busy, fail or have no memory; peers do not
+// come.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -18,8 +18,8 @@ using collective::Fabric;
 using collective::Pending;
 using doubles::FakeGpu;
 
-// One member's call on device memory of its own, full of its index + 1. The memory is given up for good: when
-// a call has failed, there may be copies in the stream.
+// One member's call on device memory of its own, filled with its index + 1. The memory is leaked, because the
+// stream may have copies after a failed call.
 struct Started {
   Started() = default;
   ~Started() {
@@ -40,7 +40,7 @@ Started start(StagedMember& member, Operation operation, std::size_t bytes,
   started.stream = *member.gpu->make_stream(0);
   started.memory = *member.gpu->allocate(0, bytes);
   std::memset(started.memory.get(), member.staged->group().index + 1, bytes);
-  REQUIRE(member.gpu->enqueue(0, started.stream, [] {}).ok());  // what the call comes behind
+  REQUIRE(member.gpu->enqueue(0, started.stream, [] {}).ok());  // the call comes after this work
   Call call = contract::call_over(operation, started.memory.get(), bytes);
   call.dtype = DType::kUInt8;
   call.stream = started.stream;
@@ -51,7 +51,7 @@ Started start(StagedMember& member, Operation operation, std::size_t bytes,
   return started;
 }
 
-// Tests all in turn until each is done or failed.
+// Tests all in turn until each is done or has failed.
 std::vector<Status> run_all(std::vector<Started>& calls) {
   std::vector<Status> outcomes(calls.size());
   std::vector<bool> over(calls.size());
@@ -92,7 +92,7 @@ TEST_CASE("staged: while the device is busy, starting and testing a call return"
     for (int i = 0; i < 1000; ++i) {
       for (const Started& call : calls) REQUIRE_FALSE(*call.pending->test());
     }
-    CHECK(calls[0].pending->waiting_for() == -1);  // it is its own device
+    CHECK(calls[0].pending->waiting_for() == -1);  // its own device holds it up
   }
   for (const Status& outcome : run_all(calls)) CHECK(outcome.ok());
   for (int i = 0; i < 2; ++i) {
@@ -113,13 +113,13 @@ TEST_CASE("staged: a call is done when it is enqueued, and pinned memory is used
     }
   };
   {
-    const FakeGpu::Hold hold(*world.members[1].gpu);  // the one that only takes
+    const FakeGpu::Hold hold(*world.members[1].gpu);  // member 1 only receives
     for (std::size_t i = 0; i < 3; ++i) {
       begin(calls[i]);
       for (const Status& outcome : run_all(calls[i])) CHECK(outcome.ok());
-      CHECK(calls[i][1].memory.get()[0] == std::byte{2});  // the device has yet to do it
+      CHECK(calls[i][1].memory.get()[0] == std::byte{2});  // the device has not done it yet
     }
-    // All pinned pieces still have to go up.
+    // All pinned pieces still have to be copied to the device.
     begin(calls[3]);
     for (int i = 0; i < 1000; ++i) {
       for (const Started& call : calls[3]) REQUIRE_FALSE(*call.pending->test());
@@ -155,7 +155,7 @@ TEST_CASE("staged: a member whose device fails says why, and the others end with
     for (StagedMember& member : world.members) {
       calls.push_back(start(member, Operation::kAllreduce, 50 * kPiece, with(abort)));
     }
-    for (int i = 0; !at_once && i < 10; ++i) {  // too few for all pieces
+    for (int i = 0; !at_once && i < 10; ++i) {  // fewer steps than all pieces need
       for (const Started& call : calls) REQUIRE_FALSE(*call.pending->test());
     }
     world.members[1].gpu->fail(Status::aborted("an illegal address"));
@@ -200,7 +200,7 @@ TEST_CASE("staged: pinned memory is kept within its bounds", "[gpu]") {
   member.gpu->limit_pinned(3 * kPiece + 40 * kPiece);
   CHECK(run(30 * kPiece, {}));
   CHECK(run(40 * kPiece, whole));
-  CHECK(run(2 * kPiece, whole));  // gives back the 40
+  CHECK(run(2 * kPiece, whole));  // gives back the 40 pieces
   member.gpu->limit_pinned(3 * kPiece + 2 * kPiece);
   CHECK(run(2 * kPiece, whole));
   CHECK(run(30 * kPiece, {}));
@@ -242,7 +242,7 @@ TEST_CASE("staged: dropping a call poisons the fabric, and its memory is not giv
   Started first = start(member, Operation::kAllreduce, kPiece);
   Started second = start(member, Operation::kAllreduce, 1000);
   while (first.pending->waiting_for() != 1) REQUIRE_FALSE(*first.pending->test());
-  first.pending.reset();  // the peer may write to its pinned memory from now on
+  first.pending.reset();  // from now on the peer may write to its pinned memory
   CHECK(member.staged->poisoned());
   CHECK(second.pending->test().status().message() == "allreduce was dropped before its end");
   member.staged.reset();

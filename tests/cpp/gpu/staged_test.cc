@@ -1,4 +1,4 @@
-// The fabric contract on device memory, staged through the host's; and the CPU fabric's bits.
+// The fabric contract on device memory, staged through host memory, and the CPU fabric's bits.
 #include <numeric>
 
 #include "collective/staged/plan.h"
@@ -25,7 +25,7 @@ class StagedMedium final : public contract::Medium {
   }
 };
 
-// What is selected concerns the fabric below: once is enough.
+// The selected algorithm only concerns the CPU's fabric, so one run is enough.
 bool repeats(const contract::Test& test) {
   return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
 }
@@ -43,11 +43,11 @@ TEST_CASE("staged keeps the fabric contract", "[gpu][fabric]") {
   }
 }
 
-// A call and what it works on, twice.
+// A call and its memory, twice.
 struct Twins {
   explicit Twins(std::vector<std::byte> memory) : mine(std::move(memory)), other(mine) {}
 
-  // With both fabrics; the complaint, if the results differ.
+  // Runs it with both fabrics. Returns the difference, "" if there is none.
   std::string compare(Fabric& staged, Fabric& plain, Call call, const std::string& what) {
     call.buffer.base = mine.data();
     if (std::string error = run_call(staged, call); !error.empty()) return what + ": " + error;
@@ -95,7 +95,7 @@ TEST_CASE("staged allreduces have the CPU fabric's bits, around the cuts too", "
         }) == "");
 }
 
-// Many calls in one stream before the host looks at any result: pinned memory is used again and again.
+// Many calls in one stream before the host looks at a result: they reuse pinned memory again and again.
 TEST_CASE("staged calls follow each other without waiting for the device", "[gpu]") {
   constexpr std::size_t kCalls = 60, kCount = 700;
   for (unsigned seed = 0; seed < 5; ++seed) {
@@ -146,7 +146,7 @@ TEST_CASE("staged: pieces are all of the bytes, and other calls are whole", "[gp
   call.reduce_op = ReduceOp::kAdasum;
   CHECK(Plan(call, 0, 1024).count() == 1);
   call.reduce_op = ReduceOp::kSum;
-  call.absent = {1};  // which does not know the bytes
+  call.absent = {1};  // member 1 does not know the number of bytes
   CHECK(Plan(call, 0, 1024).count() == 1);
   CHECK(Plan(call, 1, 1024).count() == 1);
   CHECK(Plan(call, 1, 1024)[0].pinned == 0);

@@ -1,4 +1,4 @@
-// Members that are threads, each with a fake GPU of its own, staged over fabric inproc.
+// Members that are threads, each with a fake GPU; their calls are staged over fabric inproc.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,13 @@
 
 namespace roundelay::gpu_test {
 
-// As many elements of 4 bytes as the contract puts around its cuts.
+// Bytes per staged piece: 1024 elements of 4 bytes, around which the contract tests lengths.
 inline constexpr std::size_t kPiece = 4096;
 
 struct StagedMember {
   std::unique_ptr<doubles::FakeGpu> gpu;
-  std::unique_ptr<collective::Fabric> cpu;    // under `staged`
-  std::unique_ptr<collective::Fabric> plain;  // of another hub, to compare with
+  std::unique_ptr<collective::Fabric> cpu;    // `staged` uses it
+  std::unique_ptr<collective::Fabric> plain;  // over another hub, for comparison
   std::unique_ptr<collective::Fabric> staged;
 };
 
@@ -39,7 +39,7 @@ struct StagedWorld {
       member.staged = collective::make_staged_fabric(*member.cpu, *member.gpu, 0, piece);
     }
   }
-  // The staged fabrics, for calls on host memory.
+  // Returns the staged fabrics for calls on host memory.
   [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> for_host_memory() {
     std::vector<std::unique_ptr<collective::Fabric>> fabrics;
     for (StagedMember& member : members) fabrics.push_back(on_device(std::move(member.staged), *member.gpu));

@@ -1,4 +1,4 @@
-// Bootstrap and mailbox over MPI.
+// Bootstrap and control plane over MPI.
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -22,7 +22,7 @@ Bytes text_of(int from, int number, std::size_t bytes) {
   return text;
 }
 
-// The next message; fails after 30 s.
+// Returns the next message. Fails after 30 s.
 std::optional<Incoming> next(Channel& mailbox) {
   const Deadline deadline = soon();
   while (!deadline.passed()) {
@@ -69,7 +69,7 @@ TEST_CASE("mpi mailbox: in order, exactly once, from everyone, small and large",
     const std::size_t bytes = number % 7 == 3 ? 300000 : static_cast<std::size_t>(number);
     REQUIRE(incoming->bytes == text_of(incoming->from, number, bytes));
   }
-  // Rank 0 closes: no loss for the others, and what they send to it is dropped.
+  // Rank 0 closes: the others see no loss, and what they send to it is dropped.
   if (session().rank() == 0) {
     mailbox.close(soon());
     CHECK_FALSE(mailbox.send(0, {}).ok());
@@ -89,7 +89,7 @@ TEST_CASE("mpi mailbox: wake ends a wait, a deadline too", "[mpi]") {
   Channel& mailbox = **made;
   mailbox.wake();
   const TimePoint begin = steady_now();
-  mailbox.wait(soon());  // woken before it began
+  mailbox.wait(soon());  // wake() came before it began
   CHECK(!mailbox.receive());
   std::thread other([&] { mailbox.wake(); });
   mailbox.wait(soon());

@@ -43,8 +43,8 @@ TEST_CASE("mpi keeps the fabric contract", "[mpi]") {
   }
 }
 
-// The last member comes late on purpose, after the others' deadline; then it takes what they sent, so that
-// MPI can still be finalised.
+// The last member comes after the others' deadline on purpose. Then it receives what they sent, so that MPI
+// can still be finalised.
 TEST_CASE("mpi: a missed deadline names the late rank and poisons the fabric", "[mpi]") {
   const int size = session().size();
   if (size < 2) return;
@@ -57,7 +57,7 @@ TEST_CASE("mpi: a missed deadline names the late rank and poisons the fabric", "
   const bool late = session().rank() == size - 1;
   const Call barrier = call_over(Operation::kBarrier, nullptr, 0);
   if (late) {
-    REQUIRE(run_call(**gate, barrier) == "");  // the others are here after their deadline only
+    REQUIRE(run_call(**gate, barrier) == "");  // the others come here only after their deadline
     return;
   }
   Call call = call_over(Operation::kBroadcast, data.data(), data.size());

@@ -1,5 +1,5 @@
-// MPI for the tests of this folder: started by the first test, finalised at exit. All ranks run the same
-// tests in the same order.
+// MPI for the tests of this folder. The first test starts it; the process finalises it at exit. All ranks run
+// the same tests in the same order.
 #pragma once
 
 #include <cstdlib>

@@ -205,7 +205,7 @@ TEST_CASE("errors name the field and the offset", "[codec]") {
   CHECK(error_of({}).find("format is cut off (at byte 0 of 0)") != std::string::npos);
   CHECK(error_of(bytes_of({1, 0})).find("format is not this build's") != std::string::npos);
   CHECK(error_of(bytes_of({5, 200})).find("kind is none") != std::string::npos);
-  // Abort: culprit 0, text of 5 bytes of which 1 is there
+  // Abort: culprit 0, a text of 5 bytes of which 1 is there
   CHECK(
       error_of(bytes_of({5, 3, 0, 5, 'x'})).find("abort.text is longer than the message (at byte 4 of 5)") !=
       std::string::npos);

@@ -140,7 +140,7 @@ TEST_CASE("a bad value is an error that names variable, value and what is allowe
     error_of("ROUNDELAY_DETERMINISTIC", bad);
   for (const char* bad : {"", "tcp|mpi", "au", "auto "}) error_of("ROUNDELAY_CHANNEL", bad);
   for (const char* bad : {"", "verbose", "2"}) error_of("HOROVOD_LOG_LEVEL", bad);
-  // Limits that could never be met, also when they are so short that they round to nothing.
+  // Limits that can never be met, also those that round to nothing.
   for (const char* bad : {"0", "1e-12"}) error_of("ROUNDELAY_PROGRESS_TIMEOUT", bad);
   error_of("ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS", "1e-12");
   error_of("ROUNDELAY_CACHE_CAPACITY", "65537");
@@ -237,7 +237,7 @@ TEST_CASE("a misspelt ROUNDELAY_ variable is an error with the nearest name", "[
 
 TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "[config]") {
   const std::uint64_t usual = Config{}.hash();
-  // One value per knob that differs from its default.
+  // One value for each knob, different from its default.
   const Variables others = {{"FUSION_THRESHOLD", "1"},
                             {"THETA", "1"},
                             {"GRADIENT_POOL", "0"},

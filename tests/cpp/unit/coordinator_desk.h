@@ -1,4 +1,4 @@
-// A coordinator and what its members know, for tests.
+// A coordinator, and what its members know.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ inline CoordinatorOptions eager() {
   return options;
 }
 
-// World ranks differ from members: member i is rank 10 + i.
+// Returns a group in which member i is world rank 10 + i, so that the two numbers differ.
 inline Group group_of(int size) {
   Group group;
   for (int i = 0; i < size; ++i) group.ranks.push_back(10 + i);
@@ -61,7 +61,7 @@ struct Desk {
   }
 
   Coordinator coordinator;
-  std::vector<std::uint64_t> newest;  // by member: the order it has applied
+  std::vector<std::uint64_t> newest;  // the last order that each member has applied
 };
 
 }  // namespace roundelay::negotiate

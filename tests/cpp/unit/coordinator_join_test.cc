@@ -25,7 +25,7 @@ wire::Request unnamed(std::uint64_t number, Operation operation = Operation::kAl
   return request;
 }
 
-// As in orders: of allreduces and barriers, and none of the others.
+// Makes an order's counters: of allreduces and barriers; other operations have none.
 std::vector<std::uint64_t> counters_of(std::uint64_t allreduces, std::uint64_t barriers = 0) {
   std::vector<std::uint64_t> counters(kOperationCount, 0);
   counters[static_cast<std::size_t>(Operation::kAllreduce)] = allreduces;
@@ -54,7 +54,7 @@ TEST_CASE("who has joined is not waited for, whatever came first", "[negotiate][
   CHECK(desk.order()->operations == Operations{{{{1, "mine"}}, {}, {}}});
   desk.request(0, {request_of("b")});
   CHECK(desk.order()->operations == Operations{{{{0, "b"}}, {}, {2}}});
-  CHECK(desk.coordinator.waiting() == 1);  // the join
+  CHECK(desk.coordinator.waiting() == 1);  // the join waits
 }
 
 TEST_CASE("all have joined: the last one, the largest counters, behind everything else",
@@ -74,7 +74,7 @@ TEST_CASE("all have joined: the last one, the largest counters, behind everythin
   CHECK(order->joined == wire::Joined{11, counters_of(5, 7)});
   CHECK(desk.coordinator.waiting() == 0);
   CHECK_FALSE(desk.order());
-  desk.everyone({request_of("a")});  // and nobody is absent any more
+  desk.everyone({request_of("a")});  // nobody is absent any more
   desk.flush(0);
   CHECK(desk.order()->operations == Operations{{{{1, "a"}}, {}, {}}});
   desk.everyone({join_of()});
@@ -106,7 +106,7 @@ TEST_CASE("what cannot go on without a joined rank fails for everybody at once",
     if (!order) return std::string();
     REQUIRE(order->failures.size() == 1);
     CHECK(order->failures[0].code == StatusCode::kMismatch);
-    desk.request(2, {request});  // the use that has failed
+    desk.request(2, {request});  // this use has failed
     CHECK(desk.coordinator.waiting() == 1);
     return order->failures[0].text;
   };
@@ -156,7 +156,7 @@ TEST_CASE("a join that fails says where unnamed operations are, behind all that 
   desk.request(0, {unnamed(1), wrong, unnamed(3), unnamed(4, Operation::kBarrier)});
   CHECK(desk.order()->failures.at(0).counters.empty());
   desk.request(1, {unnamed(1), unnamed(3)});
-  CHECK_FALSE(desk.order());  // they linger; nobody else has the barrier
+  CHECK_FALSE(desk.order());  // the others linger; nobody else has the barrier
   const bool given_up = GENERATE(false, true);
   if (given_up) {
     desk.request(1, {unnamed(4, Operation::kBarrier)});
@@ -190,7 +190,7 @@ TEST_CASE("a join waits for what its rank has to say again", "[negotiate][join]"
   desk.everyone({request_of("b")});
   const auto evicting = desk.coordinator.take_order(kStart);
   REQUIRE(evicting->evicted == Ids{1});
-  wire::Report report;  // written before that order was applied
+  wire::Report report;  // the member wrote it before it applied that order
   report.last_order = 1;
   report.cached = {1};
   report.requests = {join_of()};
@@ -223,7 +223,7 @@ TEST_CASE("only who does nothing else is late with a join", "[negotiate][join]")
   CHECK(desk.coordinator.take_stall_warnings(kStart + seconds(109)).empty());
   auto lines = desk.coordinator.take_stall_warnings(kStart + seconds(110));
   REQUIRE(lines.size() == 2);
-  CHECK(contains(lines[0], "rank 11 did not submit 'a'"));  // rank 12 is not waited for
+  CHECK(contains(lines[0], "rank 11 did not submit 'a'"));  // rank 12 is not missing
   CHECK(contains(lines[1], "ranks 10, 11 did not submit 'join'"));
   desk.request(1, {request_of("a")}, kStart + seconds(120));
   REQUIRE(desk.order(kStart + seconds(120)));

@@ -1,4 +1,4 @@
-// What ranks must agree on for each operation, groups, allgather's extents, removal of a process set.
+// The checks that ranks agree: each operation, groups, allgather's extents, removal of a process set.
 #include <functional>
 #include <string>
 #include <vector>

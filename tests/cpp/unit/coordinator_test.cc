@@ -1,4 +1,4 @@
-// The coordinator's side of the negotiation by itself.
+// The coordinator's side of the negotiation alone.
 #include <set>
 #include <string>
 #include <vector>
@@ -57,7 +57,7 @@ TEST_CASE("what is ready gathers until theta, a flush or the end of the linger",
     desk.flush(1);
     CHECK(desk.order());
     desk.everyone({request_of("c")});
-    CHECK_FALSE(desk.order());  // it was for what was ready then
+    CHECK_FALSE(desk.order());  // the flush was for what was ready then
   }
   SECTION("linger, from the oldest") {
     desk.everyone({request_of("b", {1})}, kStart + microseconds(900));
@@ -101,7 +101,7 @@ TEST_CASE("a mismatch names tensor, ranks and values, and the name is usable aga
     other.postscale = {2, 3};
     what = "postscale factor", mine = "1", theirs = "2 / 3";
   }
-  for (const bool swapped : {false, true}) {  // the text does not depend on who came first
+  for (const bool swapped : {false, true}) {  // the text does not depend on the order of arrival
     Desk desk(eager());
     desk.request(swapped ? 1 : 0, {swapped ? other : request_of("w")});
     desk.request(swapped ? 0 : 1, {swapped ? request_of("w") : other});
@@ -137,7 +137,7 @@ TEST_CASE("an error request fails the use everywhere, also for those who report 
   REQUIRE(order->failures.size() == 1);
   CHECK(order->failures[0].text == "rank 11: no tensor");
   CHECK(desk.coordinator.waiting() == 0);
-  desk.request(2, {request_of("a")});  // had not applied the order: its use is the failed one
+  desk.request(2, {request_of("a")});  // this member had not applied the order, so its use is the failed one
   CHECK(desk.coordinator.waiting() == 0);
   desk.newest = {1, 1, 1};
   desk.everyone({request_of("a")});
@@ -219,7 +219,7 @@ TEST_CASE("ranks that wait for each other's operations may mean the same one", "
   CHECK(desk.coordinator.take_late_ranks() == std::set<int>{10, 11, 12});
   CHECK(desk.coordinator.take_late_ranks().empty());
 
-  desk.request(1, {request_of("x")}, kStart + seconds(61));  // it was only late
+  desk.request(1, {request_of("x")}, kStart + seconds(61));  // this member was only late
   lines = desk.coordinator.take_stall_warnings(kStart + seconds(120));
   REQUIRE(lines.size() == 1);
   CHECK_FALSE(contains(lines[0], "meanwhile"));
@@ -264,7 +264,7 @@ TEST_CASE("who leaves closes the lane, with what is ready left undone", "[negoti
   desk.everyone({request_of("a")});
   const auto last = desk.order();
   REQUIRE(last);
-  CHECK(last->shut_down_by == 12);  // the first to leave
+  CHECK(last->shut_down_by == 12);  // rank 12 was the first to leave
   CHECK(last->operations.empty());
   CHECK_FALSE(desk.order());
   CHECK(desk.coordinator.next_due() == Deadline::never());
@@ -355,7 +355,7 @@ TEST_CASE("an order evicts no id that it names, nor one that a report may name",
     const auto order = desk.coordinator.take_order(kStart);
     REQUIRE(order);
     CHECK(order->evicted == Ids{1});
-    desk.cached(0, {1});  // written before that order was applied
+    desk.cached(0, {1});  // this member wrote it before it applied that order
     CHECK(desk.coordinator.waiting() == 0);
     desk.everyone({request_of("a")});
     CHECK(desk.order()->operations[0].tensors[0].id == 3);

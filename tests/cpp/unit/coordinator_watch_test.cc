@@ -47,7 +47,7 @@ TEST_CASE("the watch runs only while this rank waits", "[watch]") {
   CHECK(watch.check(true, kStart + seconds(21)) == Action::kNothing);
   CHECK(watch.check(true, kStart + seconds(31)) == Action::kPing);
   CHECK(watch.check(true, kStart + seconds(34)) == Action::kWarn);
-  CHECK(watch.check(true, kStart + seconds(9999)) == Action::kNothing);  // warned once, never aborts
+  CHECK(watch.check(true, kStart + seconds(9999)) == Action::kNothing);  // it warned once and never aborts
 }
 
 TEST_CASE("both times zero turn the watch off; abort alone asks first", "[watch]") {

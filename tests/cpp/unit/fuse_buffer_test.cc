@@ -55,7 +55,7 @@ TEST_CASE("a fusion buffer grows on demand and is used again", "[fuse]") {
 TEST_CASE("more memory than is to be kept goes back with the next operation that fits", "[fuse]") {
   FusionBuffer buffer(1000);
   REQUIRE(buffer.reserve(5000).ok());
-  REQUIRE(buffer.reserve(4000).ok());  // still more than is kept: used again
+  REQUIRE(buffer.reserve(4000).ok());  // more than the buffer keeps: it is used again
   REQUIRE(buffer.capacity() >= 5000);
   REQUIRE(buffer.reserve(900).ok());
   REQUIRE(buffer.capacity() < 1100);
@@ -66,7 +66,7 @@ TEST_CASE("a buffer that cannot be had is a status, and the next try is free", "
   REQUIRE(buffer.reserve(10).ok());
   REQUIRE(buffer.reserve(SIZE_MAX).code() == StatusCode::kUnavailable);
   REQUIRE(buffer.capacity() == 0);
-#ifndef ROUNDELAY_UNDER_SANITIZER  // their allocators end the process instead
+#ifndef ROUNDELAY_UNDER_SANITIZER  // their allocators would end the process
   const Status status = buffer.reserve(std::size_t{1} << 60);
   REQUIRE(status.code() == StatusCode::kUnavailable);
   REQUIRE(status.message().find("ROUNDELAY_FUSION_THRESHOLD") != std::string::npos);
@@ -88,13 +88,13 @@ TEST_CASE("moved and leaked memory is not freed twice, nor used again", "[fuse]"
   REQUIRE(third.data() == nullptr);
   REQUIRE(third.reserve(500).ok());
   REQUIRE(third.data() != memory);
-  memory[0] = std::byte{1};  // as a poisoned fabric may
+  memory[0] = std::byte{1};  // a poisoned fabric may still do this
   third.leak();
   third.leak();
 }
 
 struct Tensors {
-  std::vector<Bytes> memory;  // each at an odd address inside
+  std::vector<Bytes> memory;  // each starts at an odd address
   std::vector<std::size_t> counts;
   std::vector<std::size_t> sizes;
 };

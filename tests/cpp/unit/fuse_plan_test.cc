@@ -1,4 +1,5 @@
-// The bucket plan and the moment of firing: invariants over seeded random inputs, and the edges by hand.
+// The bucket plan and the moment at which an operation starts: invariants over seeded random inputs, and edge
+// cases.
 #include <map>
 #include <random>
 
@@ -25,11 +26,11 @@ std::vector<Candidate> random_candidates(std::mt19937& random) {
   return candidates;
 }
 
-// Empty if the plan keeps its promises, else which one it broke.
+// Returns the promise that the plan broke, "" if it kept all.
 std::string broken_promise(const std::vector<Candidate>& candidates, const PlanLimits& limits,
                            const Plan& plan) {
   std::vector<int> seen(candidates.size());
-  std::map<std::uint64_t, std::size_t> last_of;  // class: index of its newest member so far, plus one
+  std::map<std::uint64_t, std::size_t> last_of;  // index of each class's newest member, plus one
   std::size_t last_first = 0;
   for (const FusedIndices& operation : plan) {
     if (operation.empty()) return "an operation is empty";

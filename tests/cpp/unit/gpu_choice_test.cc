@@ -45,7 +45,7 @@ TEST_CASE("ranks share a GPU where both allow it", "[gpu][choice]") {
   CHECK(why_not({tcp_address("a", 22809, true), tcp_address("b"), tcp_address("a")}) != "");
 }
 
-// Ranks 0 to N, their TCP addresses in turn on nodes of these names.
+// One rank for each name; its TCP address says that it is on the node of that name.
 struct Nodes {
   explicit Nodes(const std::vector<std::string>& names) {
     for (const std::string& name : names) {

@@ -1,5 +1,5 @@
-// GpuSequencer of operations on GPUs: rank 0's book, orders that wait for tickets, and what coordinators and
-// participants make of them.
+// GpuSequencer of operations on GPUs: rank 0's book, orders that wait for tickets, and the parts of
+// coordinators and participants.
 #include "runtime/gpu/gpu_sequencer.h"
 
 #include <atomic>
@@ -90,7 +90,7 @@ TEST_CASE("an order waits for its tickets, and those behind it wait in sequence"
   queue.push(order_of(3, {}));
   queue.push(order_of(4, {1}));
   CHECK(*queue.take_request() == wire::TicketRequest{lane_of(3), 2, 2});
-  CHECK_FALSE(queue.grant(4, {5, {0}}));  // it has not asked
+  CHECK_FALSE(queue.grant(4, {5, {0}}));  // order 4 has not asked
   CHECK(*queue.take_request() == wire::TicketRequest{lane_of(3), 4, 1});
   CHECK_FALSE(queue.take_request());
   CHECK(queue.take()->sequence == 1);
@@ -117,7 +117,7 @@ TEST_CASE("without tickets a lane ends in the first order that needs some", "[tu
   static_cast<void>(queue.take_request());
   REQUIRE(queue.grant(2, {1, {0}}));
   queue.refuse();
-  CHECK(queue.take()->tickets);  // what was granted goes
+  CHECK(queue.take()->tickets);  // the granted one is taken
   CHECK(*queue.take() == order_of(3, {}));
   wire::Order last = order_of(4, {});
   last.shut_down_by = 0;
@@ -132,13 +132,13 @@ TEST_CASE("an order says which operations take a turn: those on a GPU, when ther
   desk.coordinator.take_tickets(true);
   desk.everyone({request_of("c"), on_gpu("d"), on_gpu("e"), request_of("f")});
   const auto mixed = desk.order();
-  REQUIRE(mixed->operations.size() == 2);  // what is fused is on one kind of device
+  REQUIRE(mixed->operations.size() == 2);  // a fused operation is on one kind of device
   CHECK(mixed->tickets == wire::OrderTickets{{1}, {}});
   desk.everyone({request_of("b")});
   CHECK_FALSE(desk.order()->tickets);
 }
 
-// Orders until a schedule is locked, at most so many.
+// Returns how many orders come until one locks a schedule; gives up after `most`.
 int orders_until_lock(Desk& desk, const wire::Request& request, int most) {
   for (int given = 1; given <= most; ++given) {
     desk.everyone({request});
@@ -166,7 +166,7 @@ TEST_CASE("what was seen before there was need of turns is in no schedule either
   CoordinatorOptions options = eager();
   options.schedule_lock = true;
   Desk desk(options);
-  // Named and cached, then two periods and a half of two operations.
+  // One step with names, one with ids, then two and a half periods of two operations.
   for (int step = 0; step < 3; ++step) {
     desk.everyone({on_gpu("a")});
     REQUIRE_FALSE(desk.order()->lock);
@@ -228,7 +228,7 @@ TEST_CASE("who was told to wait is called when a turn may have come, and nobody 
   CHECK(calls == 2);
 }
 
-// Each thread is a lane that sleeps until it is called: a call that is missed is a thread that never ends.
+// Each thread is a lane that sleeps until it is called. If it misses a call, it never ends.
 TEST_CASE("threads take their turns in order and miss no call", "[turns]") {
   constexpr std::uint64_t kThreads = 3, kRounds = 2000;
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

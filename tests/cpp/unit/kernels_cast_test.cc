@@ -1,4 +1,4 @@
-// cast(): all pairs of dtypes, one rounding each.
+// cast(): all pairs of dtypes, with one rounding each.
 #include <limits>
 #include <random>
 
@@ -51,7 +51,7 @@ TEST_CASE("doubles go to halves in one rounding", "[kernels]") {
   for (const auto& [dtype, format] :
        {std::pair{DType::kFloat16, reference::kHalf}, std::pair{DType::kBFloat16, reference::kBFloat}}) {
     for (int i = 0; i < 65536; ++i) {
-      // A hair beside a midpoint, less than a float can tell.
+      // Just beside a midpoint, by less than a float can represent.
       const auto bits = static_cast<std::uint16_t>(random());
       const double low = reference::decode(bits, format);
       const double high = reference::decode(static_cast<std::uint16_t>(bits + 1), format);
@@ -73,7 +73,7 @@ TEST_CASE("doubles go to halves in one rounding", "[kernels]") {
 }
 
 TEST_CASE("large integers go to halves in one rounding", "[kernels]") {
-  // Just above the midpoint of two neighbouring bf16 numbers, by less than float or double can hold.
+  // Just above the midpoint of two adjacent bf16 numbers, by less than float or double can represent.
   const std::int64_t middle = (std::int64_t{257} << 53);
   const auto bfloat = [](std::int64_t value) {
     return reference::decode(converted<std::uint16_t>(DType::kBFloat16, value, DType::kInt64),

@@ -1,4 +1,4 @@
-// fp16 and bf16 conversions: all values, all midpoints, many random ones, by every instruction set.
+// fp16 and bf16 conversions: all values, all midpoints, many random ones, with every instruction set.
 #include <bit>
 #include <random>
 
@@ -63,7 +63,7 @@ TEST_CASE("all 65536 halves widen exactly and come back", "[kernels]") {
       const double expected = reference::decode(all[i], conversion.format);
       const bool nan = std::isnan(expected);
       const bool exact = nan ? std::isnan(wide[i]) : static_cast<double>(wide[i]) == expected;
-      // A NaN keeps sign and payload; only its quiet bit may be new.
+      // A NaN keeps sign and payload; only its quiet bit may change.
       const auto quiet = static_cast<std::uint16_t>(1 << (conversion.format.fraction_bits - 1));
       const bool returned = back[i] == (nan ? all[i] | quiet : all[i]);
       if (!exact || !returned || std::signbit(wide[i]) != (i >= 32768)) ++wrong;
@@ -95,7 +95,7 @@ TEST_CASE("random floats are rounded as the slow reference does", "[kernels]") {
                                -1e-45F, 3.4e38F, 65519.996F, 65520.0F};
   for (int i = 0; i < 100000; ++i)
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
-  // Exponents around those of fp16, where random bits seldom fall.
+  // Exponents around those of fp16, which random bits seldom have.
   for (int i = 0; i < 100000; ++i) {
     const auto exponent = static_cast<std::uint32_t>(95 + random() % 50);
     values.push_back(

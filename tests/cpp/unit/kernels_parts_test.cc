@@ -1,4 +1,4 @@
-// reduce_parts(): many parts, one rounding; and Adasum's kernels.
+// reduce_parts(): many parts with one rounding; and Adasum's kernels.
 #include <array>
 #include <bit>
 #include <limits>
@@ -14,7 +14,7 @@ namespace {
 
 using reference::Guarded;
 
-// As reduce_parts(), by one instruction set's sum.
+// Does the same as reduce_parts(), with the sum of one instruction set.
 void sum_by(const Table& table, std::byte* destination, std::span<const void* const> parts, std::size_t count,
             DType dtype, Scale prescale, Scale scale) {
   table.sum_parts[index_of(dtype)](destination, parts, count, prescale, scale);
@@ -27,7 +27,7 @@ std::vector<T> reduced(DType dtype, ReduceOp op, const std::vector<T>& values, S
   std::vector<const void*> parts;
   memory.reserve(values.size());
   for (const T value : values) {
-    memory.emplace_back(67, value);  // in each position that a vector loop treats differently
+    memory.emplace_back(67, value);  // one in each position that a vector loop treats differently
     parts.push_back(memory.back().data());
   }
   std::vector<T> results;
@@ -81,7 +81,7 @@ TEST_CASE("reduce_parts gives exact results for every dtype, operation and numbe
   for (const DType dtype : reference::kAllDTypes) {
     for (const ReduceOp op : reference::kAllOps) {
       for (const std::size_t parts : {1, 2, 3, 4, 5}) {
-        if (op == ReduceOp::kProduct && parts > 3) continue;  // int8 holds no more
+        if (op == ReduceOp::kProduct && parts > 3) continue;  // int8 would overflow
         for (const std::size_t count : {0, 1, 7, 512, 513, 4099}) {
           INFO(name_of(dtype) << " " << name_of(op) << " " << parts << " parts of " << count);
           REQUIRE(wrongly_reduced(dtype, op, parts, count, -1) == 0);
@@ -93,7 +93,7 @@ TEST_CASE("reduce_parts gives exact results for every dtype, operation and numbe
   }
 }
 
-// Random bits; exponents at the limits are left out, where sums overflow or averages lose bits.
+// Returns random bits without the exponents at the limits, where sums overflow or averages lose bits.
 template <typename T>
 std::vector<T> random_values(DType dtype, std::size_t count) {
   std::mt19937_64 random(4711);
@@ -146,12 +146,12 @@ TEST_CASE("sums are rounded once", "[kernels]") {
                   std::uint16_t{0x6802}));
   REQUIRE(all_are(reduced<std::uint16_t>(DType::kBFloat16, ReduceOp::kSum, {0x4380, 0x3f80, 0x3f80, 0x3f80}),
                   std::uint16_t{0x4382}));
-  // What would overflow in the type itself: 40000 + 40000 halved.
+  // These would overflow in the type itself: 40000 + 40000, halved.
   REQUIRE(all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, {0x78e2, 0x78e2}, {}, {1.0, 2}),
                   std::uint16_t{0x78e2}));
 }
 
-// Any bits, and pairs that cancel, overflow or leave next to nothing: what fp64 gives, rounded to fp32.
+// Any bits, and pairs that cancel, overflow or leave almost nothing: the result is fp64's, rounded to fp32.
 TEST_CASE("the average of two floats is rounded once, also where their sum is none", "[kernels]") {
   constexpr std::size_t kCount = 200003;
   std::mt19937 random(42);
@@ -159,7 +159,7 @@ TEST_CASE("the average of two floats is rounded once, also where their sum is no
   std::vector<float> a(kCount), b(kCount), result(kCount);
   for (std::size_t i = 0; i < kCount; ++i) {
     const auto bits = static_cast<std::uint32_t>(random()), other = static_cast<std::uint32_t>(random());
-    const bool rare = i / 1000 % 2 == 0;  // whole blocks without anything that is not finite, too
+    const bool rare = i / 1000 % 2 == 0;  // some whole blocks are finite
     a[i] = float_of(rare ? bits : bits & 0xbfffffffU);
     b[i] = float_of(rare ? other : other & 0xbfffffffU);
     if (i % 7 == 0) b[i] = float_of((bits & 0x80000fffU) | (other & 0x00ffffffU));  // subnormals
@@ -180,7 +180,7 @@ TEST_CASE("the average of two floats is rounded once, also where their sum is no
   }
 }
 
-// Of each part, then of the result, as whoever multiplies before and after would have it.
+// Scales each part and then the result, as a user who multiplies before and after would.
 std::size_t wrongly_multiplied(DType dtype, ReduceOp op, std::size_t count, double before, double after) {
   constexpr std::size_t kParts = 3;
   const std::size_t bytes = count * size_of(dtype);
@@ -215,9 +215,10 @@ TEST_CASE("factors are of the parts and of the rounded result", "[kernels]") {
       }
     }
   }
-  // 0.1 * 3 is 0.3 and a bit in fp32, three times as much in the sum.
+  // In fp32, 0.1 * 3 is a little more than 0.3; the sum has three times that error.
   REQUIRE(all_are(reduced<float>(DType::kFloat32, ReduceOp::kSum, {3, 3, 3}, {0.1, 1}), 0.90000004F));
-  // 200 * 300, twice: an average is within fp16, what a factor makes smaller was beyond it before.
+  // 200 * 300, twice: the average fits fp16, but the sum is too large for it before a factor makes it
+  // smaller.
   const std::vector<std::uint16_t> halves = {0x5a40, 0x5a40};
   REQUIRE(all_are(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, halves, {300.0, 1}, {1.0, 4}),
                   std::uint16_t{0x7753}));
@@ -237,7 +238,7 @@ TEST_CASE("parts of integers are prescaled in fp64 and truncated, sums have 64 b
   REQUIRE(all_are(i8({3, 3, -3}, {0.5, 1}, {}), std::int8_t{1}));         // 1 + 1 - 1
   REQUIRE(all_are(i8({100, 100}, {2.0, 1}, {1.0, 4}), std::int8_t{63}));  // (127 + 127) / 4
   REQUIRE(all_are(i8({100, 100}, {}, {2.0, 1}), std::int8_t{-112}));      // 200 is -56
-  const std::int64_t big = (std::int64_t{1} << 53) + 1;                   // no double
+  const std::int64_t big = (std::int64_t{1} << 53) + 1;                   // not a double
   REQUIRE(all_are(reduced<std::int64_t>(DType::kInt64, ReduceOp::kSum, {big, big, big}, {}, {1.0, 3}), big));
   REQUIRE(all_are(reduced<std::int64_t>(DType::kInt64, ReduceOp::kSum, {big, 1}, {}, {}), big + 1));
   using L64 = std::numeric_limits<std::int64_t>;
@@ -278,7 +279,7 @@ TEST_CASE("NaN reaches the result as the one quiet NaN, infinity as itself", "[k
   check_special<std::uint16_t>(DType::kBFloat16, 0x7fc0, 0xffc7, 0x3f80, 0x7f80, 0xff80);
 }
 
-// Random bits, NaNs and all: where an element lies changes nothing.
+// Random bits, NaNs included: the position of an element changes nothing.
 TEST_CASE("the same elements give the same bits by every instruction set and at every place", "[kernels]") {
   std::mt19937 random(5);
   std::vector<Bytes> memory(3, Bytes(8 * 1300 + 1));
@@ -337,7 +338,7 @@ void check_adasum_kernels(DType dtype) {
 TEST_CASE("Adasum's kernels are exact where the answers are", "[kernels]") {
   check_adasum_kernels<double>(DType::kFloat64);
   check_adasum_kernels<float>(DType::kFloat32);
-  const std::vector<float> a = {3e30F, 4e30F};  // squares are beyond fp32
+  const std::vector<float> a = {3e30F, 4e30F};  // squares exceed fp32
   REQUIRE(dots(a.data(), a.data(), 2, DType::kFloat32).aa == Approx(2.5e61));
   std::vector<float> sum = a;
   combine(sum.data(), 0.5, a.data(), 0.5, 2, DType::kFloat32);

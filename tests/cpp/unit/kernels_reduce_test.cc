@@ -1,4 +1,4 @@
-// reduce(): every dtype, operation and instruction set, on inputs whose results are exact.
+// reduce(): every dtype, operation and instruction set, on inputs with exact results.
 #include <limits>
 
 #include "kernels/cpu/table.h"
@@ -32,7 +32,7 @@ std::size_t wrongly_reduced(const Table& table, DType dtype, ReduceOp op, std::s
   return wrong;
 }
 
-// One element through reduce(), in each position that a vector loop treats differently.
+// Reduces one element in each position that a vector loop treats differently.
 template <typename T>
 std::vector<T> reduced(DType dtype, ReduceOp op, T a, T b) {
   std::vector<T> results;
@@ -156,7 +156,7 @@ TEST_CASE("halves are rounded once, to even", "[kernels]") {
                                  0x4380));
   REQUIRE(all_are<std::uint16_t>(reduced<std::uint16_t>(DType::kBFloat16, ReduceOp::kSum, 0x4381, 0x3f80),
                                  0x4382));
-  // The largest finite numbers overflow, the smallest subnormal does not vanish.
+  // The largest finite numbers overflow; the smallest subnormal does not vanish.
   REQUIRE(all_are<std::uint16_t>(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, 0x7bff, 0x7bff),
                                  0x7c00));
   REQUIRE(all_are<std::uint16_t>(reduced<std::uint16_t>(DType::kFloat16, ReduceOp::kSum, 0x0001, 0x0001),

@@ -1,4 +1,4 @@
-// Slow and obvious counterparts of the kernels: every value as a double.
+// Simple and slow versions of the kernels, which compute every value as a double.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ inline constexpr std::array<ReduceOp, 4> kAllOps = {ReduceOp::kSum, ReduceOp::kM
 // A 16-bit binary format.
 struct Format {
   int fraction_bits;
-  int least_exponent;  // of a normal number
+  int least_exponent;  // of normal numbers
   int most_exponent;
 };
 inline constexpr Format kHalf{10, -14, 15};
@@ -48,7 +48,7 @@ inline std::uint16_t encode(double value, Format format) {
   if (std::isinf(value)) return static_cast<std::uint16_t>(sign | infinity);
   const int exponent = std::max(std::ilogb(value), format.least_exponent);
   const double units = std::nearbyint(std::ldexp(std::fabs(value), format.fraction_bits - exponent));
-  // Units above 2^fraction_bits carry into the exponent by mere addition.
+  // Addition carries units above 2^fraction_bits into the exponent.
   const double bits = units + std::ldexp(exponent - format.least_exponent, format.fraction_bits);
   return static_cast<std::uint16_t>(sign | static_cast<int>(std::min(bits, static_cast<double>(infinity))));
 }
@@ -118,7 +118,7 @@ inline double read(DType dtype, const std::byte* from) {
 
 inline bool is_signed(DType dtype) { return dtype != DType::kUInt8 && dtype != DType::kBool; }
 
-// The i-th of a sequence of small integers that `dtype` holds exactly.
+// Returns the i-th number of a sequence of small integers that `dtype` holds exactly.
 inline double small_value(DType dtype, std::size_t i, std::size_t seed) {
   const std::size_t mixed = (i * 2654435761U + seed * 40503U) >> 7;
   if (dtype == DType::kBool) return static_cast<double>(mixed % 2);
@@ -133,7 +133,7 @@ inline double combine(DType dtype, ReduceOp op, double a, double b) {
   return dtype == DType::kBool ? std::max(a, b) : a + b;
 }
 
-// Elements at an address that is off by one byte, with guards on both sides.
+// Elements between guards, at an address that is `shift` bytes after an aligned one.
 class Guarded {
  public:
   Guarded(DType dtype, std::size_t count, std::size_t shift = 1)

@@ -1,4 +1,4 @@
-// scale_copy(): one multiplication or one division, one rounding, for every dtype and instruction set.
+// scale_copy(): one multiplication or division with one rounding, for every dtype and instruction set.
 #include <limits>
 
 #include "kernels/cpu/table.h"
@@ -107,7 +107,7 @@ TEST_CASE("integers truncate toward zero and saturate", "[kernels]") {
 }
 
 TEST_CASE("64-bit integers divide exactly where the factor is one", "[kernels]") {
-  const std::int64_t big = (std::int64_t{1} << 53) + 1;  // no double
+  const std::int64_t big = (std::int64_t{1} << 53) + 1;  // not a double
   REQUIRE(scaled<std::int64_t>(DType::kInt64, big, {1.0, 1}) == big);
   REQUIRE(scaled<std::int64_t>(DType::kInt64, 3 * big, {1.0, 3}) == big);
   REQUIRE(scaled<std::int64_t>(DType::kInt64, -3 * big - 2, {1.0, 3}) == -big);

@@ -25,14 +25,14 @@ LaneOptions fusing() {
   return options;
 }
 
-// How an allreduce ends that the fault cut short.
+// The error of an allreduce that the fault cut short.
 Status cut_short(const std::string& cause, const std::string& name) {
   return Status::aborted(cause + " (while allreduce of '" + name + "' was under way)");
 }
 
 negotiate::Execution operation(std::vector<std::string> names) { return {std::move(names), {}, {}, false}; }
 
-// One rank's lane and what its caller would hold.
+// One rank's lane, and the memory that its caller would hold.
 class Rank {
  public:
   Rank(const std::shared_ptr<InprocHub>& hub, int size, int index, LaneOptions options)
@@ -102,7 +102,7 @@ struct World {
   }
   Rank& operator[](std::size_t i) { return *ranks[i]; }
 
-  // The same operation on each rank; rank i has base + i in every element.
+  // Adds the same operation on each rank; all elements of rank i are base + i.
   template <typename Change>
   void add(const std::string& name, std::size_t count, float base, Change change) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -112,7 +112,7 @@ struct World {
   void order(std::uint64_t sequence, const std::vector<std::string>& names) {
     for (auto& rank : ranks) rank->lane.enqueue(sequence, operation(names));
   }
-  // Until nobody has work.
+  // Steps until no rank has work.
   void run() {
     for (int turn = 0; turn < 100000; ++turn) {
       bool work = false;
@@ -172,7 +172,7 @@ TEST_CASE("the next operation is packed while one runs, and no further", "[lane]
   for (std::uint64_t i = 1; i <= 3; ++i) world[0].lane.enqueue(i, operation({std::string(1, "?abc"[i])}));
   for (int turn = 0; turn < 10; ++turn) world[0].lane.step();  // rank 11 has not begun
   CHECK(world[0].completed.empty());
-  CHECK(world[0].tensors.at("b").output == Floats(4, 1.0F));   // copied to where it will be reduced
+  CHECK(world[0].tensors.at("b").output == Floats(4, 1.0F));   // copied to the memory where it is reduced
   CHECK(world[0].tensors.at("c").output == Floats(4, -1.0F));  // untouched
   for (std::uint64_t i = 1; i <= 3; ++i) world[1].lane.enqueue(i, operation({std::string(1, "?abc"[i])}));
   world.run();
@@ -190,7 +190,7 @@ TEST_CASE("fused operations that overlap do not share a buffer", "[lane]") {
   }
   for (std::size_t i = 0; i < orders.size(); ++i) world[0].lane.enqueue(i + 1, operation(orders[i]));
   for (int turn = 0; turn < 20; ++turn) world[0].lane.step();
-  world[0].tensors.at("x1").input.assign(3, 77.0F);  // packed already: later changes are not seen
+  world[0].tensors.at("x1").input.assign(3, 77.0F);  // already packed: later changes are not seen
   for (std::size_t i = 0; i < orders.size(); ++i) world[1].lane.enqueue(i + 1, operation(orders[i]));
   world.run();
   for (int i = 0; i < 12; ++i) {
@@ -294,9 +294,9 @@ TEST_CASE("an abort fails what runs, is packed and is queued, once, and frees th
   REQUIRE(world[0].abort.raise(Status::aborted("cause")));
   CHECK(world[0].lane.step());
   for (const char* name : {"a", "b", "c"}) CHECK(world[0].status(name) == cut_short("cause", name));
-  CHECK_FALSE(world[0].done("d"));  // not ordered: for others to fail
+  CHECK_FALSE(world[0].done("d"));  // it was not ordered, so other code fails it
   CHECK(world[0].lane.table().in_flight() == 1);
-  // What is ordered after the abort fails too.
+  // An operation that is ordered after the abort fails too.
   world[0].lane.enqueue(4, operation({"d"}));
   CHECK(world[0].lane.step());
   CHECK(world[0].status("d") == cut_short("cause", "d"));

@@ -1,4 +1,4 @@
-// The response cache and a rank's side of the negotiation, each by itself.
+// The response cache, and a rank's side of the negotiation, each alone.
 #include <string>
 #include <vector>
 
@@ -29,7 +29,7 @@ TEST_CASE("the cache knows the very request it was given", "[negotiate][cache]")
 }
 
 TEST_CASE("what ranks need not agree on gives a request no new id", "[negotiate][cache]") {
-  // Else the order would evict the id that some of them have just reported it by.
+  // Otherwise the order would evict an id that some ranks have just reported.
   ResponseCache cache(4);
   Ids evicted;
   wire::Request barrier = request_of("b", {});
@@ -47,7 +47,7 @@ TEST_CASE("the least recently used name goes, and its id never comes back", "[ne
   cache.insert(request_of("a"), kIdle, evicted);
   cache.insert(request_of("b"), kIdle, evicted);
   cache.touch(1);
-  cache.touch(99);  // unknown: nothing happens
+  cache.touch(99);  // unknown ids change nothing
   CHECK(cache.insert(request_of("c"), kIdle, evicted) == 3);
   CHECK(evicted == Ids{2});
   CHECK(cache.find(2) == nullptr);
@@ -175,7 +175,7 @@ TEST_CASE("what was reported by an id that is then evicted is reported again in 
   participant.submit(request_of("a"));
   REQUIRE(participant.take_report()->cached == Ids{1});
   wire::Order evicting = orders.next();
-  evicting.evicted = {1, 17};  // 17: never known here
+  evicting.evicted = {1, 17};  // 17 was never known here
   applied(participant, evicting);
   const auto report = participant.take_report();
   REQUIRE(report);
@@ -260,9 +260,9 @@ TEST_CASE("an error of this rank's own is reported; its order settles nothing he
   CHECK(report->requests == std::vector{error_of("a")});
   CHECK(participant.outstanding() == 0);
   const auto done = applied(participant, orders.failed("a", "rank 0: bad input"));
-  CHECK(done.failed.empty());  // the caller has its error
+  CHECK(done.failed.empty());  // the caller has already got its error
   CHECK(participant.take_settled().empty());
-  participant.submit(request_of("a"));  // and the next use is a use like any other
+  participant.submit(request_of("a"));  // The next use is normal again.
   CHECK(participant.take_report()->requests == std::vector{request_of("a")});
 }
 
@@ -298,7 +298,7 @@ TEST_CASE("a failure ahead of the use meets the next use, one each", "[negotiate
   auto settled = participant.take_settled();
   REQUIRE(settled.size() == 1);
   CHECK(settled[0].status == Status::mismatch("first"));
-  participant.submit(error_of("a"));  // its caller has an error already
+  participant.submit(error_of("a"));  // the caller has already got an error
   CHECK(participant.take_settled().empty());
   CHECK_FALSE(participant.take_report());
   participant.submit(request_of("a"));

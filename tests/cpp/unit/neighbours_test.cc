@@ -1,4 +1,4 @@
-// What can be seen of the other processes of a node.
+// The state of the other processes on a node, as a rank sees it.
 #include "runtime/session/neighbours.h"
 
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 const TimePoint kStart{seconds(1000)};
 
-// A process that reads from a pipe that nobody writes to.
+// A process that reads from a pipe to which nobody writes.
 class Reader {
  public:
   Reader() {
@@ -38,7 +38,7 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   [[nodiscard]] pid_t process() const { return process_; }
-  // Returns when it has stopped.
+  // Stops the process, and returns when it has stopped.
   void stop() const {
     ::kill(process_, SIGSTOP);
     ::waitpid(process_, nullptr, WUNTRACED);
@@ -79,7 +79,7 @@ TEST_CASE("what a process does is seen from outside", "[neighbours]") {
   const std::string process = "its process " + std::to_string(reader.process()) + " ";
   CHECK(neighbours.account(3).empty());
   while (platform::activity_of(reader.process()) == Activity::kRuns) ::usleep(1000);
-  // Which system call it is not every kernel tells.
+  // Not every kernel tells the name of the system call.
   CHECK(neighbours.account(4).find(process + "waits") == 0);
   reader.stop();
   CHECK(neighbours.account(4) == process + "is stopped (SIGSTOP, Ctrl-Z or a debugger)");
@@ -103,7 +103,7 @@ TEST_CASE("a rank that stops is named once, by the first member that runs", "[ne
   CHECK(lines[0].find("kill -CONT " + std::to_string(two.process())) != std::string::npos);
   CHECK(seen_by_0.look(from_0).empty());
   CHECK(seen_by_3.look(from_3).empty());                        // rank 1 runs
-  CHECK(Neighbours(others).look(group_of({0, 1}, 0)).empty());  // it is no member
+  CHECK(Neighbours(others).look(group_of({0, 1}, 0)).empty());  // rank 2 is no member
   two.go_on();
   CHECK(seen_by_0.look(from_0).empty());
   two.stop();

@@ -51,7 +51,7 @@ TEST_CASE("a joined rank skips what it never submitted", "[negotiate][participan
   CHECK(side.reported() == std::vector{request_of("a"), join()});
   side.run({{1, "a"}}, {0, 2});
   side.order.operations.push_back({{{0, "b"}}, {4, 0, 4}, {1}});
-  side.run({{17, ""}}, {0, 1});  // an id that it may not know
+  side.run({{17, ""}}, {0, 1});  // it may not know this id
   const Applied done = side.apply();
   CHECK(done.operations == std::vector<Execution>{{{"a"}, {}, {0, 2}, false},
                                                   {{}, {4, 0, 4}, {1}, true},
@@ -105,7 +105,7 @@ TEST_CASE("a use in flight fails during a join as ever, and so does a join",
   CHECK(side.apply().failed.size() == 1);
   side.fail("join");
   CHECK(side.apply().failed.size() == 1);
-  side.submit({error_of("b")});  // it has not joined any more
+  side.submit({error_of("b")});  // it is no longer joined
   CHECK(side.reported() == std::vector{error_of("b")});
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("any number of wrong uses behind one name", "[negotiate][participant][
   Side side;
   side.submit({request_of("a")});
   REQUIRE(side.participant.take_report());
-  constexpr int kMany = 200'000;  // a recursion as deep would not fit a stack
+  constexpr int kMany = 200'000;  // a recursion this deep would overflow the stack
   for (int i = 0; i < kMany; ++i) side.participant.submit(error_of("a"));
   side.submit({join()});
   REQUIRE(side.participant.take_report());

@@ -1,4 +1,4 @@
-// The token that decides who does the work.
+// The progress token, which decides which thread does the work.
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -65,7 +65,8 @@ TEST_CASE("a second driver is refused at once, also while the first still waits"
     DriverHold driver(token);
     driving = static_cast<bool>(driver);
   });
-  // Until the first driver stands in line, this one would wait for the background itself: let it be late.
+  // This driver must come after the first has queued; otherwise it would wait for the background thread
+  // itself.
   std::this_thread::sleep_for(milliseconds(20));
   CHECK_FALSE(driving);
   CHECK_FALSE(DriverHold(token));

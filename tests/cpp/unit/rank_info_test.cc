@@ -1,4 +1,4 @@
-// Local and cross ranks from everyone's node id.
+// Local and cross ranks, computed from all ranks' node ids.
 #include <set>
 #include <utility>
 
@@ -27,7 +27,7 @@ TEST_CASE("one rank is alone everywhere", "[rank_info]") {
 }
 
 TEST_CASE("nodes with equally many ranks", "[rank_info]") {
-  const Nodes nodes = {"b", "b", "a", "a"};  // nodes count in the order of ranks, not of names
+  const Nodes nodes = {"b", "b", "a", "a"};  // nodes are counted in the order of ranks, not of names
   check(rank_info_of(0, nodes), 0, 2, 0, 2, true);
   check(rank_info_of(1, nodes), 1, 2, 0, 2, true);
   check(rank_info_of(2, nodes), 0, 2, 1, 2, true);
@@ -79,7 +79,7 @@ TEST_CASE("a node id is what was asked for, or the same on each call", "[rank_in
 
 TEST_CASE("a group on two levels", "[rank_info]") {
   const Nodes nodes = {"b", "a", "a", "b", "b", "c", "c", "c"};
-  const auto levels = levels_of({5, {0, 1, 2, 3, 5, 7}, 3}, nodes);  // rank 3, the second on b
+  const auto levels = levels_of({5, {0, 1, 2, 3, 5, 7}, 3}, nodes);  // rank 3 is the second one on b
   REQUIRE(levels.has_value());
   CHECK(levels->inner.id == 5);
   CHECK(levels->inner.ranks == std::vector<int>{0, 3});
@@ -89,9 +89,9 @@ TEST_CASE("a group on two levels", "[rank_info]") {
   CHECK(levels->outer.index == 0);
   CHECK(levels_of({5, {0, 1, 2, 3, 5, 7}, 5}, nodes)->outer.index == 2);
 
-  CHECK_FALSE(levels_of({0, {0, 1, 2, 3, 4, 5, 6, 7}, 0}, nodes));  // not equally many
-  CHECK_FALSE(levels_of({1, {0, 1, 5}, 0}, nodes));                 // one a node
-  CHECK_FALSE(levels_of({2, {0, 3, 4}, 0}, nodes));                 // one node
+  CHECK_FALSE(levels_of({0, {0, 1, 2, 3, 4, 5, 6, 7}, 0}, nodes));  // nodes have different numbers of members
+  CHECK_FALSE(levels_of({1, {0, 1, 5}, 0}, nodes));                 // each node has one member
+  CHECK_FALSE(levels_of({2, {0, 3, 4}, 0}, nodes));                 // all members are on one node
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// ScatterList: what any range of it visits.
+// ScatterList: the bytes that each range of it visits.
 #include "collective/scatter_list.h"
 
 #include <random>
@@ -13,7 +13,7 @@ using Run = ScatterList::Run;
 TEST_CASE("a range visits each of its bytes once, in order, and no empty run", "[scatter]") {
   std::mt19937 random(7);
   for (int trial = 0; trial < 2000; ++trial) {
-    // Byte i of the list is at input[where[i]], and goes to output[where[i]].
+    // Byte i of the list comes from input[where[i]] and goes to output[where[i]].
     std::vector<std::byte> input(4096), output(4096);
     std::vector<std::size_t> where;
     ScatterList list;

@@ -1,6 +1,7 @@
-// Every interleaving of small cases of the schedule lock, breadth first: two and three ranks that submit by
-// one script, one of them with a surprise anywhere, over the real lock and the real keeper. Ranks submit,
-// enter, freeze and answer in any order; messages are in order between two ranks and arbitrarily late.
+// Explores every interleaving of small cases of the schedule lock, breadth first. Two or three ranks submit
+// by one script, and one of them has a surprise anywhere, with the real lock and the real keeper. Ranks
+// submit, enter, freeze and answer in any order. Messages between two ranks stay in order and may be
+// arbitrarily late.
 #include <deque>
 #include <optional>
 #include <set>
@@ -26,25 +27,25 @@ struct Order {
 
 struct Member {
   ScheduleLock lock;
-  std::uint64_t word = 0;     // what the others see
-  std::size_t submitted = 0;  // of its script
-  std::uint64_t entered = 0;  // positions, in all
-  std::size_t queued = 0;     // uses that wait for the lock's end
+  std::uint64_t word = 0;     // the word that the others see
+  std::size_t submitted = 0;  // uses of its script
+  std::uint64_t entered = 0;  // positions, over all locks
+  std::size_t queued = 0;     // uses that wait for the end of the lock
   bool answered = false;
-  std::deque<Order> orders;           // on their way here
-  std::deque<std::uint64_t> answers;  // on their way to the keeper
+  std::deque<Order> orders;           // on the way to this member
+  std::deque<std::uint64_t> answers;  // on the way to the keeper
 };
 
 struct World {
   std::vector<Member> members;
   negotiate::ScheduleKeeper keeper;
-  std::optional<std::uint64_t> end;  // as ordered
+  std::optional<std::uint64_t> end;  // as the order says
 };
 
 struct Case {
   std::vector<std::vector<std::string>> scripts;  // by member
   ScheduleLock::Operations operations;
-  bool impatient = false;  // a member may find at any time that it has waited for too long
+  bool impatient = false;  // a member may decide at any time that it has waited for too long
 };
 
 class Explorer {
@@ -165,14 +166,14 @@ class Explorer {
 
   void check(const World& world) const {
     for (const Member& member : world.members) {
-      // Nobody enters what some member has not announced, nor beyond the end.
+      // No member enters an operation that some member has not announced, or one after the end.
       REQUIRE(member.entered <= least(world));
       if (world.end) REQUIRE(member.entered <= *world.end);
       if (world.end && !member.lock.active()) REQUIRE(member.entered == *world.end);
     }
   }
 
-  // Nothing can move: everything was submitted and is accounted for.
+  // Nothing can move: everything must be submitted and accounted for.
   void check_end(const World& world) {
     ++ends_;
     ends_unlocked_ += world.end ? 1 : 0;
@@ -219,7 +220,7 @@ class Explorer {
   std::size_t ends_unlocked_ = 0;
 };
 
-// Two operations a period; three periods of two members, one and a half of three (200 times the states).
+// Two operations per period: three periods for two members, one and a half for three (200 times the states).
 Case usual(std::size_t members) {
   std::vector<std::string> script{"a", "b", "a", "b", "a", "b"};
   if (members > 2) script.resize(3);

@@ -9,7 +9,7 @@ namespace {
 
 using Ids = ScheduleFinder::Ids;
 
-// A letter is an operation of one member.
+// Each letter is an operation with one member.
 void see(ScheduleFinder& finder, const std::string& letters) {
   for (const char letter : letters) finder.saw({static_cast<wire::CacheId>(letter)});
 }
@@ -40,7 +40,8 @@ TEST_CASE("an operation may come several times in a period, and periods may nest
   see(finder, "aabaabaab");
   CHECK(found(finder) == "aab");
   finder.interrupted();
-  // A metric in every third step: the steps between look like a schedule when two are needed, not three.
+  // Every third step has a metric: if two repetitions were enough, the steps between would look like a
+  // schedule.
   for (int i = 0; i < 3; ++i) {
     see(finder, "ababm");
     if (i < 2) CHECK(found(finder) == "-");

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr TimePoint kStart{std::chrono::hours(1)};
 
-// Two buckets in one operation, then the notes, twice in a period.
+// A period: two buckets in one operation, then the notes, twice.
 ScheduleLock::Operations operations() {
   return {{request_of("a"), request_of("b")}, {request_of("n")}, {request_of("c")}, {request_of("n")}};
 }
@@ -53,7 +53,7 @@ TEST_CASE("a position is entered when all ranks have announced it, in order", "[
   CHECK(schedule.enter(1) == Names{"a", "b"});
   CHECK_FALSE(schedule.enter(1));
   CHECK(schedule.enter(9) == Names{"n"});
-  CHECK_FALSE(schedule.enter(9));  // others are further than this rank
+  CHECK_FALSE(schedule.enter(9));  // the others are ahead of this rank
 }
 
 TEST_CASE("uses of one name go to its positions in order, period after period", "[schedule]") {
@@ -133,7 +133,7 @@ TEST_CASE("a table announces what belongs to the schedule and queues the rest", 
   TensorTable table(std::make_shared<AnnouncedWords>(words, 0));
   HandleTable handles;
   REQUIRE(table.add(entry_of("b"), handles).ok());
-  // What was reported comes back, what was queued meanwhile is the schedule's too.
+  // Uses that were reported come back, and uses that were queued meanwhile belong to the schedule too.
   table.begin_schedule(7, operations(), {request_of("a")});
   CHECK(table.schedule_open());
   CHECK((*words)[0] == announcement(7, 1));

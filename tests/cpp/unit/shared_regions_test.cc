@@ -1,4 +1,4 @@
-// Regions behind a segment, as processes have them: every member maps the memory for itself.
+// Regions after a segment, as in separate processes: every member maps the memory itself.
 #include "collective/shm/shared_regions.h"
 
 #include <sys/resource.h>
@@ -96,7 +96,7 @@ TEST_CASE("a region for which there is no memory or no place is an error with th
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit small{1 << 20, before.rlim_max};
-  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);  // as Python has it
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);  // as Python does
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
   const Status error = make(1, 4096).status();
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);

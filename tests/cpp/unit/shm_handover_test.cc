@@ -1,4 +1,4 @@
-// Memory that the first member makes and hands over through its shm socket; threads as members.
+// The first member makes memory and hands it out at its shm socket. Threads are the members.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ struct Outcome {
   std::vector<Status> others;
 };
 
-// A group of ranks 5, 6, 7 ...; member i prepares by prepare(i). What the first writes, the others read.
+// A group of ranks 5, 6, 7 ...; member i calls prepare(i). The others read what the first writes.
 Outcome hand_around(int members, std::size_t bytes, const std::function<Prepare(int)>& prepare) {
   auto shm_socket = ShmSocket::open();
   REQUIRE(shm_socket.ok());
@@ -94,7 +94,7 @@ TEST_CASE("who does not come is named at the deadline", "[shm]") {
                                            Deadline::after(std::chrono::milliseconds(200)));
   CHECK(memory.status().code() == StatusCode::kAborted);
   CHECK(memory.status().message() == "shared memory: rank 4 did not come for the shared memory in time");
-  shm_socket = ShmSocket::open();  // the first one's end lets its guest go
+  shm_socket = ShmSocket::open();  // the end of the first shm socket lets its guest go
   guest.join();
   CHECK(heard.code() == StatusCode::kAborted);
 }

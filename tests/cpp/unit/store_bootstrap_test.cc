@@ -1,4 +1,4 @@
-// Ranks meet in a store: late ones, missing ones, older generations and other jobs in the same store.
+// Ranks meet in a store: late and missing ranks, older generations, other jobs in the same store.
 #include "bootstrap/store/store_bootstrap.h"
 
 #include <algorithm>
@@ -78,7 +78,8 @@ Rendezvous place(int rank, int size, const std::string& job = "job/0") {
   return where;
 }
 
-// One init of one rank: `exchanges` rounds, each with other bytes. What came, or the error.
+// Runs one init of one rank with `exchanges` rounds of different bytes. Returns the received bytes, or the
+// error.
 std::string take_part(const std::shared_ptr<MemoryStore>& store, const Rendezvous& where,
                       std::uint32_t generation, Duration limit, int exchanges = 3) {
   StoreBootstrap ranks(store, where, generation, limit);
@@ -105,7 +106,7 @@ std::string wanted(int size, const std::string& job, std::uint32_t generation, i
   return text;
 }
 
-// Each rank in a thread of its own; `delay` says how late it comes.
+// Runs each rank in a thread of its own; `delay` tells how late it comes.
 std::vector<std::string> run(int size, const std::function<std::string(int rank)>& part) {
   std::vector<std::string> results(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
@@ -156,7 +157,7 @@ TEST_CASE("store: missing ranks are named, and who comes late hears of it", "[bo
   const std::string late = take_part(store, place(1, 4), 1, seconds(20));
   CHECK(late.find("ranks 1, 3 of 4 did not come to init()") == 0);
   CHECK(steady_now() - begin < seconds(5));
-  // Once more, all together.
+  // All ranks come once more.
   const auto again = run(4, [&](int rank) { return take_part(store, place(rank, 4), 2, seconds(20)); });
   for (const std::string& text : again) CHECK(text == wanted(4, "job/0", 2));
 }
@@ -170,7 +171,7 @@ TEST_CASE("store: a rank that leaves in the middle is named", "[bootstrap]") {
 
 TEST_CASE("store: jobs and restarts in one store do not see each other", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
-  // What a run left that died in the middle.
+  // A run that died in the middle has left these keys.
   REQUIRE(store->set(store_root(place(0, 2, "a/0"), 1) + "0/1", to_bytes("stale"), Deadline::never()).ok());
   REQUIRE(
       store->set(store_root(place(0, 2, "a/0"), 1) + "given_up", to_bytes("stale"), Deadline::never()).ok());
@@ -198,7 +199,7 @@ TEST_CASE("store: rank 0 stays until all have read", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
   const auto seen = run(3, [&](int rank) {
     const std::string text = take_part(store, place(rank, 3), 1, seconds(20), 1);
-    if (rank == 0) store->end();  // its process, which served
+    if (rank == 0) store->end();  // the process that served the store ends
     return text;
   });
   for (const std::string& text : seen) CHECK(text == wanted(3, "job/0", 1, 1));

@@ -1,5 +1,5 @@
-// Handles and the tensor table: each operation ends once, names are taken while in flight, errors are uses
-// too.
+// Handles and the tensor table: each operation ends once, a name is taken while it is in flight, an error
+// uses a name too.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -47,7 +47,7 @@ TEST_CASE("a handle is done once and known until it is taken", "[submit]") {
 TEST_CASE("what is under way together counts once, and is exposed while somebody waits", "[submit]") {
   const auto at = [](int milli) { return TimePoint(milliseconds(milli)); };
   Exposure exposure;
-  exposure.wait_begins(at(0));  // nothing is under way
+  exposure.wait_begins(at(0));  // nothing is in flight
   exposure.submitted(at(10));
   exposure.submitted(at(20));
   CHECK(exposure.wait_ends(at(25))->begin == at(0));
@@ -61,7 +61,7 @@ TEST_CASE("what is under way together counts once, and is exposed while somebody
   REQUIRE(wait);
   CHECK(wait->begin == at(50));
   CHECK(wait->end == at(90));
-  exposure.submitted(at(80));  // taken before the others came
+  exposure.submitted(at(80));  // the caller took it before the others came
   exposure.completed(at(95));
   const Exposure::Times times = exposure.until(at(200));
   CHECK(times.under_way == milliseconds(60 + 5));
@@ -246,7 +246,7 @@ TEST_CASE("who has joined adds nothing until all have", "[submit]") {
   }
   SECTION("the join failed: what the peers did meanwhile counts here too") {
     table.join_failed({4, 0, 0, 0, 0, 0, 0, 0});
-    CHECK_FALSE(table.add(entry_of("a"), handles).ok());  // the join is still being completed
+    CHECK_FALSE(table.add(entry_of("a"), handles).ok());  // the join is not completed yet
     REQUIRE(table.extract(kJoinName));
     table.release(kJoinName);
     REQUIRE(table.add(entry_of(""), handles).ok());
@@ -293,7 +293,7 @@ TEST_CASE("an entry leaves the table once, and its name with release", "[submit]
   CHECK(entry->bytes() == 16);
   CHECK(table.extract("a") == nullptr);
   CHECK(table.extract("b") == nullptr);
-  CHECK_FALSE(table.add(entry_of("a"), handles).ok());  // extracted, and still in flight
+  CHECK_FALSE(table.add(entry_of("a"), handles).ok());  // it is extracted and still in flight
   table.release("a");
   CHECK(table.in_flight() == 0);
   const auto again = table.add(entry_of("a"), handles);

@@ -24,7 +24,7 @@ std::vector<std::string> lines(const std::string& text) {
   return found;
 }
 
-// What one record of an enabled timeline becomes, without the names of tracks.
+// Returns the text of one record of an enabled timeline, without the names of tracks.
 template <typename Record>
 std::vector<std::string> recorded(int rank, Duration offset, Record record) {
   Timeline timeline(rank);
@@ -190,7 +190,7 @@ TEST_CASE("timeline: stops, keeps what it has, and starts again", "[timeline]") 
   timeline.start(false);
   timeline.record_span(Track::kTraining, "second", at(0), at(1));
   const auto text = lines(timeline.drain());
-  REQUIRE(text.size() == 15);  // a new file: the names again
+  REQUIRE(text.size() == 15);  // a new file repeats the names
   CHECK(text[14].find("second") != std::string::npos);
 }
 
@@ -246,11 +246,11 @@ TEST_CASE("timeline file: one array of all that is appended", "[timeline]") {
   Folder folder;
   const auto path = folder.path / "t.json";
   TimelineFile file;
-  CHECK(file.append("lost").ok());  // none open
+  CHECK(file.append("lost").ok());  // no file is open
   REQUIRE(file.open(path).ok());
   REQUIRE(file.append("{\"a\":1},\n{\"a\":2}").ok());
   REQUIRE(file.append("").ok());
-  CHECK(contents(path) == "[\n{\"a\":1},\n{\"a\":2}");  // already there, if the job dies now
+  CHECK(contents(path) == "[\n{\"a\":1},\n{\"a\":2}");  // complete if the job dies now
   REQUIRE(file.append("{\"a\":3}").ok());
   REQUIRE(file.close().ok());
   CHECK(contents(path) == "[\n{\"a\":1},\n{\"a\":2},\n{\"a\":3}\n]\n");
@@ -281,7 +281,7 @@ TEST_CASE("timeline file: a full disk is told once and ends the file", "[timelin
 }
 
 TEST_CASE("clock offset: the least round trip wins", "[timeline]") {
-  // The other clock is 1000 ahead; trips of 40 (even), 10 (3 there, 7 back) and 100.
+  // The other clock is 1000 ahead. Round trips take 40 (20 each way), 10 (3 there, 7 back) and 100.
   const std::vector<ClockSample> samples = {{0, 1020, 40}, {100, 1103, 110}, {200, 1290, 300}};
   CHECK(estimate(samples) == ClockOffset{998, 5});
 }

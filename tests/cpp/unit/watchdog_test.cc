@@ -1,4 +1,4 @@
-// Who is to blame when a collective does not end.
+// Which rank is blamed when a collective does not end.
 #include <string>
 
 #include "negotiate/watchdog.h"
@@ -28,7 +28,8 @@ TEST_CASE("nobody is blamed while nobody is stuck", "[watchdog]") {
 TEST_CASE("rank 0 blames the rank that answers no ping", "[watchdog]") {
   Watchdog watchdog = of_world(0, 4);
   CHECK(watchdog.on_stuck(0, stuck_for(3), kStart));
-  CHECK_FALSE(watchdog.on_stuck(3, stuck_for(2), kStart + milliseconds(10)));  // one liveness check at a time
+  CHECK_FALSE(
+      watchdog.on_stuck(3, stuck_for(2), kStart + milliseconds(10)));  // only one liveness check at a time
   watchdog.on_sign_of_life(1);
   CHECK(watchdog.next_due() == Deadline::at(kStart + kLivenessCheckTime));
   CHECK_FALSE(watchdog.take_fault(kStart + kLivenessCheckTime - milliseconds(1)));
@@ -55,7 +56,7 @@ TEST_CASE("a chain of waiting ranks leads to the one that waits for none", "[wat
   watchdog.on_stuck(2, stuck_for(3), kStart);
   watchdog.on_stuck(1, stuck_for(2), kStart);
   watchdog.on_sign_of_life(3);
-  CHECK_FALSE(watchdog.take_fault(kStart + milliseconds(500)));  // rank 3 may yet report itself stuck
+  CHECK_FALSE(watchdog.take_fault(kStart + milliseconds(500)));  // rank 3 may still report itself stuck
   const auto fault = watchdog.take_fault(kStart + kLivenessCheckTime);
   REQUIRE(fault);
   CHECK(fault->culprit == 3);

@@ -1,7 +1,8 @@
-"""Jobs of ranks that use the core and end badly: started under either launcher, timed, nothing may be left.
+"""Runs jobs whose ranks use the core and fail, times their end, and checks that no process is left.
 
-A body is what each rank runs after `hvd.init()`; it has `rank`, `hvd`, `torch`, `stamp()` (now it fails),
-`during(seconds, action)` and `watched()`, which notes the error that a block raises and lets it pass.
+A body is the code that each rank runs after `hvd.init()`. It may use `rank`, `hvd`, `torch`, `stamp()` (notes
+the time of the failure), `during(seconds, action)`, and `watched()`, which records the error that a block
+raises and raises it again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from launch_job import PROGRAM, PROMISED_S, Job, expect
 from ranks import ROOT, mpirun
 
 LIMIT_S = 90.0
-SETTLE_S = 3.0  # what mpirun leaves for its ranks' last moments after it has gone itself
+SETTLE_S = 3.0  # the time that ranks may take to end after mpirun has ended
 
 PRELUDE = """
 import contextlib, faulthandler, json, threading
@@ -60,13 +61,13 @@ INIT = "hvd.init()\nready()\n"
 
 
 def crowd() -> float:
-    """By how much time limits are stretched: the run queue's length for each core, at least 1."""
+    """Returns the factor for time limits: the load average per core, at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """The error that a rank met; `at` is the time of day in seconds."""
+    """The error that a rank raised. `at` is the time of day in seconds."""
 
     type: str
     text: str
@@ -74,13 +75,13 @@ class Seen:
 
     @property
     def cause(self) -> str:
-        """After a fault: the text without what the fault cut short on this rank."""
+        """Returns the text without its end in parentheses, which names this rank's own operation."""
         return self.text.rpartition(" (")[0]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended, and how many seconds after `stamp()`."""
+    """The end of a job. `after_s` counts the seconds since `stamp()`."""
 
     status: int
     out: str
@@ -93,12 +94,12 @@ class Ended:
 
 
 class CoreJob(Job):
-    """A job in a folder of its own."""
+    """A job with a folder for its files."""
 
     def begin(
         self, np: int, body: str, *, launcher: str = "roundelayrun", prelude: str = PRELUDE + INIT
     ) -> subprocess.Popen[bytes]:
-        """Starts it; under `roundelayrun`, with flags or without, or plain `mpirun`."""
+        """Starts the job. `launcher` is `roundelayrun`, perhaps with flags, or plain `mpirun`."""
         name, *flags = launcher.split()
         if name == "roundelayrun":
             return self.start(np, prelude + body, *flags)
@@ -126,7 +127,7 @@ class CoreJob(Job):
         )
 
     def ended(self, process: subprocess.Popen[bytes]) -> Ended:
-        """Waits for the end; nothing may be left running."""
+        """Waits for the end of the job, and checks that no process is left."""
         with process:
             out, err = process.communicate(timeout=LIMIT_S)
         now = time.time()
@@ -137,15 +138,15 @@ class CoreJob(Job):
         return Ended(process.returncode, out.decode(), err.decode(), after_s, seen)
 
     def conduct(self, np: int, body: str, *, launcher: str = "roundelayrun") -> Ended:
-        """Starts it and waits for its end."""
+        """Starts a job and waits for its end."""
         return self.ended(self.begin(np, body, launcher=launcher))
 
     def wait_for(self, name: str) -> None:
-        """Until the job has written a file of this name."""
+        """Waits until the job has written a file of this name."""
         expect((self.folder / name).exists, LIMIT_S, f"no {name}")
 
     def await_ranks(self, count: int) -> list[int]:
-        """The pids of the ranks, once all have passed `init()`."""
+        """Waits until all ranks have passed `init()`, and returns their pids."""
         for rank in range(count):
             self.wait_for(f"ready.{rank}")
         return self.wait_ready(count)
@@ -156,7 +157,7 @@ class CoreJob(Job):
 
 
 def go_on(pid: int) -> None:
-    """Continues it, if it is still there."""
+    """Continues a stopped process. Does nothing if it has ended."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGCONT)
 

@@ -1,8 +1,8 @@
-"""PyTorch's device "fakegpu": a GPU without a GPU (tests/cpp/fake_gpu), whose streams run late.
+"""PyTorch's device "fakegpu": a simulated GPU (tests/cpp/fake_gpu) whose streams run late.
 
-`use()` before `hvd.init()` lets the core work on it. Every operator waits for what is enqueued in the current
-stream, and for nothing else: a wait for an event that is missing gives wrong values.
-With RANKS_DEVICE=cuda it is a real one (tools/gpu_check.sh).
+After `use()`, the next `hvd.init()` uses it. Every operator waits for the work in the current stream and for
+nothing else, so that a missing wait for an event gives wrong values. With RANKS_DEVICE=cuda a real GPU takes
+its place (tools/gpu_check.sh).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIBRARY = Path(__file__).with_name("fake_gpu.so")
 
 
 class _Device(types.ModuleType):
-    """What torch asks of a device's module, `torch.fakegpu`."""
+    """The functions that torch needs of a device's module, `torch.fakegpu`."""
 
     def device_count(self) -> int:
         return int(os.environ.get("FAKE_GPU_DEVICES", "1"))  # as tests/cpp/fake_gpu/device.cc
@@ -38,17 +38,17 @@ class _Device(types.ModuleType):
         return int(torch.accelerator.current_device_index())
 
     def device(self, device: torch.device) -> torch.accelerator.device_index:
-        """Inside, it is the current one."""
+        """Makes `device` the current device inside the block."""
         return torch.accelerator.device_index(device.index)
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
         return [torch.float16, torch.bfloat16]
 
     def manual_seed_all(self, seed: int) -> None:
-        """All is computed on the CPU, with its generator."""
+        """Does nothing: all operators run on the CPU and use its generator."""
 
     def empty_cache(self) -> None:
-        """Waits for the device, as CUDA's does."""
+        """Returns unused memory to the device. Waits for the device, as CUDA's function does."""
         _call("fake_gpu_empty_cache")
 
     def _is_in_bad_fork(self) -> bool:
@@ -56,10 +56,10 @@ class _Device(types.ModuleType):
 
 
 def use() -> None:
-    """Makes the device known to torch, and to the core at the next `init()`; by default tensors are there."""
+    """Registers the device with torch, as its default, and with the core at the next `init()`."""
     if NAME == "cuda":
         rank = int(os.environ.get("LOCAL_RANK", "0"))
-        os.environ["NCCL_HOSTID"] = f"rank{rank}"  # or it refuses several on one GPU
+        os.environ["NCCL_HOSTID"] = f"rank{rank}"  # otherwise NCCL refuses several ranks on one GPU
         torch.cuda.set_device(rank % torch.cuda.device_count())
     else:
         _use_fake()
@@ -80,7 +80,7 @@ def _call(name: str, *arguments: Any) -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Inside, no stream begins any work; on a real device the current one does not, for a second or so."""
+    """Keeps all streams from starting work in the block. A real GPU delays its current stream by a second."""
     if NAME == "cuda":
         torch.cuda._sleep(_LONG)
         yield
@@ -93,13 +93,13 @@ def held() -> Iterator[None]:
 
 
 def hold_stream(stream: torch.Stream, held: bool) -> None:
-    """From now on this stream, of device 0, begins no work; or does again."""
+    """Keeps a stream of device 0 from starting work, or lets it work again."""
     _call("fake_gpu_hold_stream", ctypes.c_int64(stream.stream_id), held)
 
 
 @contextmanager
 def full() -> Iterator[None]:
-    """Inside, there is no memory on the device but what torch has had before and keeps."""
+    """Makes allocations on the device fail inside the block. torch may still use the memory in its cache."""
     _call("fake_gpu_limit_memory", ctypes.c_size_t(0))
     try:
         yield
@@ -109,7 +109,7 @@ def full() -> Iterator[None]:
 
 @contextmanager
 def used_up() -> Iterator[None]:
-    """Inside, there is no memory on the device but what torch has, in its cache too."""
+    """Limits the device inside the block to the memory that torch holds now, its cache included."""
     _call("fake_gpu_use_up_memory")
     try:
         yield
@@ -119,7 +119,7 @@ def used_up() -> Iterator[None]:
 
 @contextmanager
 def on(stream: torch.Stream) -> Iterator[None]:
-    """Inside, it is the current stream."""
+    """Makes `stream` the current stream inside the block."""
     before = torch.accelerator.current_stream()
     torch.accelerator.set_stream(stream)
     try:

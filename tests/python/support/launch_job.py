@@ -1,4 +1,4 @@
-"""A job under roundelayrun, for tests: marked, so that whatever it leaves behind is found."""
+"""A job under roundelayrun. A mark in its processes' environment lets tests find processes that it leaves."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from ranks import ROOT, mpirun
 
 LIMIT_S = 30.0
-PROMISED_S = 5.0  # from a failure to the job's end
+PROMISED_S = 5.0  # the longest time from a failure to the job's end
 
-# What the ranks run: no MPI, only the rank that the launcher gave it.
+# Each rank's program begins with this. It does not use MPI; the launcher's variables give the rank.
 PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
@@ -35,11 +35,11 @@ def stamp():
 
 @dataclass
 class Job:
-    """A roundelayrun whose processes are all marked by a variable in their environment."""
+    """A roundelayrun. All its processes have the variable `mark` in their environment."""
 
     folder: Path
-    way: tuple[str, ...] = ()  # how roundelayrun starts the ranks: () or ("--mpi",)
-    bin: Path | None = None  # with an mpirun of the test's own
+    way: tuple[str, ...] = ()  # flags that choose how roundelayrun starts the ranks: () or ("--mpi",)
+    bin: Path | None = None  # the folder of the test's own mpirun
     mark: str = field(default_factory=lambda: f"ROUNDELAY_RUN_TEST_MARK={uuid.uuid4().hex}")
 
     def start(self, np: int, body: str, *flags: str) -> subprocess.Popen[bytes]:
@@ -75,16 +75,16 @@ class Job:
         return process.returncode, out.decode(), err.decode()
 
     def wait_ready(self, count: int) -> list[int]:
-        """The ranks' pids, once all have said that they run."""
+        """Waits until all ranks run, and returns their pids."""
         expect(lambda: len(list(self.folder.glob("ready.*"))) == count, LIMIT_S, "the ranks did not start")
-        time.sleep(0.1)  # a file may be there, but still empty
+        time.sleep(0.1)  # a file may exist but still be empty
         return [int((self.folder / f"ready.{rank}").read_text()) for rank in range(count)]
 
     def seconds_since_failure(self) -> float:
         return time.time() - float((self.folder / "failed_at").read_text())
 
     def left(self) -> list[str]:
-        """The processes of this job that still run."""
+        """Returns a line for each process of this job that still runs."""
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
@@ -95,7 +95,7 @@ class Job:
         return found
 
     def end(self) -> None:
-        """Ends what a failed test left."""
+        """Kills the processes that a failed test has left."""
         for line in self.left():
             os.kill(int(line.partition(":")[0]), signal.SIGKILL)
 

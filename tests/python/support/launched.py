@@ -1,4 +1,4 @@
-"""What launching/script.py should have done on all ranks of a job, and what it did."""
+"""Checks the results that launching/script.py writes on all ranks of a job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ SCRIPT = script.__file__
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
-    """What the ranks wrote, by rank."""
+    """Returns the ranks' results in the order of ranks."""
     found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
     return sorted(found, key=lambda one: int(one["rank"]))
 
 
 def check(said: Sequence[dict[str, Any]], slots: Sequence[int]) -> None:
-    """So many ranks on each host, numbered host by host, with the weights that one process alone gets."""
+    """Checks that host i has `slots[i]` ranks, in order, with the weights that a single process gets."""
     expected = script.train(0, 1, together=False)
     assert len(set(expected)) > 5, "nothing was learnt"
     places = [(cross, local) for cross, count in enumerate(slots) for local in range(count)]
@@ -28,6 +28,6 @@ def check(said: Sequence[dict[str, Any]], slots: Sequence[int]) -> None:
         assert one["weights"] == expected
         assert one["size"] == len(places)
         assert (one["local_rank"], one["local_size"]) == (local, slots[node])
-        # Among the ranks with this local_rank.
+        # cross_rank counts the ranks with this local_rank.
         peers = [other for other, count in enumerate(slots) if count > local]
         assert (one["cross_rank"], one["cross_size"]) == (peers.index(node), len(peers))

@@ -1,4 +1,4 @@
-"""Starts jobs of several ranks, under mpirun or without MPI, and ends those that hang."""
+"""Starts jobs of several ranks, under mpirun or without MPI, and ends jobs that hang."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
 TESTS = ROOT / "tests" / "python"
-PATHS = (ROOT / "python", TESTS, TESTS / "support")  # what a rank imports from
+PATHS = (ROOT / "python", TESTS, TESTS / "support")  # a rank's PYTHONPATH
 NOT_STARTED = "The PMIx server's listener thread failed to start"
-GRACE_S = 8.0  # between the ranks' own dump of where they are and the end of them all
+GRACE_S = 8.0  # the time between the ranks' dump of their stacks and the end of the job
 
 
 @dataclass(frozen=True)
 class Run:
-    """How a job ended; output is stdout and stderr of all ranks as they came."""
+    """The end of a job. `output` has stdout and stderr of all ranks in the order of arrival."""
 
     returncode: int
     output: str
@@ -28,7 +28,7 @@ class Run:
 
 
 def mpirun() -> str | None:
-    """The mpirun beside this Python, else the one on PATH."""
+    """Returns the mpirun in this Python's folder, else the one on PATH, else None."""
     beside = Path(sys.executable).parent / "mpirun"
     return str(beside) if beside.exists() else shutil.which("mpirun")
 
@@ -36,9 +36,10 @@ def mpirun() -> str | None:
 def launch(
     command: Sequence[str], np: int, limit_s: float = 90.0, env: Mapping[str, str] | None = None
 ) -> Run:
-    """Runs `command` on `np` ranks of mpirun; after `limit_s` they dump their stacks and the job is killed.
+    """Runs `command` on `np` ranks under mpirun. After `limit_s` the ranks dump their stacks and the job is
+    killed.
 
-    Open MPI's own start fails now and then on a busy machine, before there is a rank: then once more.
+    Open MPI sometimes fails to start on a busy machine, before any rank runs. Then it tries once more.
     """
     started = _mpirun(np, command)
     run = _run(started, limit_s, env)
@@ -46,14 +47,14 @@ def launch(
 
 
 def launch_without_mpi(command: Sequence[str], np: int, limit_s: float = 90.0) -> Run:
-    """Like launch(), under roundelayrun's own starter."""
+    """Does the same as launch() with roundelayrun's own starter."""
     return _run(
         [sys.executable, "-m", "roundelay.run.cli", "-np", str(np), "--gloo", *command], limit_s, None
     )
 
 
 def begin(command: Sequence[str], np: int, env: Mapping[str, str]) -> subprocess.Popen[str]:
-    """Starts `command` on `np` ranks of mpirun, with stdout and stderr in one pipe."""
+    """Starts `command` on `np` ranks under mpirun, with stdout and stderr in one pipe."""
     return _started(_mpirun(np, command), env)
 
 

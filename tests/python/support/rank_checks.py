@@ -1,7 +1,7 @@
-"""A rank's side of tests: runs the checks of files, and ends the process where one fails.
+"""The program of a test's ranks: runs the checks of files, and ends the process if one fails.
 
-`python rank_checks.py FILE ...` in each rank, with RANKS_LIMIT_S in the environment: what takes longer ends,
-and says where it is.
+Each rank runs `python rank_checks.py FILE ...`. After RANKS_LIMIT_S seconds (a variable) it dumps its stacks
+and ends.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ def _checks_of(file: str) -> dict[str, object]:
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
-    sys.modules["checks"] = module  # so that what the file defines can be pickled
+    sys.modules["checks"] = module  # lets the file's classes be pickled
     specification.loader.exec_module(module)
     return {name: value for name, value in vars(module).items() if name.startswith("check_")}
 
 
 def prepare() -> None:
-    """Imports what checks need."""
+    """Prepares torch and, with RANKS_DEVICE, the GPU."""
     import torch
 
     torch.set_num_threads(1)
@@ -36,7 +36,7 @@ def prepare() -> None:
 
 
 def main(files: Sequence[str], limit_s: float) -> None:
-    """One rank: runs the checks of `files` and exits with 1 at the first that fails."""
+    """Runs the checks of `files` on this rank. Exits with status 1 at the first that fails."""
     faulthandler.dump_traceback_later(limit_s, exit=True)
     prepare()
     import roundelay.torch as hvd
@@ -52,7 +52,7 @@ def main(files: Sequence[str], limit_s: float) -> None:
 
 
 def _assert_no_rank_fell_back() -> None:
-    """On one node they share memory unless they are told otherwise: checks are about that fabric then."""
+    """Checks that ranks on one node use the fabric of the checks: shm, or the one in ROUNDELAY_FABRIC."""
     import roundelay.torch as hvd
     from roundelay import _core
 

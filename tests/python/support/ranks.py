@@ -1,10 +1,10 @@
 """Runs the checks of a test file on several ranks.
 
-`run_checks(file, np)` has N ranks under mpirun import the file and run all its functions whose names begin
-with `check_`, in order, with a barrier between. A start costs each rank two seconds of a core, so ranks stay
-(standing_ranks.py) and take one file after the other, each with an init() and a shutdown() of its own: a file
-has many checks and one test for each number of ranks. What hangs is killed, and every rank says where it
-hung. With RANKS_DEVICE tensors are there (gpu_device.py) unless the file says otherwise.
+`run_checks(file, np)` makes `np` ranks under mpirun import the file and run all its functions whose names
+begin with `check_`, in order, with a barrier after each. A start costs each rank two seconds of a core, so
+ranks stay (standing_ranks.py) and run one file after the other, each with its own init() and shutdown(). A
+file therefore has many checks, and one test for each number of ranks. Ranks that hang dump their stacks and
+are killed. With RANKS_DEVICE, that is the default device of tensors (gpu_device.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpi_jobs import PATHS, ROOT, TESTS, launch, launch_without_mpi, mpirun
 
 __all__ = ["CHECKS", "PATHS", "ROOT", "launch", "launch_without_mpi", "mpirun", "run_checks"]
 
-CHECKS = (sys.executable, str(TESTS / "support" / "rank_checks.py"))  # and files: what a rank runs
+CHECKS = (sys.executable, str(TESTS / "support" / "rank_checks.py"))  # a rank's command; files follow
 
 
 def run_checks(
@@ -27,9 +27,9 @@ def run_checks(
     env: Mapping[str, str] | None = None,
     fresh: bool = False,
 ) -> None:
-    """Fails, with the output of all ranks, unless every check of `file` passed on every rank.
+    """Runs the checks of `file` on `np` ranks. Fails with the ranks' output if a check fails.
 
-    `fresh`: in processes that have done nothing before, for what looks at memory, threads or the first init.
+    `fresh` starts new processes, for checks that look at memory, threads or the first init().
     """
     files = [file] if isinstance(file, str) else list(file)
     if not fresh:

@@ -1,7 +1,7 @@
-"""In CI no more tests are skipped than are known to be: a tool that is not there must not make a run green.
+"""Limits how many tests CI may skip, so that a missing tool does not make a run green.
 
-Registered by conftest.py. A reason that is not in the table skips nothing in CI: mpirun, mpi4py, a compiler,
-root and network namespaces are all there.
+conftest.py registers it. In CI a reason that is not in the table may skip no test: mpirun, mpi4py, a
+compiler, root and network namespaces are all available.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Mapping
 
 import pytest
 
-# What a reason begins with, and how many tests it may skip.
+# The beginning of each allowed reason, and the number of tests that it may skip.
 ALLOWED = {
     "needs 14 GB of free memory": 1,  # matrix/test_huge.py: two tensors of 2 GB on each of two ranks
 }
 
 
 class SkipBudget:
-    """Counts skipped tests by reason; where there are more than allowed, the run fails and says which."""
+    """Counts skipped tests by reason. If a reason skips more than allowed, the run fails and names it."""
 
     def __init__(self, allowed: Mapping[str, int]) -> None:
         self._allowed = allowed
         self._seen: Counter[str] = Counter()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A whole module counts as one."""
+        """Counts a whole skipped module as one test."""
         self._note(report)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test that is expected to fail, and does, is no skipped one."""
+        """Counts a skipped test. A test that fails as expected does not count."""
         if not hasattr(report, "wasxfail"):
             self._note(report)
 
@@ -43,7 +43,7 @@ class SkipBudget:
         return next((begin for begin in self._allowed if reason.startswith(begin)), reason)
 
     def excess(self) -> list[str]:
-        """A line for each reason that skipped too many."""
+        """Returns a line for each reason that skipped too many tests."""
         return [
             f"{count} tests skipped, {self._allowed.get(reason, 0)} allowed "
             f"(tests/python/support/skips.py): {reason}"
@@ -53,17 +53,17 @@ class SkipBudget:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A run that is green but for what it skipped fails."""
+        """Makes an otherwise green run fail if it skipped too many tests."""
         if self.excess() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Says why."""
+        """Prints the reasons."""
         for line in self.excess():
             terminalreporter.write_line(line, red=True)
 
 
 def register(config: pytest.Config, allowed: Mapping[str, int] = ALLOWED) -> None:
-    """In CI only: a developer's machine may lack what it likes."""
+    """Activates the limit in CI. A developer's machine may lack tools."""
     if os.environ.get("CI") == "true":
         config.pluginmanager.register(SkipBudget(allowed), "skip-budget")

@@ -18,7 +18,7 @@ def make_parameters(number: int, size: int = 3) -> list[torch.nn.Parameter]:
 
 
 def wrapped_sgd(parameters: list[torch.nn.Parameter], **arguments: Any) -> torch.optim.SGD:
-    """In a test with the environment POOLED: as it is after some steps, with its gradients in a pool."""
+    """Returns a DistributedOptimizer. With the variable POOLED its gradients are already in a pool."""
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum, **arguments)
     if os.environ.get(POOLED) and not {"groups", "num_groups"} & arguments.keys():
         use_pool(optimizer, arguments.get("backward_passes_per_step", 1))

@@ -1,4 +1,4 @@
-"""Process sets for the length of a test."""
+"""Process sets that live as long as a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import roundelay.torch as hvd
 
 @contextmanager
 def process_set_of(ranks: list[int]) -> Iterator[hvd.ProcessSet]:
-    """A set of these ranks, which is removed when all ranks are done; of all ranks: the global one."""
+    """Adds a set of these ranks, and removes it when all are done. All ranks mean the global set."""
     if len(ranks) == hvd.size():
         yield hvd.global_process_set
         return
@@ -21,5 +21,5 @@ def process_set_of(ranks: list[int]) -> Iterator[hvd.ProcessSet]:
 
 
 def all_but_the_last() -> list[int]:
-    """Of the job's ranks; at least one."""
+    """Returns the job's ranks without the last one, but at least one."""
     return list(range(max(1, hvd.size() - 1)))

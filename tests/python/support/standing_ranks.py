@@ -1,8 +1,8 @@
 """Ranks that stay: mpirun starts them once, and they run the checks of one file after the other.
 
-The test's side is `run()`, a rank's side `main()`; they talk over a socket, a line of JSON for each request,
-"done" for each that went well. A rank whose check fails ends, and mpirun ends the others: the next file gets
-new ranks.
+A test calls `run()`, a rank runs `main()`. They talk over a socket: each request is a line of JSON, and the
+answer is "done" if all checks passed. If a check fails, its rank ends, mpirun ends the others, and the next
+file gets new ranks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from unittest import mock
 import mpi_jobs
 import rank_checks
 
-KEPT = 2  # jobs, of other sizes or devices
+KEPT = 2  # the number of jobs of other sizes or devices that stay
 START_S = 60.0
-# What is read when a process starts, and not with each init().
+# The beginnings of variables that a process reads at its start and not at each init().
 AT_START = ("RANKS_DEVICE", "FAKE_GPU_", "OMPI_", "PYTHON")
 
 
@@ -59,16 +59,16 @@ class Job:
             self._output.append(line)
 
     def started(self) -> bool:
-        """All ranks are there."""
+        """Returns whether all ranks have connected."""
         return len(self._ranks) == self.np
 
     def worth_another_try(self) -> bool:
-        """Open MPI's own start failed, as in mpi_jobs.launch()."""
+        """Returns whether Open MPI itself failed to start, as in mpi_jobs.launch()."""
         return not self.started() and any(mpi_jobs.NOT_STARTED in line for line in self._output)
 
     def run(self, files: Sequence[str], limit_s: float, env: Mapping[str, str]) -> tuple[bool, str]:
-        """Whether all ranks ran the checks, and what they said. If not, the job is over."""
-        begin = len(self._output) if self.started() else 0  # what kept them from starting is worth reading
+        """Returns whether all checks passed on all ranks, and their output. If not, the job has ended."""
+        begin = len(self._output) if self.started() else 0  # shows why the ranks did not start
         request = json.dumps({"files": list(files), "limit_s": limit_s, "env": dict(env)}) + "\n"
         passed = self.started() and self._ask(request.encode(), time.monotonic() + limit_s + mpi_jobs.GRACE_S)
         if not passed:
@@ -88,7 +88,7 @@ class Job:
         return True
 
     def end(self, patience_s: float) -> None:
-        """Ranks without a socket leave; what does not is killed."""
+        """Closes the sockets, which ends the ranks, and kills those that do not end in time."""
         for rank in self._ranks:
             rank.close()
         try:
@@ -102,11 +102,11 @@ class Job:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-_jobs: dict[tuple[Any, ...], Job] = {}  # the one that was used last comes last
+_jobs: dict[tuple[Any, ...], Job] = {}  # the job that was used last comes last
 
 
 def run(files: Sequence[str], np: int, limit_s: float, env: Mapping[str, str]) -> tuple[bool, str]:
-    """Whether all checks passed on all ranks, and what these said."""
+    """Returns whether all checks of `files` passed on all ranks, and the ranks' output."""
     at_start = {name: value for name, value in env.items() if name.startswith(AT_START)}
     key = (np, *sorted(at_start.items()))
     job = _jobs.pop(key, None)
@@ -124,13 +124,13 @@ def run(files: Sequence[str], np: int, limit_s: float, env: Mapping[str, str]) -
 
 @atexit.register
 def end_all() -> None:
-    """At the end of the tests."""
+    """Ends all jobs at the end of the tests."""
     while _jobs:
         _jobs.popitem()[1].end(10.0)
 
 
 def main(address: str) -> None:
-    """One rank."""
+    """Runs one rank: connects to `address` and handles requests until the socket is closed."""
     rank_checks.prepare()
     with socket.socket(socket.AF_UNIX) as tests:
         tests.connect(address)

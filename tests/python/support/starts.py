@@ -1,4 +1,4 @@
-"""Starts programs as a user's shell would: an environment without anything of an outer launcher."""
+"""Starts programs as a user's shell would: their environment has no variables of an outer launcher."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 
 
 def environment(**more: str) -> dict[str, str]:
-    """This process's, without outer launchers' variables; mpirun and this Python are on PATH."""
+    """Returns the environment without launchers' variables, and with mpirun and this Python on PATH."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -38,12 +38,12 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def run(command: Sequence[str], **more: str) -> tuple[int, str]:
-    """The command's exit status, and stdout and stderr as they came."""
+    """Runs a command. Returns its exit status, and stdout and stderr in the order of arrival."""
     return run_all([(command, more)])[0]
 
 
 def run_all(commands: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list[tuple[int, str]]:
-    """Runs commands with their variables at the same time; in the repository's root, as docs say."""
+    """Runs commands at the same time, each with its variables, in the repository's root, as the docs do."""
     processes = [
         subprocess.Popen(
             command,
@@ -66,7 +66,7 @@ def run_all(commands: Sequence[tuple[Sequence[str], Mapping[str, str]]]) -> list
 
 
 def free_port() -> str:
-    """A port that nobody has just now."""
+    """Returns a port that is free now."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return str(server.getsockname()[1])
 
