@@ -7,7 +7,7 @@ from __future__ import annotations
 from roundelay import _gpu
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.compression import Compression
-from roundelay.torch.life import (
+from roundelay.torch.global_state import (
     ccl_built,
     cross_rank,
     cross_size,

@@ -15,7 +15,7 @@ import torch
 
 from roundelay import stand_in
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
-from roundelay.torch import elastic, life, mpi_ops, operations, process_sets
+from roundelay.torch import elastic, global_state, mpi_ops, operations, process_sets
 
 LIFE = """
 init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous
@@ -43,7 +43,7 @@ def test_mpi_ops_has_operations_life_and_process_sets() -> None:
         for name in getattr(module, "__all__", []):
             assert getattr(mpi_ops, name) is getattr(module, name)
     for name in LIFE.split():
-        assert getattr(mpi_ops, name) is getattr(life, name)
+        assert getattr(mpi_ops, name) is getattr(global_state, name)
 
 
 @pytest.mark.parametrize(

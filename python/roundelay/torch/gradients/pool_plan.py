@@ -6,7 +6,7 @@ comparison, in which all take part, so that one which has joined (hvd.join) miss
 1. the order in which its gradients came in the first step. Each rank makes the pool;
 2. when all have said that they could, all use it from the same moment on, in buckets whose sizes follow from
    a measurement (calibration.py), made now where none of the ranks has anything else to wait for;
-3. other sizes, where rank 0 sees reason to (pool_steering.py): the buckets are cut anew where they are;
+3. other sizes, where rank 0 sees reason to (pool_tuner.py): the buckets are cut anew where they are;
 4. a new order, where gradients have come in another one for long: the pool is laid out anew.
 
 Nothing here waits, but for the measurement.
@@ -22,14 +22,14 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 
 from roundelay import _core
-from roundelay.torch import calibration
-from roundelay.torch.bucket_tuning import DEFAULT, Cuts
-from roundelay.torch.gradient import Gradient
-from roundelay.torch.gradient_pool import Bucket, Pools, wire_dtype
+from roundelay.torch.gradients.gradient import Gradient
+from roundelay.torch.gradients.pool import Bucket, Pools, wire_dtype
+from roundelay.torch.gradients.pool_tuner import Steering
 from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
-from roundelay.torch.pool_steering import Steering
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.tuning import calibration
+from roundelay.torch.tuning.buckets import DEFAULT, Cuts
 
 _PLACE_BYTES = 3  # of a position in the order, in the notes
 _MOST = 256**_PLACE_BYTES - 1

@@ -1,6 +1,6 @@
 """An optimizer's gradients in one piece of memory for each kind, in the order in which backward brings them.
 
-The pool is cut into buckets (bucket_tuning.py), anew where another size is better. A bucket is submitted when
+The pool is cut into buckets (buckets.py), anew where another size is better. A bucket is submitted when
 its last gradient is there, and reduced where it lies: nothing is packed, and within a node the ranks read
 each other's buckets in shared memory. ``.grad`` is an entry of the pool: when autograd has made a new tensor
 (after zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place. A kind is a
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import torch
 
 from roundelay import _core, _gpu
-from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
-from roundelay.torch.gradient import Contribution, Gradient, Holds, InPool, Reducing, Reduction
-from roundelay.torch.gradient_groups import DENSE, GradientGroup
+from roundelay.torch.gradients.gradient import Contribution, Gradient, Holds, InPool, Reducing, Reduction
+from roundelay.torch.gradients.groups import DENSE, GradientGroup
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
+from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire

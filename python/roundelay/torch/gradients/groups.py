@@ -15,7 +15,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch import operations
-from roundelay.torch.gradient import Contribution, Gradient, Reducing
+from roundelay.torch.gradients.gradient import Contribution, Gradient, Reducing
 from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import set_id
 

@@ -1,6 +1,6 @@
 """Keeps the gradients of one optimizer equal on all ranks.
 
-Gradients are submitted from hooks while backward runs, each alone or as a group (gradient_groups.py). At
+Gradients are submitted from hooks while backward runs, each alone or as a group (gradients/groups.py). At
 the end of the outermost backward, and in step() where something is still open, the ranks *compare notes*:
 one small allreduce says how often each group was submitted by the rank that did so most, and which
 gradients wait for the rest of their group. It is submitted with the last gradients, so it costs no round of
@@ -25,15 +25,15 @@ from torch.utils.hooks import unserializable_hook
 
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
-from roundelay.torch.backward_end import backward_end
-from roundelay.torch.bucket_tuning import Cuts
-from roundelay.torch.gradient import Gradient, Reduction
-from roundelay.torch.gradient_groups import GradientGroup
-from roundelay.torch.gradient_pool import Bucket, Pools
+from roundelay.torch.gradients.gradient import Gradient, Reduction
+from roundelay.torch.gradients.groups import GradientGroup
+from roundelay.torch.gradients.pool import Bucket, Pools
+from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
-from roundelay.torch.pool_plan import PoolPlan
+from roundelay.torch.optimizer.backward_end import backward_end
 from roundelay.torch.process_sets import set_id
+from roundelay.torch.tuning.buckets import Cuts
 
 NAMES_SHOWN = 6  # of the gradients that an error is about
 

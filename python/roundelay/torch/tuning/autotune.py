@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from roundelay.torch.bucket_tuning import DEFAULT, Candidate, Cuts
+from roundelay.torch.tuning.buckets import DEFAULT, Candidate, Cuts
 
 _TRIALS = 5
 _UNCOUNTED = 2  # steps after a change, in which requests are not in the response cache yet

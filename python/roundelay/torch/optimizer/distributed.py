@@ -17,23 +17,23 @@ from typing import Any, TypeVar
 import torch
 
 from roundelay import _core
-from roundelay.torch.adasum import DeltaSync
-from roundelay.torch.bucket_tuning import Cuts
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.grad_scaler import watch
-from roundelay.torch.gradient import Reduction
-from roundelay.torch.gradient_groups import assign
-from roundelay.torch.gradient_sync import GradientSync
+from roundelay.torch.gradients.gradient import Reduction
+from roundelay.torch.gradients.groups import assign
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Adasum, Average
 from roundelay.torch.operations.common import check_compression
-from roundelay.torch.optimizer_arguments import (
+from roundelay.torch.optimizer.adasum import DeltaSync
+from roundelay.torch.optimizer.arguments import (
     check_passes,
     checked_names,
     checked_reduction,
     parameters_of,
 )
+from roundelay.torch.optimizer.grad_scaler import watch
+from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
+from roundelay.torch.tuning.buckets import Cuts
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapping] = weakref.WeakKeyDictionary()

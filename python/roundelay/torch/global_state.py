@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from roundelay import _backend, _core, _gpu, _part
-from roundelay.torch import calibration
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
+from roundelay.torch.tuning import calibration
 
 is_initialized = _core.is_initialized
 rank = _core.rank

@@ -1,0 +1,1 @@
+"""Gradients between backward and step: one, a group, a pool cut into buckets."""
