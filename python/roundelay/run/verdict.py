@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _RANKS_NAMED = 16
+# Python shows a traceback's last line with the name of the exception's class.
+_PEER_ERRORS = (b"HorovodInternalError", b"MismatchError")
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,9 @@ def named(ranks: list[int]) -> str:
 
 
 def is_victim(last_words: list[bytes]) -> bool:
-    """Whether a rank's last line says that it ended because of another rank."""
+    """Returns whether a rank's last line on stderr is an error that another rank has caused."""
     spoken = [line for line in last_words if line.strip()]
-    return bool(spoken) and b"HorovodInternalError" in spoken[-1]
+    return bool(spoken) and any(error in spoken[-1] for error in _PEER_ERRORS)
 
 
 def first_failure(endings: list[Ending], last_words: Callable[[int], list[bytes]]) -> Ending | None:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from roundelay import _core
-from roundelay.errors import HorovodInternalError
+from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch import operations
 from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, global_process_set
@@ -39,7 +39,7 @@ def broadcast_parameters(
 
     params: a dict (``model.state_dict()``), an iterable of tensors or of ``(name, tensor)`` pairs such as
     ``model.named_parameters()``, or a module (parameters and buffers). None entries are skipped. ValueError
-    for anything else; HorovodInternalError where names, shapes or dtypes differ between ranks.
+    for anything else; MismatchError where names, shapes or dtypes differ between ranks.
     """
     with Call("allgather", "parameters", process_set):
         given = _named_tensors(params)
@@ -87,7 +87,7 @@ def _agree_on_names(names: list[str], process_set: ProcessSet) -> None:
     first, other = everyone[0], next(one for one in everyone if one[1] != everyone[0][1])
     name = min(set(first[1]) ^ set(other[1]))
     has, lacks = (first, other) if name in first[1] else (other, first)
-    raise HorovodInternalError(
+    raise MismatchError(
         f"broadcast_parameters: rank {has[0]} has {name!r} (of {len(has[1])} parameters), rank {lacks[0]} "
         f"({len(lacks[1])} parameters) does not: build the same model on every rank"
     )
@@ -214,7 +214,7 @@ def broadcast_optimizer_state(
 
     The structure travels first, then each tensor; the optimizer takes no step, and any optimizer whose
     ``state_dict`` nests dicts, lists and tuples will do. What only other ranks than the root have is
-    forgotten. ``model`` is accepted for compatibility and not needed. HorovodInternalError, on every rank,
+    forgotten. ``model`` is accepted for compatibility and not needed. MismatchError, on every rank,
     where the parameter groups differ from the root's.
     """
     is_root = _core.rank() == root_rank
@@ -255,7 +255,7 @@ def _agree(
     text = f"rank {first} has other parameter groups in its optimizer than rank {root_rank}"
     if roots != mine:
         text += f"; rank {_core.rank()} has {_summary(mine)}, rank {root_rank} {_summary(roots)}"
-    raise HorovodInternalError(
+    raise MismatchError(
         f"{text}: build the same optimizer on every rank before broadcasting its state"
     )
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import torch
 
-from roundelay.errors import HorovodInternalError
+from roundelay.errors import MismatchError
 from roundelay.torch.operations.allgather import grouped_allgather_async
 from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Average, Call, row_of_this_rank
 from roundelay.torch.operations.handles import synchronize
@@ -35,7 +35,7 @@ def _check_alike(heads: torch.Tensor, name: str | None) -> None:
     else:
         what, has = "op differs", [f"rank {rank} has {OP_NAMES[op]}" for rank, op, *_ in theirs]
     of = f" of {name!r}" if name else ""
-    raise HorovodInternalError(f"Mismatched sparse allreduce{of}: {what}: {', '.join(has)}")
+    raise MismatchError(f"Mismatched sparse allreduce{of}: {what}: {', '.join(has)}")
 
 
 def _witness(op: int, shape: torch.Size, device: torch.device) -> torch.Tensor:
@@ -56,7 +56,7 @@ def sparse_allreduce_async(
 
     The result has the entries of all ranks, ``coalesce()`` adds those of one place; Average divides the
     values, on integers truncating. The ranks may have different numbers of entries, also none. Not recorded
-    by autograd. ValueError for other ops and for dense tensors; HorovodInternalError on all ranks where
+    by autograd. ValueError for other ops and for dense tensors; MismatchError on all ranks where
     their ops or their tensors' shapes differ.
     """
     with Call("allgather", name, process_set, shown="sparse allreduce") as call:

@@ -24,7 +24,7 @@ import torch
 from torch.utils.hooks import unserializable_hook
 
 from roundelay import _core
-from roundelay.errors import HorovodInternalError
+from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.gradients.pool import Bucket, Pools
@@ -267,7 +267,7 @@ class GradientSync:
             else:
                 _core.synchronize(own.handle)
         except HorovodInternalError as error:
-            if not str(error).startswith("Mismatched"):
+            if not isinstance(error, MismatchError):
                 raise self._naming_gradients(error) from None
             counts = row_of_this_rank(len(self._members()), len(self._groups))
             rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
@@ -277,7 +277,7 @@ class GradientSync:
             has = [
                 f"rank {rank} has {number} in {groups} groups" for rank, number, groups in (rows[0], other)
             ]
-            raise HorovodInternalError(
+            raise MismatchError(
                 f"the parameters of an optimizer ({self._prefix!r}) differ between ranks: {', '.join(has)}: "
                 "give DistributedOptimizer the same parameters on every rank, and wrap several optimizers in "
                 "the same order (is a layer frozen or left out on some ranks only?)"
