@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 
-OURS = {"roundelay", "horovod"}  # the latter by roundelay.stand_in
+OURS = {"roundelay", "horovod"}  # the latter by roundelay.horovod_shim
 NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}  # where a package is not called as its module is
 NEVER_IMPORTED = {
     "numpy": "tensor.numpy() needs it",

@@ -12,7 +12,7 @@ from roundelay import _backend, _core
 
 
 @dataclass
-class _Part:
+class _Module:
     """What init() loads: the module's path, torch's device type that it serves, and whether it is loaded."""
 
     path: str | None = None  # None: the one beside the package
@@ -20,17 +20,17 @@ class _Part:
     loaded: bool = False
 
 
-_part = _Part()
+_module = _Module()
 
 
 def use(path: str, device_type: str) -> None:
     """Instead of CUDA's: another module, for another of torch's devices. Before the first ``init()``."""
-    _part.path, _part.device_type = path, device_type
+    _module.path, _module.device_type = path, device_type
 
 
 def module() -> str | None:
     """Path of the module, or None where it was not built."""
-    return _part.path or _backend.cuda_module()
+    return _module.path or _backend.cuda_module()
 
 
 def nccl_library() -> str:
@@ -46,22 +46,22 @@ def nccl_library() -> str:
 def load() -> None:
     """Loads it where there is a GPU to use; once. RuntimeError: it does not fit, and why."""
     path = module()
-    if path is None or _part.loaded or (_part.path is None and not torch.cuda.is_available()):
+    if path is None or _module.loaded or (_module.path is None and not torch.cuda.is_available()):
         return
-    _core.load_gpu(path, nccl_library(), _part.device_type)
-    _part.loaded = True
+    _core.load_gpu(path, nccl_library(), _module.device_type)
+    _module.loaded = True
 
 
 def serves(device: torch.device) -> bool:
     """Whether the core works on tensors of this device, which is the CPU or a GPU."""
-    return device.type == "cpu" or (_part.loaded and device.type == _part.device_type)
+    return device.type == "cpu" or (_module.loaded and device.type == _module.device_type)
 
 
 def is_available() -> bool:
     """Whether this process sees a GPU, before ``init`` too."""
-    return bool(torch.get_device_module(_part.device_type).is_available())
+    return bool(torch.get_device_module(_module.device_type).is_available())
 
 
 def devices() -> int | None:
     """How many GPUs this process sees; None where it cannot use any."""
-    return torch.get_device_module(_part.device_type).device_count() if _part.loaded else None
+    return torch.get_device_module(_module.device_type).device_count() if _module.loaded else None

@@ -70,13 +70,13 @@ def detect(environment: Mapping[str, str], asked: str = "auto") -> Launch:
         _check_same_job(environment, mark, ranked)
         return Launch("mpi", f"{mark} is set: an MPI launcher started this process")
     if ranked:  # also within a step of Slurm, which then started a launcher on each node
-        return _alone_if_one(_torch(environment))
+        return _single_if_one(_torch(environment))
     if step:
-        return _alone_if_one(_slurm(environment))
+        return _single_if_one(_slurm(environment))
     return Launch("single", "no launcher's variables are set")
 
 
-def _alone_if_one(launch: Launch) -> Launch:
+def _single_if_one(launch: Launch) -> Launch:
     if launch.rendezvous is not None and launch.rendezvous.size == 1:
         return Launch("single", f"{launch.why}, and it is the only one")
     return launch

@@ -2,7 +2,7 @@
 `roundelay.run(func)` does the same with a function.
 
 The way of a job: `arguments` reads the command line, `job` decides what is started, `launcher` runs that and
-listens to the `agent` beside each rank, `verdict` says what became of it. What is started is `mpi`'s mpirun,
+listens to the `agent` beside each rank, `result` says what became of it. What is started is `mpi`'s mpirun,
 `starter` on one machine, or `several` with a `host_starter` on each host. `function` is a function's way.
 """
 

@@ -186,7 +186,7 @@ class Agent:
             hello["pid"] = self._program.pid
             self._send(HELLO, json.dumps(hello).encode())
             threading.Thread(target=self._obey, daemon=True).start()
-            self._relay(self._program)
+            self._forward_output(self._program)
             self._report(self._program.wait())
             self._leave.wait()
             return
@@ -234,7 +234,7 @@ class Agent:
         report = {"returncode": returncode, "stopped": self._told_to_stop}
         self._send(EXIT, json.dumps(report).encode())
 
-    def _relay(self, program: subprocess.Popen[bytes]) -> None:
+    def _forward_output(self, program: subprocess.Popen[bytes]) -> None:
         """Passes output on until the program has ended, ends what it left behind, and empties the pipes."""
         assert program.stdout is not None
         assert program.stderr is not None
@@ -251,17 +251,17 @@ class Agent:
                     if key.data is None:
                         over = True
                     else:
-                        self._relay_chunk(selector, key)
+                        self._forward_chunk(selector, key)
             selector.unregister(ended)
             # Before the report, so that nothing is left when the launcher lets go; the others wait for it.
             failed = program.wait() != 0
             end_orphans(0.0 if self._killed else _FAILED_GRACE_S if failed else ORPHAN_GRACE_S)
             while selector.get_map() and (ready := selector.select(timeout=0)):
                 for key, _ in ready:
-                    self._relay_chunk(selector, key)
+                    self._forward_chunk(selector, key)
         os.close(ended)
 
-    def _relay_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    def _forward_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         data = os.read(key.fd, _CHUNK)
         if data:
             self._send(key.data, data)

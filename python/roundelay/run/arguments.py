@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
-from roundelay.run import config_file, foreign, knobs
+from roundelay.run import config_file, knobs, unsupported_flags
 from roundelay.run.errors import UsageError
 from roundelay.run.knobs import number
 
@@ -77,10 +77,10 @@ def make_parser(prog: str) -> Parser:
         help="settings, in horovodrun's layout; what the command line says wins",
     )
     _add_output(parser)
-    _add_way(parser)
+    _add_launch_mode(parser)
     _add_hosts(parser)
     knobs.add(parser)
-    foreign.add(parser)
+    unsupported_flags.add(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what every rank runs")
     return parser
 
@@ -106,9 +106,9 @@ def _add_output(parser: Parser) -> None:
     )
 
 
-def _add_way(parser: Parser) -> None:
-    way = parser.add_argument_group("how the ranks start")
-    how = way.add_mutually_exclusive_group()
+def _add_launch_mode(parser: Parser) -> None:
+    launch_mode = parser.add_argument_group("how the ranks start")
+    how = launch_mode.add_mutually_exclusive_group()
     how.add_argument(
         "--mpi", action="store_true", help="start the ranks with mpirun (default on several hosts)"
     )
@@ -117,21 +117,21 @@ def _add_way(parser: Parser) -> None:
         action="store_true",
         help="start the ranks without MPI: here, and over ssh elsewhere (default on this machine)",
     )
-    way.add_argument(
+    launch_mode.add_argument(
         "--mpi-args",
         type=shlex.split,
         default=[],
         metavar="ARGS",
         help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
     )
-    way.add_argument(
+    launch_mode.add_argument(
         "--binding-args",
         type=shlex.split,
         metavar="ARGS",
         help='how mpirun binds ranks to CPUs, as one word: --binding-args="--bind-to socket"; "--bind-to '
         'none" also without MPI (default: each rank gets its share of the CPUs, see --verbose)',
     )
-    way.add_argument(
+    launch_mode.add_argument(
         "--tcp", action="store_true", help="between hosts use TCP only, whatever other networks there are"
     )
 

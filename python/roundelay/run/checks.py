@@ -7,7 +7,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from roundelay import stand_in
+from roundelay import horovod_shim
 from roundelay.run.errors import UsageError
 
 
@@ -24,10 +24,10 @@ def check_program(program: str) -> None:
     raise UsageError(f"the program {program!r} is missing: {where}")
 
 
-def check_stand_in() -> None:
+def check_horovod_shim() -> None:
     """Raises UsageError if Roundelay must not take Horovod's place here."""
     try:
-        stand_in.check()
+        horovod_shim.check()
     except RuntimeError as error:
         raise UsageError(f"--as-horovod: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Starts one host's ranks of a job on several: `python -I -S host_starter.py`, over ssh or beside several.py.
+"""Starts one host's ranks: `python -I -S host_starter.py`, run by multi_host.py here or over ssh.
 
 Everything it needs comes on standard input, as lines of JSON, so that no environment shows in a list of
 processes: first the plan, then, when all hosts have answered it, where the ranks meet, and behind that the
@@ -79,12 +79,12 @@ def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
 
 def take_function(size: int) -> BinaryIO:
     """What comes next on the input, where this host's agents, as processes of this user, can open it."""
-    parcel = anonymous_file()
+    payload = anonymous_file()
     while size > 0 and (piece := sys.stdin.buffer.read(min(size, _PIECE))):
-        parcel.write(piece)
+        payload.write(piece)
         size -= len(piece)
-    parcel.flush()
-    return parcel
+    payload.flush()
+    return payload
 
 
 def main() -> int:
@@ -111,8 +111,8 @@ def main() -> int:
         if not line or "error" in answer:
             return 1
         if plan.function is not None:
-            parcel = take_function(plan.function)  # open as long as this process lives
-            environment[FUNCTION] = f"/proc/{os.getpid()}/fd/{parcel.fileno()}"
+            payload = take_function(plan.function)  # open as long as this process lives
+            environment[FUNCTION] = f"/proc/{os.getpid()}/fd/{payload.fileno()}"
         ranks = LocalRanks()
         on_signals(ranks.signal)
         os.dup2(2, 1)  # the answer was given: what an agent might say goes where errors go

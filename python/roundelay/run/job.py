@@ -9,13 +9,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from roundelay import stand_in
-from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, settings, several, starter
+from roundelay import horovod_shim
+from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, multi_host, settings, starter
 from roundelay.run.errors import UsageError
-from roundelay.run.function.relay import Relay
+from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.hosts import Host
+from roundelay.run.launch_mode import use_mpi
 from roundelay.run.link import Listener, own_addresses
-from roundelay.run.way import use_mpi
 
 DEFAULT_START_TIMEOUT_S = 30.0
 _PYTHON = [sys.executable, "-I", "-S"]
@@ -41,9 +41,9 @@ def prepare(
     given: argparse.Namespace,
     program: list[str],
     surroundings: Mapping[str, str],
-    relay: Relay | None = None,
+    result_pipe: ResultPipe | None = None,
 ) -> Start:
-    """Looks at all that the flags ask for. With a relay the program is a function. Raises UsageError."""
+    """Checks what the flags ask for. With a result pipe the program is a function. Raises UsageError."""
     named, given_by = named_hosts(given)
     one_machine = hosts.one_machine(named, surroundings)
     if named:
@@ -54,7 +54,7 @@ def prepare(
     if given.ssh_identity_file is not None:
         checks.check_identity(given.ssh_identity_file)
     with_mpi = use_mpi(given, one_machine, named, surroundings)
-    if relay is not None and not one_machine:
+    if result_pipe is not None and not one_machine:
         if given.mpi or given.mpi_args:
             raise UsageError(f"{given_by}: mpirun cannot carry a function to other machines; leave it to ssh")
         with_mpi = False
@@ -70,8 +70,8 @@ def prepare(
         environment.update({agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()})
         if given.binding_args is None and not _binds_itself(mpirun):
             environment[agent.BIND] = "1"
-    if relay is not None:
-        environment.update(relay.variables())
+    if result_pipe is not None:
+        environment.update(result_pipe.variables())
     job = mpi.Job(
         num_proc=given.num_proc,
         hosts=named,
@@ -110,8 +110,8 @@ def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dic
     # A line is shown when it is printed.
     added = {"PYTHONUNBUFFERED": surroundings.get("PYTHONUNBUFFERED", "1"), **knobs.variables(given)}
     if given.as_horovod:
-        checks.check_stand_in()
-        added["PYTHONPATH"] = stand_in.python_path(surroundings)
+        checks.check_horovod_shim()
+        added["PYTHONPATH"] = horovod_shim.python_path(surroundings)
     if given.network_interfaces:
         names = ",".join(given.network_interfaces)
         added |= dict.fromkeys(("ROUNDELAY_INTERFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), names)
@@ -157,7 +157,7 @@ def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
         raise UsageError("there is no ssh on PATH, and it starts the ranks on other hosts")
     limit = max(1, int(timeout * _PART_FOR_HOSTS))
     options = ["BatchMode=yes", f"ConnectTimeout={limit}", *_KEEP_ALIVE]
-    plan = several.Job(
+    plan = multi_host.Job(
         hosts=[(host.name, host.slots) for host in used],
         local=local,
         ssh=[ssh or "ssh", "-x", "-T", *(word for option in options for word in ("-o", option)), *job.ssh],
@@ -165,4 +165,4 @@ def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
         interfaces=job.interfaces,
         timeout=timeout * _PART_FOR_HOSTS,
     )
-    return [*_PYTHON, several.__file__, plan.to_word(), "--", *program]
+    return [*_PYTHON, multi_host.__file__, plan.to_word(), "--", *program]

@@ -18,7 +18,7 @@ from typing import IO
 from roundelay.run import agent
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
-from roundelay.run.verdict import Ending, Problem, Verdict, exit_status, how, judge, named
+from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, job_result, named
 
 # After a rank failed. It exited: the others, who may be failing of the same cause, get a moment to end by
 # themselves. It was killed: they get longer, to say whom they lost. All is over within 5 s of the failure.
@@ -74,7 +74,7 @@ class Launcher:
         """How the ranks ended that have, in the order of arrival."""
         return list(self._endings)
 
-    def run(self) -> Verdict:
+    def run(self) -> JobResult:
         """Runs the job to its end. Must be called on the main thread: it handles signals meanwhile."""
         handlers = {signum: signal.signal(signum, self._on_signal) for signum in SIGNALS}
         try:
@@ -83,7 +83,7 @@ class Launcher:
             for signum, handler in handlers.items():
                 signal.signal(signum, handler)
 
-    def _run(self) -> Verdict:
+    def _run(self) -> JobResult:
         started = time.monotonic()
         mpirun = subprocess.Popen(
             self._command,
@@ -114,11 +114,11 @@ class Launcher:
         for rank in list(self._peers):
             self._lose(rank)
         self._listener.close()
-        return self._verdict(mpirun.returncode)
+        return self._job_result(mpirun.returncode)
 
-    def _verdict(self, mpirun_returncode: int) -> Verdict:
+    def _job_result(self, mpirun_returncode: int) -> JobResult:
         if self._reader_gone:
-            return Verdict(128 + signal.SIGPIPE)
+            return JobResult(128 + signal.SIGPIPE)
         problem = None
         if self._problem is not None:
             problem = Problem(self._problem, 1)
@@ -127,7 +127,7 @@ class Launcher:
             if self._settings.started_by == "starter" and self._mpirun_output.tail:
                 text = ""  # our own has said why
             problem = Problem(text, exit_status(mpirun_returncode))
-        verdict = judge(
+        result = job_result(
             self._endings,
             self._settings.num_proc,
             self._output.last_words,
@@ -135,10 +135,10 @@ class Launcher:
             problem=problem,
             started_by=self._settings.started_by,
         )
-        if verdict.rank is None and verdict.status != 0 and self._interrupted_by is None:
+        if result.rank is None and result.status != 0 and self._interrupted_by is None:
             self._show(lambda: self._mpirun_output.write(b"".join(self._held), time.monotonic()))
         self._show(self._mpirun_output.close)
-        return verdict
+        return result
 
     def _step(self) -> None:
         """Waits a moment for something to happen and deals with it."""

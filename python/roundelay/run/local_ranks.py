@@ -23,7 +23,7 @@ from roundelay.run.agent import (
     end_orphans,
     send_signal,
 )
-from roundelay.run.verdict import exit_status, how
+from roundelay.run.result import exit_status, how
 
 RANK = "ROUNDELAY_RUN_RANK"  # for the agent
 LISTENER = "ROUNDELAY_RUN_LISTENER"

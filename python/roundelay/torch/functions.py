@@ -121,14 +121,14 @@ def broadcast_object(
     HorovodInternalError with that text.
     """
     name = name or "object"
-    parcel = _Parcel.of(obj) if _core.rank() == root_rank else _Parcel()
-    head = parcel.head()
+    payload = _Payload.of(obj) if _core.rank() == root_rank else _Payload()
+    head = payload.head()
     operations.broadcast_(head, root_rank, f"{name}.head", process_set)
     if _core.rank() != root_rank:
-        parcel = _Parcel(torch.empty(int(head[0]), dtype=torch.uint8, device="cpu"), is_error=bool(head[1]))
-    operations.broadcast_(parcel.data, root_rank, f"{name}.data", process_set)
-    parcel.raise_error(root_rank)
-    return obj if _core.rank() == root_rank else parcel.content()
+        payload = _Payload(torch.empty(int(head[0]), dtype=torch.uint8, device="cpu"), is_error=bool(head[1]))
+    operations.broadcast_(payload.data, root_rank, f"{name}.data", process_set)
+    payload.raise_error(root_rank)
+    return obj if _core.rank() == root_rank else payload.content()
 
 
 def allgather_object(
@@ -141,20 +141,20 @@ def allgather_object(
     """
     name = name or "objects"
     Call("allgather", f"{name}.head", process_set)  # what is wrong with it comes before pickling
-    parcel = _Parcel.of(obj)
-    head = row_of_this_rank(*parcel.head().tolist())
+    payload = _Payload.of(obj)
+    head = row_of_this_rank(*payload.head().tolist())
     heads = operations.allgather(head, name=f"{name}.head", process_set=process_set).tolist()
-    whole = operations.allgather(parcel.data, name=f"{name}.data", process_set=process_set)
-    parcel.raise_error(_core.rank())
+    whole = operations.allgather(payload.data, name=f"{name}.data", process_set=process_set)
+    payload.raise_error(_core.rank())
     parts = whole.split([length for _, length, _ in heads])
-    parcels = [_Parcel(part, is_error=bool(head[2])) for head, part in zip(heads, parts, strict=True)]
-    for (rank, _, _), received in zip(heads, parcels, strict=True):
+    payloads = [_Payload(part, is_error=bool(head[2])) for head, part in zip(heads, parts, strict=True)]
+    for (rank, _, _), received in zip(heads, payloads, strict=True):
         received.raise_error(rank)
-    return [received.content() for received in parcels]
+    return [received.content() for received in payloads]
 
 
 @dataclass(frozen=True)
-class _Parcel:
+class _Payload:
     """A pickled object on its way, or the text of the error that pickling it was."""
 
     data: torch.Tensor = torch.empty(0, dtype=torch.uint8, device="cpu")  # noqa: RUF009  never written to
@@ -162,7 +162,7 @@ class _Parcel:
     cause: Exception | None = None  # on the rank that could not pickle
 
     @classmethod
-    def of(cls, obj: Any) -> _Parcel:
+    def of(cls, obj: Any) -> _Payload:
         stream = io.BytesIO()
         try:
             _dump(obj, stream)
@@ -255,9 +255,7 @@ def _agree(
     text = f"rank {first} has other parameter groups in its optimizer than rank {root_rank}"
     if roots != mine:
         text += f"; rank {_core.rank()} has {_summary(mine)}, rank {root_rank} {_summary(roots)}"
-    raise MismatchError(
-        f"{text}: build the same optimizer on every rank before broadcasting its state"
-    )
+    raise MismatchError(f"{text}: build the same optimizer on every rank before broadcasting its state")
 
 
 def _summary(layout: list[list[tuple[int, ...]]]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _backend, _core, _gpu, _part
+from roundelay import _backend, _core, _gpu, _subset
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
@@ -36,17 +36,17 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     Raises RuntimeError with the cure where the launcher and the build do not fit, ValueError naming a
     variable with a bad value, a ``comm`` or a process set that cannot be.
     """
-    part = _part.read(comm)
+    subset = _subset.read(comm)
     wanted = _checked_sets(process_sets)
     if _core.is_initialized():
         outside = [one for one in wanted if one.process_set_id is None]
         if outside:
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
-    path, meet = _part.choose(part, _core.load_config().bootstrap)
+    path, meet = _subset.choose(subset, _core.load_config().bootstrap)
     _gpu.load()
     rendezvous = None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet))
-    _core.init(path, rendezvous, list(part.ranks), part.communicator)
+    _core.init(path, rendezvous, list(subset.ranks), subset.communicator)
     restart_scopes()
     _LastWords.install()
     try:

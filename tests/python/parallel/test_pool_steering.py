@@ -14,7 +14,7 @@ from torch import nn
 import roundelay.torch as hvd
 from ranks import run_checks
 from roundelay.torch.gradients.pool_tuner import PATIENCE
-from roundelay.torch.optimizer import wrapping_of
+from roundelay.torch.optimizer import wrapper_of
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts
@@ -52,10 +52,10 @@ def test_trials(tmp_path: Path) -> None:
 
 
 def _sync(optimizer: torch.optim.Optimizer) -> GradientSync:
-    wrapping = wrapping_of(optimizer)
-    assert wrapping is not None
-    assert wrapping._sync is not None
-    return wrapping._sync
+    wrapper = wrapper_of(optimizer)
+    assert wrapper is not None
+    assert wrapper._sync is not None
+    return wrapper._sync
 
 
 def _cuts_of_all(optimizer: torch.optim.Optimizer) -> Cuts:

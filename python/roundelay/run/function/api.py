@@ -138,10 +138,10 @@ def _run(
     # Here, so that roundelayrun, which loads this package, does not wait for what only a caller needs.
     from roundelay.run import agent
     from roundelay.run.function import outcome, worker
-    from roundelay.run.function.job import Job
-    from roundelay.run.function.parcel import pack
+    from roundelay.run.function.launcher_process import LauncherProcess
+    from roundelay.run.function.payload import pack
 
-    job = Job(num_proc)
+    launcher = LauncherProcess(num_proc)
     program = [executable, worker.__file__, agent.RESULT]
-    end = job.run(pack(func, args, kwargs), [*flags, *program])
-    return outcome.values(job.replies, end)
+    end = launcher.run(pack(func, args, kwargs), [*flags, *program])
+    return outcome.values(launcher.replies, end)

@@ -42,7 +42,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class End:
-    """What the launcher says at the end; the fields are relay.Relay.end's."""
+    """What the launcher says at the end; the fields are result_pipe.ResultPipe.end's."""
 
     status: int
     text: str

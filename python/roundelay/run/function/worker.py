@@ -23,11 +23,11 @@ _PROTOCOL = 5
 
 
 def take_call() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Reads the parcel on standard input, which is empty from then on."""
-    with open(0, "rb", closefd=False) as parcel:
-        here = pickle.load(parcel)
+    """Reads the payload on standard input, which is empty from then on."""
+    with open(0, "rb", closefd=False) as payload:
+        here = pickle.load(payload)
         sys.path[:], sys.argv[:] = here["path"], here["argv"]
-        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] = pickle.load(parcel)
+        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] = pickle.load(payload)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)

@@ -36,7 +36,7 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 from roundelay.torch.tuning.buckets import Cuts
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
-_wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapping] = weakref.WeakKeyDictionary()
+_wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
 
 
 class _Scopes:
@@ -64,32 +64,33 @@ _scopes = _Scopes()
 def restart_scopes() -> None:
     """A job has begun: the ranks count alike again, whatever was wrapped on some of them only before."""
     _scopes.restart()
-    for wrapping in list(_wrapped.values()):
-        wrapping.restart()
+    for wrapper in list(_wrapped.values()):
+        wrapper.restart()
 
 
 def _inert(*_: Any, **__: Any) -> None:
-    """What the additions of a copied or unpickled optimizer are: nothing happens."""
+    """Does nothing: the methods of a copied or unpickled optimizer."""
 
 
-class _Addition:
-    """Something that is put on one optimizer object, and does nothing on copies of it."""
+class BoundMethod:
+    """A method of one optimizer object. It does nothing on copies of the object."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
         self.__doc__ = call.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method."""
         return self._call(*args, **kwargs)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        return _Addition, (_inert,)
+        return BoundMethod, (_inert,)
 
-    def __deepcopy__(self, _: Any) -> _Addition:
-        return _Addition(_inert)
+    def __deepcopy__(self, _: Any) -> BoundMethod:
+        return BoundMethod(_inert)
 
 
-class Wrapping:
+class Wrapper:
     """What belongs to one wrapped optimizer; refers to it weakly."""
 
     _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
@@ -110,11 +111,11 @@ class Wrapping:
         self._skip = False
         self._step: Span | None = None
         self._hooks = [
-            optimizer.register_step_pre_hook(_Addition(self._before_step)),
-            optimizer.register_step_post_hook(_Addition(self._after_step)),
+            optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
+            optimizer.register_step_post_hook(BoundMethod(self._after_step)),
         ]
         for name in self._methods:
-            setattr(optimizer, name, _Addition(getattr(self, name)))
+            setattr(optimizer, name, BoundMethod(getattr(self, name)))
         self._additions = [*self._methods, *self._fields]
         self._extend(optimizer, "add_param_group", after=self._take_parameters)
         self._take_parameters()
@@ -142,7 +143,7 @@ class Wrapping:
             return result
 
         extended.__doc__ = method.__doc__
-        setattr(optimizer, name, _Addition(extended))
+        setattr(optimizer, name, BoundMethod(extended))
         self._additions.append(name)
 
     def restart(self) -> None:
@@ -271,7 +272,7 @@ class Wrapping:
             self._step = None
 
 
-def wrapping_of(optimizer: torch.optim.Optimizer) -> Wrapping | None:
+def wrapper_of(optimizer: torch.optim.Optimizer) -> Wrapper | None:
     """What DistributedOptimizer put on it; None on a plain one."""
     return _wrapped.get(optimizer)
 
@@ -314,7 +315,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     op, factor = checked_reduction(op, gradient_predivide_factor)
     grouping = assign(num_groups, groups, parameters)
     set_id(process_set)
-    watch(wrapping_of)
+    watch(wrapper_of)
     previous = _wrapped.pop(optimizer, None)
     if previous is not None:
         previous.undo(optimizer)
@@ -326,5 +327,5 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
         elif process_set.size() > 1:
             rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
             sync = GradientSync(scope, rule, backward_passes_per_step, grouping)
-    _wrapped[optimizer] = Wrapping(optimizer, sync, names, process_set)
+    _wrapped[optimizer] = Wrapper(optimizer, sync, names, process_set)
     return optimizer

@@ -7,7 +7,7 @@ from types import TracebackType
 import torch
 
 from roundelay.torch import operations
-from roundelay.torch.optimizer import wrapping_of
+from roundelay.torch.optimizer import wrapper_of
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
@@ -27,17 +27,17 @@ class join_context:  # noqa: N801  used as a function
         self.last_rank: int | None = None
         self._process_set: ProcessSet = global_process_set
         for number, optimizer in enumerate(optimizers):
-            wrapping = wrapping_of(optimizer)
-            if wrapping is None:
+            wrapper = wrapper_of(optimizer)
+            if wrapper is None:
                 raise ValueError(
                     f"join_context got a {type(optimizer).__name__} that DistributedOptimizer has not wrapped"
                 )
-            if number > 0 and wrapping.process_set is not self._process_set:
+            if number > 0 and wrapper.process_set is not self._process_set:
                 raise ValueError(
-                    f"join_context got optimizers of {self._process_set} and {wrapping.process_set}: use one "
+                    f"join_context got optimizers of {self._process_set} and {wrapper.process_set}: use one "
                     "block for each set"
                 )
-            self._process_set = wrapping.process_set
+            self._process_set = wrapper.process_set
 
     def __enter__(self) -> join_context:
         return self

@@ -35,7 +35,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobResult:
     """The job's exit status and what to say about it; `rank` is whose last words to show."""
 
     status: int
@@ -79,7 +79,7 @@ def first_failure(endings: list[Ending], last_words: Callable[[int], list[bytes]
     return next(iter(culprits + failed), None)
 
 
-def judge(
+def job_result(
     endings: list[Ending],
     num_proc: int,
     last_words: Callable[[int], list[bytes]],
@@ -87,21 +87,21 @@ def judge(
     interrupted_by: int | None,
     problem: Problem | None,
     started_by: str = "mpirun",
-) -> Verdict:
+) -> JobResult:
     """What became of the job, by what counts most: the user's signal, the first failing rank, a problem."""
     if interrupted_by is not None:
         name = signal.Signals(interrupted_by).name
-        return Verdict(128 + interrupted_by, f"ended by {name}; no rank is left")
+        return JobResult(128 + interrupted_by, f"ended by {name}; no rank is left")
     if len(endings) == num_proc and all(ending.returncode == 0 for ending in endings):
-        return Verdict(0)
+        return JobResult(0)
     first = first_failure(endings, last_words)
     if first is None and problem is not None:
-        return Verdict(problem.status, problem.text)
+        return JobResult(problem.status, problem.text)
     if first is None:
         first = next((ending for ending in endings if ending.returncode != 0), None)
     if first is not None:
         text = f"rank {first.rank} ({first.place}) failed first: {how(first.returncode)}"
-        return Verdict(first.status, text, first.rank)
+        return JobResult(first.status, text, first.rank)
     seen = {ending.rank for ending in endings}
     missing = named([rank for rank in range(num_proc) if rank not in seen])
-    return Verdict(1, f"{started_by} ended, but never started {missing}")
+    return JobResult(1, f"{started_by} ended, but never started {missing}")

@@ -11,23 +11,23 @@ from roundelay import _backend, _core, _launch
 
 
 @dataclass(frozen=True)
-class Part:
+class Subset:
     """Which of the launched ranks are in the job: both empty means all of them."""
 
     ranks: tuple[int, ...] = ()  # the job's ranks, in its order
     communicator: int | None = None  # mpi4py's, by its Fortran handle
 
 
-def read(comm: Any) -> Part:
+def read(comm: Any) -> Subset:
     """What the user gave as `comm`: None, ranks, or a communicator of mpi4py's.
 
     Raises ValueError; RuntimeError if mpi4py uses another MPI than this build.
     """
     if comm is None:
-        return Part()
+        return Subset()
     if hasattr(comm, "py2f"):
         _check_same_mpi()
-        return Part(communicator=comm.py2f())
+        return Subset(communicator=comm.py2f())
     if isinstance(comm, str | Mapping) or not isinstance(comm, Iterable):
         raise ValueError(f"comm must be a list of ranks, a communicator of mpi4py or None, not {comm!r}")
     ranks = tuple(comm)
@@ -36,7 +36,7 @@ def read(comm: Any) -> Part:
             raise ValueError(f"comm must be a list of ranks, which count from 0: {rank!r} is none")
         if ranks.count(rank) > 1:
             raise ValueError(f"comm has rank {rank} more than once: {list(ranks)}")
-    return Part(ranks)
+    return Subset(ranks)
 
 
 def _check_same_mpi() -> None:
@@ -55,22 +55,22 @@ def _check_same_mpi() -> None:
         )
 
 
-def choose(part: Part, bootstrap: str) -> tuple[str | None, _launch.Rendezvous | None]:
-    """The module to load at init for this part, and where its ranks meet if MPI does not tell.
+def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvous | None]:
+    """The module to load at init for this subset, and where its ranks meet if MPI does not tell.
 
-    Raises ValueError for ranks that were not started, RuntimeError where the part's ranks cannot meet.
+    Raises ValueError for ranks that were not started, RuntimeError where the subset's ranks cannot meet.
     """
-    if part.communicator is not None and bootstrap == "auto":
+    if subset.communicator is not None and bootstrap == "auto":
         bootstrap = "mpi"  # whoever started the process: MPI has the ranks
     path, launch = _backend.choose(bootstrap)
-    if part.communicator is not None and launch.bootstrap != "mpi":
+    if subset.communicator is not None and launch.bootstrap != "mpi":
         raise RuntimeError(
             f"init(comm=...) with a communicator needs MPI, but {launch.why}: give a list of ranks"
         )
-    if launch.rendezvous is not None and part.ranks:
-        return path, _meet_apart(launch.rendezvous, part.ranks)
-    if launch.bootstrap == "single" and part.ranks not in ((), (0,)):
-        raise ValueError(f"init(comm=...): there is only rank 0, not {list(part.ranks)}: {launch.why}")
+    if launch.rendezvous is not None and subset.ranks:
+        return path, _meet_apart(launch.rendezvous, subset.ranks)
+    if launch.bootstrap == "single" and subset.ranks not in ((), (0,)):
+        raise ValueError(f"init(comm=...): there is only rank 0, not {list(subset.ranks)}: {launch.why}")
     return path, launch.rendezvous
 
 

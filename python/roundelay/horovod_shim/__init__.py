@@ -40,7 +40,7 @@ def check() -> None:
     """Raises RuntimeError if a Horovod that is not this one is imported, or installed and not forced away."""
     imported = sys.modules.get("horovod")
     folders = [Path(path).parent for path in getattr(imported, "__path__", [])]
-    if imported is not None and not any(map(_is_stand_in, folders)):
+    if imported is not None and not any(map(_is_horovod_shim, folders)):
         place = getattr(imported, "__file__", None) or ", ".join(imported.__path__)
         raise RuntimeError(
             f"horovod was imported from {place} before Roundelay could take its place: "
@@ -56,7 +56,7 @@ def check() -> None:
 
 def installed() -> str | None:
     """Where a real Horovod is that this process could import, or None."""
-    paths = [path for path in sys.path if not _is_stand_in(Path(path))]
+    paths = [path for path in sys.path if not _is_horovod_shim(Path(path))]
     found = importlib.machinery.PathFinder.find_spec("horovod", paths)
     if found is not None and found.origin is not None:
         return str(Path(found.origin).parent)
@@ -67,7 +67,7 @@ def installed() -> str | None:
     return next((str(other.locate_file("")) for other in others), None)
 
 
-def _is_stand_in(folder: Path) -> bool:
+def _is_horovod_shim(folder: Path) -> bool:
     """Whether it is this module's ``site``, or that of another copy of Roundelay."""
     return folder.parts[-3:] == Path(SITE).parts[-3:]
 

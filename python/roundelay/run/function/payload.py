@@ -23,22 +23,22 @@ def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any
 
     Raises TypeError, saying what, if something in it cannot be pickled.
     """
-    parcel = anonymous_file()
+    payload = anonymous_file()
     here = {"path": [os.path.abspath(entry) for entry in sys.path], "argv": sys.argv}
     try:
-        pickle.dump(here, parcel, PROTOCOL)
+        pickle.dump(here, payload, PROTOCOL)
         with _unfindable_module_by_value(func):
-            _dump(func, tuple(args), dict(kwargs), parcel)
-        parcel.flush()
+            _dump(func, tuple(args), dict(kwargs), payload)
+        payload.flush()
     except BaseException:
-        parcel.close()
+        payload.close()
         raise
-    return parcel
+    return payload
 
 
-def _dump(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], parcel: BinaryIO) -> None:
+def _dump(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], payload: BinaryIO) -> None:
     try:
-        cloudpickle.dump((func, args, kwargs), parcel, PROTOCOL)
+        cloudpickle.dump((func, args, kwargs), payload, PROTOCOL)
     except Exception as error:
         for what, content in (("the function", func), ("args", args), ("kwargs", kwargs)):
             try:

@@ -14,15 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, BinaryIO
 
-from roundelay.run.function import relay, start, worker
+from roundelay.run.function import result_pipe, start, worker
 from roundelay.run.function.outcome import End, Reply
-from roundelay.run.verdict import how
+from roundelay.run.result import how
 
 END_GRACE_S = 30.0  # for the ranks' processes to end once every function has returned, or one has failed
 _CHUNK = 1 << 18
 
 
-class Job:
+class LauncherProcess:
     """One launcher and its ranks. Uses no threads and no signal handlers, so it can be used on any thread."""
 
     def __init__(self, num_proc: int) -> None:
@@ -35,26 +35,26 @@ class Job:
         self._over = False
         self._quiet = False
 
-    def run(self, parcel: BinaryIO, arguments: list[str]) -> End:
+    def run(self, payload: BinaryIO, arguments: list[str]) -> End:
         """Runs the job to its end. Raises ValueError if the launcher refuses the arguments.
 
         Whatever is raised meanwhile, KeyboardInterrupt above all, ends the ranks first: they get SIGINT and
         5 s; the second time they are killed at once.
         """
         results, theirs = os.pipe()
-        with os.fdopen(results, "rb", buffering=0) as pipe, parcel:
+        with os.fdopen(results, "rb", buffering=0) as pipe, payload:
             try:
-                launcher = self._start(parcel, theirs, arguments)
+                launcher = self._start(payload, theirs, arguments)
             finally:
                 os.close(theirs)
-            parcel.close()
+            payload.close()
             with launcher:
                 self._attend(launcher, pipe)
         return self._result(launcher.returncode)
 
     @staticmethod
-    def _start(parcel: BinaryIO, results: int, arguments: list[str]) -> subprocess.Popen[bytes]:
-        handed = (parcel.fileno(), results)
+    def _start(payload: BinaryIO, results: int, arguments: list[str]) -> subprocess.Popen[bytes]:
+        handed = (payload.fileno(), results)
         command = [sys.executable, start.__file__, *map(str, handed), str(os.getpid()), *arguments]
         return subprocess.Popen(
             command,
@@ -117,7 +117,7 @@ class Job:
     def _on_results(self, data: bytes) -> None:
         self._incoming += data
         for kind, rank, payload in self._messages():
-            if kind == relay.END:
+            if kind == result_pipe.END:
                 self._end = json.loads(payload)
             else:
                 self._on_piece(rank, payload)
@@ -136,7 +136,7 @@ class Job:
 
     def _messages(self) -> Iterator[tuple[bytes, int, bytes]]:
         """Takes the whole messages off what has come."""
-        header = relay.HEADER
+        header = result_pipe.HEADER
         while len(self._incoming) >= header.size:
             kind, rank, length = header.unpack_from(self._incoming)
             if len(self._incoming) < header.size + length:

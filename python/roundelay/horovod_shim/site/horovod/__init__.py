@@ -2,9 +2,9 @@
 
 from horovod.runner import run
 from roundelay import __version__ as _own_version
-from roundelay import stand_in as _stand_in
+from roundelay import horovod_shim as _horovod_shim
 
 __all__ = ["run"]
-__version__ = f"{_stand_in.HOROVOD_VERSION}+roundelay.{_own_version}"
+__version__ = f"{_horovod_shim.HOROVOD_VERSION}+roundelay.{_own_version}"
 
-_stand_in.begin()
+_horovod_shim.begin()

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from roundelay.run import arguments, way
+from roundelay.run import arguments, launch_mode
 from roundelay.run.errors import UsageError
 from roundelay.run.hosts import Host
 
@@ -26,7 +26,7 @@ HOSTS = [Host("far", 2)]
 def uses_mpi(*flags: str, named: list[Host] | None = None, variables: dict[str, str] | None = None) -> bool:
     """named: the hosts that the user gave; empty: a scheduler has some; None: this machine."""
     given = arguments.make_parser("roundelayrun").parse_args(["-np", "2", *flags, "true"])
-    return way.use_mpi(given, named is None, named or [], variables or {})
+    return launch_mode.use_mpi(given, named is None, named or [], variables or {})
 
 
 @pytest.mark.usefixtures("machine")
@@ -80,7 +80,7 @@ def test_without_shared_memory_an_mpi_is_taken_where_there_is_one(machine: pytes
     machine.setattr("roundelay.run.mpi.candidates", lambda _environment: [])
     assert not uses_mpi()
     machine.undo()
-    assert way.can_share_memory(2)
+    assert launch_mode.can_share_memory(2)
 
 
 def test_a_machine_that_forbids_shared_memory(machine: pytest.MonkeyPatch) -> None:
@@ -88,5 +88,5 @@ def test_a_machine_that_forbids_shared_memory(machine: pytest.MonkeyPatch) -> No
         raise PermissionError
 
     machine.setattr("os.memfd_create", forbidden)
-    assert not way.can_share_memory(1)
+    assert not launch_mode.can_share_memory(1)
     assert uses_mpi()

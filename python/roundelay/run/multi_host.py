@@ -1,4 +1,4 @@
-"""Starts the ranks on several hosts without MPI: in mpirun's place, `several.py JOB -- program ...`.
+"""Starts the ranks on several hosts without MPI: in mpirun's place, `multi_host.py JOB -- program ...`.
 
 JOB is JSON, see class Job. Each host gets a host_starter.py, over ssh, or directly where it is this host.
 Nothing is started on any before all have answered. When this process ends, whatever the cause, so does the
@@ -29,7 +29,7 @@ from roundelay.run import host_starter
 from roundelay.run.agent import ADDRESS, FAILED, FUNCTION, die_with_parent
 from roundelay.run.host_starter import ANSWER, Plan
 from roundelay.run.local_ranks import Place, on_signals
-from roundelay.run.verdict import exit_status
+from roundelay.run.result import exit_status
 
 _SSH_FAILED = 255
 _ENDING_S = 2.0  # for hosts to end their ranks once their input is over
@@ -223,8 +223,8 @@ def function() -> bytes | None:
     path = os.environ.pop(FUNCTION, None)
     if path is None:
         return None
-    with open(path, "rb") as parcel:
-        return parcel.read()
+    with open(path, "rb") as payload:
+        return payload.read()
 
 
 def main() -> int:
@@ -234,10 +234,10 @@ def main() -> int:
     mailbox: Mailbox = queue.SimpleQueue()
     on_signals(lambda _: mailbox.put(None))
     hosts: list[Host] = []
-    parcel = function()
+    payload = function()
     try:
         for index in range(len(job.hosts)):
-            hosts.append(Host(index, job, sys.argv[3:], parcel, mailbox))
+            hosts.append(Host(index, job, sys.argv[3:], payload, mailbox))
         if not meet(hosts, mailbox, job.timeout):
             return 1
         for host, place in zip(hosts, places(hosts), strict=True):

@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from roundelay.run import agent
-from roundelay.run.verdict import Ending, Verdict, how
+from roundelay.run.result import Ending, JobResult, how
 
 # To the caller: kind, rank and length, then that many bytes: a piece of a rank's reply, or at the end JSON.
 HEADER = struct.Struct(">cII")
@@ -16,15 +16,15 @@ PIECE, END = b"p", b"e"
 
 
 @dataclass
-class Relay:
+class ResultPipe:
     """The two descriptors that the caller handed down: the function, and where results go."""
 
-    parcel: int
+    payload: int
     results: int
 
     def variables(self) -> dict[str, str]:
         """Where the agents find the function: open to this user's processes on this machine only."""
-        return {agent.FUNCTION: f"/proc/{os.getpid()}/fd/{self.parcel}"}
+        return {agent.FUNCTION: f"/proc/{os.getpid()}/fd/{self.payload}"}
 
     def on_result(self, rank: int, piece: bytes) -> None:
         """Passes a piece of a rank's reply on. Raises BrokenPipeError if the caller is gone."""
@@ -34,14 +34,14 @@ class Relay:
         """Says that the call was wrong."""
         self._send(END, 0, json.dumps({"refused": reason}).encode())
 
-    def end(self, verdict: Verdict, endings: list[Ending], last_words: list[bytes]) -> None:
+    def end(self, result: JobResult, endings: list[Ending], last_words: list[bytes]) -> None:
         """Says what became of the job."""
         unwell = {ending.rank: how(ending.returncode) for ending in endings if ending.returncode != 0}
         unwell.update({ending.rank: "told to end" for ending in endings if ending.stopped})
         end = {
-            "status": verdict.status,
-            "text": verdict.text,
-            "rank": verdict.rank,
+            "status": result.status,
+            "text": result.text,
+            "rank": result.rank,
             "last_words": [word.decode(errors="replace") for word in last_words],
             "unwell": sorted(unwell.items()),
         }
