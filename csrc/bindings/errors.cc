@@ -11,13 +11,17 @@ void raise(const Status& error) {
     case StatusCode::kInvalidArgument:
       throw py::value_error(error.message());
     case StatusCode::kMismatch:
-      throw MismatchError(error.message());
     case StatusCode::kIncomplete:
     case StatusCode::kAborted:
-      throw InternalError(error.message());
+      raise_failed(error);
     default:
       throw std::runtime_error(error.message());
   }
+}
+
+void raise_failed(const Status& error) {
+  if (error.code() == StatusCode::kMismatch) throw MismatchError(error.message());
+  throw InternalError(error.message());
 }
 
 void bind_errors(py::module_& module) {

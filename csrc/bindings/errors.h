@@ -23,6 +23,9 @@ class MismatchError : public InternalError {
 // Raises the exception of the error's code: ValueError where the caller can fix the call, MismatchError where
 // ranks disagree, InternalError where a rank is missing and after a fault, else RuntimeError.
 [[noreturn]] void raise(const Status& error);
+// Raises MismatchError where ranks disagree, else InternalError: for an operation that was submitted and
+// failed.
+[[noreturn]] void raise_failed(const Status& error);
 inline void check(const Status& status) {
   if (!status.ok()) raise(status);
 }

@@ -1,4 +1,4 @@
-"""`init(comm=...)`: a job of some of the ranks that one launcher started."""
+"""Reads `init(comm=...)`: a subset of the ranks that one launcher started is a job of its own."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from roundelay import _backend, _core, _launch
 
 @dataclass(frozen=True)
 class Subset:
-    """Which of the launched ranks are in the job: both empty means all of them."""
+    """The launched ranks that are in the job. All of them if both fields are empty."""
 
     ranks: tuple[int, ...] = ()  # the job's ranks, in its order
     communicator: int | None = None  # mpi4py's, by its Fortran handle
 
 
 def read(comm: Any) -> Subset:
-    """What the user gave as `comm`: None, ranks, or a communicator of mpi4py's.
+    """Reads the user's `comm`: None, ranks, or a communicator of mpi4py's.
 
     Raises ValueError; RuntimeError if mpi4py uses another MPI than this build.
     """
@@ -56,7 +56,7 @@ def _check_same_mpi() -> None:
 
 
 def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvous | None]:
-    """The module to load at init for this subset, and where its ranks meet if MPI does not tell.
+    """Returns the module to load at init, and the place where the subset's ranks meet if MPI does not say.
 
     Raises ValueError for ranks that were not started, RuntimeError where the subset's ranks cannot meet.
     """
@@ -75,7 +75,7 @@ def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvo
 
 
 def _meet_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launch.Rendezvous:
-    """Where some of the ranks meet: in the store of them all, under keys of their own."""
+    """Returns where a subset meets: in the store of all ranks, under keys of its own."""
     if max(ranks) >= all_ranks.size:
         raise ValueError(
             f"init(comm=...): there is no rank {max(ranks)}, only {all_ranks.size} ranks were started"

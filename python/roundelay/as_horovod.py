@@ -23,7 +23,7 @@ PROG = "python -m roundelay.as_horovod"
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    """Becomes ``python words...`` with the stand-in on its path; exit status 2 if that cannot be."""
+    """Replaces this process by ``python words...`` with the shim on its path; exits with 2 if it cannot."""
     if not words or words[0] in ("-h", "--help"):
         print(f"usage: {PROG} (train.py | -m module | -c code) [arguments]", file=sys.stderr)
         sys.exit(0 if words else 2)

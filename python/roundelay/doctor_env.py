@@ -1,4 +1,4 @@
-"""`roundelay doctor --env`: every knob, its value and where that comes from, also where values are bad."""
+"""`roundelay doctor --env` shows every knob, its value and its source, and every bad variable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read() -> tuple[_core.Config, list[BadVariable]]:
 
 
 def show(console: Console) -> int:
-    """Prints knobs, what has no effect and what is bad; the exit status: 1 if something is bad."""
+    """Prints knobs, variables without effect and bad variables. Returns the exit status: 1 if any is bad."""
     config, bad = read()
     table = Table(title="roundelay doctor --env", title_justify="left")
     for heading in ("variable", "value", "from", "meaning"):

@@ -18,4 +18,4 @@ __all__ = ["HorovodInternalError", "MismatchError", "NotInThisVersionError"]
 
 
 class NotInThisVersionError(NotImplementedError, AttributeError):
-    """Also an AttributeError, so that ``hasattr`` and ``getattr(..., default)`` still probe for features."""
+    """An AttributeError, too, so that ``hasattr`` and ``getattr(..., default)`` still probe for features."""

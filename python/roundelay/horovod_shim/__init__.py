@@ -1,9 +1,9 @@
-"""The stand-in for Horovod: a folder (``site``) with a package ``horovod`` whose modules are Roundelay's.
+"""The shim for Horovod: a folder (``site``) with a package ``horovod`` whose modules are Roundelay's.
 
-It is found like any package: through ``sys.path`` in this process and PYTHONPATH in its children, whatever
-starts them. Where a real Horovod is installed too, it refuses with a RuntimeError (not an ImportError, which
-a library that probes for Horovod would swallow), unless ROUNDELAY_RUN_AS_HOROVOD=force: then it says on
-stderr what it hides. Imports neither torch nor the C++ core.
+Python finds it like any package: through ``sys.path`` in this process and PYTHONPATH in its children, whatever
+starts them. If a real Horovod is installed, too, the shim raises a RuntimeError (not an ImportError, which
+a library that probes for Horovod would swallow). With ROUNDELAY_RUN_AS_HOROVOD=force it shows on
+stderr which Horovod it hides. This module imports neither torch nor the C++ core.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from types import ModuleType
 
 SITE = str(Path(__file__).parent / "site")
 FORCE = "ROUNDELAY_RUN_AS_HOROVOD"
-HOROVOD_VERSION = "0.28.1"  # whose interface this is
+HOROVOD_VERSION = "0.28.1"  # the shim has this version's interface
 
 
 def python_path(environment: Mapping[str, str]) -> str:
-    """PYTHONPATH for children of a process with this environment: the stand-in comes first."""
+    """Returns PYTHONPATH for children of a process with this environment: the shim comes first."""
     rest = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", SITE)]
     return os.pathsep.join([SITE, *rest])
 
@@ -55,25 +55,25 @@ def check() -> None:
 
 
 def installed() -> str | None:
-    """Where a real Horovod is that this process could import, or None."""
+    """Returns the place of a real Horovod that this process could import, or None."""
     paths = [path for path in sys.path if not _is_horovod_shim(Path(path))]
     found = importlib.machinery.PathFinder.find_spec("horovod", paths)
     if found is not None and found.origin is not None:
         return str(Path(found.origin).parent)
     from importlib import metadata  # slow, and every launcher imports this module
 
-    # An editable install leaves no folder on the path, but its name.
+    # An editable install leaves only its name on the path, and no folder.
     others = metadata.distributions(name="horovod", path=paths)
     return next((str(other.locate_file("")) for other in others), None)
 
 
 def _is_horovod_shim(folder: Path) -> bool:
-    """Whether it is this module's ``site``, or that of another copy of Roundelay."""
+    """Returns whether it is this module's ``site``, or that of another copy of Roundelay."""
     return folder.parts[-3:] == Path(SITE).parts[-3:]
 
 
 class Finder:
-    """Finds ``horovod.torch`` and what is below: the modules of ``roundelay.torch``, not copies of them."""
+    """Finds ``horovod.torch`` and its submodules: the modules of ``roundelay.torch``, not copies of them."""
 
     prefix = "horovod.torch"
 
@@ -81,7 +81,7 @@ class Finder:
     def find_spec(
         cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Part of the import system: the spec of a module that exists at our side, else None."""
+        """Returns the spec of a module that ``roundelay`` has, else None. The import system calls it."""
         if name != cls.prefix and not name.startswith(cls.prefix + "."):
             return None
         if importlib.util.find_spec(_ours(name)) is None:
@@ -90,11 +90,11 @@ class Finder:
 
     @staticmethod
     def create_module(spec: importlib.machinery.ModuleSpec) -> None:
-        """Part of the import system: an ordinary module to begin with."""
+        """Lets the import system make an ordinary module."""
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """Part of the import system, which takes the module that is then in ``sys.modules``."""
+        """Puts Roundelay's module into ``sys.modules``, where the import system takes it from."""
         sys.modules[module.__name__] = importlib.import_module(_ours(module.__name__))
 
 
@@ -103,7 +103,7 @@ def _ours(name: str) -> str:
 
 
 def begin() -> None:
-    """Called by the package ``horovod`` when it is imported, in any process."""
+    """Installs Finder. The package ``horovod`` calls it when it is imported, in any process."""
     check()
     where = installed()
     if where is not None:

@@ -1,4 +1,4 @@
-"""The command line of `roundelayrun`: horovodrun's flags, with their meaning."""
+"""Parses the command line of `roundelayrun`: horovodrun's flags, with their meaning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line, over what a --config-file says. Its attributes are the flags' long names."""
+    """Parses the command line over a --config-file. The result's attributes are the flags' long names."""
     parser = make_parser(prog)
     given = parser.parse_args(argv)
     if given.config_file is None:
@@ -36,7 +36,7 @@ def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
         said = parser.parse_args(words)
     except UsageError as error:
         raise UsageError(f"{given.config_file}: {error}") from error
-    # What the command line says comes after the file's, and wins.
+    # The command line comes after the file, and wins.
     merged = parser.parse_args(argv, said)
     if given.mpi or given.gloo:
         merged.mpi, merged.gloo = given.mpi, given.gloo
@@ -44,7 +44,7 @@ def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_parser(prog: str) -> Parser:
-    """The parser; its result has the flags' long names as attributes."""
+    """Returns the parser; its result has the flags' long names as attributes."""
     parser = Parser(
         prog=prog,
         description="Starts NUM_PROC copies of a program as the ranks of one job.",

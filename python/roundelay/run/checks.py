@@ -1,4 +1,4 @@
-"""What is looked at before anything starts: one line with the cause, not ranks that fail of it."""
+"""Checks before anything starts: the user gets one line with the cause, instead of ranks that fail."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def check_timeline(path: str, given_by: str) -> None:
 
 
 def _write_on_trial(path: str) -> None:
-    """Writes how a timeline begins, and takes it back. Raises OSError."""
+    """Writes the first byte of a timeline and removes it again. Raises OSError."""
     is_new = not Path(path).exists()
     try:
         with open(path, "ab", buffering=0) as file:

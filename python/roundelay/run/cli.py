@@ -1,4 +1,4 @@
-"""`roundelayrun` (= `roundelay run`): from the command line to the job's exit status."""
+"""`roundelayrun` (= `roundelay run`): runs a command line and returns the job's exit status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(
 ) -> int:
     """Runs the command line `argv` (default: this process's) and returns the exit status: 2 for wrong use.
 
-    With a `relay` the program is a function, and its caller gets the last word instead of stderr.
+    With a `result_pipe` the program is a function, and its caller gets the result instead of stderr.
     """
 
     def say(line: str) -> None:
@@ -105,7 +105,7 @@ def _launch(
 
 
 def _last_word(result: JobResult, output: Output, say: Callable[[str], None]) -> None:
-    """Says what became of the job unless all went well; the failed rank's last lines come last."""
+    """Says why the job failed, if it did; the failed rank's last lines come last."""
     if not result.text:
         return
     words = output.last_words(result.rank) if result.rank is not None else []
@@ -116,7 +116,7 @@ def _last_word(result: JobResult, output: Output, say: Callable[[str], None]) ->
 
 
 def _nobody_reads() -> int:
-    """Our reader is gone: keeps the interpreter from complaining about it at exit."""
+    """Returns the exit status after the reader of stdout is gone; silences the interpreter's complaint."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + 13
 

@@ -1,4 +1,4 @@
-"""What the launcher says instead of a traceback."""
+"""The error that the launcher shows in place of a traceback."""
 
 
 class UsageError(Exception):

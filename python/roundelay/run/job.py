@@ -1,4 +1,4 @@
-"""From the flags to what is started: the command in mpirun's place, and its environment."""
+"""Prepares a job: turns the flags into the command that starts the ranks, and its environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from roundelay.run.link import Listener, own_addresses
 
 DEFAULT_START_TIMEOUT_S = 30.0
 _PYTHON = [sys.executable, "-I", "-S"]
-# Other hosts fail in this part of the time for all ranks' start, so that the line about them is the last.
+# Hosts must answer within this part of the start timeout, so that the line about them comes last.
 _PART_FOR_HOSTS = 0.8
 _KEEP_ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
 
@@ -30,7 +30,7 @@ class Start:
 
     command: list[str]
     environment: dict[str, str]
-    added: dict[str, str]  # what of the environment is not this process's own
+    added: dict[str, str]  # the part of the environment that this process does not have
     listener: Listener | None  # None: a dry run
     num_proc: int
     timeout: float  # seconds
@@ -90,7 +90,7 @@ def prepare(
 
 
 def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
-    """The hosts and the flag they came from."""
+    """Returns the hosts and the flag that names them."""
     if given.hosts is not None:
         return hosts.parse_hosts(given.hosts), f"-H {given.hosts}"
     if given.hostfile is not None:
@@ -99,15 +99,15 @@ def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
 
 
 def _ranks_here(ranks: int, named: list[Host], one_machine: bool) -> int:
-    """How many of the ranks this machine will have, as far as that is known."""
+    """Returns how many of the ranks this machine will have, as far as known."""
     if one_machine:
         return ranks
     return sum(host.slots for host in hosts.used(named, ranks) if hosts.is_local(host.name))
 
 
 def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are added for the ranks."""
-    # A line is shown when it is printed.
+    """Returns the variables that are added for the ranks."""
+    # Python shows a line when it is printed.
     added = {"PYTHONUNBUFFERED": surroundings.get("PYTHONUNBUFFERED", "1"), **knobs.variables(given)}
     if given.as_horovod:
         checks.check_horovod_shim()
@@ -121,7 +121,7 @@ def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dic
 
 
 def ssh_words(given: argparse.Namespace) -> list[str]:
-    """What -p and -i are to ssh."""
+    """Returns ssh's words for -p and -i."""
     port = ["-p", str(given.ssh_port)] if given.ssh_port is not None else []
     key = ["-i", os.path.abspath(given.ssh_identity_file)] if given.ssh_identity_file is not None else []
     return [*port, *key]
@@ -136,18 +136,18 @@ def check_timeline(given: argparse.Namespace, environment: Mapping[str, str]) ->
 
 
 def start_timeout(environment: Mapping[str, str]) -> float:
-    """Seconds in which all ranks must have started; `environment` was checked."""
+    """Returns the seconds in which all ranks must have started. `environment` was checked."""
     name = settings.variable("START_TIMEOUT", environment)
     return float(environment[name]) if name is not None else DEFAULT_START_TIMEOUT_S
 
 
 def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
-    """Whether ranks come bound to CPUs unless the user says otherwise."""
+    """Returns whether this mpirun binds ranks to CPUs unless the user says otherwise."""
     return mpirun is not None and mpirun.flavour is mpi.Flavour.INTEL
 
 
 def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
-    """Without MPI."""
+    """Returns the command that starts the ranks without MPI."""
     if job.one_machine:
         return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *program]
     ssh = shutil.which("ssh")

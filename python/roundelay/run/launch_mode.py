@@ -1,4 +1,4 @@
-"""Which way the ranks are started: by an mpirun, or by starter.py without MPI."""
+"""Chooses the launch mode: an mpirun starts the ranks, or starter.py does without MPI."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from roundelay.run import mpi
 from roundelay.run.errors import UsageError
 from roundelay.run.hosts import Host
 
-# What says "mpi" in one of these cannot do without.
+# The value "mpi" in one of these needs an MPI launch.
 _TELLING = ("ROUNDELAY_BOOTSTRAP", "ROUNDELAY_CHANNEL", "ROUNDELAY_FABRIC")
 _SHARED_BYTES_A_RANK = 1 << 20
 
@@ -19,10 +19,11 @@ _SHARED_BYTES_A_RANK = 1 << 20
 def use_mpi(
     given: argparse.Namespace, one_machine: bool, named: list[Host], environment: Mapping[str, str]
 ) -> bool:
-    """Whether mpirun starts the ranks.
+    """Returns whether mpirun starts the ranks.
 
-    As asked for; else where there is an MPI that this build can use, on several machines, and on one where
-    its ranks cannot share memory. Raises UsageError where only MPI could do what is asked for.
+    The user's flags decide. Without flags, mpirun starts the ranks of several machines if this build can use
+    its MPI, and those of one machine if they also cannot share memory. Raises UsageError for flags that
+    contradict each other or need a scheduler's hosts.
     """
     binding = given.binding_args not in (None, mpi.NO_BINDING)
     if given.gloo:
@@ -43,7 +44,7 @@ def use_mpi(
 
 
 def can_share_memory(ranks: int) -> bool:
-    """Whether this machine gives as much shared memory as the fabric of so many ranks allocates."""
+    """Returns whether this machine has as much shared memory as the fabric of so many ranks allocates."""
     try:
         memory = os.memfd_create("roundelay-trial")
     except OSError:

@@ -1,8 +1,8 @@
 """Starts the ranks on several hosts without MPI: in mpirun's place, `multi_host.py JOB -- program ...`.
 
 JOB is JSON, see class Job. Each host gets a host_starter.py, over ssh, or directly where it is this host.
-Nothing is started on any before all have answered. When this process ends, whatever the cause, so does the
-input of all of them, and with it the ranks. What goes wrong is said in one line for each host.
+No rank starts before all hosts have answered. When this process ends, whatever the cause, so does the
+input of all of them, and with it the ranks. Each host that fails gets one line on stderr.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ _ENDING_S = 2.0  # for hosts to end their ranks once their input is over
 
 @dataclass(frozen=True)
 class Job:
-    """What JOB says."""
+    """The content of JOB."""
 
     hosts: list[tuple[str, int]]  # name and ranks, in the order of ranks
     local: list[str]  # the names that are this machine's
     ssh: list[str]  # the command's first words
-    exports: list[str]  # the variables that go along
+    exports: list[str]  # the names of variables to send to the hosts
     interfaces: list[str]
     timeout: float  # seconds, for all hosts to answer
 
     def to_word(self) -> str:
-        """JOB."""
+        """Returns JOB."""
         return json.dumps(asdict(self))
 
 
 class News(Enum):
-    """What a host can tell."""
+    """The events of a host."""
 
     ANSWERED, ENDED = range(2)
 
 
-# What happens, in the order in which it does; None: this process is to end. (A SimpleQueue: signal handlers
-# may put into it.)
+# The events in their order; None asks this process to end. (Signal handlers may only put into a
+# SimpleQueue.)
 Mailbox = queue.SimpleQueue[tuple["Host", News] | None]
 
 
@@ -120,7 +120,7 @@ class Host:
         mailbox.put((self, News.ENDED))
 
     def _read_errors(self) -> None:
-        """Passes on what the host says once it has answered; before, it is for why_not()."""
+        """Shows the host's lines after it has answered; keeps earlier lines for why_not()."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
             text = line.decode(errors="replace").strip()
@@ -129,7 +129,7 @@ class Host:
             self._last_line = text or self._last_line
 
     def why_not(self) -> str:
-        """What keeps the host from taking part; "" if nothing does."""
+        """Returns why the host cannot take part; "" if it can."""
         if self.answer is not None:
             return f"{self.name}: {self.answer['error']}" if "error" in self.answer else ""
         cure = f"`ssh {self.name} true` must work without a password"
@@ -142,7 +142,7 @@ class Host:
         return f"{self.name} cannot start ranks: {said}; Python and Roundelay must be where they are here"
 
     def go(self, place: Place) -> None:
-        """Lets the ranks start. What they run, if it is a function, may take its time: a thread sends it."""
+        """Lets the ranks start. A thread sends the function, if they call one, as it may be large."""
         words = json.dumps(asdict(place)).encode() + b"\n" + (self._function or b"")
         self._sending = threading.Thread(target=self._send, args=(words,), daemon=True)
         self._sending.start()
@@ -158,12 +158,12 @@ class Host:
 
 
 def say(line: str) -> None:
-    """Tells the launcher's user, in one write."""
+    """Writes a line to stderr, in one write."""
     os.write(2, f"{line}\n".encode())
 
 
 def meet(hosts: list[Host], mailbox: Mailbox, timeout: float) -> bool:
-    """Waits until each host has answered, or ended without; says what is wrong. Returns if all is well."""
+    """Waits until each host has answered or ended; says what is wrong. Returns whether all is well."""
     deadline = time.monotonic() + timeout
     for _ in hosts:
         try:
@@ -179,7 +179,7 @@ def meet(hosts: list[Host], mailbox: Mailbox, timeout: float) -> bool:
 
 
 def places(hosts: list[Host]) -> Iterator[Place]:
-    """Ranks are numbered by host; they meet at the first."""
+    """Yields each host's place. Ranks are numbered by host, and meet at the first host."""
     assert hosts[0].answer is not None
     address, port = hosts[0].answer["master"]
     first_rank, size = 0, sum(host.ranks for host in hosts)
@@ -205,7 +205,7 @@ def wait(hosts: list[Host], mailbox: Mailbox) -> int:
 
 
 def end(hosts: list[Host]) -> None:
-    """Ends all: their input first, then what does not heed that; who never answered is not waited for."""
+    """Ends the hosts' input, then kills those that go on. Does not wait for hosts without answer."""
     for host in hosts:
         host.end_input()
         if host.answer is None:
@@ -219,7 +219,7 @@ def end(hosts: list[Host]) -> None:
 
 
 def function() -> bytes | None:
-    """What the ranks are to call, from the file that the launcher was handed; None: they run a program."""
+    """Reads the function for the ranks from the launcher's file; None if they run a program."""
     path = os.environ.pop(FUNCTION, None)
     if path is None:
         return None

@@ -1,4 +1,4 @@
-"""Who failed first, what the job's exit status is, and the last words to the user."""
+"""Finds the rank that failed first, the job's exit status, and the last message to the user."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Ending:
 
 @dataclass(frozen=True)
 class Problem:
-    """What went wrong beside the ranks: in mpirun, or in starting them."""
+    """A failure beside the ranks: in mpirun, or in starting them."""
 
     text: str
-    status: int  # the job's exit status if no rank failed by itself
+    status: int  # the job's exit status, if no rank failed by itself
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """The job's exit status and what to say about it; `rank` is whose last words to show."""
+    """The job's exit status and the message about it. The launcher shows the last words of `rank`."""
 
     status: int
     text: str = ""
@@ -44,12 +44,12 @@ class JobResult:
 
 
 def exit_status(returncode: int) -> int:
-    """128 + signal for a process that a signal ended."""
+    """Returns the exit status as a shell has it: 128 + signal for a process that a signal ended."""
     return 128 - returncode if returncode < 0 else returncode
 
 
 def how(returncode: int) -> str:
-    """Words like "exit code 3" or "killed by SIGKILL (signal 9)"."""
+    """Returns words like "exit code 3" or "killed by SIGKILL (signal 9)"."""
     if returncode >= 0:
         return f"exit code {returncode}"
     try:
@@ -60,7 +60,7 @@ def how(returncode: int) -> str:
 
 
 def named(ranks: list[int]) -> str:
-    """Words like "rank 3" or "ranks 1, 2 and 40 more"."""
+    """Returns words like "rank 3" or "ranks 1, 2 and 40 more"."""
     shown = ", ".join(map(str, ranks[:_RANKS_NAMED]))
     more = len(ranks) - _RANKS_NAMED
     return f"rank{'s' if len(ranks) > 1 else ''} {shown}" + (f" and {more} more" if more > 0 else "")
@@ -73,7 +73,7 @@ def is_victim(last_words: list[bytes]) -> bool:
 
 
 def first_failure(endings: list[Ending], last_words: Callable[[int], list[bytes]]) -> Ending | None:
-    """The failure that the others followed from. `endings` are in order of arrival."""
+    """Returns the failure that caused the others. `endings` are in order of arrival."""
     failed = [ending for ending in endings if ending.returncode != 0 and not ending.stopped]
     culprits = [ending for ending in failed if not is_victim(last_words(ending.rank))]
     return next(iter(culprits + failed), None)
@@ -88,7 +88,7 @@ def job_result(
     problem: Problem | None,
     started_by: str = "mpirun",
 ) -> JobResult:
-    """What became of the job, by what counts most: the user's signal, the first failing rank, a problem."""
+    """Returns the job's result: of the user's signal, else of the first failing rank, else of the problem."""
     if interrupted_by is not None:
         name = signal.Signals(interrupted_by).name
         return JobResult(128 + interrupted_by, f"ended by {name}; no rank is left")

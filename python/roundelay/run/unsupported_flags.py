@@ -1,4 +1,4 @@
-"""Flags of `horovodrun` that have no meaning here: refused, or accepted without effect, with the reason."""
+"""Flags of `horovodrun` without a meaning here. The parser refuses or ignores them, and says why."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from roundelay.run.errors import UsageError
 
 _ELASTIC = "the number of ranks is fixed while a job runs; elastic training comes with a later version"
-# Flags, and why a job that needs them cannot be started.
+# Maps flags to the reason why a job that needs them cannot start.
 REFUSED = {
     ("--min-np", "--min-num-proc"): _ELASTIC,
     ("--max-np", "--max-num-proc"): _ELASTIC,
@@ -24,7 +24,7 @@ REFUSED = {
 _TOPOLOGY = "the topology decides how many levels an operation takes"
 _TRIALS = "--autotune tries the few sizes that a cost model prefers, each for as many steps"
 _MPI_THREADS = "the thread level that MPI grants decides"
-# Flags, how many values they take, and why a job runs as well without them.
+# Maps a flag to the number of its values, and the reason why a job runs as well without it.
 NO_EFFECT = {
     "--disable-cache": (0, "nothing is checked before the start, so no result is kept"),
     "--hierarchical-allreduce": (0, _TOPOLOGY),
@@ -58,7 +58,7 @@ class _Refuse(argparse.Action):
 
 
 class _Note(argparse.Action):
-    """Notes that a flag without effect was given."""
+    """Records a flag without effect in `no_effect`."""
 
     def __call__(
         self,

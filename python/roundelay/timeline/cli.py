@@ -1,4 +1,4 @@
-"""`roundelay timeline FILE`: a job's timeline, summed up and drawn."""
+"""`roundelay timeline FILE` sums up and draws a job's timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Draws a few steps of a job: ranks as lanes, what they computed above what they communicated.
+"""Draws a few steps of a job: each rank is a lane, with computation above communication.
 
 Imports matplotlib: import this module only where a picture is wanted.
 """

@@ -1,4 +1,4 @@
-"""Making all ranks start alike: broadcasting parameters and optimizer state; objects from one or all ranks.
+"""Gives all ranks the same parameters, optimizer state and objects; gathers objects from all ranks.
 
 All of them are collective over ``process_set``; ``root_rank`` is a world rank.
 """
@@ -78,7 +78,7 @@ def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
 
 
 def _agree_on_names(names: list[str], process_set: ProcessSet) -> None:
-    """Raises on every rank where they differ: a tensor that only some have would be waited for."""
+    """Raises MismatchError on every rank if names differ: ranks would wait for a tensor that some lack."""
     digest = hashlib.blake2b(repr(names).encode(), digest_size=8).digest()
     mine = torch.tensor([int.from_bytes(digest, "little", signed=True)], device="cpu")
     if len(operations.allgather(mine, name="parameters", process_set=process_set).unique()) == 1:
@@ -94,7 +94,7 @@ def _agree_on_names(names: list[str], process_set: ProcessSet) -> None:
 
 
 def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
-    """Broadcasts in place; also after an error nothing is left in flight."""
+    """Broadcasts in place. No broadcast is in flight afterwards, also after an error."""
     errors: list[Exception] = []
     handles = []
     for name, tensor in named:
@@ -115,9 +115,9 @@ def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, proces
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's Python object, pickled and unpickled on the others; the root gets its own ``obj`` back.
+    """Returns a copy of the root's Python object; the root gets its own ``obj`` back. Pickles it.
 
-    Of any size. Where the root cannot pickle it, the root raises what pickle raises and the others
+    It may have any size. If the root cannot pickle it, the root raises pickle's error and the others
     HorovodInternalError with that text.
     """
     name = name or "object"
@@ -134,13 +134,13 @@ def broadcast_object(
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """The objects of all ranks, in the set's order of ranks; each rank's own comes back as a copy, too.
+    """Returns copies of all ranks' objects, in the set's order of ranks, also of this rank's own.
 
-    Ranks that have joined have none: the list is shorter then. Of any size. Where a rank cannot pickle its
-    object, it raises what pickle raises and the others HorovodInternalError with that text.
+    Ranks that have joined give none: the list is shorter then. Objects may have any size. If a rank cannot
+    pickle its object, it raises pickle's error and the others HorovodInternalError with that text.
     """
     name = name or "objects"
-    Call("allgather", f"{name}.head", process_set)  # what is wrong with it comes before pickling
+    Call("allgather", f"{name}.head", process_set)  # a wrong call raises before the object is pickled
     payload = _Payload.of(obj)
     head = row_of_this_rank(*payload.head().tolist())
     heads = operations.allgather(head, name=f"{name}.head", process_set=process_set).tolist()
@@ -155,7 +155,7 @@ def allgather_object(
 
 @dataclass(frozen=True)
 class _Payload:
-    """A pickled object on its way, or the text of the error that pickling it was."""
+    """A pickled object to send, or the text of the error that pickling it raised."""
 
     data: torch.Tensor = torch.empty(0, dtype=torch.uint8, device="cpu")  # noqa: RUF009  never written to
     is_error: bool = False
@@ -172,7 +172,7 @@ class _Payload:
         return cls(torch.frombuffer(stream.getbuffer(), dtype=torch.uint8))
 
     def head(self) -> torch.Tensor:
-        """What a receiver must know first: the length in bytes, and whether it is an error's text."""
+        """Returns the header that goes first: the length in bytes, and whether it is an error's text."""
         return torch.tensor([self.data.numel(), int(self.is_error)], dtype=torch.int64, device="cpu")
 
     def content(self) -> Any:
@@ -188,7 +188,7 @@ class _Payload:
 
 @dataclass(frozen=True)
 class _TensorPlace:
-    """Stands for a tensor in a pickled structure; its data follows on its own."""
+    """Replaces a tensor in a pickled structure; another broadcast sends the data."""
 
     index: int
     shape: tuple[int, ...]
@@ -197,7 +197,7 @@ class _TensorPlace:
     device_type: str
 
 
-# What the operations carry; tensors of other types travel within the pickled structure.
+# The operations reduce and send these types; tensors of other types travel within the pickled structure.
 _CARRIED = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
@@ -213,7 +213,7 @@ def broadcast_optimizer_state(
     """Gives every rank the root's optimizer state and hyperparameters.
 
     The structure travels first, then each tensor; the optimizer takes no step, and any optimizer whose
-    ``state_dict`` nests dicts, lists and tuples will do. What only other ranks than the root have is
+    ``state_dict`` nests dicts, lists and tuples will do. State that the root does not have is
     forgotten. ``model`` is accepted for compatibility and not needed. MismatchError, on every rank,
     where the parameter groups differ from the root's.
     """
@@ -236,7 +236,7 @@ def broadcast_optimizer_state(
 
 
 def _layout(optimizer: torch.optim.Optimizer) -> list[list[tuple[int, ...]]]:
-    """The shapes of the parameters, group by group."""
+    """Returns the shapes of the parameters, group by group."""
     return [[tuple(parameter.shape) for parameter in group["params"]] for group in optimizer.param_groups]
 
 
@@ -246,7 +246,7 @@ def _agree(
     root_rank: int,
     process_set: ProcessSet,
 ) -> None:
-    """Raises on every rank, naming the first of them, if some have other parameters than the root."""
+    """Raises MismatchError on every rank if some have other parameters than the root; names the first one."""
     differs = torch.tensor([_core.size() - _core.rank() if roots != mine else 0], device="cpu")
     operations.allreduce_(differs, name="optimizer.layout", op=operations.Max, process_set=process_set)
     if int(differs) == 0:
@@ -268,7 +268,7 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 
 def _replace(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """A copy of nested dicts, lists and tuples with ``leaf`` applied to what is in them, in order."""
+    """Returns a copy of nested dicts, lists and tuples with ``leaf`` applied to their items, in order."""
     if isinstance(value, MutableMapping):
         made = copy.copy(value)  # an OrderedDict or defaultdict stays one
         for key, item in value.items():
@@ -298,7 +298,7 @@ def _give(leaf: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
 
 
 def _set_state(optimizer: torch.optim.Optimizer, received: Any) -> None:
-    """Puts the state of each parameter as it came, on its parameter's device; numbered as torch does."""
+    """Sets each parameter's state as received, on the parameter's device; torch numbers parameters alike."""
     if not isinstance(received, Mapping):
         return
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]

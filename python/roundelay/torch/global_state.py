@@ -1,4 +1,4 @@
-"""Starting, stopping and asking: init, shutdown, ranks and sizes, what this build can do, timeline."""
+"""The state of this process in its job: init, shutdown, ranks and sizes, features of this build, timeline."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ is_homogeneous = _core.is_homogeneous
 def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> None:
     """Joins the job; calling it again does nothing, after ``shutdown`` it starts anew.
 
-    Collective over all ranks that one launcher started; without a launcher size is 1. comm: some of them, who
-    alone call (others may, for a job of their own): a list of their ranks, the same everywhere, or an mpi4py
-    communicator; it may be freed afterwards. process_sets: sets to add, the same on all ranks, which count
-    within ``comm``; more can be added later ("dynamic", as Horovod calls it, needs no asking for).
-    Raises RuntimeError with the cure where the launcher and the build do not fit, ValueError naming a
-    variable with a bad value, a ``comm`` or a process set that cannot be.
+    Collective over all ranks that one launcher started; without a launcher size is 1. comm: a subset of these
+    ranks that is the job: a list, the same everywhere, or an mpi4py communicator, which may be freed
+    afterwards. Only the subset's ranks call, and others may call for a job of their own. process_sets: sets
+    to add, the same on all ranks; they count ranks within ``comm``. More sets can be added later: Horovod's
+    "dynamic" changes nothing. Raises RuntimeError with the cure if the launcher and the build do not fit,
+    ValueError for a variable with a bad value, and for a bad ``comm`` or process set.
     """
     subset = _subset.read(comm)
     wanted = _checked_sets(process_sets)
@@ -74,14 +74,14 @@ def shutdown() -> None:
 
 
 class _LastWords:
-    """Tells the peers what exception ends this process; they raise it as the cause of their own end."""
+    """Tells the peers which exception ends this process; their own errors name it as the cause."""
 
     longest = 1000
     installed = False
 
     @classmethod
     def install(cls) -> None:
-        """Behind the hook that is there, which shows the traceback."""
+        """Installs an excepthook that first calls the present hook, which shows the traceback."""
         if cls.installed:
             return
         cls.installed = True
@@ -102,45 +102,45 @@ os.register_at_fork(after_in_child=_core.after_fork)
 
 
 def mpi_built() -> bool:
-    """Whether this build has the module that speaks MPI."""
+    """Returns whether this build has the module that speaks MPI."""
     return _backend.mpi_module() is not None
 
 
 def mpi_enabled() -> bool:
-    """Whether this process would use (or uses) MPI: it is built and an MPI launcher started the process."""
+    """Returns whether this process uses MPI, or would: this build has it, and an MPI launcher is here."""
     path, launch = _backend.choose(_core.load_config().bootstrap)
     return path is not None and launch.bootstrap == "mpi"
 
 
 def mpi_threads_supported() -> bool:
-    """Whether MPI allows calls from several threads at once (MPI_THREAD_MULTIPLE). Needs ``init`` first."""
+    """Returns whether MPI has MPI_THREAD_MULTIPLE. Call it after ``init``."""
     _core.size()  # raises where init was not called
     path = _backend.mpi_module()
     return path is not None and mpi_enabled() and "MPI_THREAD_MULTIPLE" in _core.backend_description(path)
 
 
 def cuda_built() -> bool:
-    """Whether this build has the module for NVIDIA's GPUs."""
+    """Returns whether this build has the module for NVIDIA's GPUs."""
     return _backend.cuda_module() is not None
 
 
 def nccl_built() -> int:
-    """The version code, such as 23007, of the NCCL that would be used; 0: none, or a build without CUDA."""
+    """Returns the version code of the NCCL to use, such as 23007; 0 without NCCL or CUDA."""
     return _core.nccl_version(_gpu.nccl_library()) if cuda_built() else 0
 
 
 def gloo_built() -> bool:
-    """Whether this build can use PyTorch's Gloo: for ranks that MPI did not start."""
+    """Returns whether this build can use PyTorch's Gloo, for ranks that MPI did not start."""
     return _backend.c10d_module() is not None
 
 
 def gloo_enabled() -> bool:
-    """Whether this process would meet its peers through PyTorch's store: torchrun and the like started it."""
+    """Returns whether this process meets its peers through PyTorch's store, as under torchrun."""
     return _backend.choose(_core.load_config().bootstrap)[1].bootstrap == "store"
 
 
 def _not_built() -> bool:
-    """Always False: this build has no such backend."""
+    """Returns False: this build has no such backend."""
     return False
 
 

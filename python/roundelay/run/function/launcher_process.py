@@ -1,4 +1,4 @@
-"""The calling process's end of a job: starts the launcher, shows what it prints, collects replies."""
+"""Starts the launcher for the calling process, shows what it prints, and collects the ranks' replies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHUNK = 1 << 18
 
 
 class LauncherProcess:
-    """One launcher and its ranks. Uses no threads and no signal handlers, so it can be used on any thread."""
+    """One launcher and its ranks. May be used on any thread, as it uses no threads and no signal handlers."""
 
     def __init__(self, num_proc: int) -> None:
         self.replies = [Reply() for _ in range(num_proc)]
@@ -81,7 +81,7 @@ class LauncherProcess:
                     launcher.send_signal(signal.SIGINT)
                 except BaseException as error:
                     raised = raised or error
-                    # What could not be shown once is not tried again: the end must be reached.
+                    # Showing failed: it is not tried again, as the loop must reach its end.
                     launcher.send_signal(signal.SIGKILL if self._quiet else signal.SIGINT)
                     if self._quiet:
                         break

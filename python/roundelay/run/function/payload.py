@@ -19,7 +19,7 @@ PROTOCOL = 5
 
 
 def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> BinaryIO:
-    """A file without a name that holds the call and where modules are found; worker.py reads it.
+    """Returns a file without a name that holds the call, sys.path and sys.argv; worker.py reads it.
 
     Raises TypeError, saying what, if something in it cannot be pickled.
     """
@@ -50,9 +50,9 @@ def _dump(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
 
 @contextlib.contextmanager
 def _unfindable_module_by_value(func: Callable[..., Any]) -> Iterator[None]:
-    """What the function's module defines goes along whole if a rank could not import it.
+    """Pickles the function's module by value inside ``with``, if a rank could not import it.
 
-    cloudpickle does so for __main__ by itself; pytest, for one, imports files that no path leads to.
+    cloudpickle does so for __main__ by itself; but pytest, for one, imports files that are not on sys.path.
     """
     while isinstance(func, functools.partial):
         func = func.func
@@ -69,7 +69,7 @@ def _unfindable_module_by_value(func: Callable[..., Any]) -> Iterator[None]:
 
 
 def _is_findable(module: ModuleType) -> bool:
-    """Whether an import by name, with the same path, would find this module and no other."""
+    """Returns whether an import by name, with the same path, would find this module and no other."""
     file = getattr(module, "__file__", None)
     if module.__name__ == "__main__" or file is None:
         return True

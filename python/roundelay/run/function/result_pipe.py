@@ -1,4 +1,4 @@
-"""What the launcher of a function does beside what every launcher does: hands it out, passes results on."""
+"""Connects the launcher to the caller of a function: hands out the function, sends results back."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from dataclasses import dataclass
 from roundelay.run import agent
 from roundelay.run.result import Ending, JobResult, how
 
-# To the caller: kind, rank and length, then that many bytes: a piece of a rank's reply, or at the end JSON.
+# A message to the caller: kind, rank and length, then as many bytes: a piece of a rank's reply, or JSON.
 HEADER = struct.Struct(">cII")
 PIECE, END = b"p", b"e"
 
 
 @dataclass
 class ResultPipe:
-    """The two descriptors that the caller handed down: the function, and where results go."""
+    """The descriptors that the caller handed down: the file with the function, and the pipe for results."""
 
     payload: int
     results: int
 
     def variables(self) -> dict[str, str]:
-        """Where the agents find the function: open to this user's processes on this machine only."""
+        """Returns the variable that names the function's file. Only this user's processes can open it."""
         return {agent.FUNCTION: f"/proc/{os.getpid()}/fd/{self.payload}"}
 
     def on_result(self, rank: int, piece: bytes) -> None:
-        """Passes a piece of a rank's reply on. Raises BrokenPipeError if the caller is gone."""
+        """Sends a piece of a rank's reply. Raises BrokenPipeError if the caller is gone."""
         self._send(PIECE, rank, piece)
 
     def refuse(self, reason: str) -> None:
-        """Says that the call was wrong."""
+        """Tells the caller that its arguments were wrong."""
         self._send(END, 0, json.dumps({"refused": reason}).encode())
 
     def end(self, result: JobResult, endings: list[Ending], last_words: list[bytes]) -> None:
-        """Says what became of the job."""
+        """Tells the caller the job's result."""
         unwell = {ending.rank: how(ending.returncode) for ending in endings if ending.returncode != 0}
         unwell.update({ending.rank: "told to end" for ending in endings if ending.stopped})
         end = {

@@ -1,4 +1,4 @@
-"""The launcher of `roundelay.run`: `roundelayrun` with a function for a program.
+"""Runs the launcher of `roundelay.run`: `roundelayrun` with a function for a program.
 
 Runs as a script, `start.py PAYLOAD RESULTS CALLER flags ... python worker.py ...`: two descriptors that it
 inherited, its parent's pid, and roundelayrun's command line. It ends its job when its parent dies.
@@ -16,7 +16,7 @@ if __name__ == "__main__":
 
 
 def main() -> int:
-    """Entry of the script."""
+    """Runs the script; returns its exit status."""
     from roundelay.run import agent, cli
     from roundelay.run.function.result_pipe import ResultPipe
 

@@ -1,1 +1,1 @@
-"""Gradients between backward and step: one, a group, a pool cut into buckets."""
+"""Gradients between backward and step: single ones, groups, and pools that are cut into buckets."""

@@ -86,7 +86,7 @@ class Call:
     def __init__(
         self, operation: str, name: str | None, process_set: ProcessSet, shown: str | None = None
     ) -> None:
-        """The peers wait for ``operation``. ``shown``: the user called a function of another name."""
+        """operation: the peers wait for it. shown: the called function, if it has another name."""
         _check_initialized()
         self.group = member_id(process_set)
         if name is not None and not isinstance(name, str):

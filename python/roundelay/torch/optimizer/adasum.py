@@ -1,6 +1,6 @@
-"""op=Adasum: every rank takes its own step, then the steps are combined.
+"""op=Adasum: every rank takes its own step, then Adasum combines the steps.
 
-What a step changed in the parameters is reduced with Adasum, for all parameters as one operation, and added
+One operation reduces the changes of all parameters with Adasum. The result is added
 to what they were before. Gradients and the optimizer's state (momentum ...) stay this rank's own.
 """
 
@@ -25,7 +25,7 @@ class DeltaSync:
         self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Remembers the parameters. Left as they were agreed on last where a step raised on its way."""
+        """Copies the parameters. Keeps the last copy if a step raised before it ended."""
         if self._before:
             return
         self._before = [
@@ -51,8 +51,8 @@ class DeltaSync:
                 parameter.copy_(start.add_(self._compression.decompress(wire, context)))
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
-        """GradScaler's findings (by device, not 0: overflow), made the worst of all ranks', in place."""
-        device = max(found, key=lambda one: one.type != "cpu")  # a GPU's are not waited for
+        """Sets GradScaler's findings, by device (not 0: overflow), to the worst of all ranks', in place."""
+        device = max(found, key=lambda one: one.type != "cpu")  # on a GPU the host does not wait for them
         findings = [value.reshape(1).to(device, torch.float32) for value in found.values()]
         worst = torch.cat(findings).amax().reshape(1)
         name = f"{self._name}.overflow"

@@ -1,4 +1,4 @@
-"""Checks of what DistributedOptimizer is given; all raise ValueError before anything is changed."""
+"""Checks DistributedOptimizer's arguments; raises ValueError before anything is changed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from roundelay.torch.operations import Adasum, Average, checked_op
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """All parameters, in the order of the groups. ValueError where it is no optimizer."""
+    """Returns all parameters, in the order of the groups. ValueError if it is no optimizer."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(f"a torch.optim.Optimizer is needed, not {type(optimizer).__name__}")
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def check_passes(passes: Any) -> None:
-    """backward_passes_per_step."""
+    """Raises ValueError for a bad backward_passes_per_step."""
     if not isinstance(passes, int) or passes < 1:
         raise ValueError(f"backward_passes_per_step is {passes!r}, but must be a whole number from 1 on")
 
 
 def checked_reduction(op: int, factor: float) -> tuple[int, float]:
-    """The operation, and gradient_predivide_factor."""
+    """Returns the operation and gradient_predivide_factor."""
     if op != Adasum:
         op = checked_op(op, None)
     if not isinstance(factor, int | float) or not 0 < factor < math.inf:
@@ -38,7 +38,7 @@ def checked_reduction(op: int, factor: float) -> tuple[int, float]:
 def checked_names(
     optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.Tensor]] | None
 ) -> dict[int, str]:
-    """Names by id(parameter): unique pairs that cover the optimizer, or none at all."""
+    """Returns names by id(parameter): for all parameters of the optimizer, or none if none are given."""
     if named_parameters is None:
         return {}
     pairs = list(named_parameters)

@@ -1,9 +1,9 @@
-"""``DistributedOptimizer``: the optimizer that it was given, with gradients kept equal on all ranks.
+"""``DistributedOptimizer`` returns the optimizer it was given, with gradients kept equal on all ranks.
 
-The object keeps its class, parameter groups, state and hooks. Synchronisation hangs on hooks: of the
-parameters (gradient_sync.py) and before and after ``step``; they are found in whatever order learning rate
-schedulers and GradScaler wrap ``step``. A deepcopy or an unpickled optimizer is a plain one of the original
-class that synchronises nothing: give it to ``DistributedOptimizer`` again.
+The object keeps its class, parameter groups, state and hooks. Hooks synchronise: on the
+parameters (gradient_sync.py), and before and after ``step``. They run in whatever order learning rate
+schedulers and GradScaler wrap ``step``. A copied or unpickled optimizer is a plain one of the original
+class, without hooks: give it to ``DistributedOptimizer`` again.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class _Scopes:
         self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
 
     def restart(self) -> None:
-        """From a number on that no optimizer of the last job has: they may go on in this one."""
+        """Begins above the numbers of the last job: its optimizers may go on in this one."""
         self._first += self.per_job
         self._of.clear()
 
     def next(self, process_set: ProcessSet) -> int:
-        """The number of an optimizer that is being wrapped."""
+        """Returns the number for an optimizer that is being wrapped."""
         return next(self._of.setdefault(process_set, count(self._first)))
 
 
@@ -62,7 +62,7 @@ _scopes = _Scopes()
 
 
 def restart_scopes() -> None:
-    """A job has begun: the ranks count alike again, whatever was wrapped on some of them only before."""
+    """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
     _scopes.restart()
     for wrapper in list(_wrapped.values()):
         wrapper.restart()
@@ -91,7 +91,7 @@ class BoundMethod:
 
 
 class Wrapper:
-    """What belongs to one wrapped optimizer; refers to it weakly."""
+    """The hooks and methods of one wrapped optimizer; has a weak reference to it."""
 
     _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
     _fields = ("_parameter_names", "_requires_update", "_handles")
@@ -130,7 +130,7 @@ class Wrapper:
         before: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Puts something around a method, on this object only; the class's method does the work."""
+        """Wraps a method of this object only; the class's method does the work."""
         method = getattr(type(optimizer), name)
         owner = self._optimizer
 
@@ -147,16 +147,16 @@ class Wrapper:
         self._additions.append(name)
 
     def restart(self) -> None:
-        """A new job has begun, with this optimizer in it."""
+        """Begins a new job with this optimizer in it."""
         if self._sync is not None:
             self._sync.restart()
 
     def buckets(self) -> int:
-        """Into how many buckets its gradients are cut; 0: each is reduced on its own."""
+        """Returns the number of buckets; 0 if each gradient is reduced on its own."""
         return 0 if self._sync is None else self._sync.buckets()
 
     def cuts(self) -> Cuts | None:
-        """The sizes of these buckets."""
+        """Returns the sizes of the buckets; None if there are no buckets."""
         return None if self._sync is None else self._sync.cuts()
 
     def undo(self, optimizer: torch.optim.Optimizer) -> None:
@@ -169,7 +169,7 @@ class Wrapper:
             self._sync.close()
 
     def _take_parameters(self, after_backward: bool = False) -> None:
-        """Notices new parameters, and those that were frozen until now."""
+        """Takes new parameters, and those that were frozen until now."""
         optimizer = self._optimizer()
         if optimizer is None:
             return
@@ -184,7 +184,7 @@ class Wrapper:
         }
         if self._sync is not None:
             self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
-        # What Horovod's users look at.
+        # Users of Horovod look at these.
         optimizer._parameter_names = named  # type: ignore[attr-defined]
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
         optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
@@ -205,7 +205,7 @@ class Wrapper:
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
-        """``step()`` inside it takes the gradients as they are: for use after ``synchronize()``."""
+        """Makes ``step()`` inside ``with`` take the gradients as they are. Use it after ``synchronize()``."""
         if self._deltas is not None:
             raise RuntimeError("skip_synchronize() has no meaning with op=Adasum, which combines the steps")
         self._skip = True
@@ -216,7 +216,7 @@ class Wrapper:
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """``backward()`` inside it only adds to ``.grad``; the first one after it reduces the sum."""
+        """Makes ``backward()`` only add to ``.grad`` inside ``with``; the first one after it reduces all."""
         if self._sync is None:
             yield
             return
@@ -227,13 +227,13 @@ class Wrapper:
             self._sync.rules.holding_back -= 1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        """From now on gradients are reduced once in ``passes`` backward passes."""
+        """Makes gradients be reduced once in ``passes`` backward passes from now on."""
         check_passes(passes)
         if self._sync is not None:
             self._sync.rules.passes_per_step = passes
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
-        """Reduced gradients overflow alike on all ranks, local ones do not."""
+        """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
         if self._deltas is not None:
             self._deltas.agree_on_overflow(found)
 
@@ -273,7 +273,7 @@ class Wrapper:
 
 
 def wrapper_of(optimizer: torch.optim.Optimizer) -> Wrapper | None:
-    """What DistributedOptimizer put on it; None on a plain one."""
+    """Returns the wrapper of a wrapped optimizer; None for a plain one."""
     return _wrapped.get(optimizer)
 
 
@@ -289,13 +289,13 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
 ) -> OptimizerT:
-    """Returns ``optimizer`` itself; from now on its gradients are reduced over all ranks while backward runs.
+    """Returns ``optimizer`` itself. Backward passes reduce its gradients over all ranks from now on.
 
     When ``backward()`` returns the gradients hold the result, so clipping and GradScaler need nothing
     special. Every rank of ``process_set`` wraps its optimizers in the same order, with the same parameters;
     on other ranks the optimizer stays a plain one. Wrapping again replaces the settings.
 
-    named_parameters: names for messages and the timeline. compression: what goes over the wire.
+    named_parameters: names for messages and the timeline. compression: the form in which gradients travel.
     backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced. op:
     Average, Sum, Min, Max, Product; Adasum combines the ranks' steps instead of their gradients (adasum.py).
     gradient_predivide_factor: with Average, gradients are divided by it before the sum and by size / factor

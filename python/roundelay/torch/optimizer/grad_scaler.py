@@ -1,8 +1,8 @@
-"""GradScaler decides alike on all ranks whether a step is skipped.
+"""Makes GradScaler skip a step on all ranks or on none.
 
-It looks for infinities in ``.grad`` before ``step()`` is called, and a rank that skips the step would leave
-the others waiting in it. So what is still local by then (a short last window of accumulation) is completed
-first, and with op=Adasum, where gradients stay local, the findings are compared.
+GradScaler looks for infinities in ``.grad`` before it calls ``step()``. If only some ranks skipped the step,
+the others would wait in it. So the ranks first reduce the gradients that are still local (a short last window
+of accumulation). With op=Adasum gradients stay local, and the ranks agree on the findings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 
 class Scaled(Protocol):
-    """What a wrapped optimizer does when GradScaler looks at its gradients."""
+    """A wrapped optimizer, as GradScaler needs it."""
 
     def synchronize(self) -> None:
         """Completes the gradients."""

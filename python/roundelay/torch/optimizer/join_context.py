@@ -14,8 +14,8 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 class join_context:  # noqa: N801  used as a function
     """Ranks that run out of data join at the end of the ``with`` block, and wait there for the others.
 
-    Meanwhile the others train on; gradients are still divided by the number of all ranks, and a rank that has
-    joined counts as zero. ``last_rank`` is, after the block, the rank that joined last, on all ranks: it has
+    Meanwhile the others train on. Gradients are still divided by the number of all ranks; a rank that has
+    joined adds zero. After the block ``last_rank`` is the rank that joined last, on all ranks: it has
     the newest parameters, ``broadcast_parameters(model.state_dict(), root_rank=context.last_rank)`` gives
     them to all. An exception in the block is raised, and this rank does not join.
 

@@ -1,7 +1,7 @@
-"""ROUNDELAY_AUTOTUNE: tries ways to cut a pool on the training itself, and keeps the fastest. Pure.
+"""ROUNDELAY_AUTOTUNE: tries sizes of buckets on the training itself, and keeps the fastest. Pure.
 
-Rank 0 measures and the others follow its cuts: every step ends with a comparison of notes among all ranks, so
-its steps are as long as everyone's.
+Rank 0 measures and the others use its cuts. Every step ends with an agreement round among all ranks, so
+rank 0's steps take as long as the others'.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from roundelay.torch.tuning.buckets import DEFAULT, Candidate, Cuts
 
 _TRIALS = 5
-_UNCOUNTED = 2  # steps after a change, in which requests are not in the response cache yet
+_UNCOUNTED = 2  # steps after a change that do not count: requests are not in the response cache yet
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Trial:
 
 
 def worth_trying(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """A few of these: the best of each theta, and the default; spread over all thetas where none is best."""
+    """Returns a few: the best of each theta, and the default; without predictions, some of all thetas."""
     by_theta: dict[int, Candidate] = {}
     for candidate in candidates:
         by_theta.setdefault(candidate.cuts.theta, candidate)
@@ -37,31 +37,31 @@ def worth_trying(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 class Autotune:
-    """Each candidate twice, there and back, so that a drift of the machine's speed meets all alike."""
+    """Tries each candidate twice, in order and in reverse: a drift of the machine's speed meets all alike."""
 
     def __init__(self, candidates: Sequence[Candidate], steps: int) -> None:
         self._trials = [_Trial(candidate) for candidate in candidates]
         self._waiting = [*self._trials, *reversed(self._trials)]
         self._each = -(-steps // 2)
-        self._steps = -1  # that began since the cuts are in use; -1: they are not
-        self._end = 0.0  # of the last one
+        self._steps = -1  # the number of steps with these cuts; -1: the cuts are not in use yet
+        self._end = 0.0  # the time when the last step ended
 
     @property
     def over(self) -> bool:
-        """Whether the fastest is known."""
+        """True if every candidate was tried."""
         return not self._waiting
 
     @property
     def cuts(self) -> Cuts:
-        """What is to be used now; at the end the fastest."""
+        """The cuts to use now; at the end the fastest."""
         return (self._waiting[0] if self._waiting else self.fastest()).candidate.cuts
 
     def fastest(self) -> _Trial:
-        """The one with the least median."""
+        """Returns the trial with the least median."""
         return min(self._trials, key=lambda trial: statistics.median(trial.seconds))
 
     def step_over(self, cuts: Cuts, now: float) -> bool:
-        """A step has ended now, in seconds; the next one uses these cuts. Whether all is known now."""
+        """Records the end of a step (now: in seconds); the next one uses these cuts. Returns ``over``."""
         if cuts != self.cuts:
             self._steps = -1
             return False
@@ -76,7 +76,7 @@ class Autotune:
         return self.over
 
     def report(self, optimizer: str) -> str:
-        """A JSON line for each candidate."""
+        """Returns a JSON line for each candidate."""
         kept = self.fastest()
         return "".join(
             json.dumps(

@@ -1,14 +1,14 @@
-"""Where to cut a gradient pool into buckets: a cost model, and the choice by it. Pure.
+"""Chooses the cuts of a gradient pool by a cost model. Pure.
 
-The model is the overlap recursion of wait-free backpropagation: a bucket starts when its last gradient is
-there and the bucket before it is done, and takes alpha + beta * bytes. What it adds is what communication
-takes away from backward: each bucket costs the training thread the time of a submit and, where ranks keep
-all cores busy, the time that a core works for it (``Link.share`` of its time, which calibration.py measures):
-then fewer are better. Times are seconds since a backward's first gradient.
+The model is the overlap recursion of wait-free backpropagation. A bucket starts when its last gradient is
+ready and the bucket before it is done, and takes alpha + beta * bytes. The model adds the time that
+communication takes from backward: each bucket costs the training thread the time of a submit and, if ranks
+keep all cores busy, the time that a core works for it (``Link.share`` of its time, which calibration.py
+measures). Then fewer buckets are better. Times are seconds since a backward's first gradient.
 
 Sources: lazy allreduce, GradientFlow (arXiv 1902.06855), section 4, has theta; the recursion is the one that
 PyDTNN's performance model states. The smaller last bucket is the mirror image of the small first bucket of
-PyTorch's DistributedDataParallel: what nothing can hide is made short.
+PyTorch's DistributedDataParallel: nothing can hide the last bucket, so it is short.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from typing import NamedTuple
 _MIB = 1 << 20
 _THETAS = tuple(1 << power for power in range(18, 28))  # 256 KiB to 128 MiB
 _LAST_PARTS = (4, 16)  # of theta
-_WORTH = 0.1  # of what communication adds to a step by the default: less is within the model's error
+_WORTH = 0.1  # part of the communication time added by default: less is within the model's error
 
 
 class Cuts(NamedTuple):
-    """How a pool is cut."""
+    """The sizes of a pool's buckets."""
 
     theta: int  # bytes that close a bucket
-    last: int = 0  # the last one has at most so many where it has several gradients; 0: no such limit
+    last: int = 0  # most bytes of a last bucket with several gradients; 0: no such limit
 
 
 DEFAULT = Cuts(16 * _MIB)
 
 
 class Link(NamedTuple):
-    """What operations on a process set cost."""
+    """The cost of operations on a process set."""
 
     alpha: float  # seconds of an operation, however small
     beta: float  # seconds a byte
@@ -43,7 +43,7 @@ class Link(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """A gradient's place in its pool, in bytes, and when it is there."""
+    """A gradient's place in its pool, in bytes, and the time when it is ready."""
 
     begin: int
     end: int
@@ -51,7 +51,7 @@ class Extent(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A way to cut, how many buckets that makes, and when the model sees the end of communication."""
+    """Cuts, their number of buckets, and the predicted end of communication."""
 
     cuts: Cuts
     buckets: int
@@ -59,9 +59,9 @@ class Candidate(NamedTuple):
 
 
 def cut(extents: Sequence[Extent], cuts: Cuts, most: int) -> list[range]:
-    """The buckets, as ranges of neighbours: each takes gradients until it has theta bytes.
+    """Returns the buckets as ranges of neighbours. Each takes gradients until it has theta bytes.
 
-    most: of more bytes than this only what is alone; 0: each gradient is a bucket of its own.
+    most: most bytes of a bucket with several gradients; 0: each gradient is a bucket of its own.
     """
     last = _last_begin(extents, min(cuts.last, cuts.theta, most)) if cuts.last else -1
     begins: list[int] = []
@@ -74,7 +74,7 @@ def cut(extents: Sequence[Extent], cuts: Cuts, most: int) -> list[range]:
 
 
 def _last_begin(extents: Sequence[Extent], bytes_: int) -> int:
-    """The first of the last gradients that have at most so many bytes; at least one is among them."""
+    """Returns the first gradient of the last bucket, which has at most so many bytes or one gradient."""
     first = len(extents) - 1
     while first > 0 and extents[-1].end - extents[first - 1].begin <= bytes_:
         first -= 1
@@ -82,13 +82,13 @@ def _last_begin(extents: Sequence[Extent], bytes_: int) -> int:
 
 
 def predicted_end(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int, link: Link) -> float:
-    """When communication ends, or backward where that is later."""
+    """Returns the time when communication and backward have ended."""
     buckets = sorted(
         (max(pool[index].ready for index in bucket), pool[bucket[-1]].end - pool[bucket[0]].begin)
         for pool in pools
         for bucket in cut(pool, cuts, most)
     )
-    lost = done = 0.0  # by backward to communication; the link is free again
+    lost = done = 0.0  # the time that communication took from backward; the time when the link is free
     for ready, bytes_ in buckets:
         lost += link.submit
         duration = link.alpha + link.beta * bytes_
@@ -98,7 +98,7 @@ def predicted_end(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int, link
 
 
 def candidates(pools: Sequence[Sequence[Extent]], most: int, link: Link | None) -> list[Candidate]:
-    """All ways to cut that differ, the best first; without a link the default, then by theta."""
+    """Returns all cuts with different buckets, the best first; without a link the default, then by theta."""
     found: dict[tuple[tuple[range, ...], ...], Candidate] = {}
     for cuts in _ways(max(pool[-1].end for pool in pools), most):
         shape = tuple(tuple(cut(pool, cuts, most)) for pool in pools)
@@ -110,7 +110,7 @@ def candidates(pools: Sequence[Sequence[Extent]], most: int, link: Link | None) 
 
 
 def _ways(total: int, most: int) -> Iterator[Cuts]:
-    """The default first: others that make the same buckets are not tried."""
+    """Yields the cuts to try. The default comes first: it wins over others with the same buckets."""
     yield DEFAULT
     for theta in _THETAS:
         yield Cuts(theta)
@@ -121,7 +121,7 @@ def _ways(total: int, most: int) -> Iterator[Cuts]:
 
 
 def choose(pools: Sequence[Sequence[Extent]], most: int, link: Link) -> Candidate:
-    """The cuts with the earliest predicted end; the default unless that is worth a change."""
+    """Returns the cuts with the earliest predicted end, or the default if the gain is too small."""
     every = candidates(pools, most, link)
     best = every[0]
     default = next(one for one in every if one.cuts == DEFAULT)
@@ -133,7 +133,7 @@ def choose(pools: Sequence[Sequence[Extent]], most: int, link: Link) -> Candidat
 
 
 def out_of_place(fired: Sequence[int], number: int) -> bool:
-    """Whether a bucket of a pool with so many came after one that lies behind it, or not while that did."""
+    """Returns whether a bucket came after one that lies further back in the pool, or did not come at all."""
     missing = set(range(number)).difference(fired)
     inverted = any(later < earlier for earlier, later in pairwise(fired))
     return inverted or bool(missing and fired and min(missing) < max(fired))

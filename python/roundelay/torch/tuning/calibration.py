@@ -1,9 +1,9 @@
-"""What operations on a process set cost, measured where a pool's buckets will be reduced.
+"""Measures the cost of operations on a process set, in the memory where a pool's buckets will be reduced.
 
-It happens once in a job for each process set, when its first pool that is large enough comes into use: all
-ranks take part in the comparison of notes that says so and wait for nothing else, so they can afford to meet
-for some milliseconds. Who trains nothing pays nothing. The numbers are rank 0's; the cuts that follow from
-them are told to all.
+This happens once in a job for each process set, when its first pool that is large enough comes into use. All
+ranks take part in the agreement round that says so and wait for nothing else, so they can afford to meet
+for some milliseconds. Rank 0's numbers count: all ranks get
+the cuts that follow from them.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from roundelay.torch.tuning.buckets import Link
 
 SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations cost
 _SIZES = (4 << 10, SMALLEST, 4 << 20)
-_REPEATS = 4  # of each size, and once before, which touches the memory
+_REPEATS = 4  # measurements of each size, after one that touches the memory
 _BUDGET_S = 0.04
 
 _links: dict[tuple[int, ...], Link] = {}
 
 
 def known(process_set: ProcessSet) -> Link | None:
-    """What was measured in this job."""
+    """Returns the cost that was measured in this job; None if none was."""
     return _links.get(tuple(process_set.ranks))
 
 
 def forget() -> None:
-    """The job is over: the next one may run elsewhere."""
+    """Forgets all measurements. ``shutdown`` calls it: the next job may run elsewhere."""
     _links.clear()
 
 
 def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, process_set: ProcessSet) -> None:
-    """Measures; collective, and blocking: every rank calls it at the same place.
+    """Measures and remembers the cost. Collective and blocking: every rank calls it at the same place.
 
     start: begins an allreduce (Sum) of so many bytes at the beginning of a pool of ``bytes_``, from 256 KiB
-    on, and returns its handle. word: the first element of that memory, free to be written. Errors: as of the
-    operations.
+    on, and returns its handle. word: the first element of that memory, which may be written. Errors: those
+    of the operations.
     """
     meter = _Meter(start, word)
     samples = {}
@@ -63,7 +63,7 @@ def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, proc
 
 
 def crowded(threads: int, ranks: int, allowed: int, cores: int) -> bool:
-    """Whether training keeps all cores of a rank busy, so that communication takes from it what it computes.
+    """Returns whether training keeps all cores of a rank busy, so that communication takes time from it.
 
     threads: of a rank, to compute with. ranks, cores: of the node; allowed: cores that a rank may use, over
     which the ranks are taken to be spread evenly.
@@ -73,9 +73,9 @@ def crowded(threads: int, ranks: int, allowed: int, cores: int) -> bool:
 
 
 def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
-    """Seconds of an operation and of a byte: the line through (bytes, seconds) pairs of Theil and Sen.
+    """Returns seconds of an operation and of a byte: Theil and Sen's line through (bytes, seconds) pairs.
 
-    Neither is negative. Where there is one sample it is all latency.
+    Neither is negative. With one sample all of its time is latency.
     """
     slopes = [(t1 - t0) / (b1 - b0) for (b0, t0), (b1, t1) in combinations(samples, 2) if b0 != b1]
     beta = max(0.0, statistics.median(slopes)) if slopes else 0.0
@@ -83,7 +83,7 @@ def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
 
 
 class _Meter:
-    """Times operations until one of the ranks has spent its budget, which the operations' result tells."""
+    """Times operations until a rank has spent its budget; the operations' result tells all ranks so."""
 
     def __init__(self, start: Callable[[int], int], word: torch.Tensor) -> None:
         self._start = start
@@ -93,7 +93,7 @@ class _Meter:
         self.submits: list[float] = []
 
     def repeat(self, size: int) -> list[float]:
-        """Seconds of operations of this size; fewer where the budget ends."""
+        """Returns the seconds of operations of this size; fewer if the budget ends."""
         times: list[float] = []
         while not self._spent and len(times) <= _REPEATS:
             times.append(self._once(size))

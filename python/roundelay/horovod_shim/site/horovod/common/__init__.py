@@ -1,1 +1,1 @@
-"""What Horovod's frameworks have in common."""
+"""The modules that Horovod's frameworks have in common."""

@@ -7,4 +7,4 @@ __all__ = ["HorovodInternalError", "HorovodVersionMismatchError", "HostsUpdatedI
 
 
 class HorovodVersionMismatchError(ImportError):
-    """Never raised: Roundelay is one package with one version."""
+    """Is never raised, as Roundelay is one package with one version."""

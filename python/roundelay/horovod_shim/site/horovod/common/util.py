@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether there is support for a framework: for ``torch`` alone."""
+    """Returns whether there is support for a framework: only for ``torch``."""
     return ext_base_name == "torch"
 
 
@@ -41,19 +41,19 @@ def check_extension(ext_name: str, *args: Any) -> None:
 
 
 def is_iterable(x: Any) -> bool:
-    """Whether ``x`` can be looped over."""
+    """Returns whether ``x`` can be looped over."""
     return isinstance(x, Iterable)
 
 
 def split_list(items: Sequence[T], parts: int) -> list[Sequence[T]]:
-    """The items in their order, in so many parts, whose lengths differ by at most one."""
+    """Returns the items in their order, in so many parts, whose lengths differ by at most one."""
     cuts = [len(items) * part // parts for part in range(parts + 1)]
     return [items[begin:end] for begin, end in pairwise(cuts)]
 
 
 @contextmanager
 def env(**variables: str | None) -> Iterator[None]:
-    """Environment variables for a while; None unsets one."""
+    """Sets environment variables inside ``with``; None unsets one."""
     before = {name: os.environ.get(name) for name in variables}
     _set(variables)
     try:
