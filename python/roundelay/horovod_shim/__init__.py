@@ -1,6 +1,6 @@
 """The shim for Horovod: a folder (``site``) with a package ``horovod`` whose modules are Roundelay's.
 
-Python finds it like any package: through ``sys.path`` in this process and PYTHONPATH in its children, whatever
+Python finds it like any package: through ``sys.path`` here and PYTHONPATH in child processes, whatever
 starts them. If a real Horovod is installed, too, the shim raises a RuntimeError (not an ImportError, which
 a library that probes for Horovod would swallow). With ROUNDELAY_RUN_AS_HOROVOD=force it shows on
 stderr which Horovod it hides. This module imports neither torch nor the C++ core.

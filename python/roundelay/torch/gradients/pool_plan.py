@@ -24,7 +24,7 @@ import torch
 from roundelay import _core
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket, Pools, wire_dtype
-from roundelay.torch.gradients.pool_tuner import Steering
+from roundelay.torch.gradients.pool_tuner import PoolTuner
 from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
 from roundelay.torch.process_sets import ProcessSet
@@ -66,7 +66,7 @@ class PoolPlan:
         self._pools: Pools | None = None
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
-        self._steering: Steering | None = None  # on rank 0
+        self._pool_tuner: PoolTuner | None = None  # on rank 0
         self._rules.recording = self._config.gradient_pool
 
     def arrived(self, gradient: Gradient) -> None:
@@ -81,10 +81,10 @@ class PoolPlan:
             self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._arrivals.items()}
             self._first = self._first or tuple(self._arrivals)
         fired = self._pools.step_over() if self._pools is not None else ()
-        if self._steering is not None and self._pools is not None and fired:
+        if self._pool_tuner is not None and self._pools is not None and fired:
             late = self._pools.out_of_place(fired, self._buckets)
-            self._steering.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
-            self._rules.recording = self._steering.recording
+            self._pool_tuner.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
+            self._rules.recording = self._pool_tuner.recording
         self._arrivals.clear()
 
     # -- notes
@@ -101,13 +101,13 @@ class PoolPlan:
             unknown = self._config.theta_auto and calibration.known(self._set) is None
             return [*here, int(bool(self._failure)), int(not alone), int(unknown)]
         if self._phase is _Phase.RUNNING:
-            reorder = self._steering is not None and self._steering.order is not None
-            wish = self._steering.cuts if self._steering is not None else None
+            reorder = self._pool_tuner is not None and self._pool_tuner.order is not None
+            wish = self._pool_tuner.cuts if self._pool_tuner is not None else None
             numbers = wish or Cuts(0, 0)
             return [*here, int(reorder), int(wish is not None), *_bytes(numbers, _CUTS_BYTES)]
         order: Sequence[Gradient] = self._first if self._leads and len(members) <= _MOST else ()
-        if self._steering is not None:
-            order = self._steering.order or ()
+        if self._pool_tuner is not None:
+            order = self._pool_tuner.order or ()
         positions = dict.fromkeys(members, 0)
         for position, gradient in enumerate((g for g in order if g in positions), 1):
             positions[gradient] = position
@@ -166,12 +166,12 @@ class PoolPlan:
             if auto and meet and measure:
                 calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
             if self._leads:
-                self._steering = Steering(self._prefix, self._pools, self._set, self._ready)
-            best = self._steering.best(self._cuts) if self._steering is not None else self._cuts
+                self._pool_tuner = PoolTuner(self._prefix, self._pools, self._set, self._ready)
+            best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
             if auto and meet:
                 self._cuts = self._told(best)
-            elif self._steering is not None:
-                self._steering.propose(best, self._cuts)
+            elif self._pool_tuner is not None:
+                self._pool_tuner.propose(best, self._cuts)
         return self._cut()
 
     def _told(self, cuts: Cuts) -> Cuts:
@@ -196,16 +196,16 @@ class PoolPlan:
         self._phase = _Phase.RUNNING
         with torch.no_grad():
             self._pools.arrange(order)
-        if self._steering is not None:
-            self._steering.arranged(self._cuts)
+        if self._pool_tuner is not None:
+            self._pool_tuner.arranged(self._cuts)
         count("pool_orders")
         return self._cut()
 
     def _cut(self) -> list[Bucket]:
         assert self._pools is not None
         self._buckets = self._pools.cut(self._cuts, self._config.fusion_threshold)
-        if self._steering is not None:
-            self._steering.settled(self._cuts, len(self._buckets))
+        if self._pool_tuner is not None:
+            self._pool_tuner.settled(self._cuts, len(self._buckets))
         return self._buckets
 
     @property

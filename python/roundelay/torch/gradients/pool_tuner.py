@@ -55,7 +55,7 @@ class OrderWatch(Generic[T]):
         return order if order == last else None
 
 
-class Steering:
+class PoolTuner:
     """Of one optimizer's pool, on rank 0. prefix: of the optimizer's names."""
 
     def __init__(self, prefix: str, pools: Pools, process_set: ProcessSet, ready: Mapping[Gradient, float]):

@@ -146,15 +146,15 @@ def check_trials_end_with_the_fastest() -> None:
 def _want_something(optimizer: torch.optim.Optimizer, step: int, shuffled: random.Random) -> None:
     """Rank 0 proposes other sizes, another order, both or nothing."""
     plan = _sync(optimizer)._plan
-    assert (plan._steering is not None) is (hvd.rank() == 0)
-    if plan._steering is None or plan._pools is None:
+    assert (plan._pool_tuner is not None) is (hvd.rank() == 0)
+    if plan._pool_tuner is None or plan._pools is None:
         return
     if step % 3 != 2:
-        plan._steering.cuts = Cuts(shuffled.choice([0, 64, 128, 10**6]), shuffled.choice([0, 64, 10**6]))
+        plan._pool_tuner.cuts = Cuts(shuffled.choice([0, 64, 128, 10**6]), shuffled.choice([0, 64, 10**6]))
     if step % 4 == 1:
         order = plan._pools.gradients()
         shuffled.shuffle(order)
-        plan._steering.order = tuple(order)
+        plan._pool_tuner.order = tuple(order)
 
 
 def check_any_cuts_and_orders_at_any_time() -> None:
