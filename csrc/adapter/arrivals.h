@@ -1,7 +1,7 @@
 // Gradients between autograd and their operation: which are there, what `.grad` holds meanwhile, and what a
 // gradient's hook does in nearly every step, when the gradient is neither the first of a backward nor the
 // last of its group, nor special in any way. Everything else is Python's
-// (python/roundelay/torch/optimizer/gradient_sync.py), on the same state.
+// (python/roundelay/torch/gradient_sync.py), on the same state.
 #pragma once
 
 #include <ATen/core/Tensor.h>

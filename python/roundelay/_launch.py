@@ -1,4 +1,4 @@
-"""Detects who started this process and how its ranks find each other, from the environment alone. Pure."""
+"""Detects the launcher of this process and how its ranks find each other, from the environment. Pure."""
 
 from __future__ import annotations
 
