@@ -179,19 +179,19 @@ def check_gpu() -> Check:
     if not torch.cuda.is_available():
         return Check("GPUs", State.OFF, "PyTorch finds none that it can use")
     version = _core.nccl_version(_gpu.nccl_library())
-    way = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
-    return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {way}")
+    by = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
+    return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {by}")
 
 
-def launch(way: str, environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
+def launch(flag: str, environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
     """Starts two ranks that run `probe`: the exit status, what stderr said, and each rank's findings.
 
-    way: roundelayrun's flag, ``--gloo`` or ``--mpi``.
+    flag: roundelayrun's flag, ``--gloo`` or ``--mpi``.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = "import os, sys; from roundelay import doctor; "
         command += "sys.exit(doctor.main(['--probe', os.path.join(sys.argv[1], str(os.getpid()))]))"
-        words = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", way]
+        words = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", flag]
         try:
             done = subprocess.run(
                 [*words, sys.executable, "-c", command, folder],
@@ -253,9 +253,9 @@ def probe() -> dict[str, Any]:
     return found
 
 
-def check_launch(way: str, status: int, stderr: str, found: list[dict[str, Any]]) -> list[Check]:
+def check_launch(flag: str, status: int, stderr: str, found: list[dict[str, Any]]) -> list[Check]:
     """Returns the launch check's rows: the launch itself, then each channel and fabric."""
-    name = f"launch {way}"
+    name = f"launch {flag}"
     sizes = [rank["size"] for rank in found]
     if status == 0 and 0 in sizes:
         rank = next(rank for rank in found if rank["size"] == 0)
@@ -267,10 +267,8 @@ def check_launch(way: str, status: int, stderr: str, found: list[dict[str, Any]]
             text = stderr.strip() or f"exit status {status}"
         else:
             text = f"2 ranks were started, but each took itself for one of {', '.join(map(str, sizes))}"
-        same = (
-            "make mpirun and the MPI that Roundelay was built with the same, then: " if way == "--mpi" else ""
-        )
-        return [Check(name, State.BROKEN, last_lines(text), same + REBUILD)]
+        same = "make mpirun and the MPI that Roundelay was built with the same, then: "
+        return [Check(name, State.BROKEN, last_lines(text), (same if flag == "--mpi" else "") + REBUILD)]
     chosen: dict[str, str] = found[0]["chosen"]
     if chosen:
         uses = ", ".join(f"{kind} {chosen[kind]}" for kind in ("channel", "fabric"))

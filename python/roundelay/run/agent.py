@@ -132,7 +132,7 @@ def end_orphans(grace: float = ORPHAN_GRACE_S) -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of what its descendants leave behind."""
+    """Makes this process adopt the orphans of its descendants."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
