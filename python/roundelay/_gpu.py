@@ -15,7 +15,7 @@ from roundelay import _backend, _core
 class _Module:
     """The module that init() loads: its path, the device type that it serves, and whether it is loaded."""
 
-    path: str | None = None  # None: the one beside the package
+    path: str | None = None  # None: the module beside the package
     device_type: str = "cuda"
     loaded: bool = False
 

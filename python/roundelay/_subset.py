@@ -61,7 +61,7 @@ def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvo
     Raises ValueError for ranks that were not started, RuntimeError where the subset's ranks cannot meet.
     """
     if subset.communicator is not None and bootstrap == "auto":
-        bootstrap = "mpi"  # whoever started the process: MPI has the ranks
+        bootstrap = "mpi"  # MPI made the communicator, whatever started the process
     path, launch = _backend.choose(bootstrap)
     if subset.communicator is not None and launch.bootstrap != "mpi":
         raise RuntimeError(
@@ -90,6 +90,6 @@ def _meet_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launc
         rank=ranks.index(all_ranks.rank),
         size=len(ranks),
         job=f"{all_ranks.job}/{','.join(str(rank) for rank in ranks)}",
-        local_rank=None,  # the launcher counts others, too
+        local_rank=None,  # the launcher's number counts ranks outside the subset, too
         local_size=None,
     )

@@ -198,7 +198,7 @@ def launch(flag: str, environment: Mapping[str, str]) -> tuple[int, str, list[di
                 env={
                     **environment,
                     "ROUNDELAY_BOOTSTRAP": "auto",
-                },  # else ranks would not meet as they started
+                },  # else the ranks would not use the launcher's bootstrap
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -28,10 +28,10 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 
 from roundelay.run import affinity
 
-# Agent to launcher: kind and length, then that many bytes.
+# The agent sends the launcher frames: kind and length, then that many bytes.
 HEADER = struct.Struct(">cI")
 HELLO, STDOUT, STDERR, RESULT_PIECE, EXIT = b"H", b"o", b"e", b"r", b"X"
-# Launcher to agent: one byte an order; SIGNAL is followed by the signal's number.
+# The launcher sends the agent orders of one byte; the signal's number follows SIGNAL.
 SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
 
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
@@ -46,7 +46,7 @@ LOCAL_SIZE_VARIABLES = (
 )
 LOCAL_RANK_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
 BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
-FAILED = 1  # an agent's own exit status when it cannot do its work; it has said why
+FAILED = 1  # the exit status of an agent that cannot do its work and has said why
 
 ORPHAN_GRACE_S = 1.0  # from SIGTERM to SIGKILL for processes without a program or a launcher
 _FAILED_GRACE_S = 0.3  # the same after a program has failed
@@ -315,7 +315,7 @@ class Agent:
 
 def run(program: list[str]) -> int:
     """Runs the agent of one rank until LEAVE; returns its exit status. The environment has all settings."""
-    if ADDRESS not in os.environ:  # the line that --dry-run shows, started by hand: no launcher to talk to
+    if ADDRESS not in os.environ:  # a user has started the line that --dry-run shows: there is no launcher
         os.execvp(program[0], program)
     rank = first_number(RANK_VARIABLES)
     if rank is None:

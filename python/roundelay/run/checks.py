@@ -42,7 +42,7 @@ def check_timeline(path: str, given_by: str) -> None:
     elif not folder.is_dir():
         reason = f"there is no folder {os.fspath(folder)!r}"
     elif Path(path).is_fifo():
-        return  # somebody will read it
+        return  # a reader will open it
     else:
         try:
             _write_on_trial(path)

@@ -40,10 +40,12 @@ class Plan:
     folder: str
     program: list[str]
     ranks: int
-    interfaces: list[str]  # to use; empty: the one that faces the first of `facing` that has an address
+    interfaces: list[
+        str
+    ]  # names of interfaces to use; empty: the one towards the first reachable host of `facing`
     facing: list[str]
     serves: bool  # whether rank 0 is here
-    function: int | None = None  # bytes of what the ranks call; None: they run a program
+    function: int | None = None  # the function's length in bytes; None: the ranks run a program
 
     def to_line(self) -> bytes:
         """Returns the plan as a line of JSON."""
@@ -111,11 +113,11 @@ def main() -> int:
         if not line or "error" in answer:
             return 1
         if plan.function is not None:
-            payload = take_function(plan.function)  # open as long as this process lives
+            payload = take_function(plan.function)  # it stays open as long as this process lives
             environment[FUNCTION] = f"/proc/{os.getpid()}/fd/{payload.fileno()}"
         ranks = LocalRanks()
         on_signals(ranks.signal)
-        os.dup2(2, 1)  # the answer was given: what an agent might say goes where errors go
+        os.dup2(2, 1)  # stdout has carried the answer: agents' lines go to stderr
         null = stack.enter_context(open(os.devnull, "rb"))
         orders = os.dup(0)
         os.set_inheritable(orders, False)

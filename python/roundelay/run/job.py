@@ -62,7 +62,7 @@ def prepare(
     added = variables(given, surroundings)
     environment = {**local_ranks.without_outer_job(surroundings), **added}
     settings.check(environment)
-    if one_machine or (named and hosts.is_local(named[0].name)):  # rank 0 writes it
+    if one_machine or (named and hosts.is_local(named[0].name)):  # rank 0, which writes the timeline, is here
         check_timeline(given, environment)
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
     listener = None if given.dry_run else Listener(addresses)

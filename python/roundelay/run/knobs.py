@@ -103,7 +103,7 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
     logging.add_argument(
         "--log-with-timestamp", action="store_false", dest="log_without_timestamp", help="with it (default)"
     )
-    # Horovod's older names of the two.
+    # These are Horovod's older names of the two flags above.
     logging.add_argument(
         "--log-hide-timestamp", action="store_true", dest="log_without_timestamp", help=argparse.SUPPRESS
     )

@@ -41,7 +41,7 @@ class Settings:
     started_by: str  # "mpirun" or "starter"
     prefix: str  # begins the lines that started_by itself writes
     say: Callable[[str], None]  # shows a line of the launcher's own
-    on_result: Callable[[int, bytes], None] | None = None  # takes a piece of what a rank's function returned
+    on_result: Callable[[int, bytes], None] | None = None  # takes a piece of a rank's reply
 
 
 class Launcher:
@@ -91,7 +91,7 @@ class Launcher:
             stdin=subprocess.DEVNULL if os.isatty(0) else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is the launcher's to pass on
+            start_new_session=True,  # the launcher passes Ctrl-C on itself
             preexec_fn=lambda: agent.die_with_parent(signal.SIGTERM),  # noqa: PLW1509  no threads
         )
         assert mpirun.stdout is not None
@@ -125,7 +125,7 @@ class Launcher:
         elif mpirun_returncode != 0:
             text = f"{self._settings.started_by} itself ended the job: {how(mpirun_returncode)}"
             if self._settings.started_by == "starter" and self._mpirun_output.tail:
-                text = ""  # our own has said why
+                text = ""  # the starter has said why
             problem = Problem(text, exit_status(mpirun_returncode))
         result = job_result(
             self._endings,
@@ -231,7 +231,7 @@ class Launcher:
         """Handles the end of a connection. Without a report, the program was killed or the host is gone."""
         peer = self._peers.pop(rank)
         if all(ending.rank != rank for ending in self._endings):
-            # mpirun kills agents for reasons of its own; what starts ours never does.
+            # mpirun kills agents for reasons of its own; starter.py and multi_host.py never do.
             stopped = self._ends_ranks or self._settings.started_by == "mpirun"
             self._on_ending(Ending(rank, -signal.SIGKILL, stopped, self._places[rank]))
         if peer.socket.fileno() >= 0:

@@ -62,7 +62,7 @@ def _tasks() -> Iterator[tuple[int, str]]:
         if text.isdigit():
             yield int(text), f"kernel.{name}"
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # it does not bind root
+    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # the limit does not bind root
         yield soft, "ulimit -u"
     yield from _cgroup_limits("pids", "pids.max", "pids.max")
 

@@ -32,7 +32,7 @@ from roundelay.run.local_ranks import Place, on_signals
 from roundelay.run.result import exit_status
 
 _SSH_FAILED = 255
-_ENDING_S = 2.0  # for hosts to end their ranks once their input is over
+_ENDING_S = 2.0  # hosts have this long to end their ranks after their input has ended
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Job:
     """The content of JOB."""
 
     hosts: list[tuple[str, int]]  # name and ranks, in the order of ranks
-    local: list[str]  # the names that are this machine's
+    local: list[str]  # the names of this machine among them
     ssh: list[str]  # the command's first words
     exports: list[str]  # the names of variables to send to the hosts
     interfaces: list[str]
-    timeout: float  # seconds, for all hosts to answer
+    timeout: float  # seconds in which all hosts must answer
 
     def to_word(self) -> str:
         """Returns JOB."""
@@ -106,7 +106,7 @@ class Host:
 
     def _send(self, line: bytes) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended; its status says why
+        with contextlib.suppress(BrokenPipeError):  # the process has ended; its status says why
             self.process.stdin.write(line)
             self.process.stdin.flush()
 
@@ -151,7 +151,7 @@ class Host:
         """Ends the host's input, and so its ranks."""
         assert self.process.stdin is not None
         if self._sending is not None and self._sending.is_alive():
-            self.process.kill()  # it does not read
+            self.process.kill()  # the process does not read its input
             self._sending.join()
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from roundelay.run.errors import UsageError
 
-PROGRESS_INTERVAL_S = 1.0  # how often a progress bar that redraws its line is shown
+PROGRESS_INTERVAL_S = 1.0  # between two showings of a progress bar that redraws its line
 TAIL_LINES = 20  # the last lines of a rank's stderr are kept, to be shown if the rank fails
 _LONGEST_LINE = 1 << 20
 _COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # of the ranks, in turn; all terminals show them well
@@ -37,7 +37,7 @@ class LineSplitter:
             self._redrawn, self._shown = False, b""
         if b"\r" in self._open:
             self._redrawn = True
-            # A trailing "\r" may be half of "\r\n": it stays.
+            # Keeps a trailing "\r", which may be half of "\r\n".
             self._open = self._last_state(self._open[:-1]) + self._open[-1:]
         if self._redrawn and now - self._shown_at >= PROGRESS_INTERVAL_S:
             lines += self._show_state(now)

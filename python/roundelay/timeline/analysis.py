@@ -11,10 +11,10 @@ from roundelay import overlap
 from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
 
-# csrc/timeline/timeline.h, Track
+# The tracks of csrc/timeline/timeline.h, Track.
 TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU = 1, 2, 3, 4, 5, 6
-_MOVING = (COPY, COLLECTIVE, GPU)  # bytes move; what is enqueued to a GPU moves later
-_OPERATIONS = (COLLECTIVE, ENQUEUE)  # one span for each fused operation
+_MOVING = (COPY, COLLECTIVE, GPU)  # bytes move in these; a GPU moves enqueued bytes later
+_OPERATIONS = (COLLECTIVE, ENQUEUE)  # each fused operation has one span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,10 +25,10 @@ class Step:
     index: int
     begin: float
     end: float
-    backward: float  # computing gradients
-    under_way: float  # while an operation was between its submission and its end
-    exposed: float  # the part of it in which the program waited
-    operations: int  # fused operations that began in it
+    backward: float  # the program computed gradients
+    under_way: float  # an operation was between its submission and its end
+    exposed: float  # the part of under_way in which the program waited
+    operations: int  # fused operations that began in the step
     tensors: int
     bytes: int
 

@@ -12,9 +12,9 @@ from roundelay.timeline import analysis
 from roundelay.timeline.analysis import Step
 from roundelay.timeline.events import Trace
 
-_TIMES = ("duration", "backward", "under_way", "exposed")  # of Step
+_TIMES = ("duration", "backward", "under_way", "exposed")  # fields of Step
 _TIME_COLUMNS = ("time", "backward", "under way", "exposed", "hidden")
-_LONG = 24  # a table of more steps than this shows the first and the last ones
+_LONG = 24  # steps; a longer table shows the first and the last ones
 
 
 def time_text(microseconds: float) -> str:

@@ -23,7 +23,7 @@ from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 try:
-    from cloudpickle import dump as _dump  # lambdas and local classes too, where it is installed
+    from cloudpickle import dump as _dump  # it pickles lambdas and local classes, too
 except ImportError:
     _dump = pickle.dump
 
@@ -159,7 +159,7 @@ class _Payload:
 
     data: torch.Tensor = torch.empty(0, dtype=torch.uint8, device="cpu")  # noqa: RUF009  never written to
     is_error: bool = False
-    cause: Exception | None = None  # on the rank that could not pickle
+    cause: Exception | None = None  # set on the rank that could not pickle
 
     @classmethod
     def of(cls, obj: Any) -> _Payload:

@@ -114,7 +114,7 @@ def mpi_enabled() -> bool:
 
 def mpi_threads_supported() -> bool:
     """Returns whether MPI has MPI_THREAD_MULTIPLE. Call it after ``init``."""
-    _core.size()  # raises where init was not called
+    _core.size()  # raises ValueError before init
     path = _backend.mpi_module()
     return path is not None and mpi_enabled() and "MPI_THREAD_MULTIPLE" in _core.backend_description(path)
 

@@ -78,7 +78,7 @@ class _World(ProcessSet):
         return _core.rank()
 
     def included(self) -> bool:
-        _core.size()  # raises where init was not called
+        _core.size()  # raises ValueError before init
         return True
 
     def __reduce__(self) -> str:
@@ -130,7 +130,7 @@ def set_id(process_set: ProcessSet) -> int:
             f"process_set must be a ProcessSet, such as add_process_set returns, not {process_set!r}"
         )
     if process_set.process_set_id is None:
-        _core.size()  # not initialized: that is the error
+        _core.size()  # before init this raises its own ValueError
         raise ValueError(
             f"the process set of ranks {process_set.ranks} is not part of the job (not added, or removed): "
             "call hvd.add_process_set on all ranks"

@@ -18,7 +18,7 @@ from roundelay.run.function import result_pipe, start, worker
 from roundelay.run.function.outcome import End, Reply
 from roundelay.run.result import how
 
-END_GRACE_S = 30.0  # for the ranks' processes to end once every function has returned, or one has failed
+END_GRACE_S = 30.0  # the ranks' processes must end in this time after all functions returned, or one failed
 _CHUNK = 1 << 18
 
 
@@ -62,7 +62,7 @@ class LauncherProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=handed,
-            start_new_session=True,  # Ctrl-C is ours to pass on
+            start_new_session=True,  # this process passes Ctrl-C on itself
         )
 
     def _attend(self, launcher: subprocess.Popen[bytes], results: BinaryIO) -> None:
@@ -152,5 +152,5 @@ class LauncherProcess:
             raise ValueError(self._end["refused"])
         end = End(**self._end)
         if end.rank is None and self.failed:
-            return replace(end, rank=self.failed[0])  # it raised, and then did not end by itself
+            return replace(end, rank=self.failed[0])  # this rank raised, and then did not end by itself
         return end

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-# The reply: kind and length, then the pickle of the value, or of (text, the exception's pickle or None).
+# A reply has kind and length, then the pickle of the value, or of (text, the exception's pickle or None).
 HEADER = struct.Struct(">cQ")
 VALUE, FAILURE = b"V", b"F"
 _PROTOCOL = 5

@@ -8,7 +8,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, Reduction, gradient_name, recorded
+from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, ScaledOp, gradient_name, recorded
 from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -94,7 +94,7 @@ class _Allreduce(torch.autograd.Function):
         ctx: Any,
         tensor: torch.Tensor,
         name: str | None,
-        reduction: Reduction,
+        reduction: ScaledOp,
         process_set: ProcessSet,
     ) -> torch.Tensor:
         ctx.arguments = (name, reduction, process_set)

@@ -19,7 +19,7 @@ Average, Sum, Adasum, Min, Max, Product = range(6)
 LINEAR_OPS = (Average, Sum)
 OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 
-Reduction = tuple[int, float, float]  # op, prescale factor, postscale factor
+ScaledOp = tuple[int, float, float]  # op, prescale factor, postscale factor
 
 
 def _users_level() -> int:
@@ -147,7 +147,7 @@ class Call:
         average: bool | None,
         prescale_factor: Any,
         postscale_factor: Any,
-    ) -> Reduction:
+    ) -> ScaledOp:
         """Returns how the core reduces the tensors."""
         return (
             self.checked_op(tensors, op, average),

@@ -13,7 +13,7 @@ from roundelay.torch.operations.common import (
     LINEAR_OPS,
     OP_NAMES,
     Call,
-    Reduction,
+    ScaledOp,
     are_floating,
     decompressed,
     gradient_name,
@@ -112,7 +112,7 @@ class _GroupedAllreduce(torch.autograd.Function):
     def forward(
         ctx: Any,
         name: str | None,
-        reduction: Reduction,
+        reduction: ScaledOp,
         process_set: ProcessSet,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:

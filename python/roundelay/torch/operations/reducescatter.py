@@ -14,7 +14,7 @@ from roundelay.torch.operations.common import (
     LINEAR_OPS,
     Average,
     Call,
-    Reduction,
+    ScaledOp,
     Sum,
     are_floating,
     decompressed,
@@ -31,7 +31,7 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 def _checked(
     tensors: Sequence[torch.Tensor], op: int, prescale_factor: float, postscale_factor: float, call: Call
-) -> tuple[list[torch.Tensor], Reduction]:
+) -> tuple[list[torch.Tensor], ScaledOp]:
     group = call.checked_group(tensors)
     for tensor in group:
         call.check_rows(tensor)
@@ -78,7 +78,7 @@ def grouped_reducescatter_async(
 def _run(
     tensors: Sequence[torch.Tensor],
     name: str | None,
-    reduction: Reduction,
+    reduction: ScaledOp,
     process_set: ProcessSet,
 ) -> list[torch.Tensor]:
     with Call("reducescatter", name, process_set) as call:
@@ -86,7 +86,7 @@ def _run(
     return _core.reducescatter(never_empty(group), name, *reduction, call.group)[: len(group)]
 
 
-def _gradient_factors(reduction: Reduction, size: int) -> list[float]:
+def _gradient_factors(reduction: ScaledOp, size: int) -> list[float]:
     """Returns the factors of this rank's gradient, to be applied one after the other."""
     op, before, after = reduction
     if exact_gradients():
@@ -101,7 +101,7 @@ class _Reducescatter(torch.autograd.Function):
     def forward(
         ctx: Any,
         name: str | None,
-        reduction: Reduction,
+        reduction: ScaledOp,
         process_set: ProcessSet,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:

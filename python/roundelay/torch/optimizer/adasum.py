@@ -1,7 +1,7 @@
 """op=Adasum: every rank takes its own step, then Adasum combines the steps.
 
-One operation reduces the changes of all parameters with Adasum. The result is added
-to what they were before. Gradients and the optimizer's state (momentum ...) stay this rank's own.
+One operation reduces the changes of all parameters with Adasum; the result is added to the former parameters.
+Gradients and the optimizer's state (momentum ...) stay this rank's own.
 """
 
 from __future__ import annotations

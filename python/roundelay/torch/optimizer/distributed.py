@@ -1,9 +1,9 @@
 """``DistributedOptimizer`` returns the optimizer it was given, with gradients kept equal on all ranks.
 
-The object keeps its class, parameter groups, state and hooks. Hooks synchronise: on the
-parameters (gradient_sync.py), and before and after ``step``. They run in whatever order learning rate
-schedulers and GradScaler wrap ``step``. A copied or unpickled optimizer is a plain one of the original
-class, without hooks: give it to ``DistributedOptimizer`` again.
+The object keeps its class, parameter groups, state and hooks. Hooks on the parameters (gradient_sync.py) and
+before and after ``step`` synchronise. They run in whatever order learning rate schedulers and GradScaler wrap
+``step``. A copied or unpickled optimizer is a plain one of the original class, without hooks: give it to
+``DistributedOptimizer`` again.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Scaled(Protocol):
 @functools.cache
 def watch(find: Callable[[torch.optim.Optimizer], Scaled | None]) -> None:
     """Extends GradScaler, its subclasses too, for optimizers that ``find`` knows; once for each ``find``."""
-    # Both unscale_() and the step of fused optimizers come through here.
+    # Both unscale_() and the step of fused optimizers call this method.
     original: Any = torch.amp.GradScaler._unscale_grads_
 
     @functools.wraps(original)

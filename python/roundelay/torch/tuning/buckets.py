@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 _MIB = 1 << 20
 _THETAS = tuple(1 << power for power in range(18, 28))  # 256 KiB to 128 MiB
-_LAST_PARTS = (4, 16)  # of theta
+_LAST_PARTS = (4, 16)  # a last bucket has at most theta divided by one of these
 _WORTH = 0.1  # part of the communication time added by default: less is within the model's error
 
 
