@@ -40,9 +40,7 @@ class Plan:
     folder: str
     program: list[str]
     ranks: int
-    interfaces: list[
-        str
-    ]  # names of interfaces to use; empty: the one towards the first reachable host of `facing`
+    interfaces: list[str]  # names of the interfaces to use; empty: the ones towards `facing`
     facing: list[str]
     serves: bool  # whether rank 0 is here
     function: int | None = None  # the function's length in bytes; None: the ranks run a program
