@@ -129,9 +129,10 @@ def test_the_first_failure_is_the_jobs() -> None:
     assert result == JobResult(137, text, rank=2)
 
 
-def test_who_lost_a_rank_is_not_the_first_though_it_ended_before() -> None:
+@pytest.mark.parametrize("error", [b"HorovodInternalError", b"MismatchError"])
+def test_who_lost_a_rank_is_not_the_first_though_it_ended_before(error: bytes) -> None:
     words = {
-        0: [b"Traceback", b"roundelay.errors.HorovodInternalError: rank 1 was lost", b""],
+        0: [b"Traceback", b"roundelay.errors." + error + b": rank 1 was lost", b""],
         1: [b"Traceback", b"ValueError: boom"],
     }
     first = first_failure([ending(0, 1), ending(1, 5)], lambda rank: words[rank])
