@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib.metadata import requires
 from pathlib import Path
 
-OURS = {"roundelay", "horovod"}  # roundelay.stand_in installs the latter
+OURS = {"roundelay", "horovod"}  # roundelay.horovod_shim installs the latter
 NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}  # packages whose name differs from their module's
 NEVER_IMPORTED = {
     "numpy": "tensor.numpy() needs it",

@@ -144,22 +144,31 @@ std::string with_prefix(std::string_view prefix, std::string_view name) {
   return std::string(prefix).append(name);
 }
 
-Result<ConfigLine> load(const Knob& knob, const Environment& environment, Config& config) {
+// Returns whether the variable sets the knob. Lists a bad value, and leaves the knob as it is.
+bool read_variable(const Knob& knob, const std::string& variable, const Environment& environment,
+                   LoadedConfig& loaded) {
+  const std::optional<std::string> text = environment(variable);
+  if (!text) return false;
+  const Config before = loaded.config;
+  const Refusal allowed =
+      std::visit([&](const auto& kind) { return read(kind, *text, loaded.config); }, knob.kind);
+  if (!allowed) return true;
+  loaded.config = before;
+  loaded.bad.push_back(
+      {variable, *text, *allowed, variable + "=\"" + *text + "\" is not valid: it must be " + *allowed});
+  return false;
+}
+
+void read_knob(const Knob& knob, const Environment& environment, LoadedConfig& loaded) {
   ConfigLine line{with_prefix(kOurPrefix, knob.name), "", "default", std::string(knob.meaning)};
-  std::string variable = line.variable;
-  std::optional<std::string> text = environment(variable);
-  if (!text && !knob.horovod.empty()) {
-    variable = with_prefix(kHorovodPrefix, knob.horovod);
-    text = environment(variable);
+  const std::string horovods = knob.horovod.empty() ? "" : with_prefix(kHorovodPrefix, knob.horovod);
+  if (read_variable(knob, line.variable, environment, loaded)) {
+    line.source = line.variable;
+  } else if (!horovods.empty() && read_variable(knob, horovods, environment, loaded)) {
+    line.source = horovods;
   }
-  if (text) {
-    const Refusal allowed =
-        std::visit([&](const auto& kind) { return read(kind, *text, config); }, knob.kind);
-    if (allowed) return Status::invalid(variable + "=\"" + *text + "\" is not valid: it must be " + *allowed);
-    line.source = variable;
-  }
-  line.value = show(knob, config);
-  return line;
+  line.value = show(knob, loaded.config);
+  loaded.lines.push_back(std::move(line));
 }
 
 // Returns how many letters must be inserted, deleted or replaced to turn one text into the other.
@@ -177,15 +186,16 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-Status check_name(const std::string& variable) {
+// Returns the complaint about a variable's name; empty if the name is good.
+std::string complaint_of_name(const std::string& variable) {
   if (!variable.starts_with(kOurPrefix) || variable == kMpiHome || variable.starts_with(kLauncherPrefix))
     return {};
   const std::string_view name = std::string_view(variable).substr(kOurPrefix.size());
   const auto distance = [&](const Knob& knob) { return edit_distance(knob.name, name); };
   const Knob& nearest = *std::ranges::min_element(knobs(), {}, distance);
   if (nearest.name == name) return {};
-  return Status::invalid(variable + " is set, but there is no such variable; the nearest is " +
-                         with_prefix(kOurPrefix, nearest.name));
+  return variable + " is set, but there is no such variable; the nearest is " +
+         with_prefix(kOurPrefix, nearest.name);
 }
 
 }  // namespace
@@ -200,20 +210,25 @@ std::uint64_t Config::hash() const {
   return hash;
 }
 
-Result<LoadedConfig> load_config(const Environment& environment,
-                                 const std::vector<std::string>& set_variables) {
-  for (const std::string& variable : set_variables) ROUNDELAY_RETURN_IF_ERROR(check_name(variable));
+LoadedConfig read_config(const Environment& environment, const std::vector<std::string>& set_variables) {
   LoadedConfig loaded;
-  for (const Knob& knob : knobs()) {
-    Result<ConfigLine> line = load(knob, environment, loaded.config);
-    if (!line.ok()) return line.status();
-    loaded.lines.push_back(std::move(line).value());
+  for (const std::string& variable : set_variables) {
+    if (std::string complaint = complaint_of_name(variable); !complaint.empty())
+      loaded.bad.push_back({variable, environment(variable).value_or(""), "", std::move(complaint)});
   }
+  for (const Knob& knob : knobs()) read_knob(knob, environment, loaded);
   for (const NoEffect& entry : without_effect()) {
     const std::string variable = with_prefix(kHorovodPrefix, entry.name);
     if (environment(variable))
       loaded.no_effect.push_back(variable + " has no effect, because " + std::string(entry.reason));
   }
+  return loaded;
+}
+
+Result<LoadedConfig> load_config(const Environment& environment,
+                                 const std::vector<std::string>& set_variables) {
+  LoadedConfig loaded = read_config(environment, set_variables);
+  if (!loaded.bad.empty()) return Status::invalid(std::move(loaded.bad.front().complaint));
   return loaded;
 }
 

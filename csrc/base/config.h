@@ -63,15 +63,27 @@ struct ConfigLine {
 // Returns a variable's value; nothing if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 
+// A variable that is set to a bad value, or that no knob has.
+struct BadVariable {
+  std::string variable;  // its name as it is set: ROUNDELAY_X or HOROVOD_X
+  std::string value;
+  std::string allowed;    // describes the good values; empty if no knob has this variable
+  std::string complaint;  // tells the user the variable, the value and what is allowed
+};
+
 struct LoadedConfig {
   Config config;
   std::vector<ConfigLine> lines;       // every knob, in the order of the table in knobs.cc
   std::vector<std::string> no_effect;  // a sentence for each HOROVOD_ variable that is set and does nothing
+  std::vector<BadVariable> bad;        // they were read as if they were not set
 };
 
 // Reads all settings from `environment`; init() and roundelayrun call it. `set_variables` holds the names of
 // all variables that are set, or nothing if the caller cannot list them; an unknown ROUNDELAY_ name among
-// them is an error. Errors: kInvalidArgument with the variable, its value and the allowed values.
+// them is bad, too. Lists bad variables and reads on as if they were not set.
+LoadedConfig read_config(const Environment& environment, const std::vector<std::string>& set_variables = {});
+
+// Reads like read_config(). Errors: kInvalidArgument with the first bad variable's complaint.
 Result<LoadedConfig> load_config(const Environment& environment,
                                  const std::vector<std::string>& set_variables = {});
 

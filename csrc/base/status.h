@@ -13,10 +13,11 @@ namespace roundelay {
 enum class StatusCode : unsigned char {
   kOk,
   kInvalidArgument,  // ValueError: the caller made a mistake; data is untouched and the job continues
-  kMismatch,         // HorovodInternalError: ranks disagree, or one is missing; the job continues
+  kMismatch,         // MismatchError, a HorovodInternalError: two ranks' calls differ; the job continues
   kAborted,          // HorovodInternalError: a peer failed or left, or a deadline passed
   kUnavailable,      // something is missing: not initialized, no MPI, no sockets, no memory
   kInternal,         // a bug in Roundelay
+  kIncomplete,       // HorovodInternalError: some rank does not take part; the job continues
 };
 
 // OK, or an error with a message. OK allocates nothing; copies share the message.

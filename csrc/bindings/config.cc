@@ -40,6 +40,13 @@ std::vector<Line> lines(const LoadedConfig& loaded) {
   return result;
 }
 
+std::vector<Line> bad(const LoadedConfig& loaded) {
+  std::vector<Line> result;
+  for (const BadVariable& each : loaded.bad)
+    result.emplace_back(each.variable, each.value, each.allowed, each.complaint);
+  return result;
+}
+
 std::string log_level(const LoadedConfig& loaded) {
   for (const ConfigLine& line : loaded.lines)
     if (line.variable == "ROUNDELAY_LOG_LEVEL") return line.value;
@@ -87,8 +94,10 @@ void bind_config(py::module_& module) {
       .def_property_readonly("log_level", log_level)
       .def_property_readonly("log_hide_time", field(&Config::log_hide_time))
       .def_property_readonly("lines", lines)
-      .def_property_readonly("no_effect", [](const LoadedConfig& loaded) { return loaded.no_effect; });
+      .def_property_readonly("no_effect", [](const LoadedConfig& loaded) { return loaded.no_effect; })
+      .def_property_readonly("bad", bad);
   module.def("load_config", load_config_from_environment);
+  module.def("read_config", [] { return read_config(variable, set_variables()); });
   module.def("config", [] { return *global_config(); });
   module.def("log_info", [](const std::string& message) { log(LogLevel::kInfo, message); });
 }

@@ -14,9 +14,18 @@ class InternalError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// ValueError where the caller can fix the call, InternalError where ranks disagree and after a fault, else
-// RuntimeError.
+// Becomes roundelay._core.MismatchError (a HorovodInternalError).
+class MismatchError : public InternalError {
+ public:
+  using InternalError::InternalError;
+};
+
+// Raises the exception of the error's code: ValueError where the caller can fix the call, MismatchError where
+// ranks disagree, InternalError where a rank is missing and after a fault, else RuntimeError.
 [[noreturn]] void raise(const Status& error);
+// Raises MismatchError where ranks disagree, else InternalError: for an operation that was submitted and
+// failed.
+[[noreturn]] void raise_failed(const Status& error);
 inline void check(const Status& status) {
   if (!status.ok()) raise(status);
 }

@@ -78,7 +78,7 @@ std::vector<at::Tensor> synchronize(submit::Handle handle) {
   }
   // After a fault the medium may still write: the memory is given up for good.
   if (status.code() == StatusCode::kAborted) (void)operand.release();
-  throw InternalError(status.message());
+  raise_failed(status);
 }
 
 void bind_handles(py::module_& module) {

@@ -116,7 +116,7 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
                                          : mismatch(request, rank, slot.request, first_rank);
     if (!text.empty()) {
       take_slot(found);
-      fail(request, std::move(text), now);
+      fail(request, std::move(text), now, StatusCode::kMismatch);
       return {};
     }
   }
@@ -176,12 +176,12 @@ void Coordinator::settle_if_complete(Slots::iterator found, int last_member, Tim
   make_ready(take_slot(found), last_member, now);
 }
 
-void Coordinator::fail(const wire::Request& request, std::string text, TimePoint now) {
+void Coordinator::fail(const wire::Request& request, std::string text, TimePoint now, StatusCode code) {
   settled_[request.name] = sequence_ + 1;  // failures never wait: they go out with the very next order
   count_unnamed(request);
   std::vector<std::uint64_t> counters;
   if (request.operation == Operation::kJoin) counters.assign(unnamed_.begin(), unnamed_.end());
-  failures_.push_back({request.name, StatusCode::kMismatch, std::move(text), std::move(counters)});
+  failures_.push_back({request.name, code, std::move(text), std::move(counters)});
   std::erase_if(early_joins_, [&](const auto& early) { return early.second.name == request.name; });
   restart_join_clock(now);
 }

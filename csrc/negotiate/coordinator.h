@@ -99,7 +99,8 @@ class Coordinator {
   Slot take_slot(Slots::iterator found);
   void settle_if_complete(Slots::iterator found, int last_member, TimePoint now);
   void make_ready(Slot slot, int last_member, TimePoint now);
-  void fail(const wire::Request& request, std::string text, TimePoint now);
+  void fail(const wire::Request& request, std::string text, TimePoint now,
+            StatusCode code = StatusCode::kIncomplete);
   void count_unnamed(const wire::Request& request);
   // Has this member nothing more to say about uses before its last report?
   [[nodiscard]] bool heard_all(int member) const;

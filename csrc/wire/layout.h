@@ -12,7 +12,7 @@ namespace roundelay::wire {
 template <typename M, typename T>
 concept Is = std::same_as<std::remove_const_t<M>, T>;
 
-inline constexpr int kStatusCodeCount = static_cast<int>(StatusCode::kInternal) + 1;
+inline constexpr int kStatusCodeCount = static_cast<int>(StatusCode::kIncomplete) + 1;
 
 void layout(auto& io, Is<LaneId> auto& lane) {
   io.integer("lane.process_set", lane.process_set);

@@ -16,7 +16,7 @@ __version__ = "0.1.0"
 
 
 def stats() -> dict[str, int]:
-    """Counters of this process since init: see ``roundelay.torch.stats``."""
+    """Returns counters of this process since init: see ``roundelay.torch.stats``."""
     from roundelay.torch import stats as counters
 
     return counters()

@@ -1,4 +1,4 @@
-"""The modules that are loaded for a bootstrap, and which one init() takes."""
+"""Finds the modules of this build that are loaded for a bootstrap, and chooses one for init()."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ def _module(name: str) -> str | None:
 
 
 def mpi_module() -> str | None:
-    """Path of the module that links MPI, or None where it was not built."""
+    """Returns the path of the module that links MPI, or None if this build has none."""
     return _module("_mpi")
 
 
 def c10d_module() -> str | None:
-    """Path of the module over PyTorch's store and Gloo; None only where the build is broken."""
+    """Returns the path of the module over PyTorch's store and Gloo; None only if the build is broken."""
     return _module("_c10d")
 
 
 def cuda_module() -> str | None:
-    """Path of the module for NVIDIA's GPUs, or None where it was not built."""
+    """Returns the path of the module for NVIDIA's GPUs, or None if this build has none."""
     return _module("_cuda")
 
 
 def launcher_module() -> str | None:
-    """Path of the library that the launcher checks variables with; None only where the build is broken."""
+    """Returns the path of the launcher's library, which checks variables; None if the build is broken."""
     return _module("_launcher")
 
 
 def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple[str | None, Launch]:
-    """The module to load at init (None: a single process), and why.
+    """Returns the module to load at init (None for a single process), and the reason.
 
     bootstrap: ``auto``, ``mpi``, ``store`` or ``single`` (ROUNDELAY_BOOTSTRAP).
     Raises RuntimeError where the environment is not clear, or this build lacks what it asks for.

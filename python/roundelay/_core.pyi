@@ -7,6 +7,7 @@ import torch
 __version__: str
 
 class HorovodInternalError(RuntimeError): ...
+class MismatchError(HorovodInternalError): ...
 
 class Config:
     """What one init() read from the environment; read-only."""
@@ -65,10 +66,17 @@ class Config:
     # HOROVOD_ variables that are set but do nothing here, with the reason
     @property
     def no_effect(self) -> list[str]: ...
+    # (variable, value, what is allowed, complaint) for each variable that was read as if it were not set
+    @property
+    def bad(self) -> list[tuple[str, str, str, str]]: ...
 
+# ValueError with the first bad variable's complaint.
 def load_config() -> Config: ...
 
-# Where ranks meet without MPI; the fields are csrc/bootstrap/rendezvous.h's.
+# Reads on over bad variables: Config.bad lists them.
+def read_config() -> Config: ...
+
+# The place where ranks meet without MPI. csrc/bootstrap/rendezvous.h describes the fields.
 class Rendezvous:
     def __init__(
         self,
@@ -84,7 +92,7 @@ class Rendezvous:
         local_size: int | None,
     ) -> None: ...
 
-# Life. `backend_path` is the module to load where ranks are to be found, or None for a single process.
+# Joins the job. `backend_path`: the module that finds the other ranks, or None for a single process.
 def init(
     backend_path: str | None,
     rendezvous: Rendezvous | None = None,
@@ -92,18 +100,18 @@ def init(
     communicator: int | None = None,
 ) -> None: ...
 
-# The module for GPUs, for all inits to come; its tensors are on torch's devices of `device_type`. `nccl_path`
-# "": what the loader finds. RuntimeError where the module does not fit; no NCCL is no error.
+# Loads the module for GPUs, for all later inits; it serves torch's devices of `device_type`. An empty
+# `nccl_path` lets the loader search. RuntimeError if the module does not fit; a missing NCCL is no error.
 def load_gpu(module_path: str, nccl_path: str, device_type: str) -> None: ...
 
-# The version code of the NCCL at this path; 0: none.
+# Returns the version code of the NCCL at this path; 0 if there is none.
 def nccl_version(nccl_path: str) -> int: ...
 def shutdown() -> None: ...
 def is_initialized() -> bool: ...
 def after_fork() -> None: ...
 def config() -> Config: ...
 
-# One line on stderr, at level INFO (ROUNDELAY_LOG_LEVEL).
+# Writes one line to stderr, at level INFO (ROUNDELAY_LOG_LEVEL).
 def log_info(message: str) -> None: ...
 def rank() -> int: ...
 def size() -> int: ...
@@ -113,10 +121,10 @@ def cross_rank() -> int: ...
 def cross_size() -> int: ...
 def is_homogeneous() -> bool: ...
 
-# What the world uses: the names of its "bootstrap", "channel" and "fabric".
+# Returns the names of the world's "bootstrap", "channel" and "fabric".
 def transports() -> dict[str, str]: ...
 
-# This process is about to die of `why`: all ranks get it as the first cause. Does nothing before init.
+# Tells all ranks that this process dies of `why`, as the first cause. Does nothing before init.
 def fail(why: str) -> None: ...
 
 class GradientPool:
@@ -209,7 +217,7 @@ class Arrivals:
     # In a pool: those whose `.grad` is an entry are in flight, and nobody is here. The numbers of the others.
     def depart(self) -> list[int]: ...
 
-# Operations: return a handle. `name` None: named by a counter of (operation, process set). `output` may be
+# Operations return a handle. `name` None: a counter of (operation, process set) names it. `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,
 # `process_set` an id. Lists of tensors are grouped operations: one handle, all or nothing.
 def allreduce_async(
@@ -235,10 +243,10 @@ def broadcast_async(
 ) -> int: ...
 def barrier_async(process_set: int) -> int: ...
 
-# Outputs of the next three are allocated by the core: synchronize() has them.
+# The core allocates the outputs of the next three; synchronize() returns them.
 def allgather_async(tensors: list[torch.Tensor], name: str | None, process_set: int) -> int: ...
 
-# `splits`: rows for each member of the set. Outputs: the tensor, and received splits (int32).
+# `splits`: the rows for each member of the set. Outputs: the tensor, and received splits (int32).
 def alltoall_async(tensor: torch.Tensor, splits: list[int], name: str | None, process_set: int) -> int: ...
 def reducescatter_async(
     tensors: list[torch.Tensor],
@@ -249,11 +257,11 @@ def reducescatter_async(
     process_set: int,
 ) -> int: ...
 
-# Output: an int64 tensor with the world rank that joined last.
+# The output is an int64 tensor with the world rank that joined last.
 def join_async(process_set: int) -> int: ...
 
-# Each as the one with _async, waited for at once (as by synchronize): the outputs that the core allocated.
-# The coordination thread sleeps on, where this thread can negotiate itself.
+# Like the ones with _async and synchronize(): they wait and return the outputs that the core allocated.
+# If this thread can negotiate itself, the coordination thread stays asleep.
 def allreduce(
     tensor: torch.Tensor,
     output: torch.Tensor,
@@ -290,37 +298,37 @@ def reducescatter(
 ) -> list[torch.Tensor]: ...
 def join(process_set: int) -> list[torch.Tensor]: ...
 
-# Collective over all ranks. `ranks`: world ranks, ascending. The new set's id.
+# Returns the new set's id. Collective over all ranks. `ranks`: world ranks, ascending.
 def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...
 def process_set_ranks(process_set: int) -> list[int]: ...
 
-# Tells the peers that a call under this name failed this rank's local checks, with why.
+# Tells the peers that a call under this name failed this rank's own checks. `text`: the error.
 def submit_error(operation: str, name: str | None, text: str, process_set: int) -> None: ...
 
-# True when the handle is done (also when it failed). ValueError if unknown.
+# Returns whether the handle is done (it may have failed). ValueError if it is unknown.
 def poll(handle: int) -> bool: ...
 
-# Sleeps (GIL released) until done, then forgets the handle and raises its error, or returns the outputs that
+# Sleeps without the GIL until done, then forgets the handle and raises its error, or returns the outputs that
 # the core allocated. ValueError for an unknown handle.
 def synchronize(handle: int) -> list[torch.Tensor]: ...
 
-# The step's last gradient is submitted: do not linger.
+# Makes the core order at once what is submitted, as the step's last gradient is.
 def flush() -> None: ...
 
-# A block in which the caller computes nothing, as it waits for communication. synchronize() and blocking
-# operations are in one by themselves.
+# Marks a block in which the caller waits for communication and computes nothing. synchronize() and blocking
+# operations do so themselves.
 class Waiting:
     def __enter__(self) -> None: ...
     def __exit__(self, *exception: object) -> None: ...
 
-# Counters since init, by name: roundelay.torch.measure.stats says what they count.
+# Returns counters since init, by name. roundelay.torch.measure.stats describes them.
 def stats() -> dict[str, int]: ...
 def start_timeline(path: str, mark_cycles: bool) -> None: ...
 def stop_timeline() -> None: ...
 def timeline_enabled() -> bool: ...
 
-# Marks a phase of this thread ("backward", "step"): begin and end in nanoseconds of the steady clock.
+# Marks a phase of this thread ("backward", "step") from begin to end, in nanoseconds of the steady clock.
 def timeline_mark(name: str, begin_ns: int, end_ns: int) -> None: ...
 def backend_description(path: str) -> str: ...
 def torch_build_version() -> str: ...
@@ -328,10 +336,10 @@ def torch_build_version() -> str: ...
 class testing:
     """The pure parts of the core, for property tests."""
 
-    # Indices of the tensors of each fused operation. Tensors of one class may be fused; -1: never.
+    # Returns the tensors' indices for each fused operation. Tensors of one class may be fused; -1: never.
     @staticmethod
     def plan(sizes: list[int], classes: list[int], fusion_threshold: int, theta: int) -> list[list[int]]: ...
-    # Whether the bytes are a control message. RuntimeError if they are, but encode to other bytes.
+    # Returns whether the bytes are a control message. RuntimeError if they are, but encode to other bytes.
     @staticmethod
     def codec_roundtrip(message: bytes) -> bool: ...
     # tensors: (name, shape); cached: ascending positive ids. RuntimeError: what is malformed.

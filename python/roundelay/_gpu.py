@@ -1,4 +1,4 @@
-"""The part for GPUs: a module of its own, loaded by the first init() of a process that has a GPU."""
+"""Loads the core's module for GPUs at the first init() of a process that has a GPU."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from roundelay import _backend, _core
 
 
 @dataclass
-class _Part:
-    """What init() loads: the module's path, torch's device type that it serves, and whether it is loaded."""
+class _Module:
+    """The module that init() loads: its path, the device type that it serves, and whether it is loaded."""
 
-    path: str | None = None  # None: the one beside the package
+    path: str | None = None  # None: the module beside the package
     device_type: str = "cuda"
     loaded: bool = False
 
 
-_part = _Part()
+_module = _Module()
 
 
 def use(path: str, device_type: str) -> None:
-    """Instead of CUDA's: another module, for another of torch's devices. Before the first ``init()``."""
-    _part.path, _part.device_type = path, device_type
+    """Makes the next ``init()`` load another module than CUDA's, for another of torch's device types."""
+    _module.path, _module.device_type = path, device_type
 
 
 def module() -> str | None:
-    """Path of the module, or None where it was not built."""
-    return _part.path or _backend.cuda_module()
+    """Returns the module's path, or None if this build has none."""
+    return _module.path or _backend.cuda_module()
 
 
 def nccl_library() -> str:
-    """Path of the NCCL that torch has with it; "": what the loader finds."""
+    """Returns the path of the NCCL that came with torch; "" lets the loader search."""
     found = importlib.util.find_spec("nvidia") and importlib.util.find_spec("nvidia.nccl")
     for folder in (found and found.submodule_search_locations) or ():
         path = Path(folder, "lib", "libnccl.so.2")
@@ -44,24 +44,24 @@ def nccl_library() -> str:
 
 
 def load() -> None:
-    """Loads it where there is a GPU to use; once. RuntimeError: it does not fit, and why."""
+    """Loads the module once, if there is a GPU to use. RuntimeError if the module does not fit."""
     path = module()
-    if path is None or _part.loaded or (_part.path is None and not torch.cuda.is_available()):
+    if path is None or _module.loaded or (_module.path is None and not torch.cuda.is_available()):
         return
-    _core.load_gpu(path, nccl_library(), _part.device_type)
-    _part.loaded = True
+    _core.load_gpu(path, nccl_library(), _module.device_type)
+    _module.loaded = True
 
 
 def serves(device: torch.device) -> bool:
-    """Whether the core works on tensors of this device, which is the CPU or a GPU."""
-    return device.type == "cpu" or (_part.loaded and device.type == _part.device_type)
+    """Returns whether the core works on tensors of this device, which is the CPU or a GPU."""
+    return device.type == "cpu" or (_module.loaded and device.type == _module.device_type)
 
 
 def is_available() -> bool:
-    """Whether this process sees a GPU, before ``init`` too."""
-    return bool(torch.get_device_module(_part.device_type).is_available())
+    """Returns whether this process sees a GPU, before ``init`` too."""
+    return bool(torch.get_device_module(_module.device_type).is_available())
 
 
 def devices() -> int | None:
-    """How many GPUs this process sees; None where it cannot use any."""
-    return torch.get_device_module(_part.device_type).device_count() if _part.loaded else None
+    """Returns how many GPUs this process sees; None where it cannot use any."""
+    return torch.get_device_module(_module.device_type).device_count() if _module.loaded else None

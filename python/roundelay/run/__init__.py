@@ -1,9 +1,10 @@
 """`roundelayrun`: starts N ranks, with mpirun or without MPI, shows their output, and ends them together;
 `roundelay.run(func)` does the same with a function.
 
-The way of a job: `arguments` reads the command line, `job` decides what is started, `launcher` runs that and
-listens to the `agent` beside each rank, `verdict` says what became of it. What is started is `mpi`'s mpirun,
-`starter` on one machine, or `several` with a `host_starter` on each host. `function` is a function's way.
+A job uses these modules: `arguments` reads the command line, `job` decides what to start, `launcher`
+starts it and listens to the `agent` beside each rank, `result` finds the exit status. The launcher starts
+`mpi`'s mpirun, or `starter` on one machine, or `multi_host` with a `host_starter` on each host. The package
+`function` runs a Python function as a job.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class _Callable(ModuleType):
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
-        """The function, also for inspect; loaded when asked for, as most who import this package never do."""
+        """Returns the function, also for inspect. Loads it only now, as most importers never call it."""
         from roundelay.run.function.api import run
 
         return run

@@ -1,6 +1,6 @@
-"""Which CPUs a rank gets: an equal share of the host's, whole cores, within a NUMA node where that works out.
+"""Chooses the CPUs of a rank: an equal share of the host's, of whole cores, within a NUMA node if possible.
 
-Only the standard library: the agent uses it on hosts that import nothing else of ours.
+Uses only the standard library, as the agent needs it on hosts that import nothing else of Roundelay.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import re
 
 Core = frozenset[int]  # the CPUs of one core: its hardware threads
 
-_LEAST_CPUS = 2  # of a share: with fewer, a rank's threads are better off where the system puts them
+_LEAST_CPUS = 2  # a smaller share is not bound: the system places the rank's threads better
 
 
 def share(nodes: list[list[Core]], rank: int, ranks: int) -> set[int] | None:
-    """The CPUs of one of `ranks` ranks on a host. None: all of them, as there are too few to divide.
+    """Returns the CPUs of one of `ranks` ranks on a host; None if there are too few to divide.
 
     nodes: the cores that may be used, by NUMA node. Pure; the shares of a host's ranks are disjoint.
     """
@@ -36,7 +36,7 @@ def share(nodes: list[list[Core]], rank: int, ranks: int) -> set[int] | None:
 
 
 def _spread(nodes: list[list[Core]], ranks: int) -> list[int]:
-    """How many ranks each node gets: one after another, to the node that leaves it the most cores."""
+    """Returns how many ranks each node gets. Each rank in turn goes where it has the most cores."""
     counts = [0] * len(nodes)
     for _ in range(ranks):
         best = max(range(len(nodes)), key=lambda index: (len(nodes[index]) / (counts[index] + 1), -index))
@@ -45,12 +45,12 @@ def _spread(nodes: list[list[Core]], ranks: int) -> list[int]:
 
 
 def _cut(cores: list[Core], parts: int) -> list[list[Core]]:
-    """Neighbours stay together; parts differ by one core at most."""
+    """Cuts into parts of neighbours, which differ by one core at most."""
     return [cores[part * len(cores) // parts : (part + 1) * len(cores) // parts] for part in range(parts)]
 
 
 def read_nodes(allowed: set[int], root: str = "/sys/devices/system") -> list[list[Core]]:
-    """The cores of this machine by NUMA node, of each the CPUs in `allowed`."""
+    """Returns the cores of this machine by NUMA node; each core has only its CPUs in `allowed`."""
     listings = sorted(
         glob.glob(f"{root}/node/node[0-9]*/cpulist"), key=lambda path: int(re.findall(r"\d+", path)[-1])
     )
@@ -68,7 +68,7 @@ def _cores(cpus: set[int], root: str) -> list[Core]:
 
 
 def _read_cpus(path: str) -> set[int]:
-    """What a file like "0-3,8" lists; nothing where there is no such file."""
+    """Returns the CPUs that a file like "0-3,8" lists; none if there is no such file."""
     found: set[int] = set()
     with contextlib.suppress(OSError, ValueError), open(path) as listing:
         for part in listing.read().strip().split(","):
@@ -78,7 +78,7 @@ def _read_cpus(path: str) -> set[int]:
 
 
 def shown(cpus: set[int]) -> str:
-    """A set as people write it: "0-3,8"."""
+    """Returns a set as people write it: "0-3,8"."""
     ranges: list[list[int]] = []
     for cpu in sorted(cpus):
         if ranges and ranges[-1][1] == cpu - 1:

@@ -1,4 +1,4 @@
-"""The process beside each rank: starts the program, relays its output, and tells the launcher how it ended.
+"""The process beside each rank: starts the program, forwards its output, tells the launcher how it ended.
 
 mpirun starts one agent a rank, as a plain script (`python -I -S agent.py -- program ...`); where there is
 none, local_ranks.py forks them. An agent uses only the standard library, and siblings that do. The program is
@@ -28,14 +28,14 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 
 from roundelay.run import affinity
 
-# Agent to launcher: kind and length, then that many bytes.
+# The agent sends the launcher frames: kind and length, then that many bytes.
 HEADER = struct.Struct(">cI")
 HELLO, STDOUT, STDERR, RESULT_PIECE, EXIT = b"H", b"o", b"e", b"r", b"X"
-# Launcher to agent: one byte an order; SIGNAL is followed by the signal's number.
+# The launcher sends the agent orders of one byte; the signal's number follows SIGNAL.
 SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
 
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
-# Of a job whose program is a function: the file that holds it, and the descriptor that takes the result.
+# Set where the program is a function: the file that holds it, and the descriptor that takes the result.
 FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
 RANK_VARIABLES = ("ROUNDELAY_RUN_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID")
 LOCAL_SIZE_VARIABLES = (
@@ -46,10 +46,10 @@ LOCAL_SIZE_VARIABLES = (
 )
 LOCAL_RANK_VARIABLES = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "LOCAL_RANK")
 BIND = "ROUNDELAY_RUN_BIND"  # set: the agent gives its program a share of the host's CPUs
-FAILED = 1  # an agent's own exit status when it cannot do its work; it has said why
+FAILED = 1  # the exit status of an agent that cannot do its work and has said why
 
-ORPHAN_GRACE_S = 1.0  # what a dead program left behind, or a launcher's death, gets before SIGKILL
-_FAILED_GRACE_S = 0.3  # the same where a program failed
+ORPHAN_GRACE_S = 1.0  # from SIGTERM to SIGKILL for processes without a program or a launcher
+_FAILED_GRACE_S = 0.3  # the same after a program has failed
 _CHUNK = 1 << 16
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -60,7 +60,7 @@ def die_with_parent(signum: int) -> None:
 
 
 def first_number(variables: tuple[str, ...]) -> int | None:
-    """The value of the first of `variables` that is set to a number."""
+    """Returns the value of the first of `variables` that is set to a number; None if none is."""
     for variable in variables:
         value = os.environ.get(variable, "")
         if value.isdigit():
@@ -97,7 +97,7 @@ def notice_death(connection: socket.socket) -> None:
 
 
 def children() -> list[int]:
-    """The pids of this process's children, orphans that it adopted included."""
+    """Returns the pids of this process's children, orphans that it adopted included."""
     found: list[int] = []
     for task in os.listdir("/proc/self/task"):
         try:
@@ -132,7 +132,7 @@ def end_orphans(grace: float = ORPHAN_GRACE_S) -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of what its descendants leave behind."""
+    """Makes this process adopt the orphans of its descendants."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -161,7 +161,7 @@ class Agent:
         self._leave = threading.Event()
 
     def run(self) -> None:
-        """Starts the program, relays until it has ended, reports, and waits for leave."""
+        """Starts the program, forwards its output until it has ended, reports, and waits for LEAVE."""
         adopt_orphans()
         cpus = bind()
         environment, threads = self._environment(bound=cpus is not None)
@@ -186,14 +186,14 @@ class Agent:
             hello["pid"] = self._program.pid
             self._send(HELLO, json.dumps(hello).encode())
             threading.Thread(target=self._obey, daemon=True).start()
-            self._relay(self._program)
+            self._forward_output(self._program)
             self._report(self._program.wait())
             self._leave.wait()
             return
         self._obey()
 
     def _start(self, environment: dict[str, str]) -> subprocess.Popen[bytes]:
-        """Starts the program; one that is to call a function finds it on standard input."""
+        """Starts the program. If it calls a function, the function is its standard input."""
         with contextlib.ExitStack() as opened:
             stdin = None
             if self._function is not None:
@@ -213,7 +213,7 @@ class Agent:
             )
 
     def _environment(self, *, bound: bool) -> tuple[dict[str, str], int | None]:
-        """The program's environment, and the OMP_NUM_THREADS chosen here (None: the user's own stands)."""
+        """Returns the program's environment, and the OMP_NUM_THREADS chosen here (None: the user set it)."""
         environment = dict(os.environ)
         for variable in (ADDRESS, TOKEN, BIND, FUNCTION, RANK_VARIABLES[0]):
             environment.pop(variable, None)
@@ -225,7 +225,7 @@ class Agent:
         return environment, threads
 
     def _send(self, kind: bytes, payload: bytes) -> None:
-        """Sends one frame; a launcher that is gone is noticed by _obey."""
+        """Sends one frame. _obey notices if the launcher is gone."""
         with contextlib.suppress(OSError):
             self._connection.sendall(HEADER.pack(kind, len(payload)) + payload)
 
@@ -234,8 +234,8 @@ class Agent:
         report = {"returncode": returncode, "stopped": self._told_to_stop}
         self._send(EXIT, json.dumps(report).encode())
 
-    def _relay(self, program: subprocess.Popen[bytes]) -> None:
-        """Passes output on until the program has ended, ends what it left behind, and empties the pipes."""
+    def _forward_output(self, program: subprocess.Popen[bytes]) -> None:
+        """Forwards output until the program has ended, ends the processes it left, and empties the pipes."""
         assert program.stdout is not None
         assert program.stderr is not None
         ended = os.pidfd_open(program.pid)
@@ -251,17 +251,17 @@ class Agent:
                     if key.data is None:
                         over = True
                     else:
-                        self._relay_chunk(selector, key)
+                        self._forward_chunk(selector, key)
             selector.unregister(ended)
-            # Before the report, so that nothing is left when the launcher lets go; the others wait for it.
+            # This comes before the report, so that no process is left when the launcher lets go.
             failed = program.wait() != 0
             end_orphans(0.0 if self._killed else _FAILED_GRACE_S if failed else ORPHAN_GRACE_S)
             while selector.get_map() and (ready := selector.select(timeout=0)):
                 for key, _ in ready:
-                    self._relay_chunk(selector, key)
+                    self._forward_chunk(selector, key)
         os.close(ended)
 
-    def _relay_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
+    def _forward_chunk(self, selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
         data = os.read(key.fd, _CHUNK)
         if data:
             self._send(key.data, data)
@@ -269,7 +269,7 @@ class Agent:
             selector.unregister(key.fileobj)
 
     def _on_signal(self, signum: int, _frame: object) -> None:
-        """mpirun, or someone, signals the agent: that is meant for the program."""
+        """Passes a signal on to the program: mpirun and users signal the agent, but mean the program."""
         self._told_to_stop = True
         self._signal_program(signum)
 
@@ -278,7 +278,7 @@ class Agent:
             send_signal(self._program.pid, signum)
 
     def _obey(self) -> None:
-        """Follows the launcher's orders; its end of the connection closing is the order to end at once."""
+        """Follows the launcher's orders. If the launcher closes the connection, ends at once."""
         orders = self._connection.makefile("rb", buffering=0)
         while True:
             try:
@@ -299,7 +299,7 @@ class Agent:
                 self._abandon()
 
     def _abandon(self) -> None:
-        """The launcher is gone: ends the program and this agent."""
+        """Ends the program and this agent, as the launcher is gone."""
         self._told_to_stop = True
         self._signal_program(signal.SIGTERM)
         deadline = time.monotonic() + ORPHAN_GRACE_S
@@ -314,8 +314,8 @@ class Agent:
 
 
 def run(program: list[str]) -> int:
-    """Is the agent of one rank, from the call to the launcher to leave; all else is in the environment."""
-    if ADDRESS not in os.environ:  # the line that --dry-run shows, started by hand: no launcher to talk to
+    """Runs the agent of one rank until LEAVE; returns its exit status. The environment has all settings."""
+    if ADDRESS not in os.environ:  # a user has started the line that --dry-run shows: there is no launcher
         os.execvp(program[0], program)
     rank = first_number(RANK_VARIABLES)
     if rank is None:

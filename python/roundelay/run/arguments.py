@@ -1,4 +1,4 @@
-"""The command line of `roundelayrun`: horovodrun's flags, with their meaning."""
+"""Parses the command line of `roundelayrun`: horovodrun's flags, with their meaning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NoReturn
 
-from roundelay.run import config_file, foreign, knobs
+from roundelay.run import config_file, knobs, unsupported_flags
 from roundelay.run.errors import UsageError
 from roundelay.run.knobs import number
 
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line, over what a --config-file says. Its attributes are the flags' long names."""
+    """Parses the command line over a --config-file. The result's attributes are the flags' long names."""
     parser = make_parser(prog)
     given = parser.parse_args(argv)
     if given.config_file is None:
@@ -36,7 +36,7 @@ def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
         said = parser.parse_args(words)
     except UsageError as error:
         raise UsageError(f"{given.config_file}: {error}") from error
-    # What the command line says comes after the file's, and wins.
+    # The command line comes after the file, and wins.
     merged = parser.parse_args(argv, said)
     if given.mpi or given.gloo:
         merged.mpi, merged.gloo = given.mpi, given.gloo
@@ -44,7 +44,7 @@ def parse(prog: str, argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def make_parser(prog: str) -> Parser:
-    """The parser; its result has the flags' long names as attributes."""
+    """Returns the parser; its result has the flags' long names as attributes."""
     parser = Parser(
         prog=prog,
         description="Starts NUM_PROC copies of a program as the ranks of one job.",
@@ -77,10 +77,10 @@ def make_parser(prog: str) -> Parser:
         help="settings, in horovodrun's layout; what the command line says wins",
     )
     _add_output(parser)
-    _add_way(parser)
+    _add_launch_mode(parser)
     _add_hosts(parser)
     knobs.add(parser)
-    foreign.add(parser)
+    unsupported_flags.add(parser)
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what every rank runs")
     return parser
 
@@ -106,9 +106,9 @@ def _add_output(parser: Parser) -> None:
     )
 
 
-def _add_way(parser: Parser) -> None:
-    way = parser.add_argument_group("how the ranks start")
-    how = way.add_mutually_exclusive_group()
+def _add_launch_mode(parser: Parser) -> None:
+    launch_mode = parser.add_argument_group("how the ranks start")
+    how = launch_mode.add_mutually_exclusive_group()
     how.add_argument(
         "--mpi", action="store_true", help="start the ranks with mpirun (default on several hosts)"
     )
@@ -117,21 +117,21 @@ def _add_way(parser: Parser) -> None:
         action="store_true",
         help="start the ranks without MPI: here, and over ssh elsewhere (default on this machine)",
     )
-    way.add_argument(
+    launch_mode.add_argument(
         "--mpi-args",
         type=shlex.split,
         default=[],
         metavar="ARGS",
         help='more for mpirun, as one word: --mpi-args="--mca btl self,sm"',
     )
-    way.add_argument(
+    launch_mode.add_argument(
         "--binding-args",
         type=shlex.split,
         metavar="ARGS",
         help='how mpirun binds ranks to CPUs, as one word: --binding-args="--bind-to socket"; "--bind-to '
         'none" also without MPI (default: each rank gets its share of the CPUs, see --verbose)',
     )
-    way.add_argument(
+    launch_mode.add_argument(
         "--tcp", action="store_true", help="between hosts use TCP only, whatever other networks there are"
     )
 

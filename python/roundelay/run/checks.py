@@ -1,4 +1,4 @@
-"""What is looked at before anything starts: one line with the cause, not ranks that fail of it."""
+"""Checks before anything starts: the user gets one line with the cause, instead of ranks that fail."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import stat
 from pathlib import Path
 
-from roundelay import stand_in
+from roundelay import horovod_shim
 from roundelay.run.errors import UsageError
 
 
@@ -24,10 +24,10 @@ def check_program(program: str) -> None:
     raise UsageError(f"the program {program!r} is missing: {where}")
 
 
-def check_stand_in() -> None:
+def check_horovod_shim() -> None:
     """Raises UsageError if Roundelay must not take Horovod's place here."""
     try:
-        stand_in.check()
+        horovod_shim.check()
     except RuntimeError as error:
         raise UsageError(f"--as-horovod: {error}") from error
 
@@ -42,7 +42,7 @@ def check_timeline(path: str, given_by: str) -> None:
     elif not folder.is_dir():
         reason = f"there is no folder {os.fspath(folder)!r}"
     elif Path(path).is_fifo():
-        return  # somebody will read it
+        return  # a reader will open it
     else:
         try:
             _write_on_trial(path)
@@ -54,7 +54,7 @@ def check_timeline(path: str, given_by: str) -> None:
 
 
 def _write_on_trial(path: str) -> None:
-    """Writes how a timeline begins, and takes it back. Raises OSError."""
+    """Writes the first byte of a timeline and removes it again. Raises OSError."""
     is_new = not Path(path).exists()
     try:
         with open(path, "ab", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""`roundelayrun` (= `roundelay run`): from the command line to the job's exit status."""
+"""`roundelayrun` (= `roundelay run`): runs a command line and returns the job's exit status."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from collections.abc import Callable, Sequence
 from roundelay import __version__
 from roundelay.run import arguments, job, limits
 from roundelay.run.errors import UsageError
-from roundelay.run.function.relay import Relay
+from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.launcher import Launcher, Settings
 from roundelay.run.output import Output
-from roundelay.run.verdict import Verdict
+from roundelay.run.result import JobResult
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "roundelayrun", relay: Relay | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None, prog: str = "roundelayrun", result_pipe: ResultPipe | None = None
+) -> int:
     """Runs the command line `argv` (default: this process's) and returns the exit status: 2 for wrong use.
 
-    With a `relay` the program is a function, and its caller gets the last word instead of stderr.
+    With a `result_pipe` the program is a function, and its caller gets the result instead of stderr.
     """
 
     def say(line: str) -> None:
@@ -33,10 +35,10 @@ def main(argv: Sequence[str] | None = None, prog: str = "roundelayrun", relay: R
 
             print(doctor.check_build() if given.check_build else __version__)
             return 0
-        return _run(given, prog, say, relay)
+        return _run(given, prog, say, result_pipe)
     except UsageError as error:
-        if relay is not None:
-            relay.refuse(str(error))
+        if result_pipe is not None:
+            result_pipe.refuse(str(error))
         else:
             say(f"error: {error}")
         return 2
@@ -44,13 +46,15 @@ def main(argv: Sequence[str] | None = None, prog: str = "roundelayrun", relay: R
         return _nobody_reads()
 
 
-def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None], relay: Relay | None) -> int:
+def _run(
+    given: argparse.Namespace, prog: str, say: Callable[[str], None], result_pipe: ResultPipe | None
+) -> int:
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
     if given.num_proc is None:
         raise UsageError("how many ranks? give -np N")
     if not program:
         raise UsageError(f"what to run? give a program: {prog} -np {given.num_proc} python train.py")
-    start = job.prepare(given, program, os.environ, relay)
+    start = job.prepare(given, program, os.environ, result_pipe)
     for flag, why in given.no_effect.items():
         say(f"{flag} has no effect: {why}")
     if start.listener is None:
@@ -70,7 +74,7 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None], relay
         started_by="starter" if mpirun is None else "mpirun",
         prefix=f"{prog}: " if mpirun is None else "[mpirun] ",
         say=say,
-        on_result=relay.on_result if relay is not None else None,
+        on_result=result_pipe.on_result if result_pipe is not None else None,
     )
     limits.raise_files(start.num_proc * (3 if given.output_filename is not None else 1))
     output = Output(
@@ -81,36 +85,38 @@ def _run(given: argparse.Namespace, prog: str, say: Callable[[str], None], relay
         timestamps=given.prefix_output_with_timestamp,
     )
     launcher = Launcher(start.command, start.environment, start.listener, output, settings)
-    return _launch(launcher, output, say, relay)
+    return _launch(launcher, output, say, result_pipe)
 
 
-def _launch(launcher: Launcher, output: Output, say: Callable[[str], None], relay: Relay | None) -> int:
-    verdict = launcher.run()
+def _launch(
+    launcher: Launcher, output: Output, say: Callable[[str], None], result_pipe: ResultPipe | None
+) -> int:
+    result = launcher.run()
     try:
-        if relay is not None:
-            words = output.last_words(verdict.rank) if verdict.rank is not None else []
-            relay.end(verdict, launcher.endings, words)
+        if result_pipe is not None:
+            words = output.last_words(result.rank) if result.rank is not None else []
+            result_pipe.end(result, launcher.endings, words)
         else:
-            _last_word(verdict, output, say)
+            _last_word(result, output, say)
         sys.stdout.flush()
     except BrokenPipeError:
         return _nobody_reads()
-    return verdict.status
+    return result.status
 
 
-def _last_word(verdict: Verdict, output: Output, say: Callable[[str], None]) -> None:
-    """Says what became of the job unless all went well; the failed rank's last lines come last."""
-    if not verdict.text:
+def _last_word(result: JobResult, output: Output, say: Callable[[str], None]) -> None:
+    """Says why the job failed, if it did; the failed rank's last lines come last."""
+    if not result.text:
         return
-    words = output.last_words(verdict.rank) if verdict.rank is not None else []
+    words = output.last_words(result.rank) if result.rank is not None else []
     ending = "; its last lines on stderr:" if words else ""
-    say(verdict.text + ending)
+    say(result.text + ending)
     sys.stderr.buffer.write(b"".join(b"  " + word + b"\n" for word in words))
     sys.stderr.flush()
 
 
 def _nobody_reads() -> int:
-    """Our reader is gone: keeps the interpreter from complaining about it at exit."""
+    """Returns the exit status after the reader of stdout is gone; silences the interpreter's complaint."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + 13
 

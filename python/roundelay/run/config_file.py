@@ -1,4 +1,4 @@
-"""`--config-file`: horovodrun's YAML file, as the flags that say the same."""
+"""Reads `--config-file`, horovodrun's YAML file, and returns the flags that mean the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import yaml
 
 from roundelay.run.errors import UsageError
 
-# Section, key, the flag that a value is for. A pair of flags: for true and for false.
+# Maps section and key to the flag that gets the value, or to the flags for true and for false.
 _Flag = str | tuple[str, str]
 _LAYOUT: dict[str, dict[str, _Flag]] = {
     "params": {
@@ -54,7 +54,7 @@ _SWITCHES = {"true": 0, "yes": 0, "on": 0, "false": 1, "no": 1, "off": 1}
 
 
 def words(path: str) -> list[str]:
-    """The flags that the file stands for. Raises UsageError naming the file and, where it can, the line."""
+    """Returns the flags that the file means. Raises UsageError naming the file and, if known, the line."""
     try:
         root = yaml.compose(Path(path).read_text(), Loader=yaml.SafeLoader)
     except OSError as error:
@@ -68,7 +68,7 @@ def words(path: str) -> list[str]:
 
 
 class _File:
-    """The walk through a file's nodes."""
+    """Walks through a file's nodes."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,9 +1,9 @@
-"""Starts one host's ranks of a job on several: `python -I -S host_starter.py`, over ssh or beside several.py.
+"""Starts one host's ranks: `python -I -S host_starter.py`, run by multi_host.py here or over ssh.
 
-Everything it needs comes on standard input, as lines of JSON, so that no environment shows in a list of
-processes: first the plan, then, when all hosts have answered it, where the ranks meet, and behind that the
-function, if they are to call one. The answer is one line on standard output. When the input ends, the
-launcher is gone, and the ranks are ended.
+It reads lines of JSON from standard input, so that no environment shows in a list of
+processes: the plan, then, when all hosts have answered it, the place where the ranks meet, and after that the
+function, if the ranks call one. It answers with one line on standard output. When the input ends, the
+launcher is gone, and it ends the ranks.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _PIECE = 1 << 20  # bytes
 
 @dataclass(frozen=True)
 class Plan:
-    """What a host is told first."""
+    """The first message to a host."""
 
     environment: dict[str, str]
     folder: str
     program: list[str]
     ranks: int
-    interfaces: list[str]  # to use; empty: the one that faces the first of `facing` that has an address
+    interfaces: list[str]  # names of the interfaces to use; empty: the ones towards `facing`
     facing: list[str]
     serves: bool  # whether rank 0 is here
-    function: int | None = None  # bytes of what the ranks call; None: they run a program
+    function: int | None = None  # the function's length in bytes; None: the ranks run a program
 
     def to_line(self) -> bytes:
-        """The plan as a line."""
+        """Returns the plan as a line of JSON."""
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
@@ -55,7 +55,7 @@ class PlanError(Exception):
 
 
 def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
-    """The address to be reached at, and the ranks' environment. Raises PlanError."""
+    """Returns this host's address for the other hosts, and the ranks' environment. Raises PlanError."""
     environment = {**os.environ, **plan.environment}
     try:
         os.chdir(plan.folder)
@@ -78,13 +78,13 @@ def prepare(plan: Plan) -> tuple[str, dict[str, str]]:
 
 
 def take_function(size: int) -> BinaryIO:
-    """What comes next on the input, where this host's agents, as processes of this user, can open it."""
-    parcel = anonymous_file()
+    """Reads the function from the input into a file that this host's agents, of the same user, can open."""
+    payload = anonymous_file()
     while size > 0 and (piece := sys.stdin.buffer.read(min(size, _PIECE))):
-        parcel.write(piece)
+        payload.write(piece)
         size -= len(piece)
-    parcel.flush()
-    return parcel
+    payload.flush()
+    return payload
 
 
 def main() -> int:
@@ -111,11 +111,11 @@ def main() -> int:
         if not line or "error" in answer:
             return 1
         if plan.function is not None:
-            parcel = take_function(plan.function)  # open as long as this process lives
-            environment[FUNCTION] = f"/proc/{os.getpid()}/fd/{parcel.fileno()}"
+            payload = take_function(plan.function)  # it stays open as long as this process lives
+            environment[FUNCTION] = f"/proc/{os.getpid()}/fd/{payload.fileno()}"
         ranks = LocalRanks()
         on_signals(ranks.signal)
-        os.dup2(2, 1)  # the answer was given: what an agent might say goes where errors go
+        os.dup2(2, 1)  # stdout has carried the answer: agents' lines go to stderr
         null = stack.enter_context(open(os.devnull, "rb"))
         orders = os.dup(0)
         os.set_inheritable(orders, False)

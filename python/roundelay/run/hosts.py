@@ -13,9 +13,9 @@ from pathlib import Path
 from roundelay.run import interfaces
 from roundelay.run.errors import UsageError
 
-# Set where a scheduler gave mpirun other machines to use.
+# A scheduler sets one of these where it gives mpirun other machines.
 SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE")
-# A start command of the user's own may know names that we do not.
+# A start command of the user's own may know more names.
 _START_COMMANDS = ("plm_rsh_agent", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC")
 
 
@@ -79,7 +79,7 @@ def read_hostfile(path: str) -> list[Host]:
 
 
 def used(hosts: list[Host], num_proc: int) -> list[Host]:
-    """Where `num_proc` ranks go: the slots are filled in order; hosts that get no rank are left out."""
+    """Returns the hosts that get ranks, with their numbers of ranks. Ranks fill the slots in order."""
     filled = []
     for host in hosts:
         count = min(num_proc, host.slots)
@@ -90,7 +90,7 @@ def used(hosts: list[Host], num_proc: int) -> list[Host]:
 
 
 def is_local(name: str) -> bool:
-    """Whether `name` is this machine's name, or one of its addresses."""
+    """Returns whether `name` is this machine's name, or one of its addresses."""
     own = socket.gethostname()
     if name in ("localhost", own, own.split(".")[0]):
         return True
@@ -98,14 +98,14 @@ def is_local(name: str) -> bool:
 
 
 def one_machine(hosts: list[Host], environment: Mapping[str, str]) -> bool:
-    """Whether all ranks run here: on the hosts named, or with none named and no scheduler that has others."""
+    """Returns whether all ranks run here. A scheduler may have other hosts, if the user named none."""
     if hosts:
         return all(is_local(host.name) for host in hosts)
     return not any(variable in environment for variable in SCHEDULER_VARIABLES)
 
 
 def resolves(name: str) -> bool:
-    """Whether `name` is a machine's name or address, as the resolver or ssh's configuration has it."""
+    """Returns whether the resolver or ssh's configuration knows `name` as a machine."""
     return is_local(name) or _has_address(name) or _ssh_knows(name)
 
 
@@ -118,7 +118,7 @@ def _has_address(name: str) -> bool:
 
 
 def _ssh_knows(name: str) -> bool:
-    """Whether ssh's configuration makes something else of `name`: an alias, or a proxy that resolves it."""
+    """Returns whether ssh's configuration has `name` as an alias, or has a proxy that resolves it."""
     ssh = shutil.which("ssh")
     if ssh is None or name.startswith("-"):
         return False

@@ -12,13 +12,13 @@ _LINK_LOCAL = "fe80"
 
 
 def addresses() -> dict[str, list[str]]:
-    """The addresses of each interface, IPv4 first; those of a link only are left out."""
+    """Returns the addresses of each interface, IPv4 first, without link-local ones."""
     found: dict[str, list[str]] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         for _, name in socket.if_nameindex():
             found[name] = []
             request = struct.pack("256s", name.encode()[:15])
-            with contextlib.suppress(OSError):  # it has none
+            with contextlib.suppress(OSError):  # the interface has no address
                 answer = fcntl.ioctl(asker.fileno(), _SIOCGIFADDR, request)
                 found[name].append(socket.inet_ntop(socket.AF_INET, answer[20:24]))
     with contextlib.suppress(OSError), open("/proc/net/if_inet6") as listing:  # a system without IPv6
@@ -31,7 +31,7 @@ def addresses() -> dict[str, list[str]]:
 
 
 def of(names: list[str]) -> list[str]:
-    """The first address of each of the named interfaces. Raises ValueError, naming what there is."""
+    """Returns the first address of each named interface. Raises ValueError naming the interfaces here."""
     there = addresses()
     chosen = []
     for name in names:
@@ -44,7 +44,7 @@ def of(names: list[str]) -> list[str]:
 
 
 def facing(host: str) -> list[str]:
-    """The addresses that this machine sends from to `host`, IPv4 first. Nothing is sent. Empty: not known."""
+    """Returns this machine's addresses towards `host`, IPv4 first; none if not known. Sends nothing."""
     try:
         found = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
@@ -58,5 +58,5 @@ def facing(host: str) -> list[str]:
 
 
 def name_of(address: str) -> str | None:
-    """The interface that has this address; None: the loopback, or not known."""
+    """Returns the interface with this address; None for the loopback, and if not known."""
     return next((name for name, own in addresses().items() if address in own and name != "lo"), None)

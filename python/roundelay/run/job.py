@@ -1,4 +1,4 @@
-"""From the flags to what is started: the command in mpirun's place, and its environment."""
+"""Prepares a job: turns the flags into the command that starts the ranks, and its environment."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from roundelay import stand_in
-from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, settings, several, starter
+from roundelay import horovod_shim
+from roundelay.run import agent, checks, hosts, knobs, limits, local_ranks, mpi, multi_host, settings, starter
 from roundelay.run.errors import UsageError
-from roundelay.run.function.relay import Relay
+from roundelay.run.function.result_pipe import ResultPipe
 from roundelay.run.hosts import Host
+from roundelay.run.launch_mode import use_mpi
 from roundelay.run.link import Listener, own_addresses
-from roundelay.run.way import use_mpi
 
 DEFAULT_START_TIMEOUT_S = 30.0
 _PYTHON = [sys.executable, "-I", "-S"]
-# Other hosts fail in this part of the time for all ranks' start, so that the line about them is the last.
+# Hosts must answer within this part of the start timeout, so that the line about them comes last.
 _PART_FOR_HOSTS = 0.8
 _KEEP_ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
 
@@ -30,7 +30,7 @@ class Start:
 
     command: list[str]
     environment: dict[str, str]
-    added: dict[str, str]  # what of the environment is not this process's own
+    added: dict[str, str]  # the part of the environment that this process does not have
     listener: Listener | None  # None: a dry run
     num_proc: int
     timeout: float  # seconds
@@ -41,9 +41,9 @@ def prepare(
     given: argparse.Namespace,
     program: list[str],
     surroundings: Mapping[str, str],
-    relay: Relay | None = None,
+    result_pipe: ResultPipe | None = None,
 ) -> Start:
-    """Looks at all that the flags ask for. With a relay the program is a function. Raises UsageError."""
+    """Checks what the flags ask for. With a result pipe the program is a function. Raises UsageError."""
     named, given_by = named_hosts(given)
     one_machine = hosts.one_machine(named, surroundings)
     if named:
@@ -54,7 +54,7 @@ def prepare(
     if given.ssh_identity_file is not None:
         checks.check_identity(given.ssh_identity_file)
     with_mpi = use_mpi(given, one_machine, named, surroundings)
-    if relay is not None and not one_machine:
+    if result_pipe is not None and not one_machine:
         if given.mpi or given.mpi_args:
             raise UsageError(f"{given_by}: mpirun cannot carry a function to other machines; leave it to ssh")
         with_mpi = False
@@ -62,7 +62,7 @@ def prepare(
     added = variables(given, surroundings)
     environment = {**local_ranks.without_outer_job(surroundings), **added}
     settings.check(environment)
-    if one_machine or (named and hosts.is_local(named[0].name)):  # rank 0 writes it
+    if one_machine or (named and hosts.is_local(named[0].name)):  # rank 0, which writes the timeline, is here
         check_timeline(given, environment)
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []
     listener = None if given.dry_run else Listener(addresses)
@@ -70,8 +70,8 @@ def prepare(
         environment.update({agent.ADDRESS: listener.address, agent.TOKEN: listener.token.hex()})
         if given.binding_args is None and not _binds_itself(mpirun):
             environment[agent.BIND] = "1"
-    if relay is not None:
-        environment.update(relay.variables())
+    if result_pipe is not None:
+        environment.update(result_pipe.variables())
     job = mpi.Job(
         num_proc=given.num_proc,
         hosts=named,
@@ -90,7 +90,7 @@ def prepare(
 
 
 def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
-    """The hosts and the flag they came from."""
+    """Returns the hosts and the flag that names them."""
     if given.hosts is not None:
         return hosts.parse_hosts(given.hosts), f"-H {given.hosts}"
     if given.hostfile is not None:
@@ -99,19 +99,19 @@ def named_hosts(given: argparse.Namespace) -> tuple[list[Host], str]:
 
 
 def _ranks_here(ranks: int, named: list[Host], one_machine: bool) -> int:
-    """How many of the ranks this machine will have, as far as that is known."""
+    """Returns how many of the ranks this machine will have, as far as known."""
     if one_machine:
         return ranks
     return sum(host.slots for host in hosts.used(named, ranks) if hosts.is_local(host.name))
 
 
 def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are added for the ranks."""
-    # A line is shown when it is printed.
+    """Returns the variables that are added for the ranks."""
+    # Python shows a line when it is printed.
     added = {"PYTHONUNBUFFERED": surroundings.get("PYTHONUNBUFFERED", "1"), **knobs.variables(given)}
     if given.as_horovod:
-        checks.check_stand_in()
-        added["PYTHONPATH"] = stand_in.python_path(surroundings)
+        checks.check_horovod_shim()
+        added["PYTHONPATH"] = horovod_shim.python_path(surroundings)
     if given.network_interfaces:
         names = ",".join(given.network_interfaces)
         added |= dict.fromkeys(("ROUNDELAY_INTERFACE", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), names)
@@ -121,7 +121,7 @@ def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dic
 
 
 def ssh_words(given: argparse.Namespace) -> list[str]:
-    """What -p and -i are to ssh."""
+    """Returns ssh's words for -p and -i."""
     port = ["-p", str(given.ssh_port)] if given.ssh_port is not None else []
     key = ["-i", os.path.abspath(given.ssh_identity_file)] if given.ssh_identity_file is not None else []
     return [*port, *key]
@@ -136,18 +136,18 @@ def check_timeline(given: argparse.Namespace, environment: Mapping[str, str]) ->
 
 
 def start_timeout(environment: Mapping[str, str]) -> float:
-    """Seconds in which all ranks must have started; `environment` was checked."""
+    """Returns the seconds in which all ranks must have started. `environment` was checked."""
     name = settings.variable("START_TIMEOUT", environment)
     return float(environment[name]) if name is not None else DEFAULT_START_TIMEOUT_S
 
 
 def _binds_itself(mpirun: mpi.Mpirun | None) -> bool:
-    """Whether ranks come bound to CPUs unless the user says otherwise."""
+    """Returns whether this mpirun binds ranks to CPUs unless the user says otherwise."""
     return mpirun is not None and mpirun.flavour is mpi.Flavour.INTEL
 
 
 def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
-    """Without MPI."""
+    """Returns the command that starts the ranks without MPI."""
     if job.one_machine:
         return [*_PYTHON, starter.__file__, str(job.num_proc), "--", *program]
     ssh = shutil.which("ssh")
@@ -157,7 +157,7 @@ def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
         raise UsageError("there is no ssh on PATH, and it starts the ranks on other hosts")
     limit = max(1, int(timeout * _PART_FOR_HOSTS))
     options = ["BatchMode=yes", f"ConnectTimeout={limit}", *_KEEP_ALIVE]
-    plan = several.Job(
+    plan = multi_host.Job(
         hosts=[(host.name, host.slots) for host in used],
         local=local,
         ssh=[ssh or "ssh", "-x", "-T", *(word for option in options for word in ("-o", option)), *job.ssh],
@@ -165,4 +165,4 @@ def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
         interfaces=job.interfaces,
         timeout=timeout * _PART_FOR_HOSTS,
     )
-    return [*_PYTHON, several.__file__, plan.to_word(), "--", *program]
+    return [*_PYTHON, multi_host.__file__, plan.to_word(), "--", *program]

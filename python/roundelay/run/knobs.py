@@ -8,7 +8,7 @@ from typing import Any
 
 
 def number(kind: Callable[[str], float], least: float, unit: str) -> Callable[[str], Any]:
-    """An argument type: a number of at least `least`."""
+    """Returns an argument type: a number of at least `least`."""
 
     def read(text: str) -> float:
         try:
@@ -103,7 +103,7 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
     logging.add_argument(
         "--log-with-timestamp", action="store_false", dest="log_without_timestamp", help="with it (default)"
     )
-    # Horovod's older names of the two.
+    # These are Horovod's older names of the two flags above.
     logging.add_argument(
         "--log-hide-timestamp", action="store_true", dest="log_without_timestamp", help=argparse.SUPPRESS
     )
@@ -112,7 +112,7 @@ def _add_log(parser: argparse.ArgumentParser) -> None:
     )
 
 
-# Attribute of the parsed arguments, variable of the ranks.
+# Maps an attribute of the parsed arguments to the ranks' variable.
 KNOBS = {
     "start_timeout": "ROUNDELAY_START_TIMEOUT",
     "fusion_threshold_mb": "ROUNDELAY_FUSION_THRESHOLD",
@@ -132,7 +132,7 @@ KNOBS = {
 
 
 def variables(arguments: argparse.Namespace) -> dict[str, str]:
-    """The variables that the given flags set."""
+    """Returns the variables that the given flags set."""
     found = {}
     for attribute, variable in KNOBS.items():
         value = getattr(arguments, attribute)

@@ -1,4 +1,4 @@
-"""Runs mpirun (or starter.py), listens to the agents until every rank has ended, ends all when one fails."""
+"""Runs mpirun (or starter.py), listens to the agents until every rank has ended, ends all if one fails."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from typing import IO
 from roundelay.run import agent
 from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
-from roundelay.run.verdict import Ending, Problem, Verdict, exit_status, how, judge, named
+from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, job_result, named
 
-# After a rank failed. It exited: the others, who may be failing of the same cause, get a moment to end by
-# themselves. It was killed: they get longer, to say whom they lost. All is over within 5 s of the failure.
+# After a rank failed. If it exited, the others get a moment to end by themselves: they may fail of the same
+# cause. If it was killed, they get longer to say which rank they lost. All is over within 5 s of the failure.
 EXIT_GRACE_S, SIGNAL_GRACE_S, KILL_AFTER_S = 1.0, 2.5, 3.5
 INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
-# For mpirun to end once its ranks have, and after each signal that it then gets; longer where all went well.
+# mpirun gets this time to end after its ranks, and after each signal; longer if all went well.
 MPIRUN_GRACE_S, MPIRUN_QUIET_GRACE_S = 1.0, 5.0
 _TICK_S = 0.1
 
@@ -33,19 +33,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Settings:
-    """What the launcher itself is told."""
+    """The settings of the launcher itself."""
 
     num_proc: int
     start_timeout: float  # seconds
     verbose: bool
     started_by: str  # "mpirun" or "starter"
-    prefix: str  # of what that itself says
+    prefix: str  # begins the lines that started_by itself writes
     say: Callable[[str], None]  # shows a line of the launcher's own
-    on_result: Callable[[int, bytes], None] | None = None  # takes a piece of what a rank's function returned
+    on_result: Callable[[int, bytes], None] | None = None  # takes a piece of a rank's reply
 
 
 class Launcher:
-    """One job, from mpirun's start to the last process's end."""
+    """Runs one job, from mpirun's start to the last process's end."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Launcher:
         self._listener, self._output, self._settings = listener, output, settings
         self._selector = selectors.DefaultSelector()
         self._mpirun_output = Stream(settings.prefix.encode(), sys.stderr.buffer, None)
-        self._held: list[bytes] = []  # what mpirun said after a failure: shown only if the failure is its own
+        self._held: list[bytes] = []  # mpirun's lines after a failure: shown only if mpirun itself failed
         self._peers: dict[int, Peer] = {}
         self._places: dict[int, str] = {}
         self._endings: list[Ending] = []
@@ -71,10 +71,10 @@ class Launcher:
 
     @property
     def endings(self) -> list[Ending]:
-        """How the ranks ended that have, in the order of arrival."""
+        """The endings of the ranks that have ended, in the order of arrival."""
         return list(self._endings)
 
-    def run(self) -> Verdict:
+    def run(self) -> JobResult:
         """Runs the job to its end. Must be called on the main thread: it handles signals meanwhile."""
         handlers = {signum: signal.signal(signum, self._on_signal) for signum in SIGNALS}
         try:
@@ -83,7 +83,7 @@ class Launcher:
             for signum, handler in handlers.items():
                 signal.signal(signum, handler)
 
-    def _run(self) -> Verdict:
+    def _run(self) -> JobResult:
         started = time.monotonic()
         mpirun = subprocess.Popen(
             self._command,
@@ -91,7 +91,7 @@ class Launcher:
             stdin=subprocess.DEVNULL if os.isatty(0) else None,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is the launcher's to pass on
+            start_new_session=True,  # the launcher passes Ctrl-C on itself
             preexec_fn=lambda: agent.die_with_parent(signal.SIGTERM),  # noqa: PLW1509  no threads
         )
         assert mpirun.stdout is not None
@@ -114,20 +114,20 @@ class Launcher:
         for rank in list(self._peers):
             self._lose(rank)
         self._listener.close()
-        return self._verdict(mpirun.returncode)
+        return self._job_result(mpirun.returncode)
 
-    def _verdict(self, mpirun_returncode: int) -> Verdict:
+    def _job_result(self, mpirun_returncode: int) -> JobResult:
         if self._reader_gone:
-            return Verdict(128 + signal.SIGPIPE)
+            return JobResult(128 + signal.SIGPIPE)
         problem = None
         if self._problem is not None:
             problem = Problem(self._problem, 1)
         elif mpirun_returncode != 0:
             text = f"{self._settings.started_by} itself ended the job: {how(mpirun_returncode)}"
             if self._settings.started_by == "starter" and self._mpirun_output.tail:
-                text = ""  # our own has said why
+                text = ""  # the starter has said why
             problem = Problem(text, exit_status(mpirun_returncode))
-        verdict = judge(
+        result = job_result(
             self._endings,
             self._settings.num_proc,
             self._output.last_words,
@@ -135,13 +135,13 @@ class Launcher:
             problem=problem,
             started_by=self._settings.started_by,
         )
-        if verdict.rank is None and verdict.status != 0 and self._interrupted_by is None:
+        if result.rank is None and result.status != 0 and self._interrupted_by is None:
             self._show(lambda: self._mpirun_output.write(b"".join(self._held), time.monotonic()))
         self._show(self._mpirun_output.close)
-        return verdict
+        return result
 
     def _step(self) -> None:
-        """Waits a moment for something to happen and deals with it."""
+        """Waits a moment for events and handles them."""
         for key, _ in self._selector.select(timeout=_TICK_S):
             key.data(key.fileobj)
         self._show(lambda: self._output.tick(time.monotonic()))
@@ -156,7 +156,7 @@ class Launcher:
             self._reader_gone = True
             self._kill()
 
-    # --- what comes in
+    # --- incoming
 
     def _on_caller(self, caller: socket.socket) -> None:
         peer = self._listener.accept(caller)
@@ -228,17 +228,17 @@ class Launcher:
             self._kill_at = min(self._kill_at, now + KILL_AFTER_S)
 
     def _lose(self, rank: int) -> None:
-        """An agent's connection is over. Without a report its program was killed, or its host is gone."""
+        """Handles the end of a connection. Without a report, the program was killed or the host is gone."""
         peer = self._peers.pop(rank)
         if all(ending.rank != rank for ending in self._endings):
-            # mpirun kills agents for reasons of its own; what starts ours never does.
+            # mpirun kills agents for reasons of its own; starter.py and multi_host.py never do.
             stopped = self._ends_ranks or self._settings.started_by == "mpirun"
             self._on_ending(Ending(rank, -signal.SIGKILL, stopped, self._places[rank]))
         if peer.socket.fileno() >= 0:
             self._selector.unregister(peer.socket)
             peer.socket.close()
 
-    # --- what goes out
+    # --- outgoing
 
     def _order(self, order: bytes) -> None:
         """Gives an order to every rank that still runs."""
@@ -248,7 +248,7 @@ class Launcher:
                 peer.order(order)
 
     def _on_signal(self, signum: int, _frame: FrameType | None) -> None:
-        """The user's first signal goes to the ranks; the second ends them at once."""
+        """Passes the user's first signal on to the ranks; the second one kills them."""
         if self._interrupted_by is not None:
             self._kill()
             return
@@ -266,11 +266,11 @@ class Launcher:
         self._killed = self._ends_ranks = True
         self._kill_at = float("inf")
         self._order(agent.KILL)
-        # Also where ranks never called in.
+        # This ends mpirun also if some ranks never called in.
         self._end_mpirun_at = min(self._end_mpirun_at, time.monotonic() + MPIRUN_GRACE_S)
 
     def _advance(self, mpirun: subprocess.Popen[bytes], started: float) -> None:
-        """Does what is due."""
+        """Does the actions whose time has come."""
         now = time.monotonic()
         if now >= self._terminate_at:
             self._terminate_at = float("inf")
@@ -288,7 +288,7 @@ class Launcher:
             self._end_mpirun_at = now + MPIRUN_GRACE_S
 
     def _check_start(self, waited: float) -> None:
-        """Some ranks have not called in: that is an error after a while, and no reason to let Ctrl-C wait."""
+        """Fails the job if some ranks call in too late; ends it at once after Ctrl-C."""
         if self._interrupted_by is not None:
             self._kill()
         elif waited > self._settings.start_timeout:
@@ -297,7 +297,7 @@ class Launcher:
             self._fail(f"{named(missing)} did not start within {allowed}")
 
     def _dismiss(self) -> None:
-        """Every rank has ended: the agents may go, and mpirun with them."""
+        """Lets the agents and mpirun end, as every rank has ended."""
         self._dismissed = True
         for peer in self._peers.values():
             peer.order(agent.LEAVE)

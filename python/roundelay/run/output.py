@@ -1,4 +1,4 @@
-"""The ranks' output as a person reads it: whole lines, each with its rank, progress bars tamed; and files."""
+"""Shows the ranks' output in whole lines with the rank, redraws progress bars slowly, and writes files."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import BinaryIO
 
 from roundelay.run.errors import UsageError
 
-PROGRESS_INTERVAL_S = 1.0  # how often a progress bar that redraws its line is shown
-TAIL_LINES = 20  # what is kept of a rank's stderr for the last word
+PROGRESS_INTERVAL_S = 1.0  # between two showings of a progress bar that redraws its line
+TAIL_LINES = 20  # the last lines of a rank's stderr are kept, to be shown if the rank fails
 _LONGEST_LINE = 1 << 20
-_COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # of the ranks, in turn: what terminals show readably
+_COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # of the ranks, in turn; all terminals show them well
 
 
 class LineSplitter:
     """Cuts bytes into lines. A line that is redrawn (carriage returns) is shown now and then as it stands."""
 
     def __init__(self) -> None:
-        self._open = b""  # what came since the last line's end
+        self._open = b""  # the bytes since the last line's end
         self._redrawn = False
         self._shown_at = float("-inf")
         self._shown = b""
 
     def feed(self, data: bytes, now: float) -> list[bytes]:
-        """Takes bytes as they came; gives back the lines to show, without their ends."""
+        """Takes bytes as they came; returns the lines to show, without their ends."""
         *ended, self._open = (self._open + data).split(b"\n")
         lines = []
         for line in ended:
@@ -37,7 +37,7 @@ class LineSplitter:
             self._redrawn, self._shown = False, b""
         if b"\r" in self._open:
             self._redrawn = True
-            # A trailing "\r" may be half of "\r\n": it stays.
+            # Keeps a trailing "\r", which may be half of "\r\n".
             self._open = self._last_state(self._open[:-1]) + self._open[-1:]
         if self._redrawn and now - self._shown_at >= PROGRESS_INTERVAL_S:
             lines += self._show_state(now)
@@ -47,13 +47,13 @@ class LineSplitter:
         return lines
 
     def tick(self, now: float) -> list[bytes]:
-        """The progress bar's state when it is due and new."""
+        """Returns the progress bar's state if it is due and new."""
         if self._redrawn and now - self._shown_at >= PROGRESS_INTERVAL_S:
             return self._show_state(now)
         return []
 
     def close(self) -> list[bytes]:
-        """What is left of a line that never ended."""
+        """Returns the rest of a line that never ended."""
         text, self._open = self._last_state(self._open.rstrip(b"\r")), b""
         return [text] if text and not (self._redrawn and text == self._shown) else []
 
@@ -66,7 +66,7 @@ class LineSplitter:
 
     @staticmethod
     def _last_state(line: bytes) -> bytes:
-        """What a terminal would be left with, roughly: the last redrawing that has text."""
+        """Returns roughly what a terminal shows in the end: the last redrawing that has text."""
         for text in reversed(line.split(b"\r")):
             if text.strip():
                 return text
@@ -74,7 +74,7 @@ class LineSplitter:
 
 
 class Stream:
-    """One of a rank's two streams: to the launcher's own, and to a file."""
+    """One of a rank's two streams. It goes to the launcher's own stream, and to a file."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Stream:
         file: BinaryIO | None,
         clock: Callable[[], bytes] = bytes,
     ) -> None:
-        """clock: what stands before the prefix of lines that are shown now."""
+        """clock: returns what to show before the prefix."""
         self._prefix = prefix
         self._clock = clock
         self._sink = sink
@@ -149,23 +149,23 @@ class Output:
         self.streams[rank, "stderr"].close()
 
     def last_words(self, rank: int) -> list[bytes]:
-        """The last lines on a rank's stderr."""
+        """Returns the last lines on a rank's stderr."""
         return list(self.streams[rank, "stderr"].tail)
 
 
 def has_colours(sink: BinaryIO, environment: Mapping[str, str]) -> bool:
-    """Whether a person sees colours there: on a terminal that has them (see no-color.org)."""
+    """Returns whether the stream is a terminal with colours (see no-color.org)."""
     return sink.isatty() and not environment.get("NO_COLOR") and environment.get("TERM", "dumb") != "dumb"
 
 
 def prefix_of(rank: int, coloured: bool) -> bytes:
-    """What a rank's lines begin with; the line itself is in the rank's own colours."""
+    """Returns the prefix of a rank's lines. Only the prefix is coloured."""
     name = b"[rank %d]" % rank
     return b"\x1b[%sm%s\x1b[0m " % (_COLOURS[rank % len(_COLOURS)], name) if coloured else name + b" "
 
 
 def time_of_day() -> bytes:
-    """The time as a line begins with it, to the millisecond."""
+    """Returns the time of day for the beginning of a line, to the millisecond."""
     return datetime.now().strftime("%Y-%m-%d %H:%M:%S.%f")[:-3].encode() + b" "
 
 

@@ -1,4 +1,4 @@
-"""The ranks' settings, checked before there is a rank: by the core's own table, without loading torch."""
+"""Checks the ranks' settings before any rank starts: by the core's own table, without loading torch."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ def check(environment: Mapping[str, str]) -> None:
 
 
 def variable(knob: str, environment: Mapping[str, str]) -> str | None:
-    """The variable that sets `knob`, which Horovod has under the same name, here; None: none does."""
+    """Returns the variable that sets `knob`, which Horovod has under the same name; None if none does."""
     names = (f"ROUNDELAY_{knob}", f"HOROVOD_{knob}")
     return next((name for name in names if name in environment), None)

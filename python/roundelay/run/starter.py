@@ -1,6 +1,6 @@
 """Starts the ranks of one machine without MPI: in mpirun's place, `python -I -S starter.py N -- program ...`.
 
-Rank 0 inherits a socket that listens already: no port is guessed, and only this machine can reach it.
+Rank 0 inherits a socket that already listens: nobody guesses a port, and only this machine can reach it.
 """
 
 from __future__ import annotations

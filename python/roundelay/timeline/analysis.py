@@ -1,4 +1,4 @@
-"""What a trace says about a job: pure functions over events. All times are microseconds."""
+"""Computes a job's figures from a trace: pure functions over events. All times are microseconds."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from roundelay import overlap
 from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
 
-# csrc/timeline/timeline.h, Track
+# The tracks of csrc/timeline/timeline.h, Track.
 TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU = 1, 2, 3, 4, 5, 6
-_MOVING = (COPY, COLLECTIVE, GPU)  # bytes move; what is enqueued to a GPU moves later
-_OPERATIONS = (COLLECTIVE, ENQUEUE)  # one span for each fused operation
+_MOVING = (COPY, COLLECTIVE, GPU)  # bytes move in these; a GPU moves enqueued bytes later
+_OPERATIONS = (COLLECTIVE, ENQUEUE)  # each fused operation has one span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -25,22 +25,22 @@ class Step:
     index: int
     begin: float
     end: float
-    backward: float  # computing gradients
-    under_way: float  # while an operation was between its submission and its end
-    exposed: float  # the part of it in which the program waited
-    operations: int  # fused operations that began in it
+    backward: float  # the program computed gradients
+    under_way: float  # an operation was between its submission and its end
+    exposed: float  # the part of under_way in which the program waited
+    operations: int  # fused operations that began in the step
     tensors: int
     bytes: int
 
     @property
     def duration(self) -> float:
-        """From the end of the step before (the first: from its backward) to its own end."""
+        """The time from the end of the step before (the first: from its backward) to its own end."""
         return self.end - self.begin
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fusion:
-    """How many tensors became how many operations."""
+    """The numbers of tensors, and of the operations that they were fused into."""
 
     tensors: int
     operations: int
@@ -48,13 +48,13 @@ class Fusion:
 
     @property
     def tensors_per_operation(self) -> float:
-        """0 when nothing was communicated."""
+        """The mean number of tensors of an operation; 0 without communication."""
         return self.tensors / self.operations if self.operations else 0.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Straggler:
-    """How often a rank was the last to report a tensor, and for how long the first had waited by then."""
+    """How often a rank was the last to report a tensor, and how long the first rank had waited by then."""
 
     rank: int
     times: int
@@ -158,7 +158,7 @@ def stragglers(trace: Trace) -> list[Straggler]:
 
 
 def pools(trace: Trace) -> list[str]:
-    """Tell what became of each gradient pool: the last two things that were said of it."""
+    """Return the last two messages about each gradient pool."""
     said: dict[str, list[str]] = defaultdict(list)
     for rank in trace.ranks:
         for event in trace.spans(rank, TRAINING):

@@ -1,4 +1,4 @@
-"""`roundelay timeline FILE`: a job's timeline, summed up and drawn."""
+"""`roundelay timeline FILE` sums up and draws a job's timeline."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.console import Console
 from roundelay.timeline import analysis, report
 from roundelay.timeline.events import Trace, read
 
-_SHOWN = 3  # steps in the picture, unless asked otherwise
-_WIDTH = 120  # of tables that go to no terminal
+_SHOWN = 3  # steps in the picture by default
+_WIDTH = 120  # columns of tables that do not go to a terminal
 _SUFFIXES = (".png", ".svg")
 
 

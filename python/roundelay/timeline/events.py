@@ -23,17 +23,17 @@ class Event:
     begin: float
     duration: float
     args: dict[str, Any]
-    id: str = ""  # what belongs together of a tensor's
+    id: str = ""  # equal for the events of one use of a tensor
 
     @property
     def end(self) -> float:
-        """When it ended, in microseconds."""
+        """The time of its end, in microseconds."""
         return self.begin + self.duration
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Trace:
-    """All events of a job, and what is known to be missing."""
+    """All events of a job, and what the trace lacks."""
 
     events: list[Event]
     truncated: bool = False  # the job died, or still runs

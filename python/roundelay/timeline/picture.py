@@ -1,4 +1,4 @@
-"""Draws a few steps of a job: ranks as lanes, what they computed above what they communicated.
+"""Draws a few steps of a job: each rank is a lane, with computation above communication.
 
 Imports matplotlib: import this module only where a picture is wanted.
 """
@@ -22,7 +22,7 @@ from roundelay.timeline.report import bytes_text, headline, time_text
 
 _BACKWARD, _STEP, _OTHER, _WAITING = "#3b6fb6", "#aab4c3", "#e4e6ea", "white"
 _HIDDEN, _EXPOSED, _MOVING, _TEXT = "#57a773", "#d1362f", "#1f3d2b", "#30343b"
-# Bottom and height in a lane of height 1.
+# Each part of a lane of height 1 has a bottom and a height.
 _COMPUTES, _UNDER_WAY, _MOVES = (0.50, 0.36), (0.20, 0.26), (0.10, 0.08)
 _HATCH: dict[str, Any] = {"edgecolor": _EXPOSED, "hatch": "//////"}
 _LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -107,7 +107,7 @@ def _job(trace: Trace, steps: Sequence[Step]) -> str:
     first = [s for s in steps if s.rank == trace.ranks[0]]
     tensors, operations = (analysis.mean(first, field) for field in ("tensors", "operations"))
     size = bytes_text(analysis.mean(first, "bytes"))
-    # A bucket of a gradient pool is one tensor: their number says nothing where nothing else was fused.
+    # A bucket is one tensor: the number of tensors says nothing if only buckets were reduced.
     what = size if tensors == operations else f"{tensors:.0f} tensors, {size}"
     words = [f"{what} in {operations:.0f} operations a step"]
     late = analysis.stragglers(trace)

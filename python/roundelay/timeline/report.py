@@ -12,9 +12,9 @@ from roundelay.timeline import analysis
 from roundelay.timeline.analysis import Step
 from roundelay.timeline.events import Trace
 
-_TIMES = ("duration", "backward", "under_way", "exposed")  # of Step
+_TIMES = ("duration", "backward", "under_way", "exposed")  # fields of Step
 _TIME_COLUMNS = ("time", "backward", "under way", "exposed", "hidden")
-_LONG = 24  # a table of more steps than this shows the first and the last ones
+_LONG = 24  # steps; a longer table shows the first and the last ones
 
 
 def time_text(microseconds: float) -> str:
@@ -51,7 +51,7 @@ def headline(trace: Trace, steps: Sequence[Step]) -> str:
 
 
 def fusion_line(trace: Trace, steps: Sequence[Step]) -> str:
-    """Describe what fusion did on the first rank, whose operations are everybody's."""
+    """Describe fusion on the first rank: the other ranks have the same operations."""
     of_rank = [s for s in steps if s.rank == trace.ranks[0]]
     tensors, operations = sum(s.tensors for s in of_rank), sum(s.operations for s in of_rank)
     size = sum(s.bytes for s in of_rank)
@@ -106,7 +106,7 @@ def _step_table(steps: Sequence[Step]) -> Table:
 
 
 def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
-    """Print what a person wants to know of a job: headline, warnings, fusion, ranks, steps."""
+    """Print the summary of a job: headline, warnings, fusion, ranks, steps."""
     console.print(headline(trace, steps), highlight=False)
     if trace.truncated:
         console.print(

@@ -13,8 +13,7 @@ from roundelay.torch.functions import (
     broadcast_optimizer_state,
     broadcast_parameters,
 )
-from roundelay.torch.join_context import join_context
-from roundelay.torch.life import (
+from roundelay.torch.global_state import (
     ccl_built,
     cross_rank,
     cross_size,
@@ -75,6 +74,7 @@ from roundelay.torch.operations import (
     synchronize,
 )
 from roundelay.torch.optimizer import DistributedOptimizer
+from roundelay.torch.optimizer.join_context import join_context
 from roundelay.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
 

@@ -1,4 +1,4 @@
-"""What gradients look like on the wire: ``Compression.none``, ``Compression.fp16``, ``Compression.bf16``."""
+"""Compressors of what travels between ranks: ``Compression.none``, ``.fp16``, ``.bf16``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Compressor(Protocol):
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
-        """What is sent, and the context to undo it with."""
+        """Returns the tensor to send, and the context for ``decompress``."""
         ...
 
     @staticmethod
     def decompress(tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor:
-        """The received tensor in its former type."""
+        """Returns the received tensor in its former type."""
         ...
 
 
@@ -52,13 +52,13 @@ class _CastCompressor:
 
 
 class FP16Compressor(_CastCompressor):
-    """fp16 on the wire: half the bytes, 11 significant bits, largest value 65504."""
+    """Sends fp16: half the bytes, 11 significant bits, largest value 65504."""
 
     wire = torch.float16
 
 
 class BF16Compressor(_CastCompressor):
-    """bf16 on the wire: half the bytes, 8 significant bits, the range of fp32."""
+    """Sends bf16: half the bytes, 8 significant bits, the range of fp32."""
 
     wire = torch.bfloat16
 

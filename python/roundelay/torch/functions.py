@@ -1,4 +1,4 @@
-"""Making all ranks start alike: broadcasting parameters and optimizer state; objects from one or all ranks.
+"""Gives all ranks the same parameters, optimizer state and objects; gathers objects from all ranks.
 
 All of them are collective over ``process_set``; ``root_rank`` is a world rank.
 """
@@ -17,13 +17,13 @@ from typing import Any
 import torch
 
 from roundelay import _core
-from roundelay.errors import HorovodInternalError
+from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch import operations
 from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 try:
-    from cloudpickle import dump as _dump  # lambdas and local classes too, where it is installed
+    from cloudpickle import dump as _dump  # it pickles lambdas and local classes, too
 except ImportError:
     _dump = pickle.dump
 
@@ -39,7 +39,7 @@ def broadcast_parameters(
 
     params: a dict (``model.state_dict()``), an iterable of tensors or of ``(name, tensor)`` pairs such as
     ``model.named_parameters()``, or a module (parameters and buffers). None entries are skipped. ValueError
-    for anything else; HorovodInternalError where names, shapes or dtypes differ between ranks.
+    for anything else; MismatchError where names, shapes or dtypes differ between ranks.
     """
     with Call("allgather", "parameters", process_set):
         given = _named_tensors(params)
@@ -78,7 +78,7 @@ def _named_tensors(params: Parameters) -> list[tuple[str, torch.Tensor]]:
 
 
 def _agree_on_names(names: list[str], process_set: ProcessSet) -> None:
-    """Raises on every rank where they differ: a tensor that only some have would be waited for."""
+    """Raises MismatchError on every rank if names differ: ranks would wait for a tensor that some lack."""
     digest = hashlib.blake2b(repr(names).encode(), digest_size=8).digest()
     mine = torch.tensor([int.from_bytes(digest, "little", signed=True)], device="cpu")
     if len(operations.allgather(mine, name="parameters", process_set=process_set).unique()) == 1:
@@ -87,14 +87,14 @@ def _agree_on_names(names: list[str], process_set: ProcessSet) -> None:
     first, other = everyone[0], next(one for one in everyone if one[1] != everyone[0][1])
     name = min(set(first[1]) ^ set(other[1]))
     has, lacks = (first, other) if name in first[1] else (other, first)
-    raise HorovodInternalError(
+    raise MismatchError(
         f"broadcast_parameters: rank {has[0]} has {name!r} (of {len(has[1])} parameters), rank {lacks[0]} "
         f"({len(lacks[1])} parameters) does not: build the same model on every rank"
     )
 
 
 def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, process_set: ProcessSet) -> None:
-    """Broadcasts in place; also after an error nothing is left in flight."""
+    """Broadcasts in place. No broadcast is in flight afterwards, also after an error."""
     errors: list[Exception] = []
     handles = []
     for name, tensor in named:
@@ -115,54 +115,54 @@ def _broadcast_all(named: list[tuple[str, torch.Tensor]], root_rank: int, proces
 def broadcast_object(
     obj: Any, root_rank: int = 0, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> Any:
-    """The root's Python object, pickled and unpickled on the others; the root gets its own ``obj`` back.
+    """Returns a copy of the root's Python object; the root gets its own ``obj`` back. Pickles it.
 
-    Of any size. Where the root cannot pickle it, the root raises what pickle raises and the others
+    It may have any size. If the root cannot pickle it, the root raises pickle's error and the others
     HorovodInternalError with that text.
     """
     name = name or "object"
-    parcel = _Parcel.of(obj) if _core.rank() == root_rank else _Parcel()
-    head = parcel.head()
+    payload = _Payload.of(obj) if _core.rank() == root_rank else _Payload()
+    head = payload.head()
     operations.broadcast_(head, root_rank, f"{name}.head", process_set)
     if _core.rank() != root_rank:
-        parcel = _Parcel(torch.empty(int(head[0]), dtype=torch.uint8, device="cpu"), is_error=bool(head[1]))
-    operations.broadcast_(parcel.data, root_rank, f"{name}.data", process_set)
-    parcel.raise_error(root_rank)
-    return obj if _core.rank() == root_rank else parcel.content()
+        payload = _Payload(torch.empty(int(head[0]), dtype=torch.uint8, device="cpu"), is_error=bool(head[1]))
+    operations.broadcast_(payload.data, root_rank, f"{name}.data", process_set)
+    payload.raise_error(root_rank)
+    return obj if _core.rank() == root_rank else payload.content()
 
 
 def allgather_object(
     obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[Any]:
-    """The objects of all ranks, in the set's order of ranks; each rank's own comes back as a copy, too.
+    """Returns copies of all ranks' objects, in the set's order of ranks, also of this rank's own.
 
-    Ranks that have joined have none: the list is shorter then. Of any size. Where a rank cannot pickle its
-    object, it raises what pickle raises and the others HorovodInternalError with that text.
+    Ranks that have joined give none: the list is shorter then. Objects may have any size. If a rank cannot
+    pickle its object, it raises pickle's error and the others HorovodInternalError with that text.
     """
     name = name or "objects"
-    Call("allgather", f"{name}.head", process_set)  # what is wrong with it comes before pickling
-    parcel = _Parcel.of(obj)
-    head = row_of_this_rank(*parcel.head().tolist())
+    Call("allgather", f"{name}.head", process_set)  # a wrong call raises before the object is pickled
+    payload = _Payload.of(obj)
+    head = row_of_this_rank(*payload.head().tolist())
     heads = operations.allgather(head, name=f"{name}.head", process_set=process_set).tolist()
-    whole = operations.allgather(parcel.data, name=f"{name}.data", process_set=process_set)
-    parcel.raise_error(_core.rank())
+    whole = operations.allgather(payload.data, name=f"{name}.data", process_set=process_set)
+    payload.raise_error(_core.rank())
     parts = whole.split([length for _, length, _ in heads])
-    parcels = [_Parcel(part, is_error=bool(head[2])) for head, part in zip(heads, parts, strict=True)]
-    for (rank, _, _), received in zip(heads, parcels, strict=True):
+    payloads = [_Payload(part, is_error=bool(head[2])) for head, part in zip(heads, parts, strict=True)]
+    for (rank, _, _), received in zip(heads, payloads, strict=True):
         received.raise_error(rank)
-    return [received.content() for received in parcels]
+    return [received.content() for received in payloads]
 
 
 @dataclass(frozen=True)
-class _Parcel:
-    """A pickled object on its way, or the text of the error that pickling it was."""
+class _Payload:
+    """A pickled object to send, or the text of the error that pickling it raised."""
 
     data: torch.Tensor = torch.empty(0, dtype=torch.uint8, device="cpu")  # noqa: RUF009  never written to
     is_error: bool = False
-    cause: Exception | None = None  # on the rank that could not pickle
+    cause: Exception | None = None  # set on the rank that could not pickle
 
     @classmethod
-    def of(cls, obj: Any) -> _Parcel:
+    def of(cls, obj: Any) -> _Payload:
         stream = io.BytesIO()
         try:
             _dump(obj, stream)
@@ -172,7 +172,7 @@ class _Parcel:
         return cls(torch.frombuffer(stream.getbuffer(), dtype=torch.uint8))
 
     def head(self) -> torch.Tensor:
-        """What a receiver must know first: the length in bytes, and whether it is an error's text."""
+        """Returns the header that goes first: the length in bytes, and whether it is an error's text."""
         return torch.tensor([self.data.numel(), int(self.is_error)], dtype=torch.int64, device="cpu")
 
     def content(self) -> Any:
@@ -188,7 +188,7 @@ class _Parcel:
 
 @dataclass(frozen=True)
 class _TensorPlace:
-    """Stands for a tensor in a pickled structure; its data follows on its own."""
+    """Replaces a tensor in a pickled structure; another broadcast sends the data."""
 
     index: int
     shape: tuple[int, ...]
@@ -197,7 +197,7 @@ class _TensorPlace:
     device_type: str
 
 
-# What the operations carry; tensors of other types travel within the pickled structure.
+# The operations reduce and send these types; tensors of other types travel within the pickled structure.
 _CARRIED = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
     *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
@@ -213,8 +213,8 @@ def broadcast_optimizer_state(
     """Gives every rank the root's optimizer state and hyperparameters.
 
     The structure travels first, then each tensor; the optimizer takes no step, and any optimizer whose
-    ``state_dict`` nests dicts, lists and tuples will do. What only other ranks than the root have is
-    forgotten. ``model`` is accepted for compatibility and not needed. HorovodInternalError, on every rank,
+    ``state_dict`` nests dicts, lists and tuples will do. State that the root does not have is
+    forgotten. ``model`` is accepted for compatibility and not needed. MismatchError, on every rank,
     where the parameter groups differ from the root's.
     """
     is_root = _core.rank() == root_rank
@@ -236,7 +236,7 @@ def broadcast_optimizer_state(
 
 
 def _layout(optimizer: torch.optim.Optimizer) -> list[list[tuple[int, ...]]]:
-    """The shapes of the parameters, group by group."""
+    """Returns the shapes of the parameters, group by group."""
     return [[tuple(parameter.shape) for parameter in group["params"]] for group in optimizer.param_groups]
 
 
@@ -246,7 +246,7 @@ def _agree(
     root_rank: int,
     process_set: ProcessSet,
 ) -> None:
-    """Raises on every rank, naming the first of them, if some have other parameters than the root."""
+    """Raises MismatchError on every rank if some have other parameters than the root; names the first one."""
     differs = torch.tensor([_core.size() - _core.rank() if roots != mine else 0], device="cpu")
     operations.allreduce_(differs, name="optimizer.layout", op=operations.Max, process_set=process_set)
     if int(differs) == 0:
@@ -255,9 +255,7 @@ def _agree(
     text = f"rank {first} has other parameter groups in its optimizer than rank {root_rank}"
     if roots != mine:
         text += f"; rank {_core.rank()} has {_summary(mine)}, rank {root_rank} {_summary(roots)}"
-    raise HorovodInternalError(
-        f"{text}: build the same optimizer on every rank before broadcasting its state"
-    )
+    raise MismatchError(f"{text}: build the same optimizer on every rank before broadcasting its state")
 
 
 def _summary(layout: list[list[tuple[int, ...]]]) -> str:
@@ -270,7 +268,7 @@ def _elements(shape: tuple[int, ...]) -> int:
 
 
 def _replace(value: Any, leaf: Callable[[Any], Any]) -> Any:
-    """A copy of nested dicts, lists and tuples with ``leaf`` applied to what is in them, in order."""
+    """Returns a copy of nested dicts, lists and tuples with ``leaf`` applied to their items, in order."""
     if isinstance(value, MutableMapping):
         made = copy.copy(value)  # an OrderedDict or defaultdict stays one
         for key, item in value.items():
@@ -300,7 +298,7 @@ def _give(leaf: Any, tensors: list[torch.Tensor], device: torch.device) -> Any:
 
 
 def _set_state(optimizer: torch.optim.Optimizer, received: Any) -> None:
-    """Puts the state of each parameter as it came, on its parameter's device; numbered as torch does."""
+    """Sets each parameter's state as received, on the parameter's device; torch numbers parameters alike."""
     if not isinstance(received, Mapping):
         return
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]

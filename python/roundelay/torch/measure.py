@@ -1,4 +1,4 @@
-"""Where a training step's time goes: counters for ``stats()`` and marks in the timeline."""
+"""Measures a training step's time: counters for ``stats()`` and marks in the timeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _counters = {"backward_ns": 0, "gradients_moved_out": 0, "pool_cuts": 0, "pool_o
 
 
 class Span:
-    """A stretch of this thread's time, added to a counter and, while a timeline is recorded, marked in it."""
+    """A span of this thread's time. It adds to a counter and is marked in a timeline that is recorded."""
 
     __slots__ = ("begin", "counter", "name")
 
@@ -33,12 +33,12 @@ def count(counter: str, number: int = 1) -> None:
 
 
 def stats() -> dict[str, int]:
-    """Counters of this process: the core's since init (tensors, operations ...), and its optimizers'.
+    """Returns counters of this process: the core's since init (tensors, operations ...), and its optimizers'.
 
     ``under_way_ns``: how long at least one operation was between its submission and its end; ``exposed_ns``:
     the part of that in which the program waited for communication, instead of computing; the rest is hidden.
     Both in nanoseconds since init; docs/timeline.md shows the same of each step. ``backward_ns``: from a
-    backward's first gradient to its end, since the process began. Of this rank's work,
+    backward's first gradient to its end, since the process began. In this rank's work,
     ``bytes_staged`` were copied into shared memory for its node's ranks, ``sleeps`` and ``wakes`` are what
     its collectives slept and whom they woke there; ``messages_sent`` are the control plane's messages, and
     ``wakeups_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how

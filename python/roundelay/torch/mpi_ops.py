@@ -1,13 +1,13 @@
-"""Everything that ``horovod.torch.mpi_ops`` has: operations, handles, life, ranks, process sets."""
+"""Every name of ``horovod.torch.mpi_ops``: operations, handles, init, shutdown, ranks, process sets."""
 
-# ruff: noqa: F401, F403  it only passes names on
+# ruff: noqa: F401, F403  this module only re-exports names
 
 from __future__ import annotations
 
 from roundelay import _gpu
 from roundelay.errors import HorovodInternalError
 from roundelay.torch.compression import Compression
-from roundelay.torch.life import (
+from roundelay.torch.global_state import (
     ccl_built,
     cross_rank,
     cross_size,
@@ -36,10 +36,10 @@ from roundelay.torch.process_sets import *
 
 
 def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
-    """Whether this process sees a GPU; for a framework that is not ``torch`` False."""
+    """Returns whether this process sees a GPU; False for a framework other than ``torch``."""
     return ext_base_name == "torch" and _gpu.is_available()
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
-    """Whether the number is a power of two; 0 is none."""
+    """Returns whether the number is a power of two, which 0 is not."""
     return num_rank > 0 and num_rank.bit_count() == 1

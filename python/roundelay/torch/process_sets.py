@@ -12,7 +12,7 @@ from roundelay.errors import NotInThisVersionError
 
 
 class ProcessSet:
-    """Some ranks of the job, to be given to ``init`` or ``add_process_set`` and then to operations.
+    """Some ranks of the job. Give it to ``init`` or ``add_process_set``, then to operations.
 
     ranks_or_comm: world ranks in any order; members are numbered in ascending order. ``process_set_id`` is
     None while the set is not part of the job: before it is added, after it is removed, after ``shutdown``.
@@ -28,26 +28,26 @@ class ProcessSet:
 
     @property
     def ranks(self) -> list[int]:
-        """World ranks of the members, ascending."""
+        """The world ranks of the members, ascending."""
         return list(self._ranks)
 
     def size(self) -> int:
-        """Number of members. ValueError if the set is not part of the job."""
+        """Returns the number of members. ValueError if the set is not part of the job."""
         set_id(self)
         return len(self._ranks)
 
     def rank(self) -> int:
-        """Number of this process among the members. ValueError if it is none of them."""
+        """Returns the number of this process among the members. ValueError if it is no member."""
         member_id(self)
         return self._ranks.index(_core.rank())
 
     def included(self) -> bool:
-        """Whether this process is a member. ValueError if the set is not part of the job."""
+        """Returns whether this process is a member. ValueError if the set is not part of the job."""
         set_id(self)
         return _core.rank() in self._ranks
 
     def __copy__(self) -> ProcessSet:
-        return self  # a second object would keep the id when the set is removed, and another set may get it
+        return self  # a copy would keep the id after the set is removed, and another set may get that id
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ProcessSet:
         return self
@@ -60,7 +60,7 @@ class ProcessSet:
 
 
 class _World(ProcessSet):
-    """All ranks."""
+    """The set of all ranks."""
 
     process_set_id = 0
 
@@ -78,7 +78,7 @@ class _World(ProcessSet):
         return _core.rank()
 
     def included(self) -> bool:
-        _core.size()  # raises where init was not called
+        _core.size()  # raises ValueError before init
         return True
 
     def __reduce__(self) -> str:
@@ -91,11 +91,11 @@ class _World(ProcessSet):
 global_process_set: ProcessSet = _World()
 
 _added: dict[int, ProcessSet] = {}
-_changing = threading.Lock()  # the ranks agree on one change at a time
+_changing = threading.Lock()  # held during a change, as the ranks agree on one change at a time
 
 
 def _with_ranks(ranks: list[int]) -> ProcessSet:
-    """What a pickled set becomes: the job's set of these ranks, else one that is not part of the job."""
+    """Unpickles a set: returns the job's set of these ranks, else one that is not part of the job."""
     same = (added for added in list(_added.values()) if added.ranks == ranks)
     return next(same, None) or ProcessSet(ranks)
 
@@ -124,13 +124,13 @@ def _checked_ranks(ranks: Any) -> list[int]:
 
 
 def set_id(process_set: ProcessSet) -> int:
-    """The id for the core. ValueError if it is no process set of this job, or before ``init``."""
+    """Returns the core's id of the set. ValueError if the set is not part of the job, or before ``init``."""
     if not isinstance(process_set, ProcessSet):
         raise ValueError(
             f"process_set must be a ProcessSet, such as add_process_set returns, not {process_set!r}"
         )
     if process_set.process_set_id is None:
-        _core.size()  # not initialized: that is the error
+        _core.size()  # before init this raises its own ValueError
         raise ValueError(
             f"the process set of ranks {process_set.ranks} is not part of the job (not added, or removed): "
             "call hvd.add_process_set on all ranks"
@@ -139,7 +139,7 @@ def set_id(process_set: ProcessSet) -> int:
 
 
 def member_id(process_set: ProcessSet) -> int:
-    """Like ``set_id``, for a call in which only members take part: ValueError on other ranks."""
+    """Returns the core's id of the set for a call of its members: ValueError on other ranks, too."""
     number = set_id(process_set)
     if number != 0 and _core.rank() not in process_set._ranks:
         raise ValueError(
@@ -153,7 +153,7 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     """Makes a set part of the job; every rank of the job must call it, members or not, with the same ranks.
 
     Returns the set (a new one where ranks were given) with its ``process_set_id``. ValueError: the ranks are
-    wrong, or a set with the same ranks is part of the job already, naming its id. HorovodInternalError: the
+    wrong, or a set with the same ranks is part of the job already, naming its id. MismatchError: the
     ranks of the job mean different sets.
     """
     _core.size()
@@ -188,7 +188,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
     Waits for the set's operations in flight; those that can no longer complete fail. Afterwards its
     ``process_set_id`` is None. Returns False for the global set, which stays. ValueError if the set is not
-    part of the job, HorovodInternalError where the ranks of the job mean different sets.
+    part of the job, MismatchError where the ranks of the job mean different sets.
     """
     _core.size()
     with _changing:
@@ -206,7 +206,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 
 def forget_process_sets() -> None:
-    """The job is over: no set is part of it. Takes no lock, as it runs in forked children too."""
+    """Takes all sets out of the job, which is over. Takes no lock, as it runs in forked children, too."""
     for process_set in list(_added.values()):
         process_set.process_set_id = None
     _added.clear()

@@ -1,4 +1,4 @@
-"""Batch normalisation over the batches of all ranks together."""
+"""Normalises over the batches of all ranks together."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class SyncBatchNorm(_BatchNorm):
         if input.size(1) != self.num_features:
             raise ValueError(f"the input has {input.size(1)} channels, but num_features={self.num_features}")
 
-    # The ranks meet in here. As torch.compiler.disable, which would load the compiler with this module.
+    # The compiler must not trace collective calls. torch.compiler.disable would load the compiler now.
     @_disable_dynamo
     def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002  as torch names it
-        """The normalised input: same shape, dtype and layout."""
+        """Returns the normalised input, with the same shape, dtype and layout."""
         if not self.training and self.running_mean is not None:
             return super().forward(input)
         if self.process_set.included() and self.process_set.size() == 1:
@@ -124,7 +124,7 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _per_channel(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """(C,) as (1, C, 1, ...)."""
+    """Returns a (C,) tensor as (1, C, 1, ...)."""
     return values.view(1, -1, *[1] * (like.dim() - 2))
 
 
@@ -137,16 +137,17 @@ def _name(step: str) -> str:
 
 
 def _total(values: torch.Tensor, step: str, process_set: ProcessSet) -> torch.Tensor:
-    """The sum over the ranks, of fp64 values, in place."""
+    """Sums fp64 values over the ranks, in place."""
     return allreduce_(values, op=Sum, name=_name(step), process_set=process_set)
 
 
 def _total_and_count(
     values: torch.Tensor, counted: torch.Tensor, count: int, process_set: ProcessSet
 ) -> tuple[torch.Tensor, int]:
-    """The variance's values, and the count, over all ranks.
+    """Sums the variance's values and the count over all ranks.
 
-    ``counted`` is that count already; but the host waits for no GPU, and asks the other hosts meanwhile.
+    ``counted`` has the count already, but maybe on a GPU. The host does not wait for a GPU: it sums the
+    ranks' counts itself.
     """
     if counted.device.type == "cpu":
         return _total(values, "variance", process_set), int(counted)
@@ -161,7 +162,7 @@ def _total_and_count(
 
 @torch.no_grad()
 def _statistics(values: torch.Tensor, process_set: ProcessSet) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Mean and (biased) variance of each channel, and the number of values, over all ranks.
+    """Returns mean and (biased) variance of each channel, and the number of values, over all ranks.
 
     Each rank's mean m_r and sum of squared deviations M_r come from torch's stable one-pass formula. Then
     mean = sum n_r m_r / n, and the deviations around it sum up to M_r + n_r (m_r - mean)^2 over the ranks:
@@ -189,7 +190,7 @@ def _statistics(values: torch.Tensor, process_set: ProcessSet) -> tuple[torch.Te
 
 
 class _Normalize(torch.autograd.Function):
-    """y = (x - mean) / sqrt(variance + eps) * weight + bias; mean and variance depend on all ranks' x."""
+    """Computes (x - mean) / sqrt(variance + eps) * weight + bias; mean, variance depend on all ranks' x."""
 
     @staticmethod
     def forward(

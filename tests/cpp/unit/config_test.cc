@@ -55,6 +55,31 @@ TEST_CASE("nothing set: the defaults, each said to be one", "[config]") {
   CHECK(loaded->lines[0].value == "134217728");
 }
 
+TEST_CASE("bad variables are listed and read as if they were not set", "[config]") {
+  const Variables variables{{"ROUNDELAY_THETA", "many"},
+                            {"ROUNDELAY_CYCLE_TIME", "-1"},
+                            {"HOROVOD_CYCLE_TIME", "3"},
+                            {"ROUNDELAY_CHANEL", "tcp"}};
+  const LoadedConfig loaded = read_config(
+      [&](const std::string& name) {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional(found->second);
+      },
+      {"ROUNDELAY_CHANEL", "ROUNDELAY_THETA"});
+  REQUIRE(loaded.bad.size() == 3);
+  CHECK(loaded.bad[0].variable == "ROUNDELAY_CHANEL");
+  CHECK(loaded.bad[0].value == "tcp");
+  CHECK(loaded.bad[0].allowed.empty());
+  CHECK(loaded.bad[1].variable == "ROUNDELAY_THETA");
+  CHECK(loaded.bad[1].allowed == "auto or a whole number from 0 on");
+  CHECK(loaded.bad[1].complaint ==
+        "ROUNDELAY_THETA=\"many\" is not valid: it must be " + loaded.bad[1].allowed);
+  CHECK(loaded.bad[2].variable == "ROUNDELAY_CYCLE_TIME");
+  CHECK(loaded.config.theta == Config{}.theta);
+  CHECK(loaded.config.theta_auto);
+  CHECK(loaded.config.cycle_time == milliseconds(3));
+}
+
 TEST_CASE("every knob is read", "[config]") {
   const Config config = config_of({{"ROUNDELAY_FUSION_THRESHOLD", "0"},
                                    {"ROUNDELAY_THETA", "1048576"},

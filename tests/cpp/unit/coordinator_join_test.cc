@@ -105,7 +105,7 @@ TEST_CASE("what cannot go on without a joined rank fails for everybody at once",
     const auto order = desk.coordinator.take_order(kStart);
     if (!order) return std::string();
     REQUIRE(order->failures.size() == 1);
-    CHECK(order->failures[0].code == StatusCode::kMismatch);
+    CHECK(order->failures[0].code == StatusCode::kIncomplete);
     desk.request(2, {request});  // this use has failed
     CHECK(desk.coordinator.waiting() == 1);
     return order->failures[0].text;

@@ -248,7 +248,7 @@ TEST_CASE("after the abort time an overdue tensor is given up, naming who is mis
   const auto order = desk.order(kStart + seconds(100));
   REQUIRE(order);
   REQUIRE(order->failures.size() == 1);
-  CHECK(order->failures[0].code == StatusCode::kMismatch);
+  CHECK(order->failures[0].code == StatusCode::kIncomplete);
   CHECK(contains(order->failures[0].text,
                  "allreduce of 'a' was given up: rank 11 did not submit it within 100 s"));
   CHECK(contains(order->failures[0].text, "ranks 10, 12"));

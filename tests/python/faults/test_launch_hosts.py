@@ -93,7 +93,7 @@ def test_secrets_are_in_no_list_of_processes_and_only_loopback_listens(
         lines = job.left()  # with their command lines, as anyone on the machine can see them
         assert (
             len(lines) >= 9
-        )  # the launcher, several.py, two of ssh or what it started, three agents and programs
+        )  # the launcher, multi_host.py, two of ssh or what it started, three agents and programs
         assert not any("swordfish" in line for line in lines)
         assert listeners(job) == {"0100007F"}  # 127.0.0.1, of the launcher and of rank 0
         process.send_signal(signal.SIGINT)
@@ -202,7 +202,7 @@ def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
     ("who", "body"),
     [
         ("roundelay.run.cli", STUBBORN + FORKING),
-        ("several.py", STUBBORN + FORKING),
+        ("multi_host.py", STUBBORN + FORKING),
         ("host_starter.py", STUBBORN),
     ],
     ids=["launcher", "several", "host"],

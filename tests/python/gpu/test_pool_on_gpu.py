@@ -26,7 +26,7 @@ from parallel.test_gradient_pool import (  # noqa: F401  on a GPU, too
     check_what_nobody_holds_is_not_moved_out,
 )
 from ranks import run_checks
-from roundelay.torch.optimizer import wrapping_of
+from roundelay.torch.optimizer import wrapper_of
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 pytestmark = pytest.mark.slow
@@ -46,9 +46,9 @@ def test_in_small_buckets() -> None:
 
 
 def _buckets(optimizer: torch.optim.Optimizer) -> int:
-    wrapping = wrapping_of(optimizer)
-    assert wrapping is not None
-    return wrapping.buckets()
+    wrapper = wrapper_of(optimizer)
+    assert wrapper is not None
+    return wrapper.buckets()
 
 
 def check_no_memory_on_one_rank_is_no_pool_on_all() -> None:

@@ -64,7 +64,7 @@ def test_torchrun_on_each_host(rig: Rig, tmp_path: Path) -> None:
 
 
 def test_roundelayrun_by_ssh(rig: Rig, tmp_path: Path) -> None:
-    pytest.importorskip("roundelay.run.several", reason="no hosts without MPI in this version")
+    pytest.importorskip("roundelay.run.multi_host", reason="no hosts without MPI in this version")
     slots = (1, 2)
     hosts = ",".join(f"{rig.host(node)}:{count}" for node, count in enumerate(slots))
     launcher = [*rig.on(0), *starts.ROUNDELAYRUN, "--gloo", "-np", str(sum(slots)), "-H", hosts]

@@ -12,6 +12,7 @@ import roundelay.torch as hvd
 from misuse.expect import Faults, error_of, expect_parts, expect_the_next_works
 from misuse.table import OPERATIONS, Mistake, disagreements, mistakes, rows
 from ranks import mpirun, run_checks
+from roundelay.errors import MismatchError
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
@@ -86,7 +87,7 @@ def check_disagreements() -> None:
         hvd.barrier()
         with faults.of(case.id):
             use = case.last if last() else case.others
-            text = error_of(lambda use=use, name=case.id: use(name), hvd.HorovodInternalError)  # type: ignore[misc]
+            text = error_of(lambda use=use, name=case.id: use(name), MismatchError)  # type: ignore[misc]
             texts.append(text)
             operations = case.operation.split("|")
             assert any(text.startswith(f"Mismatched {name} of '{case.id}': ") for name in operations), text
@@ -112,7 +113,7 @@ def check_disagreements_about_sparse_tensors() -> None:
         hvd.barrier()
         with faults.of(f"sparse-{kind}"):
             begin = partial(hvd.sparse_allreduce_async, tensor, f"sparse.{kind}", op)
-            text = error_of(lambda begin=begin: begin()(), hvd.HorovodInternalError)  # type: ignore[misc]
+            text = error_of(lambda begin=begin: begin()(), MismatchError)  # type: ignore[misc]
             expect_parts(text, f"'sparse.{kind}'", f"{hvd.size() - 1}", *says)
         with faults.of(f"after sparse-{kind}"):
             expect_the_next_works(f"sparse.{kind}")

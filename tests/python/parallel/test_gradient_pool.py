@@ -16,8 +16,8 @@ from torch import nn
 import roundelay.torch as hvd
 from ranks import run_checks
 from roundelay import _core
-from roundelay.torch.join_context import join_context
-from roundelay.torch.optimizer import wrapping_of
+from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch.optimizer.join_context import join_context
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
 
@@ -32,9 +32,9 @@ def test_on_each_fabric_in_small_buckets(fabric: str) -> None:
 
 
 def _buckets(optimizer: torch.optim.Optimizer) -> int:
-    wrapping = wrapping_of(optimizer)
-    assert wrapping is not None
-    return wrapping.buckets()
+    wrapper = wrapper_of(optimizer)
+    assert wrapper is not None
+    return wrapper.buckets()
 
 
 def _pooled(number: int, **arguments: Any) -> tuple[list[nn.Parameter], torch.optim.SGD]:

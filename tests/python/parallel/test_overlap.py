@@ -16,7 +16,7 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
-from roundelay.torch.optimizer import wrapping_of
+from roundelay.torch.optimizer import wrapper_of
 
 LAYERS = 6
 WIDTH = 256  # a layer's gradient fills a bucket
@@ -53,13 +53,13 @@ def check_all_but_the_last_are_reduced_before_the_last_hook() -> None:
     layers = [torch.nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)]
     model = torch.nn.Sequential(*layers)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
-    wrapping = wrapping_of(optimizer)
-    assert wrapping is not None
+    wrapper = wrapper_of(optimizer)
+    assert wrapper is not None
     last_hooks: list[Callable[[], None]] = []
     layers[0].weight.register_hook(lambda _: last_hooks.pop()())
     pooled = 0
     for step in range(STEPS):
-        buckets = wrapping.buckets()
+        buckets = wrapper.buckets()
         pooled += buckets > 0
         others = (buckets or LAYERS) - 1
         assert others >= LAYERS // 2

@@ -9,6 +9,7 @@ import torch
 
 import roundelay.torch as hvd
 from ranks import run_checks
+from roundelay.errors import MismatchError
 
 anything: Any = hvd  # for calls that a type checker refuses
 
@@ -181,12 +182,12 @@ def check_disagreement_is_an_error_on_all_ranks() -> None:
     if hvd.size() == 1:
         return
     different = torch.ones(3 + (hvd.rank() == 0))
-    with pytest.raises(RuntimeError, match=r"disagree.shape"):
+    with pytest.raises(MismatchError, match=r"disagree.shape"):
         hvd.allreduce(different, name="disagree.shape")
     dtype = torch.float32 if hvd.rank() == 0 else torch.float64
-    with pytest.raises(RuntimeError, match=r"disagree.dtype"):
+    with pytest.raises(MismatchError, match=r"disagree.dtype"):
         hvd.allreduce(torch.ones(3, dtype=dtype), name="disagree.dtype")
-    with pytest.raises(RuntimeError, match=r"disagree.root"):
+    with pytest.raises(MismatchError, match=r"disagree.root"):
         hvd.broadcast(torch.ones(3), root_rank=min(hvd.rank(), 1), name="disagree.root")
     assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
-from roundelay.torch.optimizer import wrapping_of
+from roundelay.torch.optimizer import wrapper_of
 
 POOLED = "RANKS_POOLED"
 
@@ -34,10 +34,10 @@ def use_pool(optimizer: torch.optim.Optimizer, passes: int = 1) -> None:
             add_gradients(*((parameter, 0.0) for parameter in parameters))
         optimizer.step()
     optimizer.zero_grad()
-    wrapping = wrapping_of(optimizer)
-    assert wrapping is not None
-    if wrapping.process_set.included() and wrapping.process_set.size() > 1:
-        assert wrapping.buckets() > 0
+    wrapper = wrapper_of(optimizer)
+    assert wrapper is not None
+    if wrapper.process_set.included() and wrapper.process_set.size() > 1:
+        assert wrapper.buckets() > 0
 
 
 def add_gradients(*factors: tuple[torch.nn.Parameter, float]) -> None:

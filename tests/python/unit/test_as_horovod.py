@@ -13,7 +13,7 @@ import pytest
 from setuptools import find_namespace_packages
 
 from ranks import ROOT
-from roundelay import stand_in
+from roundelay import horovod_shim
 from roundelay.run import cli
 
 LIMIT_S = 100.0
@@ -210,24 +210,24 @@ def test_a_folder_that_is_no_package_is_no_horovod(tmp_path: Path) -> None:
 
 
 def test_another_copy_of_roundelay_is_no_horovod(tmp_path: Path) -> None:
-    copy = tmp_path / "elsewhere" / "roundelay" / "stand_in"
+    copy = tmp_path / "elsewhere" / "roundelay" / "horovod_shim"
     copy.mkdir(parents=True)
-    (copy / "site").symlink_to(stand_in.SITE)
+    (copy / "site").symlink_to(horovod_shim.SITE)
     passes(
         run("-c", "import roundelay.as_horovod, horovod; horovod.run", cwd=tmp_path, path=str(copy / "site"))
     )
 
 
 def test_python_path_has_it_once_and_first() -> None:
-    once = stand_in.python_path({"PYTHONPATH": os.pathsep.join(["a", "", stand_in.SITE, "b"])})
-    assert once.split(os.pathsep) == [stand_in.SITE, "a", "b"]
-    assert stand_in.python_path({}) == stand_in.SITE
+    once = horovod_shim.python_path({"PYTHONPATH": os.pathsep.join(["a", "", horovod_shim.SITE, "b"])})
+    assert once.split(os.pathsep) == [horovod_shim.SITE, "a", "b"]
+    assert horovod_shim.python_path({}) == horovod_shim.SITE
 
 
 def test_the_launcher_hands_it_to_the_ranks(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["-np", "2", "--mpi", "--as-horovod", "--dry-run", "true"]) == 0
     line = capsys.readouterr().out
-    assert f"PYTHONPATH={stand_in.SITE}" in line
+    assert f"PYTHONPATH={horovod_shim.SITE}" in line
     assert "-x PYTHONPATH" in line or "-genvlist" in line
 
 
@@ -251,7 +251,7 @@ def test_ranks_train_under_horovods_name(tmp_path: Path) -> None:
 
 def test_the_stand_in_is_packaged() -> None:
     found = find_namespace_packages(str(ROOT / "python"))
-    folders = {path.parent for path in Path(stand_in.SITE).rglob("*.py")}
+    folders = {path.parent for path in Path(horovod_shim.SITE).rglob("*.py")}
     assert folders
     for folder in folders:
         assert str(folder.relative_to(ROOT / "python")).replace(os.sep, ".") in found

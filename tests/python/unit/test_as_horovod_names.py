@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 
-from roundelay import stand_in
+from roundelay import horovod_shim
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
-from roundelay.torch import elastic, life, mpi_ops, operations, process_sets
+from roundelay.torch import elastic, global_state, mpi_ops, operations, process_sets
 
 LIFE = """
 init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous
@@ -32,7 +32,7 @@ def horovod(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    stand_in.install()
+    horovod_shim.install()
     yield importlib.import_module("horovod")
     for name in [name for name in sys.modules if name.partition(".")[0] == "horovod"]:
         del sys.modules[name]
@@ -43,7 +43,7 @@ def test_mpi_ops_has_operations_life_and_process_sets() -> None:
         for name in getattr(module, "__all__", []):
             assert getattr(mpi_ops, name) is getattr(module, name)
     for name in LIFE.split():
-        assert getattr(mpi_ops, name) is getattr(life, name)
+        assert getattr(mpi_ops, name) is getattr(global_state, name)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_the_stand_in_is_the_same_modules(horovod: Any) -> None:
         assert ours.__spec__ is not None
         assert ours.__spec__.name == f"roundelay.torch.{name}"
     assert horovod.torch is roundelay.torch
-    assert Path(str(horovod.__file__)).is_relative_to(stand_in.SITE)
+    assert Path(str(horovod.__file__)).is_relative_to(horovod_shim.SITE)

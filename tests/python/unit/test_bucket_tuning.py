@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundelay.torch.autotune import Autotune, worth_trying
-from roundelay.torch.bucket_tuning import (
+from roundelay.torch.gradients.pool_tuner import PATIENCE, OrderWatch
+from roundelay.torch.tuning.autotune import Autotune, worth_trying
+from roundelay.torch.tuning.buckets import (
     DEFAULT,
     Candidate,
     Cuts,
@@ -22,8 +23,7 @@ from roundelay.torch.bucket_tuning import (
     out_of_place,
     predicted_end,
 )
-from roundelay.torch.calibration import crowded, fit
-from roundelay.torch.pool_steering import PATIENCE, OrderWatch
+from roundelay.torch.tuning.calibration import crowded, fit
 
 MIB = 1 << 20
 NO_LIMIT = 1 << 40

@@ -396,3 +396,4 @@ def test_versions() -> None:
     assert _core.__version__ == "0.1.0"
     assert torch.__version__.startswith(_core.torch_build_version())
     assert issubclass(_core.HorovodInternalError, RuntimeError)
+    assert issubclass(_core.MismatchError, _core.HorovodInternalError)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from roundelay.run import arguments, cli, foreign, job, knobs, local_ranks
+from roundelay.run import arguments, cli, job, knobs, local_ranks, unsupported_flags
 
 
-@pytest.mark.parametrize("flag", [flag for flags in foreign.REFUSED for flag in flags])
+@pytest.mark.parametrize("flag", [flag for flags in unsupported_flags.REFUSED for flag in flags])
 def test_a_flag_is_refused_by_name_with_the_reason(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["-np", "2", flag, "3", "true"]) == 2
     said = capsys.readouterr().err
@@ -20,10 +20,12 @@ def test_a_flag_is_refused_by_name_with_the_reason(flag: str, capsys: pytest.Cap
 
 
 def test_flags_without_effect_say_why(capsys: pytest.CaptureFixture[str]) -> None:
-    words = [word for flag, (values, _) in foreign.NO_EFFECT.items() for word in [flag, *["1"] * values]]
+    words = [
+        word for flag, (values, _) in unsupported_flags.NO_EFFECT.items() for word in [flag, *["1"] * values]
+    ]
     assert cli.main(["-np", "2", "--gloo", *words, "--dry-run", "true", "arg"]) == 0
     shown = capsys.readouterr()
-    assert len(shown.err.splitlines()) == len(foreign.NO_EFFECT)
+    assert len(shown.err.splitlines()) == len(unsupported_flags.NO_EFFECT)
     assert "--disable-cache has no effect: nothing is checked before the start" in shown.err
     assert shown.out.strip().endswith("-- true arg")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roundelay.run.output import LineSplitter, Output
-from roundelay.run.verdict import Ending, Problem, Verdict, first_failure, how, judge
+from roundelay.run.result import Ending, JobResult, Problem, first_failure, how, job_result
 
 
 def ending(rank: int, returncode: int, stopped: bool = False) -> Ending:
@@ -117,19 +117,22 @@ def test_how(returncode: int, words: str) -> None:
 
 def test_all_is_well_whatever_mpirun_says() -> None:
     problem = Problem("mpirun itself ended the job: exit code 1", 1)
-    assert judge([ending(0, 0), ending(1, 0)], 2, silence, interrupted_by=None, problem=problem) == Verdict(0)
+    assert job_result(
+        [ending(0, 0), ending(1, 0)], 2, silence, interrupted_by=None, problem=problem
+    ) == JobResult(0)
 
 
 def test_the_first_failure_is_the_jobs() -> None:
     endings = [ending(0, 0), ending(2, -9), ending(1, 1)]
-    verdict = judge(endings, 3, silence, interrupted_by=None, problem=None)
+    result = job_result(endings, 3, silence, interrupted_by=None, problem=None)
     text = "rank 2 (pid 102 on here) failed first: killed by SIGKILL (signal 9)"
-    assert verdict == Verdict(137, text, rank=2)
+    assert result == JobResult(137, text, rank=2)
 
 
-def test_who_lost_a_rank_is_not_the_first_though_it_ended_before() -> None:
+@pytest.mark.parametrize("error", [b"HorovodInternalError", b"MismatchError"])
+def test_who_lost_a_rank_is_not_the_first_though_it_ended_before(error: bytes) -> None:
     words = {
-        0: [b"Traceback", b"roundelay.errors.HorovodInternalError: rank 1 was lost", b""],
+        0: [b"Traceback", b"roundelay.errors." + error + b": rank 1 was lost", b""],
         1: [b"Traceback", b"ValueError: boom"],
     }
     first = first_failure([ending(0, 1), ending(1, 5)], lambda rank: words[rank])
@@ -139,27 +142,27 @@ def test_who_lost_a_rank_is_not_the_first_though_it_ended_before() -> None:
 
 def test_who_was_told_to_end_did_not_fail() -> None:
     endings = [ending(0, -15, stopped=True), ending(1, 4)]
-    assert judge(endings, 2, silence, interrupted_by=None, problem=None).status == 4
+    assert job_result(endings, 2, silence, interrupted_by=None, problem=None).status == 4
 
 
 def test_mpirun_itself() -> None:
     endings = [ending(0, -15, stopped=True), ending(1, -9, stopped=True)]
     problem = Problem("mpirun itself ended the job: exit code 5", 5)
-    assert judge(endings, 2, silence, interrupted_by=None, problem=problem) == Verdict(5, problem.text)
-    assert judge(endings, 2, silence, interrupted_by=None, problem=None).status == 143
+    assert job_result(endings, 2, silence, interrupted_by=None, problem=problem) == JobResult(5, problem.text)
+    assert job_result(endings, 2, silence, interrupted_by=None, problem=None).status == 143
 
 
 def test_the_users_signal_counts_most() -> None:
-    verdict = judge([ending(0, 1)], 2, silence, interrupted_by=signal.SIGINT, problem=Problem("x", 1))
-    assert verdict == Verdict(130, "ended by SIGINT; no rank is left")
+    result = job_result([ending(0, 1)], 2, silence, interrupted_by=signal.SIGINT, problem=Problem("x", 1))
+    assert result == JobResult(130, "ended by SIGINT; no rank is left")
 
 
 def test_ranks_that_never_started() -> None:
-    verdict = judge([ending(1, 0)], 3, silence, interrupted_by=None, problem=None)
-    assert verdict == Verdict(1, "mpirun ended, but never started ranks 0, 2")
+    result = job_result([ending(1, 0)], 3, silence, interrupted_by=None, problem=None)
+    assert result == JobResult(1, "mpirun ended, but never started ranks 0, 2")
 
 
 def test_at_most_16_ranks_are_named() -> None:
-    assert judge([], 1, silence, interrupted_by=None, problem=None).text.endswith("never started rank 0")
-    text = judge([], 1000, silence, interrupted_by=None, problem=None).text
+    assert job_result([], 1, silence, interrupted_by=None, problem=None).text.endswith("never started rank 0")
+    text = job_result([], 1000, silence, interrupted_by=None, problem=None).text
     assert text.endswith("never started ranks " + ", ".join(map(str, range(16))) + " and 984 more")

@@ -1,4 +1,4 @@
-"""Where a function waits for the ranks: a file that has no name and ends with whoever has it open."""
+"""A file without a name, for a function until the ranks read it. It goes when all processes close it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 
 def anonymous_file() -> BinaryIO:
-    """In memory where the kernel allows it, else on disk."""
+    """Returns a new file: in memory where the kernel allows it, else on disk."""
     try:
         return os.fdopen(os.memfd_create("roundelay.run"), "wb")
     except OSError:

@@ -1,4 +1,4 @@
-"""`roundelay.run`: horovod.run's arguments, turned into roundelayrun's flags."""
+"""`roundelay.run`: takes horovod.run's arguments and turns them into roundelayrun's flags."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def refuse_elastic(**arguments: object) -> None:
 
 
 def ranks(num_proc: int, np: int | None) -> int:
-    """The number of ranks, by whichever of its two names it was given."""
+    """Returns the number of ranks, which has two names."""
     if np is not None and num_proc not in (1, np):
         raise ValueError(f"num_proc={num_proc} and np={np} are two names for one number")
     count = num_proc if np is None else np
@@ -104,7 +104,7 @@ def ranks(num_proc: int, np: int | None) -> int:
 
 
 def where(num_proc: int, hosts: str | None, hostfile: str | os.PathLike[str] | None) -> list[str]:
-    """The flags that say how many ranks run where."""
+    """Returns the flags for the number of ranks and their hosts."""
     if hosts is not None and hostfile is not None:
         raise ValueError("give hosts or hostfile, not both")
     count = ["-np", str(num_proc)]
@@ -114,13 +114,13 @@ def where(num_proc: int, hosts: str | None, hostfile: str | os.PathLike[str] | N
 
 
 def over_ssh(port: int | None, identity_file: str | None, interfaces: str | None) -> list[str]:
-    """The flags of jobs on several hosts."""
+    """Returns the flags of jobs on several hosts."""
     given = {"--ssh-port": port, "--ssh-identity-file": identity_file, "--network-interfaces": interfaces}
     return [f"{flag}={value}" for flag, value in given.items() if value is not None]
 
 
 def starter(use_gloo: bool | None, use_mpi: bool | None, mpi_args: str | None) -> list[str]:
-    """The flags that say what starts the ranks."""
+    """Returns the flags that choose the launch mode."""
     if use_gloo and (use_mpi or mpi_args):
         raise ValueError(f"use_gloo and {'use_mpi' if use_mpi else 'mpi_args'} exclude each other")
     flags = (["--gloo"] if use_gloo else []) + (["--mpi"] if use_mpi else [])
@@ -135,13 +135,13 @@ def _run(
     flags: list[str],
     executable: str,
 ) -> list[T]:
-    # Here, so that roundelayrun, which loads this package, does not wait for what only a caller needs.
+    # Imported here, as roundelayrun loads this package, too, and needs none of these.
     from roundelay.run import agent
     from roundelay.run.function import outcome, worker
-    from roundelay.run.function.job import Job
-    from roundelay.run.function.parcel import pack
+    from roundelay.run.function.launcher_process import LauncherProcess
+    from roundelay.run.function.payload import pack
 
-    job = Job(num_proc)
+    launcher = LauncherProcess(num_proc)
     program = [executable, worker.__file__, agent.RESULT]
-    end = job.run(pack(func, args, kwargs), [*flags, *program])
-    return outcome.values(job.replies, end)
+    end = launcher.run(pack(func, args, kwargs), [*flags, *program])
+    return outcome.values(launcher.replies, end)

@@ -1,4 +1,4 @@
-"""What a job came to: the ranks' values, or the exception of the rank that failed first."""
+"""Turns the ranks' replies into their values, or into the exception of the rank that failed first."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ class RemoteTraceback(Exception):  # noqa: N818  the cause of an error, and none
     """The cause of an exception that a rank raised: the traceback there, as text."""
 
     def __str__(self) -> str:
-        """On lines of its own below the name."""
+        """Puts the traceback on lines of its own below the name."""
         return f"\n{self.args[0]}"
 
 
 @dataclass
 class Reply:
-    """What has come from one rank so far."""
+    """The bytes that have come from one rank so far."""
 
     data: bytearray = field(default_factory=bytearray)
 
     @property
     def kind(self) -> bytes | None:
-        """VALUE or FAILURE once all has come, else None."""
+        """VALUE or FAILURE once the reply is complete, else None."""
         if len(self.data) < worker.HEADER.size:
             return None
         kind, length = worker.HEADER.unpack_from(self.data)
@@ -42,7 +42,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class End:
-    """What the launcher says at the end; the fields are relay.Relay.end's."""
+    """The launcher's last message; result_pipe.ResultPipe.end writes the fields."""
 
     status: int
     text: str
@@ -52,7 +52,7 @@ class End:
 
 
 def values(replies: list[Reply], end: End) -> list[Any]:
-    """The ranks' values in order, or raises the exception of the rank that failed first."""
+    """Returns the ranks' values in order, or raises the exception of the rank that failed first."""
     if any(reply.kind != worker.VALUE for reply in replies):
         raise failure(replies, end)
     if end.status != 0:
@@ -73,7 +73,7 @@ def _value(rank: int, reply: Reply) -> Any:
 
 
 def failure(replies: list[Reply], end: End) -> Exception:
-    """The exception to raise for a job that failed."""
+    """Returns the exception to raise for a job that failed."""
     rank = end.rank
     if rank is None and end.status == 0:
         rank = next(rank for rank, reply in enumerate(replies) if reply.kind != worker.VALUE)
@@ -91,7 +91,7 @@ def failure(replies: list[Reply], end: End) -> Exception:
 
 
 def _raised(rank: int, text: str, pickled: bytes | None) -> Exception:
-    """The exception that a rank raised, with its traceback there as the cause."""
+    """Returns the exception that a rank raised, with the rank's traceback as the cause."""
     try:
         error = pickle.loads(pickled) if pickled is not None else None
     except Exception:

@@ -1,6 +1,6 @@
-"""The launcher of `roundelay.run`: `roundelayrun` with a function for a program.
+"""Runs the launcher of `roundelay.run`: `roundelayrun` with a function for a program.
 
-Runs as a script, `start.py PARCEL RESULTS CALLER flags ... python worker.py ...`: two descriptors that it
+Runs as a script, `start.py PAYLOAD RESULTS CALLER flags ... python worker.py ...`: two descriptors that it
 inherited, its parent's pid, and roundelayrun's command line. It ends its job when its parent dies.
 """
 
@@ -16,15 +16,15 @@ if __name__ == "__main__":
 
 
 def main() -> int:
-    """Entry of the script."""
+    """Runs the script; returns its exit status."""
     from roundelay.run import agent, cli
-    from roundelay.run.function.relay import Relay
+    from roundelay.run.function.result_pipe import ResultPipe
 
-    parcel, results, caller = map(int, sys.argv[1:4])
+    payload, results, caller = map(int, sys.argv[1:4])
     agent.die_with_parent(signal.SIGTERM)
     if os.getppid() != caller:
         return 1
-    return cli.main(sys.argv[4:], prog="roundelay.run", relay=Relay(parcel, results))
+    return cli.main(sys.argv[4:], prog="roundelay.run", result_pipe=ResultPipe(payload, results))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One rank of `roundelay.run`: takes the function from standard input, calls it, hands the result back.
+"""Runs one rank of `roundelay.run`: takes the function from standard input, calls it, sends the result back.
 
 Runs as a plain script, `python worker.py VARIABLE`; VARIABLE holds the descriptor that the agent reads.
-Before the function arrives little is imported: it would be most of a job's start.
+It imports little before the function arrives: imports would take most of a job's start.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-# The reply: kind and length, then the pickle of the value, or of (text, the exception's pickle or None).
+# A reply has kind and length, then the pickle of the value, or of (text, the exception's pickle or None).
 HEADER = struct.Struct(">cQ")
 VALUE, FAILURE = b"V", b"F"
 _PROTOCOL = 5
 
 
 def take_call() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-    """Reads the parcel on standard input, which is empty from then on."""
-    with open(0, "rb", closefd=False) as parcel:
-        here = pickle.load(parcel)
+    """Reads the payload on standard input, which is empty from then on."""
+    with open(0, "rb", closefd=False) as payload:
+        here = pickle.load(payload)
         sys.path[:], sys.argv[:] = here["path"], here["argv"]
-        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] = pickle.load(parcel)
+        call: tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] = pickle.load(payload)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
@@ -47,7 +47,7 @@ def pickled_value(value: object) -> bytes:
 
 
 def pickled_exception(error: BaseException) -> bytes | None:
-    """None if `error` would not come out on the other side as what it is."""
+    """Returns None if `error` would not be unpickled with its type."""
     try:
         import cloudpickle
 
@@ -65,7 +65,7 @@ def reply(descriptor: int, kind: bytes, body: bytes) -> None:
 
 
 def own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """A traceback without this file's frames, if that leaves any."""
+    """Returns a traceback without this file's frames, if that leaves any."""
     inner = trace
     while inner is not None and inner.tb_frame.f_code.co_filename == __file__:
         inner = inner.tb_next
@@ -83,7 +83,7 @@ def fail(descriptor: int, error: BaseException) -> int:
 
 
 def leave(descriptor: int, stop: SystemExit) -> int:
-    """A function that leaves by sys.exit() returns nothing: a failure, even with status 0."""
+    """Reports sys.exit() in the function as a failure, even with status 0; returns the exit status."""
     text = f"the function called sys.exit({'' if stop.code is None else repr(stop.code)})\n"
     reply(descriptor, FAILURE, pickle.dumps((text, None), _PROTOCOL))
     sys.stderr.write(f"{stop.code}\n" if isinstance(stop.code, str) else text)
@@ -91,7 +91,7 @@ def leave(descriptor: int, stop: SystemExit) -> int:
 
 
 def main() -> int:
-    """Entry of the script."""
+    """Runs the script; returns its exit status."""
     descriptor = int(os.environ.pop(sys.argv[1]))
     os.set_inheritable(descriptor, False)
     try:

@@ -1,4 +1,4 @@
-"""Elastic training is not in this version; its names are, so that scripts can be imported, and say so."""
+"""The names of elastic training, which is not in this version: scripts can import them; using them raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the names of elastic training do in this version."""
+"""The names of elastic training raise NotInThisVersionError in this version."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from roundelay.errors import NotInThisVersionError
 
 
 def absent(name: str) -> NoReturn:
-    """Raises the one line."""
+    """Raises NotInThisVersionError for the name."""
     raise NotInThisVersionError(
         f"hvd.elastic.{name} is not in this version of Roundelay yet: the number of ranks is fixed"
     )
 
 
 class Absent:
-    """A class that can be named, and subclassed, but not made."""
+    """A class without instances; it can be imported and subclassed."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         absent(type(self).__name__)

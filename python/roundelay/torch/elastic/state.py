@@ -8,7 +8,7 @@ __all__ = ["ObjectState", "State", "TorchState"]
 
 
 class State(Absent):
-    """What elastic training keeps and restores: making one raises NotInThisVersionError."""
+    """State that elastic training keeps and restores: making one raises NotInThisVersionError."""
 
 
 class ObjectState(State):

@@ -2,7 +2,7 @@
 
 Every rank of a process set calls the same operations under the same names; the order may differ. Operations
 without a name are numbered, so those must come in the same order everywhere. Errors: ValueError for a wrong
-call, HorovodInternalError where ranks disagree (dtype, shape, op, root) or a peer failed.
+call, MismatchError where ranks disagree (dtype, shape, op, root), HorovodInternalError where a peer failed.
 """
 
 from __future__ import annotations

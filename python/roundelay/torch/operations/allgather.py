@@ -1,4 +1,4 @@
-"""allgather of one tensor or of several: concatenation over ranks along the first dimension."""
+"""allgather of one or several tensors: concatenates the ranks' tensors along the first dimension."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _run(tensors: Sequence[torch.Tensor], name: str | None, process_set: Process
 
 
 class _Allgather(torch.autograd.Function):
-    """Every rank's output has this rank's rows, whose gradient all ranks reduce."""
+    """Reduces the gradients of each rank's rows over all ranks, as every output has these rows."""
 
     @staticmethod
     def forward(
@@ -86,7 +86,7 @@ class _Allgather(torch.autograd.Function):
 def _begins(
     own: list[int], gathered: list[torch.Tensor], name: str | None, process_set: ProcessSet
 ) -> list[int]:
-    """Where, in each of the gathered tensors, this rank's own rows begin."""
+    """Returns the first of this rank's own rows in each of the gathered tensors."""
     heads = allgather(row_of_this_rank(*own), name and f"{name}.rows", process_set)
     ranks, rows = heads[:, 0], heads[:, 1:]
     if rows.sum(0).tolist() != [tensor.shape[0] for tensor in gathered]:
@@ -102,7 +102,7 @@ def _begins(
 def allgather(
     tensor: torch.Tensor, name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> torch.Tensor:
-    """The ranks' tensors one below the other, in the order of ranks; the first dimension may differ.
+    """Returns the ranks' tensors one below the other, in the order of ranks; the first dimension may differ.
 
     Differentiable: the gradient is the average over ranks of the gradients of this rank's rows, as Horovod's;
     with ROUNDELAY_EXACT_GRADIENTS=1 their sum, the exact one of the sum of all ranks' losses.

@@ -8,7 +8,7 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, gradient_name, recorded
+from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, ScaledOp, gradient_name, recorded
 from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -25,13 +25,12 @@ def _checked(
     postscale_factor: float,
     process_set: ProcessSet,
 ) -> Arguments:
-    """The core's arguments."""
+    """Returns the core's arguments."""
     with Call("allreduce", name, process_set) as call:
         call.check_tensor(tensor)
-        number = call.checked_reduction([tensor], op, average)
-        factors = call.checked_factors(prescale_factor, postscale_factor)
+        reduction = call.checked_reduction([tensor], op, average, prescale_factor, postscale_factor)
     output = tensor if in_place else torch.empty_like(tensor)
-    return tensor, output, name, number, *factors, call.group
+    return tensor, output, name, *reduction, call.group
 
 
 def _start(arguments: Arguments) -> int:
@@ -88,27 +87,27 @@ def allreduce_(
 
 
 class _Allreduce(torch.autograd.Function):
-    """The gradient of a sum over ranks is the sum over ranks of the gradients; scales apply alike."""
+    """Reduces the ranks' gradients as it reduces the tensors: with the same op and factors."""
 
     @staticmethod
     def forward(
         ctx: Any,
         tensor: torch.Tensor,
         name: str | None,
-        op: int,
-        factors: tuple[float, float],
+        reduction: ScaledOp,
         process_set: ProcessSet,
     ) -> torch.Tensor:
-        ctx.arguments = (name, op, factors, process_set)
-        return _run(_checked(tensor, False, None, name, op, *factors, process_set))
+        ctx.arguments = (name, reduction, process_set)
+        return _run(_checked(tensor, False, None, name, *reduction, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        name, op, factors, process_set = ctx.arguments
-        if op not in LINEAR_OPS:
-            raise RuntimeError(f"allreduce with op={OP_NAMES[op]} has no gradient: use Average or Sum")
-        arguments = (gradient_name(name), op, factors, process_set)
-        return recorded(_Allreduce, gradients[0], *arguments), None, None, None, None
+        name, reduction, process_set = ctx.arguments
+        if reduction[0] not in LINEAR_OPS:
+            op = OP_NAMES[reduction[0]]
+            raise RuntimeError(f"allreduce with op={op} has no gradient: use Average or Sum")
+        reduced = recorded(_Allreduce, gradients[0], gradient_name(name), reduction, process_set)
+        return reduced, None, None, None
 
 
 def allreduce(
@@ -129,9 +128,8 @@ def allreduce(
     """
     with Call("allreduce", name, process_set) as call:
         call.check_tensor(tensor)
-        number = call.checked_reduction([tensor], op, average)
-        factors = call.checked_factors(prescale_factor, postscale_factor)
+        reduction = call.checked_reduction([tensor], op, average, prescale_factor, postscale_factor)
         call.check_compression(compression)
         wire, context = compression.compress(tensor)
-    reduced: torch.Tensor = recorded(_Allreduce, wire, name, number, factors, process_set)
+    reduced: torch.Tensor = recorded(_Allreduce, wire, name, reduction, process_set)
     return compression.decompress(reduced, context)

@@ -40,7 +40,7 @@ def _checked_splits(tensor: torch.Tensor, splits: Splits, call: Call, size: int)
 
 
 def _counts(splits: Any, call: Call) -> list[int]:
-    """Of whatever has counts in an order: a list, a tuple, a numpy array."""
+    """Returns the counts of anything that has them in an order: a list, a tuple, a numpy array."""
     if not isinstance(splits, Iterable) or isinstance(splits, str | bytes | Mapping | Set):
         raise call.wrong(f"splits must be a list of ints or an int tensor, not {type(splits).__name__}")
     try:
@@ -59,7 +59,7 @@ def _is_bool(count: Any) -> bool:
 
 def _call(splits: Splits, name: str | None, process_set: ProcessSet) -> Call:
     if not isinstance(splits, torch.Tensor):
-        _core.size()  # Horovod asks for it first: before `init` ValueError, not HorovodInternalError
+        _core.size()  # Horovod asks first: ValueError before `init`, and not HorovodInternalError
     return Call("alltoall", name, process_set)
 
 
@@ -77,7 +77,7 @@ def alltoall_async(
 
 
 class _Alltoall(torch.autograd.Function):
-    """The rows' gradients go back where the rows came from."""
+    """Sends the rows' gradients back to the ranks that the rows came from."""
 
     @staticmethod
     def forward(

@@ -1,4 +1,4 @@
-"""broadcast: the root's tensor for everybody."""
+"""broadcast: every rank gets the root's tensor."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Arguments = tuple[torch.Tensor, torch.Tensor, int, str | None, int]
 def _checked(
     tensor: torch.Tensor, in_place: bool, root_rank: int, name: str | None, process_set: ProcessSet
 ) -> Arguments:
-    """The core's arguments."""
+    """Returns the core's arguments."""
     with Call("broadcast", name, process_set) as call:
         call.check_tensor(tensor)
         root = _checked_root(root_rank, call, process_set)
@@ -80,7 +80,7 @@ def broadcast_(
 
 
 class _Broadcast(torch.autograd.Function):
-    """All outputs depend on the root's input alone."""
+    """Reduces the gradients to the root, as all outputs depend on the root's input only."""
 
     @staticmethod
     def forward(
@@ -94,7 +94,7 @@ class _Broadcast(torch.autograd.Function):
         root_rank, name, process_set = ctx.arguments
         op = Sum if exact_gradients() else Average
         reduced = allreduce(gradients[0], name=gradient_name(name), op=op, process_set=process_set)
-        # A product, so that a second backward comes to all ranks.
+        # Other ranks multiply by 0, which keeps the graph: a second backward comes to all ranks.
         return reduced if _core.rank() == root_rank else reduced * 0, None, None, None
 
 
@@ -104,7 +104,7 @@ def broadcast(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """The root's tensor as a new tensor on every rank. ``root_rank`` is a world rank, also in a process set.
+    """Returns the root's tensor as a new one. ``root_rank`` is a world rank, also in a process set.
 
     Differentiable: the root's gradient is the average over ranks of the gradients, as Horovod's, or with
     ROUNDELAY_EXACT_GRADIENTS=1 their sum, the exact one of the sum of all ranks' losses; the others' is zero.

@@ -1,4 +1,4 @@
-"""What all operations check before they begin."""
+"""Checks the arguments of operations; helpers that several operations share."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ import torch
 
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
+from roundelay.torch.compression import Compressor
 from roundelay.torch.process_sets import ProcessSet, member_id
 
 Average, Sum, Adasum, Min, Max, Product = range(6)
 LINEAR_OPS = (Average, Sum)
 OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 
+ScaledOp = tuple[int, float, float]  # op, prescale factor, postscale factor
+
 
 def _users_level() -> int:
-    """For a warning of this function's caller: how far up the code outside this package is."""
+    """Returns the stack level of the first caller outside this package, for a warning of the caller."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("roundelay."):
         level, frame = level + 1, frame.f_back
@@ -28,7 +31,10 @@ def _users_level() -> int:
 
 
 def checked_op(op: int | None, average: bool | None) -> int:
-    """``op`` with Horovod's deprecated ``average`` folded in. ValueError: both given, or no such op."""
+    """Returns the op that ``op`` or Horovod's deprecated ``average`` means.
+
+    ValueError where both are given, or there is no such op.
+    """
     if op is not None and average is not None:
         raise ValueError("give either op or the deprecated average, not both")
     if average is not None:
@@ -43,7 +49,7 @@ def checked_op(op: int | None, average: bool | None) -> int:
 
 
 def check_compression(compression: Any) -> None:
-    """It has what a Compressor has."""
+    """Raises ValueError if ``compression`` lacks a Compressor's functions."""
     if not (callable(getattr(compression, "compress", None)) and hasattr(compression, "decompress")):
         raise ValueError(
             f"compression is {compression!r}, but must have compress and decompress, such as "
@@ -52,7 +58,7 @@ def check_compression(compression: Any) -> None:
 
 
 def _check_initialized() -> None:
-    """HorovodInternalError before ``init``, as operations of Horovod's raise; all else raises ValueError."""
+    """Raises HorovodInternalError before ``init``, as Horovod's operations do."""
     try:
         _core.size()
     except ValueError as error:
@@ -60,7 +66,7 @@ def _check_initialized() -> None:
 
 
 def _check_utf8(name: str, operation: str) -> None:
-    """The peers read names as UTF-8."""
+    """Raises ValueError if a name has no form in UTF-8: the peers read it as UTF-8."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -70,9 +76,9 @@ def _check_utf8(name: str, operation: str) -> None:
 
 
 class Call:
-    """One call of an operation, while its arguments are checked.
+    """Checks the arguments of one call of an operation; its errors name the call.
 
-    A check that fails inside ``with`` is passed on to the peers, which would otherwise wait for this rank.
+    If a check inside ``with`` fails, the peers get its error: they would wait for this rank otherwise.
     """
 
     __slots__ = ("group", "name", "operation", "shown")
@@ -80,7 +86,7 @@ class Call:
     def __init__(
         self, operation: str, name: str | None, process_set: ProcessSet, shown: str | None = None
     ) -> None:
-        """``operation`` is what the peers wait for; ``shown`` what the user called, where that is another."""
+        """operation: the peers wait for it. shown: the called function, if it has another name."""
         _check_initialized()
         self.group = member_id(process_set)
         if name is not None and not isinstance(name, str):
@@ -97,34 +103,32 @@ class Call:
             _core.submit_error(self.operation, self.name, str(error), self.group)
 
     def wrong(self, text: str) -> ValueError:
-        """The error that says so, and in which call."""
+        """Returns the ValueError to raise for this call."""
         return ValueError(f"{self.shown}{f' of {self.name!r}' if self.name else ''}: {text}")
 
     def check_tensor(self, tensor: torch.Tensor) -> None:
-        """It is one; the core checks what kind."""
+        """Raises ValueError if it is no tensor for the core, which checks dtype and device itself."""
         if not isinstance(tensor, torch.Tensor):
             raise self.wrong(f"a torch.Tensor is needed, not {type(tensor).__name__}")
-        if tensor.is_mkldnn:  # few functions of torch take one
+        if tensor.is_mkldnn:  # few functions of torch take such a tensor
             raise self.wrong("the tensor is in MKL-DNN's layout; pass tensor.to_dense()")
 
     def check_rows(self, tensor: torch.Tensor) -> None:
-        """It is a tensor, and has a first dimension."""
+        """Raises ValueError if it is no tensor with a first dimension."""
         self.check_tensor(tensor)
         if tensor.dim() == 0:
             raise self.wrong("the tensor has no dimensions; pass tensor.unsqueeze(0)")
 
     def checked_group(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The tensors of a grouped operation as a list."""
+        """Returns the tensors of a grouped operation as a list."""
         if not isinstance(tensors, list | tuple):
             raise self.wrong(f"a list or tuple of tensors is needed, not {type(tensors).__name__}")
         for tensor in tensors:
             self.check_tensor(tensor)
         return list(tensors)
 
-    def checked_reduction(
-        self, tensors: Sequence[torch.Tensor], op: int | None, average: bool | None = None
-    ) -> int:
-        """The op, which is one for these dtypes."""
+    def checked_op(self, tensors: Sequence[torch.Tensor], op: int | None, average: bool | None = None) -> int:
+        """Returns the op, which fits the dtypes of ``tensors``."""
         try:
             number = checked_op(op, average)
         except ValueError as error:
@@ -136,10 +140,19 @@ class Call:
                 raise self.wrong(f"op=hvd.Adasum is for floating point tensors, not {tensor.dtype}")
         return number
 
-    def checked_factors(self, prescale_factor: Any, postscale_factor: Any) -> tuple[float, float]:
-        """Both as finite floats."""
-        return self._factor("prescale_factor", prescale_factor), self._factor(
-            "postscale_factor", postscale_factor
+    def checked_reduction(
+        self,
+        tensors: Sequence[torch.Tensor],
+        op: int | None,
+        average: bool | None,
+        prescale_factor: Any,
+        postscale_factor: Any,
+    ) -> ScaledOp:
+        """Returns how the core reduces the tensors."""
+        return (
+            self.checked_op(tensors, op, average),
+            self._factor("prescale_factor", prescale_factor),
+            self._factor("postscale_factor", postscale_factor),
         )
 
     def _factor(self, which: str, value: Any) -> float:
@@ -152,20 +165,43 @@ class Call:
         return factor
 
     def check_compression(self, compression: Any) -> None:
-        """It has what a Compressor has."""
+        """Raises ValueError if ``compression`` lacks a Compressor's functions."""
         try:
             check_compression(compression)
         except ValueError as error:
             raise self.wrong(str(error)) from None
 
 
+def decompressed(
+    compression: type[Compressor], results: Iterable[torch.Tensor], wires: Sequence[tuple[torch.Tensor, Any]]
+) -> list[torch.Tensor]:
+    """Undoes the compression of ``wires``, (tensor, context) pairs, on the results of an operation."""
+    return [compression.decompress(one, context) for one, (_, context) in zip(results, wires, strict=True)]
+
+
+def are_floating(tensors: Iterable[torch.Tensor]) -> list[bool]:
+    """Returns for each tensor whether it can have a gradient."""
+    return [tensor.dtype.is_floating_point for tensor in tensors]
+
+
+def only_floating(gradients: Iterable[torch.Tensor], floating: Sequence[bool]) -> list[torch.Tensor]:
+    """Returns the gradients of the tensors that can have one."""
+    return [gradient for gradient, has_gradient in zip(gradients, floating, strict=True) if has_gradient]
+
+
+def with_none(results: Iterable[torch.Tensor], floating: Sequence[bool]) -> list[torch.Tensor | None]:
+    """Returns the results with None for each tensor that can have no gradient."""
+    given = iter(results)
+    return [next(given) if has_gradient else None for has_gradient in floating]
+
+
 def row_of_this_rank(*numbers: int) -> torch.Tensor:
-    """The rank and the numbers: gathered rows must say whose they are, as joined ranks have none."""
+    """Returns a row of this rank and the numbers. Joined ranks gather no rows, so each row names its rank."""
     return torch.tensor([[_core.rank(), *numbers]], dtype=torch.int64, device="cpu")
 
 
 def never_empty(group: list[torch.Tensor]) -> list[torch.Tensor]:
-    """An empty group travels as a tensor without elements: ranks whose groups differ must get an error."""
+    """Returns the group, or one tensor without elements: ranks whose groups differ must get an error."""
     return group or [torch.empty(0, device="cpu")]
 
 
@@ -173,7 +209,7 @@ _One = TypeVar("_One")
 
 
 def by_device(pairs: Iterable[tuple[torch.Tensor, _One]]) -> list[list[_One]]:
-    """What belongs to tensors of one device together, as an operation needs it; each in the order given."""
+    """Groups what belongs to tensors of one device, as an operation takes one device; keeps the order."""
     parts: dict[torch.device, list[_One]] = {}
     for tensor, one in pairs:
         parts.setdefault(tensor.device, []).append(one)
@@ -181,15 +217,15 @@ def by_device(pairs: Iterable[tuple[torch.Tensor, _One]]) -> list[list[_One]]:
 
 
 def exact_gradients() -> bool:
-    """Whether gradients are those of the sum of all ranks' losses; else they are Horovod's."""
+    """Returns whether gradients are those of the sum of all ranks' losses; if not, they are Horovod's."""
     return _core.config().exact_gradients
 
 
 def gradient_name(name: str | None) -> str | None:
-    """Of the operation in the backward of one called ``name``."""
+    """Returns the name of the operation that backward runs for the operation ``name``."""
     return f"{name}.gradient" if name else None
 
 
 def recorded(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """Runs it so that autograd knows of it."""
+    """Runs the function and records it for autograd."""
     return function.apply(*arguments)

@@ -9,7 +9,19 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Call, gradient_name, never_empty, recorded
+from roundelay.torch.operations.common import (
+    LINEAR_OPS,
+    OP_NAMES,
+    Call,
+    ScaledOp,
+    are_floating,
+    decompressed,
+    gradient_name,
+    never_empty,
+    only_floating,
+    recorded,
+    with_none,
+)
 from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
@@ -26,16 +38,15 @@ def _checked(
     postscale_factor: float,
     process_set: ProcessSet,
 ) -> Arguments:
-    """The core's arguments; an empty group has one tensor there."""
+    """Returns the core's arguments: one tensor without elements for an empty group."""
     with Call("allreduce", name, process_set) as call:
         group = call.checked_group(tensors)
-        number = call.checked_reduction(group, op, average)
-        factors = call.checked_factors(prescale_factor, postscale_factor)
+        reduction = call.checked_reduction(group, op, average, prescale_factor, postscale_factor)
         if in_place and len({id(tensor) for tensor in group}) < len(group):
             raise call.wrong("the same tensor is in the group twice")
     sent = never_empty(group)
     outputs = sent if in_place else [torch.empty_like(tensor) for tensor in sent]
-    return sent, outputs, name, number, *factors, call.group
+    return sent, outputs, name, *reduction, call.group
 
 
 def _start(tensors: Sequence[torch.Tensor], arguments: Arguments) -> int:
@@ -95,31 +106,29 @@ def grouped_allreduce_(
 
 
 class _GroupedAllreduce(torch.autograd.Function):
-    """As for each tensor on its own."""
+    """Has the gradients of an allreduce of each tensor."""
 
     @staticmethod
     def forward(
         ctx: Any,
         name: str | None,
-        op: int,
-        factors: tuple[float, float],
+        reduction: ScaledOp,
         process_set: ProcessSet,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
-        ctx.arguments = (name, op, factors, process_set)
-        ctx.floating = [tensor.dtype.is_floating_point for tensor in tensors]
-        return tuple(_run(tensors, _checked(tensors, False, None, name, op, *factors, process_set)))
+        ctx.arguments = (name, reduction, process_set)
+        ctx.floating = are_floating(tensors)
+        return tuple(_run(tensors, _checked(tensors, False, None, name, *reduction, process_set)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        name, op, factors, process_set = ctx.arguments
-        if op not in LINEAR_OPS:
-            raise RuntimeError(
-                f"grouped_allreduce with op={OP_NAMES[op]} has no gradient: use Average or Sum"
-            )
-        mine = [gradient for gradient, floating in zip(gradients, ctx.floating, strict=True) if floating]
-        reduced = iter(recorded(_GroupedAllreduce, gradient_name(name), op, factors, process_set, *mine))
-        return None, None, None, None, *(next(reduced) if floating else None for floating in ctx.floating)
+        name, reduction, process_set = ctx.arguments
+        if reduction[0] not in LINEAR_OPS:
+            op = OP_NAMES[reduction[0]]
+            raise RuntimeError(f"grouped_allreduce with op={op} has no gradient: use Average or Sum")
+        own = only_floating(gradients, ctx.floating)
+        reduced = recorded(_GroupedAllreduce, gradient_name(name), reduction, process_set, *own)
+        return None, None, None, *with_none(reduced, ctx.floating)
 
 
 def grouped_allreduce(
@@ -135,13 +144,10 @@ def grouped_allreduce(
     """Allreduce of all ``tensors`` into new ones, all or nothing; differentiable as ``allreduce`` is."""
     with Call("allreduce", name, process_set) as call:
         group = call.checked_group(tensors)
-        number = call.checked_reduction(group, op, average)
-        factors = call.checked_factors(prescale_factor, postscale_factor)
+        reduction = call.checked_reduction(group, op, average, prescale_factor, postscale_factor)
         call.check_compression(compression)
         wires = [compression.compress(tensor) for tensor in group]
     if not group:
-        return grouped_allreduce_([], None, name, number, *factors, process_set)
-    reduced = recorded(_GroupedAllreduce, name, number, factors, process_set, *(wire for wire, _ in wires))
-    return [
-        compression.decompress(tensor, context) for tensor, (_, context) in zip(reduced, wires, strict=True)
-    ]
+        return grouped_allreduce_([], None, name, *reduction, process_set)
+    reduced = recorded(_GroupedAllreduce, name, reduction, process_set, *(wire for wire, _ in wires))
+    return decompressed(compression, reduced, wires)

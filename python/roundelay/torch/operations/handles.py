@@ -1,4 +1,4 @@
-"""Operations in flight: what ``synchronize`` returns for each handle."""
+"""Operations in flight: remembers the result of each handle for ``synchronize``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _results: dict[int, Result] = {}
 
 
 def remember(handle: int, result: Result) -> int:
-    """What ``synchronize(handle)`` returns; a function makes it of the outputs that the core allocated."""
+    """Stores the result of ``synchronize(handle)``: a value, or a function of the core's outputs."""
     _results[handle] = result
     return handle
 
@@ -29,15 +29,15 @@ def _checked(handle: int) -> int:
 
 
 def poll(handle: int) -> bool:
-    """Whether ``synchronize(handle)`` would return (or raise) at once. ValueError for an unknown handle."""
+    """Returns whether ``synchronize(handle)`` would not wait. ValueError for an unknown handle."""
     return _core.poll(_checked(handle))
 
 
 def synchronize(handle: int) -> Any:
     """Sleeps until the operation is done and returns its result; the handle is then unknown.
 
-    The result is what the operation without ``_async`` returns: a tensor; of grouped operations a list; of
-    alltoall with splits the output and the received splits. HorovodInternalError if the operation failed,
+    The operation without ``_async`` returns the same: a tensor; a list for grouped operations; the output and
+    the received splits for alltoall with splits. HorovodInternalError if the operation failed,
     ValueError for an unknown handle.
     """
     _checked(handle)
@@ -51,5 +51,5 @@ def synchronize(handle: int) -> Any:
 
 
 def forget_handles() -> None:
-    """The job is over: nothing is in flight."""
+    """Forgets all handles. ``shutdown`` calls it, after which nothing is in flight."""
     _results.clear()

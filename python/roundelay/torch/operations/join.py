@@ -1,4 +1,4 @@
-"""join and barrier: what ranks do without data."""
+"""join and barrier: operations without data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 
 def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
-    """This rank has no more data: waits until all ranks have called it; returns the rank that came last.
+    """Waits until all ranks have called it; returns the rank that came last. Call it when data has run out.
 
-    Meanwhile the others' operations go on without this rank: to an allreduce it gives nothing (Average still
-    divides by the number of all ranks), to an allgather no rows. A broadcast from it is an error on them.
-    ``device`` is accepted for compatibility; on a machine with GPUs ValueError where it is none of them. The
+    Meanwhile the others' operations go on without this rank. It adds nothing to an allreduce (Average still
+    divides by the number of all ranks) and no rows to an allgather. A broadcast from it fails on the others.
+    ``device`` is accepted for compatibility; ValueError if the machine has GPUs and it is none of them. The
     result is a world rank, the same on all ranks.
     """
     with Call("join", None, process_set) as call:

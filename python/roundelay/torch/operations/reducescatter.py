@@ -14,11 +14,16 @@ from roundelay.torch.operations.common import (
     LINEAR_OPS,
     Average,
     Call,
+    ScaledOp,
     Sum,
+    are_floating,
+    decompressed,
     exact_gradients,
     gradient_name,
     never_empty,
+    only_floating,
     recorded,
+    with_none,
 )
 from roundelay.torch.operations.handles import remember
 from roundelay.torch.process_sets import ProcessSet, global_process_set
@@ -26,14 +31,14 @@ from roundelay.torch.process_sets import ProcessSet, global_process_set
 
 def _checked(
     tensors: Sequence[torch.Tensor], op: int, prescale_factor: float, postscale_factor: float, call: Call
-) -> tuple[list[torch.Tensor], tuple[int, float, float]]:
+) -> tuple[list[torch.Tensor], ScaledOp]:
     group = call.checked_group(tensors)
     for tensor in group:
         call.check_rows(tensor)
-    number = call.checked_reduction(group, op)
-    if number not in LINEAR_OPS:
+    reduction = call.checked_reduction(group, op, None, prescale_factor, postscale_factor)
+    if reduction[0] not in LINEAR_OPS:
         raise call.wrong("op must be hvd.Average or hvd.Sum")
-    return group, (number, *call.checked_factors(prescale_factor, postscale_factor))
+    return group, reduction
 
 
 def reducescatter_async(
@@ -46,7 +51,7 @@ def reducescatter_async(
 ) -> int:
     """Starts a reducescatter; ``synchronize(handle)`` gives this rank's rows of the reduced tensor.
 
-    Of the rows, each rank gets as many, the first ``rows % size`` ranks one more. ``op``: Average or Sum.
+    All ranks get the same number of rows; the first ``rows % size`` ranks get one more. ``op``: Average, Sum.
     See ``allreduce_async`` for the scale factors. ``tensor`` must not be changed before then.
     """
     with Call("reducescatter", name, process_set) as call:
@@ -73,7 +78,7 @@ def grouped_reducescatter_async(
 def _run(
     tensors: Sequence[torch.Tensor],
     name: str | None,
-    reduction: tuple[int, float, float],
+    reduction: ScaledOp,
     process_set: ProcessSet,
 ) -> list[torch.Tensor]:
     with Call("reducescatter", name, process_set) as call:
@@ -81,8 +86,8 @@ def _run(
     return _core.reducescatter(never_empty(group), name, *reduction, call.group)[: len(group)]
 
 
-def _gradient_factors(reduction: tuple[int, float, float], size: int) -> list[float]:
-    """What this rank's gradient is multiplied with, one after the other."""
+def _gradient_factors(reduction: ScaledOp, size: int) -> list[float]:
+    """Returns the factors of this rank's gradient, to be applied one after the other."""
     op, before, after = reduction
     if exact_gradients():
         return [before * after / (size if op == Average else 1)]
@@ -90,28 +95,28 @@ def _gradient_factors(reduction: tuple[int, float, float], size: int) -> list[fl
 
 
 class _Reducescatter(torch.autograd.Function):
-    """Row i of the reduced tensor goes to one rank, whose gradient for it goes to row i of every rank."""
+    """Gives row i to one rank; that rank's gradient of the row goes to row i of every rank."""
 
     @staticmethod
     def forward(
         ctx: Any,
         name: str | None,
-        reduction: tuple[int, float, float],
+        reduction: ScaledOp,
         process_set: ProcessSet,
         *tensors: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         ctx.arguments = (name, reduction, process_set)
-        ctx.floating = [tensor.dtype.is_floating_point for tensor in tensors]
+        ctx.floating = are_floating(tensors)
         return tuple(_run(tensors, name, reduction, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         name, reduction, process_set = ctx.arguments
-        mine = [gradient for gradient, floating in zip(gradients, ctx.floating, strict=True) if floating]
+        own = only_floating(gradients, ctx.floating)
         for factor in _gradient_factors(reduction, process_set.size()):
-            mine = [gradient * factor for gradient in mine]
-        gathered = iter(grouped_allgather(mine, gradient_name(name), process_set))
-        return None, None, None, *(next(gathered) if floating else None for floating in ctx.floating)
+            own = [gradient * factor for gradient in own]
+        gathered = grouped_allgather(own, gradient_name(name), process_set)
+        return None, None, None, *with_none(gathered, ctx.floating)
 
 
 def reducescatter(
@@ -153,6 +158,4 @@ def grouped_reducescatter(
     if not group:
         return _run([], name, reduction, process_set)
     scattered = recorded(_Reducescatter, name, reduction, process_set, *(wire for wire, _ in wires))
-    return [
-        compression.decompress(tensor, context) for tensor, (_, context) in zip(scattered, wires, strict=True)
-    ]
+    return decompressed(compression, scattered, wires)

@@ -1,4 +1,4 @@
-"""allreduce of sparse tensors, such as gradients of embeddings: all ranks' entries are gathered."""
+"""allreduce of sparse tensors, such as gradients of embeddings: gathers all ranks' entries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 
 import torch
 
-from roundelay.errors import HorovodInternalError
+from roundelay.errors import MismatchError
 from roundelay.torch.operations.allgather import grouped_allgather_async
 from roundelay.torch.operations.common import LINEAR_OPS, OP_NAMES, Average, Call, row_of_this_rank
 from roundelay.torch.operations.handles import synchronize
@@ -20,12 +20,12 @@ def _check(tensor: torch.Tensor, op: int, call: Call) -> None:
     call.check_tensor(tensor)
     if tensor.layout != torch.sparse_coo:
         raise call.wrong(f"a sparse COO tensor is needed, not {tensor.layout}; use allreduce_async")
-    if call.checked_reduction([tensor], op) not in LINEAR_OPS:
+    if call.checked_op([tensor], op) not in LINEAR_OPS:
         raise call.wrong("op must be hvd.Average or hvd.Sum for sparse tensors")
 
 
 def _check_alike(heads: torch.Tensor, name: str | None) -> None:
-    """`heads`: of each rank that has not joined its number, the op and the shape."""
+    """Raises MismatchError if ops or shapes differ. heads: a row (rank, op, shape) for each rank."""
     different = (heads[:, 1:] != heads[0, 1:]).any(1).nonzero()
     if different.numel() == 0:
         return
@@ -35,12 +35,15 @@ def _check_alike(heads: torch.Tensor, name: str | None) -> None:
     else:
         what, has = "op differs", [f"rank {rank} has {OP_NAMES[op]}" for rank, op, *_ in theirs]
     of = f" of {name!r}" if name else ""
-    raise HorovodInternalError(f"Mismatched sparse allreduce{of}: {what}: {', '.join(has)}")
+    raise MismatchError(f"Mismatched sparse allreduce{of}: {what}: {', '.join(has)}")
 
 
 def _witness(op: int, shape: torch.Size, device: torch.device) -> torch.Tensor:
-    """Nothing, in a shape that says op and shape: ranks that differ hear of it without waiting for a GPU."""
-    fits = math.prod(shape) < 2**40  # the strides, into 64 bits
+    """Returns an empty tensor whose own shape encodes op and shape.
+
+    The core compares shapes on the host, so ranks that differ get an error without a wait for the GPU.
+    """
+    fits = math.prod(shape) < 2**40  # the strides must fit into 64 bits
     says = shape if fits else [zlib.crc32(repr(shape).encode())]
     return torch.empty((0, op + 1, *says), dtype=torch.uint8, device=device)
 
@@ -56,7 +59,7 @@ def sparse_allreduce_async(
 
     The result has the entries of all ranks, ``coalesce()`` adds those of one place; Average divides the
     values, on integers truncating. The ranks may have different numbers of entries, also none. Not recorded
-    by autograd. ValueError for other ops and for dense tensors; HorovodInternalError on all ranks where
+    by autograd. ValueError for other ops and for dense tensors; MismatchError on all ranks where
     their ops or their tensors' shapes differ.
     """
     with Call("allgather", name, process_set, shown="sparse allreduce") as call:

@@ -1,0 +1,1 @@
+"""The modules that Horovod's frameworks have in common."""

@@ -1,0 +1,251 @@
+"""Starts the ranks on several hosts without MPI: in mpirun's place, `multi_host.py JOB -- program ...`.
+
+JOB is JSON, see class Job. Each host gets a host_starter.py, over ssh, or directly where it is this host.
+No rank starts before all hosts have answered. When this process ends, whatever the cause, so does the
+input of all of them, and with it the ranks. Each host that fails gets one line on stderr.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any
+
+if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+
+from roundelay.run import host_starter
+from roundelay.run.agent import ADDRESS, FAILED, FUNCTION, die_with_parent
+from roundelay.run.host_starter import ANSWER, Plan
+from roundelay.run.local_ranks import Place, on_signals
+from roundelay.run.result import exit_status
+
+_SSH_FAILED = 255
+_ENDING_S = 2.0  # hosts have this long to end their ranks after their input has ended
+
+
+@dataclass(frozen=True)
+class Job:
+    """The content of JOB."""
+
+    hosts: list[tuple[str, int]]  # name and ranks, in the order of ranks
+    local: list[str]  # the names of this machine among them
+    ssh: list[str]  # the command's first words
+    exports: list[str]  # the names of variables to send to the hosts
+    interfaces: list[str]
+    timeout: float  # seconds in which all hosts must answer
+
+    def to_word(self) -> str:
+        """Returns JOB."""
+        return json.dumps(asdict(self))
+
+
+class News(Enum):
+    """The events of a host."""
+
+    ANSWERED, ENDED = range(2)
+
+
+# The events in their order; None asks this process to end. (Signal handlers may only put into a
+# SimpleQueue.)
+Mailbox = queue.SimpleQueue[tuple["Host", News] | None]
+
+
+class Host:
+    """One host: the process that starts its ranks, here or at the other end of ssh."""
+
+    def __init__(
+        self, index: int, job: Job, program: list[str], function: bytes | None, mailbox: Mailbox
+    ) -> None:
+        self.index = index
+        self.name, self.ranks = job.hosts[index]
+        self.answer: dict[str, Any] | None = None
+        self._is_local = self.name in job.local
+        self._last_line = ""
+        self._function = function
+        start = [sys.executable, "-I", "-S", host_starter.__file__]
+        self.process = subprocess.Popen(
+            start if self._is_local else [*job.ssh, self.name, shlex.join(start)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=lambda: die_with_parent(signal.SIGTERM),  # noqa: PLW1509  it only calls prctl
+        )
+        self._send(self._plan(job, program).to_line())
+        self._errors = threading.Thread(target=self._read_errors, daemon=True)
+        self._errors.start()
+        threading.Thread(target=self._watch, args=(mailbox,), daemon=True).start()
+        self._sending: threading.Thread | None = None
+
+    def _plan(self, job: Job, program: list[str]) -> Plan:
+        others = [name for name, _ in job.hosts if name != self.name]
+        places = os.environ.get(ADDRESS, "").partition(":")[2]
+        launcher = [place.rpartition(":")[0] for place in places.split(",") if place]
+        return Plan(
+            environment={name: os.environ[name] for name in job.exports if name in os.environ},
+            folder=os.getcwd(),
+            program=program,
+            ranks=self.ranks,
+            interfaces=job.interfaces,
+            facing=others if self._is_local else [*launcher, *others],
+            serves=self.index == 0,
+            function=None if self._function is None else len(self._function),
+        )
+
+    def _send(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # the process has ended; its status says why
+            self.process.stdin.write(line)
+            self.process.stdin.flush()
+
+    def _watch(self, mailbox: Mailbox) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(ANSWER) and self.answer is None:
+                self.answer = json.loads(line[len(ANSWER) :])
+                mailbox.put((self, News.ANSWERED))
+        self.process.wait()
+        mailbox.put((self, News.ENDED))
+
+    def _read_errors(self) -> None:
+        """Shows the host's lines after it has answered; keeps earlier lines for why_not()."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            text = line.decode(errors="replace").strip()
+            if self.answer is not None and text:
+                say(f"{self.name}: {text}")
+            self._last_line = text or self._last_line
+
+    def why_not(self) -> str:
+        """Returns why the host cannot take part; "" if it can."""
+        if self.answer is not None:
+            return f"{self.name}: {self.answer['error']}" if "error" in self.answer else ""
+        cure = f"`ssh {self.name} true` must work without a password"
+        if self.process.poll() is None:
+            return f"{self.name} does not answer in time; {cure}"
+        self._errors.join(timeout=1.0)
+        said = self._last_line or f"exit status {self.process.returncode}"
+        if self.process.returncode == _SSH_FAILED and not self._is_local:
+            return f"{self.name} cannot be reached: {said}; {cure}"
+        return f"{self.name} cannot start ranks: {said}; Python and Roundelay must be where they are here"
+
+    def go(self, place: Place) -> None:
+        """Lets the ranks start. A thread sends the function, if they call one, as it may be large."""
+        words = json.dumps(asdict(place)).encode() + b"\n" + (self._function or b"")
+        self._sending = threading.Thread(target=self._send, args=(words,), daemon=True)
+        self._sending.start()
+
+    def end_input(self) -> None:
+        """Ends the host's input, and so its ranks."""
+        assert self.process.stdin is not None
+        if self._sending is not None and self._sending.is_alive():
+            self.process.kill()  # the process does not read its input
+            self._sending.join()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+
+def say(line: str) -> None:
+    """Writes a line to stderr, in one write."""
+    os.write(2, f"{line}\n".encode())
+
+
+def meet(hosts: list[Host], mailbox: Mailbox, timeout: float) -> bool:
+    """Waits until each host has answered or ended; says what is wrong. Returns whether all is well."""
+    deadline = time.monotonic() + timeout
+    for _ in hosts:
+        try:
+            news = mailbox.get(timeout=max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            break
+        if news is None:
+            return False
+    wrong = [reason for host in hosts if (reason := host.why_not())]
+    for line in wrong:
+        say(line)
+    return not wrong
+
+
+def places(hosts: list[Host]) -> Iterator[Place]:
+    """Yields each host's place. Ranks are numbered by host, and meet at the first host."""
+    assert hosts[0].answer is not None
+    address, port = hosts[0].answer["master"]
+    first_rank, size = 0, sum(host.ranks for host in hosts)
+    for host in hosts:
+        yield Place(first_rank, host.ranks, size, host.index, (address, port))
+        first_rank += host.ranks
+
+
+def wait(hosts: list[Host], mailbox: Mailbox) -> int:
+    """Waits until all hosts have ended, an agent cannot do its work, or this process is told to end."""
+    first, left = 0, len(hosts)
+    while left and (news := mailbox.get()) is not None:
+        host, what = news
+        if what is not News.ENDED:
+            continue
+        left -= 1
+        first = first or exit_status(host.process.returncode)
+        if host.process.returncode == _SSH_FAILED:
+            say(f"{host.name}: the connection is lost")
+        if host.process.returncode == FAILED:
+            break
+    return first
+
+
+def end(hosts: list[Host]) -> None:
+    """Ends the hosts' input, then kills those that go on. Does not wait for hosts without answer."""
+    for host in hosts:
+        host.end_input()
+        if host.answer is None:
+            host.process.kill()
+    deadline = time.monotonic() + _ENDING_S
+    for host in hosts:
+        try:
+            host.process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            host.process.kill()
+
+
+def function() -> bytes | None:
+    """Reads the function for the ranks from the launcher's file; None if they run a program."""
+    path = os.environ.pop(FUNCTION, None)
+    if path is None:
+        return None
+    with open(path, "rb") as payload:
+        return payload.read()
+
+
+def main() -> int:
+    """Starts the ranks and waits for all of them; returns the first status that is not 0."""
+    words = json.loads(sys.argv[1])
+    job = Job(**{**words, "hosts": [tuple(host) for host in words["hosts"]]})
+    mailbox: Mailbox = queue.SimpleQueue()
+    on_signals(lambda _: mailbox.put(None))
+    hosts: list[Host] = []
+    payload = function()
+    try:
+        for index in range(len(job.hosts)):
+            hosts.append(Host(index, job, sys.argv[3:], payload, mailbox))
+        if not meet(hosts, mailbox, job.timeout):
+            return 1
+        for host, place in zip(hosts, places(hosts), strict=True):
+            host.go(place)
+        return wait(hosts, mailbox)
+    finally:
+        end(hosts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""What Horovod's frameworks have in common."""

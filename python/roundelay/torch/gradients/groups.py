@@ -1,0 +1,146 @@
+"""Gradients that are reduced by one operation: a group is submitted when its last gradient is there.
+
+Without ``groups=`` each gradient is a group of its own. A group of which backward brought only a part waits
+for the comparison of notes (gradient_sync.py): then all ranks know which of its gradients any rank has, and
+reduce those. So do sparse gradients, as another rank may have a dense one, or none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from roundelay import _core
+from roundelay.torch import operations
+from roundelay.torch.gradients.gradient import Contribution, Gradient, Reducing
+from roundelay.torch.operations.common import by_device
+from roundelay.torch.process_sets import set_id
+
+DENSE = 1  # of a waiting gradient; DENSE + n: sparse in n dimensions
+
+
+class GradientGroup(_core.Arrivals):
+    """All gradients of one group, and how often it was submitted."""
+
+    def __init__(self, name: str, alone: bool, pool: _core.GradientPool | None = None) -> None:
+        super().__init__(pool)
+        self.name = name
+        self.members: list[Gradient] = []
+        self.submitted = 0  # since the ranks last compared notes
+        self.alone = alone  # no explicit group: the operation is a plain allreduce
+
+    def join(self, gradient: Gradient, entry: int = 0) -> None:
+        """Has it as its last member; entry: in the pool."""
+        self.add(gradient, entry)
+        self.members.append(gradient)
+
+    def arrived(self, gradient: Gradient) -> None:
+        """This gradient is complete on this rank: submits the group if it was the last one."""
+        self._note(gradient, DENSE + gradient.notice_layout())
+
+    def _note(self, gradient: Gradient, kind: int) -> None:
+        if self.note(gradient, kind):
+            self.submitted += 1
+            self.catch_up()
+
+    def kinds(self) -> list[int]:
+        """Of each member: whether it waits, and as what."""
+        return [self.waiting(member) for member in self.members] if self.waits() else [0] * len(self.members)
+
+    def catch_up(self) -> None:
+        """Submits the whole group, with zeros where this rank has no gradient."""
+        self._submit([member for member in self.members if member.wanted])
+
+    def submit_rest(self, kinds: dict[Gradient, int]) -> None:
+        """Submits a part of the group: what some rank has waiting, on all ranks alike."""
+        dense = [gradient for gradient, kind in kinds.items() if kind == DENSE]
+        if dense:
+            self._submit(dense)
+        for gradient, kind in kinds.items():
+            parameter = gradient.parameter
+            if kind > DENSE and parameter is not None:
+                tensor = gradient.sparse_contribution(parameter, kind - DENSE)
+                rule = gradient.rule
+                name = self._next_name(f"{gradient.name}.sparse")
+                gradient.flights.append(
+                    operations.sparse_allreduce_async(tensor, name, rule.op, rule.process_set)
+                )
+        self.clear()
+
+    def new_step(self) -> None:
+        """After the optimizer's step, or zero_grad()."""
+        for member in self.members:
+            member.new_step()
+        self.submitted = self.passes = 0
+        self.clear()
+
+    def _next_name(self, name: str) -> str:
+        self.passes += 1
+        return name if self.passes == 1 else f"{name}.pass{self.passes}"
+
+    def _submit(self, gradients: Sequence[Gradient]) -> None:
+        self.gather()
+        given: list[tuple[Gradient, Contribution]] = []
+        for gradient in gradients:
+            parameter = gradient.parameter
+            self.leave(gradient)
+            if parameter is not None:
+                given.append((gradient, gradient.contribution(parameter)))
+        for part in by_device((contribution.wire, (one, contribution)) for one, contribution in given):
+            self._submit_on_one_device(part)
+
+    def _submit_on_one_device(self, given: list[tuple[Gradient, Contribution]]) -> None:
+        rule = given[0][0].rule
+        wires = [contribution.wire for _, contribution in given]
+        scale = (rule.prescale_factor, rule.postscale_factor)
+        number = set_id(rule.process_set)
+        name = self._next_name(self.name)
+        if self.alone:
+            handle = _core.allreduce_async(wires[0], wires[0], name, rule.op, *scale, number)
+        else:
+            handle = _core.grouped_allreduce_async(wires, wires, name, rule.op, *scale, number)
+        operation = Reducing(handle)
+        for gradient, contribution in given:
+            contribution.operation = operation
+            gradient.flights.append(contribution)
+
+
+def assign(num_groups: int, groups: Any, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
+    """Group numbers by id(parameter), from the arguments of DistributedOptimizer; ValueError if wrong."""
+    if num_groups:
+        warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
+        groups = num_groups if groups is None else groups
+    if groups is None:
+        return {}
+    if isinstance(groups, int) and not isinstance(groups, bool) and groups >= 0:
+        return _evenly(groups, parameters)
+    if not isinstance(groups, list | tuple):
+        raise ValueError(f"groups is {groups!r}, but must be a number from 0 on or lists of tensors")
+    return _as_listed(groups, {id(parameter) for parameter in parameters})
+
+
+def _evenly(number: int, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
+    """Neighbours go together: backward brings them one after the other."""
+    return {id(p): index * number // len(parameters) for index, p in enumerate(parameters)} if number else {}
+
+
+def _as_listed(groups: Iterable[Any], known: set[int]) -> dict[int, int]:
+    numbers: dict[int, int] = {}
+    for number, group in enumerate(groups):
+        if isinstance(group, torch.Tensor) or not isinstance(group, Iterable):
+            raise ValueError(f"groups[{number}] is a {type(group).__name__}, but must be a list of tensors")
+        for parameter in group:
+            if not isinstance(parameter, torch.Tensor):
+                raise ValueError(f"groups[{number}] has a {type(parameter).__name__} that is not a tensor")
+            if id(parameter) not in known:
+                raise ValueError(
+                    f"groups[{number}] has a tensor of shape {tuple(parameter.shape)} that is no parameter "
+                    "of the optimizer (is it a .data, or of a copy of the model?)"
+                )
+            if id(parameter) in numbers:
+                raise ValueError(f"groups[{number}] has a parameter that is in a group already")
+            numbers[id(parameter)] = number
+    return numbers

@@ -1,0 +1,297 @@
+"""An optimizer's gradients in one piece of memory for each kind, in the order in which backward brings them.
+
+The pool is cut into buckets (buckets.py), anew where another size is better. A bucket is submitted when
+its last gradient is there, and reduced where it lies: nothing is packed, and within a node the ranks read
+each other's buckets in shared memory. ``.grad`` is an entry of the pool: when autograd has made a new tensor
+(after zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place. A kind is a
+device and a dtype. On a GPU all this is enqueued in the stream that is current in the gradient's hook.
+
+Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from roundelay import _core, _gpu
+from roundelay.torch.compression import Compression
+from roundelay.torch.gradients.gradient import Contribution, Gradient, Holds, InPool, Reducing, Reduction
+from roundelay.torch.gradients.groups import DENSE, GradientGroup
+from roundelay.torch.measure import count
+from roundelay.torch.operations import Sum
+from roundelay.torch.process_sets import set_id
+from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
+
+_ALIGNMENT = 64  # bytes
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire
+_KINDS = 2 * len(_DTYPES)  # on the CPU or a GPU
+_KEYS = 2**22 - 2 * _KINDS
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a gradient lies, in bytes."""
+
+    begin: int
+    end: int
+    entry: int  # its number in the pool
+
+
+def wire_dtype(gradient: Gradient) -> torch.dtype | None:
+    """In what type a gradient would lie in a pool; None where it cannot."""
+    rule, parameter = gradient.rule, gradient.parameter
+    known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
+    if parameter is None or not known or not _gpu.serves(parameter.device):
+        return None
+    if parameter.layout != torch.strided or parameter.numel() == 0:
+        return None
+    sent, _ = rule.compression.compress(parameter.detach().new_empty(0))
+    return sent.dtype if sent.dtype in _DTYPES else None
+
+
+class Bucket(GradientGroup):
+    """A range of a pool: its gradients are reduced by one operation.
+
+    The first time in a step they are reduced in the pool. Later ones (a second backward before step()) are
+    reduced where autograd has put them, as the pool holds the first result.
+    """
+
+    def __init__(
+        self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], fired: list[Bucket]
+    ) -> None:
+        super().__init__(name, alone=False, pool=pool.memory)
+        self.pool = pool
+        for gradient, place in places.items():
+            self.join(gradient, place.entry)
+        self._memory = pool.memory
+        self._dtype = pool.dtype
+        self._places = places
+        self._fired = fired
+
+    def arrived(self, gradient: Gradient) -> None:
+        """Takes the gradient in at once, while it is in the cache."""
+        kind = DENSE + gradient.notice_layout()
+        parameter = gradient.parameter
+        if self.passes == 0 and kind == DENSE and parameter is not None and gradient.local() is not None:
+            self.take_in(gradient)
+        self._note(gradient, kind)
+
+    def catch_up(self) -> None:
+        """Submits the whole bucket: in the pool, if it is the first time since the last step."""
+        if self.passes > 0:
+            super().catch_up()
+            return
+        others = [self.members[index] for index in self.depart()]
+        try:
+            self._submit_in_pool(others)
+        except BaseException:
+            for gradient in self.members:
+                gradient.land()  # nothing is in flight
+            raise
+
+    def _submit_in_pool(self, others: Sequence[Gradient]) -> None:
+        """others: members that do not lie in the pool, or not as their parameters' gradients."""
+        given = []
+        for gradient in others:
+            if gradient.wanted:
+                given.append((gradient, self._contribution(gradient)))
+            else:  # frozen here: what others have for it is of no use
+                self._memory.fill(self._places[gradient].entry, None)
+        self.gather()
+        self._fired.append(self)
+        first, last = (self._places[self.members[i]] for i in (0, -1))
+        rule = self.members[0].rule
+        operation = Reducing(
+            self._memory.allreduce_async(
+                first.begin,
+                (last.end - first.begin) // self._dtype.itemsize,
+                self._dtype,
+                self._next_name(self.name),
+                rule.op,
+                rule.prescale_factor,
+                rule.postscale_factor,
+            )
+        )
+        in_pool = InPool(operation)
+        for gradient in self.members if not others else set(self.members).difference(others):
+            gradient.flights.append(in_pool)
+        for gradient, contribution in given:
+            contribution.operation = operation
+            gradient.flights.append(contribution)
+
+    def _contribution(self, gradient: Gradient) -> Contribution:
+        parameter = gradient.parameter
+        assert parameter is not None
+        gradient.take()
+        entry = self.take_in(gradient)
+        result = parameter.grad
+        if result is None:
+            result = parameter.grad = torch.zeros_like(parameter, requires_grad=False)
+        gradient.holds = Holds.FLIGHT
+        context = None if entry.dtype == result.dtype else result.dtype
+        return Contribution(result, entry, context)
+
+
+class _Pool:
+    """The gradients of one kind, and their memory. number: the process set's."""
+
+    def __init__(
+        self,
+        key: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        gradients: Sequence[Gradient],
+        number: int,
+    ) -> None:
+        self.device = device
+        self.dtype = dtype
+        self.places: dict[Gradient, _Place] = {}
+        self._elements = {gradient: _elements(gradient) for gradient in gradients}
+        self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
+        self.memory = _memory(key, self.bytes, number, device)
+        self.arrange(gradients)
+
+    def arrange(self, gradients: Sequence[Gradient]) -> None:
+        """Lays them out in this order; what somebody has of the order before moves out with its values."""
+        self.memory.clear()
+        self.places.clear()
+        begin = 0
+        for gradient in gradients:
+            elements = self._elements[gradient]
+            like = gradient.parameter
+            if like is None or like.numel() != elements:  # gone, or another by now: its place stays
+                like = torch.empty(elements, device=self.device)
+            end = begin + elements * self.dtype.itemsize
+            self.places[gradient] = _Place(begin, end, self.memory.add(begin, like, self.dtype))
+            begin = _rounded(end)
+
+
+class Pools:
+    """All gradients of an optimizer that can lie in pools, one for each device and wire dtype.
+
+    gradients: in the order of their arrival. number: the optimizer's, among those of its process set. Every
+    rank makes them of equal gradients. RuntimeError where there is no memory, ValueError where a gradient
+    cannot be in a pool on this rank.
+    """
+
+    def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> None:
+        self._prefix = prefix
+        self._set = set_id(rule.process_set)
+        by_kind: dict[tuple[torch.device, torch.dtype], list[Gradient]] = {}
+        for gradient in gradients:
+            dtype, parameter = wire_dtype(gradient), gradient.parameter
+            if dtype is None or parameter is None:
+                raise ValueError(f"{gradient.name} is of another kind than on other ranks")
+            by_kind.setdefault((parameter.device, dtype), []).append(gradient)
+        self._pools = []
+        for (device, dtype), members in by_kind.items():
+            kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
+            key = 1 + number * _KINDS % _KEYS + kind
+            self._pools.append(_Pool(key, device, dtype, members, self._set))
+        # What is known of costs is known of the CPU.
+        self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
+        self._fired: list[Bucket] = []  # in this step, in this order
+        self._moved_out = 0
+        self._trimmed = False
+
+    def gradients(self) -> list[Gradient]:
+        """In the order of the pools."""
+        return [gradient for pool in self._pools for gradient in pool.places]
+
+    def largest(self) -> int:
+        """Bytes of the largest pool."""
+        return max(pool.bytes for pool in self._pools)
+
+    def extents(self, ready: Mapping[Gradient, float]) -> list[list[Extent]]:
+        """Each pool's, with the moments at which gradients come; one that did not comes with the last."""
+        last = max(ready.values(), default=0.0)
+        return [
+            [Extent(place.begin, place.end, ready.get(g, last)) for g, place in pool.places.items()]
+            for pool in self._pools
+        ]
+
+    def arrange(self, gradients: Sequence[Gradient]) -> None:
+        """Lays out the same gradients in another order; buckets that were cut before are of no use then."""
+        for pool in self._pools:
+            pool.arrange([gradient for gradient in gradients if gradient in pool.places])
+
+    def in_order(self, gradients: Sequence[Gradient]) -> list[Gradient]:
+        """What gradients() would be then."""
+        return [gradient for pool in self._pools for gradient in gradients if gradient in pool.places]
+
+    def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
+        """Buckets, named by their number and their ends."""
+        buckets: list[Bucket] = []
+        for pool in self._pools:
+            gradients = list(pool.places)
+            for indices in cut([Extent(p.begin, p.end) for p in pool.places.values()], cuts, most):
+                places = {gradients[index]: pool.places[gradients[index]] for index in indices}
+                ends = [gradients[i].name.removeprefix(f"{self._prefix}.") for i in (indices[0], indices[-1])]
+                name = f"{self._prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
+                buckets.append(Bucket(name, pool, places, self._fired))
+        return buckets
+
+    def settle(self) -> None:
+        """What was submitted is complete, in the stream that is current."""
+        for pool in self._pools:
+            if pool.device.type != "cpu":
+                pool.memory.settle()
+
+    def step_over(self) -> list[Bucket]:
+        """The buckets that were submitted in the step that ends, in this order."""
+        fired = self._fired.copy()
+        self._fired.clear()
+        if fired and not self._trimmed:  # the gradients from before the pool are gone
+            self._trimmed = True
+            for pool in self._pools:
+                pool.memory.trim()
+        moved_out = sum(pool.memory.moved_out for pool in self._pools)
+        count("gradients_moved_out", moved_out - self._moved_out)
+        self._moved_out = moved_out
+        return fired
+
+    def out_of_place(self, fired: Sequence[Bucket], buckets: Sequence[Bucket]) -> bool:
+        """Whether some of these buckets were submitted late, or not while one behind them in its pool was."""
+        numbers = {bucket: number for number, bucket in enumerate(buckets)}
+        return any(
+            out_of_place([numbers[b] - own[0] for b in fired if b.pool is pool and b in numbers], len(own))
+            for pool in self._pools
+            if (own := [numbers[b] for b in buckets if b.pool is pool])
+        )
+
+    def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
+        """For calibration.py, before the pools are used: what starts an operation in the largest pool."""
+        pool = max(self._pools, key=lambda pool: pool.bytes)
+        place = next(iter(pool.places.values()))
+        word = pool.memory.fill(place.entry, None)
+
+        def start(size: int) -> int:
+            elements = size // pool.dtype.itemsize
+            name = f"{self._prefix}.calibration{size}"
+            return pool.memory.allreduce_async(0, elements, pool.dtype, name, Sum, 1.0, 1.0)
+
+        return start, word.as_strided((1,), (1,))
+
+
+def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
+    """A pool's. What is missing on a GPU may be in torch's cache, of tensors that are no more."""
+    try:
+        return _core.GradientPool(key, size, number, device)
+    except RuntimeError:
+        if device.type == "cpu":
+            raise
+    torch.get_device_module(device).empty_cache()
+    return _core.GradientPool(key, size, number, device)
+
+
+def _elements(gradient: Gradient) -> int:
+    parameter = gradient.parameter
+    assert parameter is not None
+    return parameter.numel()
+
+
+def _rounded(bytes_: int) -> int:
+    return -(-bytes_ // _ALIGNMENT) * _ALIGNMENT

@@ -1,0 +1,222 @@
+"""How the ranks agree on a gradient pool: through the notes that they compare anyway (gradient_sync.py).
+
+Rank 0 of the process set proposes, and what it proposes happens on all ranks at the end of one and the same
+comparison, in which all take part, so that one which has joined (hvd.join) misses none:
+
+1. the order in which its gradients came in the first step. Each rank makes the pool;
+2. when all have said that they could, all use it from the same moment on, in buckets whose sizes follow from
+   a measurement (calibration.py), made now where none of the ranks has anything else to wait for;
+3. other sizes, where rank 0 sees reason to (pool_tuner.py): the buckets are cut anew where they are;
+4. a new order, where gradients have come in another one for long: the pool is laid out anew.
+
+Nothing here waits, but for the measurement.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.gradients.gradient import Gradient
+from roundelay.torch.gradients.pool import Bucket, Pools, wire_dtype
+from roundelay.torch.gradients.pool_tuner import PoolTuner
+from roundelay.torch.measure import count
+from roundelay.torch.operations import broadcast
+from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.tuning import calibration
+from roundelay.torch.tuning.buckets import DEFAULT, Cuts
+
+_PLACE_BYTES = 3  # of a position in the order, in the notes
+_MOST = 256**_PLACE_BYTES - 1
+_CUTS_BYTES = 8  # of each number of Cuts
+
+Maker = Callable[[Sequence[Gradient]], Pools]
+
+
+class _Phase(enum.Enum):
+    RECORDING = 0  # until rank 0's order has reached everyone
+    MAKING = 1  # until everyone has said whether there was memory
+    RUNNING = 2  # there is a pool
+    ORDERING = 3  # there is one, and rank 0's new order is to reach everyone
+    OVER = 4  # there will be none
+
+
+class PoolPlan:
+    """One optimizer's way to a pool, and through changes of it. prefix: of the optimizer's names.
+
+    rules: of its gradients; those that are being recorded go to arrived().
+    """
+
+    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.ArrivalRules) -> None:
+        self._set = process_set
+        self._rules = rules
+        self._prefix = prefix
+        self._config = _core.config()
+        self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
+        self._leads = process_set.rank() == 0
+        self._first: tuple[Gradient, ...] = ()  # the order of the first step that brought some
+        self._arrivals: dict[Gradient, int] = {}  # in this step: when, in nanoseconds
+        self._ready: dict[Gradient, float] = {}  # in the last that was recorded: seconds since its first
+        self._failure = ""
+        self._pools: Pools | None = None
+        self._buckets: list[Bucket] = []
+        self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
+        self._pool_tuner: PoolTuner | None = None  # on rank 0
+        self._rules.recording = self._config.gradient_pool
+
+    def arrived(self, gradient: Gradient) -> None:
+        """A gradient came out of backward."""
+        if gradient not in self._arrivals and wire_dtype(gradient) is not None:
+            self._arrivals[gradient] = time.monotonic_ns()
+
+    def new_step(self) -> None:
+        """What came until here was a step's, and in its order."""
+        if self._arrivals:
+            first = next(iter(self._arrivals.values()))
+            self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._arrivals.items()}
+            self._first = self._first or tuple(self._arrivals)
+        fired = self._pools.step_over() if self._pools is not None else ()
+        if self._pool_tuner is not None and self._pools is not None and fired:
+            late = self._pools.out_of_place(fired, self._buckets)
+            self._pool_tuner.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
+            self._rules.recording = self._pool_tuner.recording
+        self._arrivals.clear()
+
+    # -- notes
+
+    def notes(self, members: Sequence[Gradient], alone: bool) -> list[int]:
+        """This rank's bytes, to be combined by Max: which ranks are here, then what the phase needs.
+
+        alone: this rank waits for this comparison and nothing else.
+        """
+        if self._phase is _Phase.OVER:
+            return []
+        here = [int(index == self._set.rank()) for index in range(self._set.size())]
+        if self._phase is _Phase.MAKING:
+            unknown = self._config.theta_auto and calibration.known(self._set) is None
+            return [*here, int(bool(self._failure)), int(not alone), int(unknown)]
+        if self._phase is _Phase.RUNNING:
+            reorder = self._pool_tuner is not None and self._pool_tuner.order is not None
+            wish = self._pool_tuner.cuts if self._pool_tuner is not None else None
+            numbers = wish or Cuts(0, 0)
+            return [*here, int(reorder), int(wish is not None), *_bytes(numbers, _CUTS_BYTES)]
+        order: Sequence[Gradient] = self._first if self._leads and len(members) <= _MOST else ()
+        if self._pool_tuner is not None:
+            order = self._pool_tuner.order or ()
+        positions = dict.fromkeys(members, 0)
+        for position, gradient in enumerate((g for g in order if g in positions), 1):
+            positions[gradient] = position
+        return [*here, *_bytes(positions.values(), _PLACE_BYTES)]
+
+    def heard(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
+        """Everyone's bytes. New buckets, at the moment from which on all ranks use them."""
+        if self._phase is _Phase.OVER:
+            return []
+        here, rest = values[: self._set.size()], values[self._set.size() :]
+        if not all(here):
+            return []
+        if self._phase is _Phase.MAKING:
+            failed, busy, unknown = rest
+            return self._make_do() if failed else self._begin(meet=not busy, measure=bool(unknown))
+        if self._phase is _Phase.RUNNING:
+            return self._steer(reorder=bool(rest[0]), recut=bool(rest[1]), numbers=rest[2:])
+        positions = zip(_numbers(rest, _PLACE_BYTES), members, strict=True)
+        order = [gradient for _, gradient in sorted((p for p in positions if p[0]), key=lambda p: p[0])]
+        if not order:
+            return []
+        if self._phase is _Phase.ORDERING:
+            return self._arrange(order)
+        self._phase = _Phase.MAKING
+        self._try(make, order)
+        return []
+
+    def settle(self) -> None:
+        """At the end of a comparison: what was submitted is complete."""
+        if self._pools is not None:
+            self._pools.settle()
+
+    # -- what happens on all ranks at once
+
+    def _try(self, make: Maker, order: list[Gradient]) -> None:
+        try:
+            with torch.no_grad():
+                self._pools = make(order)
+        except (RuntimeError, ValueError, MemoryError) as error:
+            self._failure = str(error)
+
+    def _make_do(self) -> list[Bucket]:
+        """Without a pool."""
+        if self._failure:
+            warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
+        self._phase, self._pools, self._rules.recording = _Phase.OVER, None, False
+        return []
+
+    def _begin(self, meet: bool, measure: bool) -> list[Bucket]:
+        """Uses the pool. meet: all ranks are here and can wait for each other; measure: some should."""
+        assert self._pools is not None
+        self._phase, self._rules.recording = _Phase.RUNNING, False
+        large = self._pools.largest() >= calibration.SMALLEST
+        auto = self._config.theta_auto and self._pools.measurable and large
+        with torch.no_grad():
+            if auto and meet and measure:
+                calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
+            if self._leads:
+                self._pool_tuner = PoolTuner(self._prefix, self._pools, self._set, self._ready)
+            best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
+            if auto and meet:
+                self._cuts = self._told(best)
+            elif self._pool_tuner is not None:
+                self._pool_tuner.propose(best, self._cuts)
+        return self._cut()
+
+    def _told(self, cuts: Cuts) -> Cuts:
+        """Rank 0's."""
+        numbers = torch.tensor(cuts, dtype=torch.int64, device="cpu")
+        root = self._set.ranks[0]
+        theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
+        return Cuts(theta, last)
+
+    def _steer(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
+        if reorder:
+            self._phase = _Phase.ORDERING
+        if not recut:
+            return []
+        theta, last = _numbers(numbers, _CUTS_BYTES)
+        self._cuts = Cuts(theta, last)
+        count("pool_cuts")
+        return self._cut()
+
+    def _arrange(self, order: list[Gradient]) -> list[Bucket]:
+        assert self._pools is not None
+        self._phase = _Phase.RUNNING
+        with torch.no_grad():
+            self._pools.arrange(order)
+        if self._pool_tuner is not None:
+            self._pool_tuner.arranged(self._cuts)
+        count("pool_orders")
+        return self._cut()
+
+    def _cut(self) -> list[Bucket]:
+        assert self._pools is not None
+        self._buckets = self._pools.cut(self._cuts, self._config.fusion_threshold)
+        if self._pool_tuner is not None:
+            self._pool_tuner.settled(self._cuts, len(self._buckets))
+        return self._buckets
+
+    @property
+    def cuts(self) -> Cuts | None:
+        """How the pool is cut; None while there is none in use."""
+        return self._cuts if self._buckets else None
+
+
+def _bytes(numbers: Iterable[int], each: int) -> list[int]:
+    return [byte for number in numbers for byte in number.to_bytes(each, "big")]
+
+
+def _numbers(values: Sequence[int], each: int) -> list[int]:
+    return [int.from_bytes(bytes(values[i : i + each]), "big") for i in range(0, len(values), each)]

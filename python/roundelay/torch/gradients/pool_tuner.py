@@ -1,0 +1,155 @@
+"""What rank 0 of a process set wants of a pool: sizes of buckets, and another order where that is due.
+
+It looks on at the end of each step. The others do what it proposes (pool_plan.py).
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Hashable, Mapping
+from typing import Generic, TypeVar
+
+from roundelay import _core
+from roundelay.torch.gradients.gradient import Gradient
+from roundelay.torch.gradients.pool import Pools
+from roundelay.torch.measure import Span
+from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.tuning import calibration
+from roundelay.torch.tuning.autotune import Autotune, worth_trying
+from roundelay.torch.tuning.buckets import Cuts, candidates, choose
+
+T = TypeVar("T", bound=Hashable)
+PATIENCE = 50  # steps
+
+
+class OrderWatch(Generic[T]):
+    """Notices that gradients have come in another order than the pool's for long. Pure.
+
+    Whether buckets were submitted out of place costs nothing to know. Only when they were for PATIENCE steps
+    in a row, the order of two whole steps is recorded; if it is the same, that is the new order. If not,
+    there is none, and it waits for as long again.
+    """
+
+    def __init__(self) -> None:
+        self._late = 0
+        self._last: tuple[T, ...] = ()
+
+    @property
+    def recording(self) -> bool:
+        """Whether step_over() wants to know the order of the step that begins."""
+        return self._late >= PATIENCE
+
+    def step_over(self, late: bool, order: tuple[T, ...]) -> tuple[T, ...] | None:
+        """A step's end. late: buckets were out of place; order: how gradients came, empty: not recorded."""
+        if not late:
+            self._late, self._last = 0, ()
+            return None
+        self._late += 1
+        if not order:
+            return None
+        last, self._last = self._last, order
+        if not last:
+            return None
+        self._late, self._last = 0, ()
+        return order if order == last else None
+
+
+class PoolTuner:
+    """Of one optimizer's pool, on rank 0. prefix: of the optimizer's names."""
+
+    def __init__(self, prefix: str, pools: Pools, process_set: ProcessSet, ready: Mapping[Gradient, float]):
+        self.cuts: Cuts | None = None  # proposed
+        self.order: tuple[Gradient, ...] | None = None  # proposed
+        self._prefix = prefix
+        self._pools = pools
+        self._set = process_set
+        self._ready = ready
+        self._config = _core.config()
+        self._watch: OrderWatch[Gradient] = OrderWatch()
+        self._tuner: Autotune | None = self._make_tuner()
+
+    @property
+    def recording(self) -> bool:
+        """Whether step_over() wants to know when gradients come in the step that begins."""
+        return self._watch.recording
+
+    def best(self, now: Cuts) -> Cuts:
+        """By the model, or what autotune begins with; as it is where nothing is known."""
+        if self._tuner is not None:
+            return self._tuner.cuts
+        link = calibration.known(self._set) if self._pools.measurable else None
+        if link is None or not self._config.theta_auto:
+            return now
+        most = self._config.fusion_threshold
+        return choose(self._pools.extents(self._ready), most, link).cuts
+
+    def step_over(
+        self, late: bool, cuts: Cuts, order: tuple[Gradient, ...], ready: Mapping[Gradient, float]
+    ) -> None:
+        """A step's end; the pool is cut like this now."""
+        if self._tuner is not None and not self._tuner.over:
+            over = self._tuner.step_over(cuts, time.perf_counter())
+            self.propose(self._tuner.cuts, cuts)
+            if over:
+                self._close(self._tuner)
+            return
+        new = self._watch.step_over(late, order)
+        if new is not None:
+            rest = [gradient for gradient in self._pools.gradients() if gradient not in ready]
+            wanted = (*new, *rest)
+            if self._pools.in_order(wanted) != self._pools.gradients():
+                self.order, self._ready = wanted, ready
+
+    def propose(self, cuts: Cuts, now: Cuts) -> None:
+        """Wants these."""
+        self.cuts = cuts if cuts != now else None
+
+    def arranged(self, now: Cuts) -> None:
+        """The new order is in use."""
+        self.order = None
+        self.propose(self.best(now), now)
+
+    def settled(self, cuts: Cuts, buckets: int) -> None:
+        """The pool is in use, cut like this."""
+        self.propose(self.cuts or cuts, cuts)
+        last = f", the last of at most {_size(cuts.last)}" if cuts.last else ""
+        self._tell(f"cut into {buckets}, theta {_size(cuts.theta)}{last}")
+
+    def _make_tuner(self) -> Autotune | None:
+        if not self._config.autotune:
+            return None
+        if not self._config.theta_auto:
+            self._tell("nothing to tune, as ROUNDELAY_THETA says the size")
+            return None
+        if not self._pools.measurable:
+            self._tell("nothing to tune, as it has gradients on a GPU")
+            return None
+        every = candidates(
+            self._pools.extents(self._ready), self._config.fusion_threshold, calibration.known(self._set)
+        )
+        if len(every) == 1:
+            self._tell("nothing to tune, as it is cut alike with all sizes")
+            return None
+        return Autotune(worth_trying(every), self._config.autotune_steps_per_sample)
+
+    def _close(self, tuner: Autotune) -> None:
+        """All was tried."""
+        report = tuner.report(self._prefix)
+        self._tell(f"autotune keeps theta {_size(tuner.cuts.theta)}, last {_size(tuner.cuts.last)}")
+        if self._config.autotune_log:
+            try:
+                with open(self._config.autotune_log, "a", encoding="utf-8") as log:
+                    log.write(report)
+            except OSError as error:
+                text = f"cannot write ROUNDELAY_AUTOTUNE_LOG: {error}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def _tell(self, text: str) -> None:
+        """In the log and in the timeline."""
+        _core.log_info(f"pool of {self._prefix}: {text}")
+        Span(f"pool of {self._prefix}: {text}").end()
+
+
+def _size(bytes_: int) -> str:
+    return f"{bytes_ / (1 << 20):g} MiB"

@@ -1,0 +1,7 @@
+"""``horovod.torch.optimizer``: DistributedOptimizer."""
+
+from __future__ import annotations
+
+from roundelay.torch.optimizer.distributed import DistributedOptimizer, restart_scopes, wrapper_of
+
+__all__ = ["DistributedOptimizer", "restart_scopes", "wrapper_of"]

@@ -1,0 +1,65 @@
+"""Checks DistributedOptimizer's arguments; raises ValueError before anything is changed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from roundelay.torch.operations import Adasum, Average, checked_op
+
+
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    """Returns all parameters, in the order of the groups. ValueError if it is no optimizer."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(f"a torch.optim.Optimizer is needed, not {type(optimizer).__name__}")
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def check_passes(passes: Any) -> None:
+    """Raises ValueError for a bad backward_passes_per_step."""
+    if not isinstance(passes, int) or passes < 1:
+        raise ValueError(f"backward_passes_per_step is {passes!r}, but must be a whole number from 1 on")
+
+
+def checked_reduction(op: int, factor: float) -> tuple[int, float]:
+    """Returns the operation and gradient_predivide_factor."""
+    if op != Adasum:
+        op = checked_op(op, None)
+    if not isinstance(factor, int | float) or not 0 < factor < math.inf:
+        raise ValueError(f"gradient_predivide_factor is {factor!r}, but must be a number above 0")
+    if factor != 1.0 and op != Average:
+        raise ValueError("gradient_predivide_factor needs op=Average")
+    return op, float(factor)
+
+
+def checked_names(
+    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.Tensor]] | None
+) -> dict[int, str]:
+    """Returns names by id(parameter): for all parameters of the optimizer, or none if none are given."""
+    if named_parameters is None:
+        return {}
+    pairs = list(named_parameters)
+    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
+        raise ValueError("named_parameters must be (name, parameter) pairs, such as model.named_parameters()")
+    names = [name for name, _ in pairs]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise ValueError(f"named_parameters has names more than once: {', '.join(twice)}")
+    by_id = {id(parameter): name for name, parameter in pairs}
+    unnamed = [
+        f"group {number}, number {index}, shape {tuple(parameter.shape)}"
+        for number, group in enumerate(optimizer.param_groups)
+        for index, parameter in enumerate(group["params"])
+        if id(parameter) not in by_id
+    ]
+    if unnamed and not pairs:
+        raise ValueError("named_parameters is empty (is it a generator that was used before?)")
+    if unnamed:
+        raise ValueError(
+            f"named_parameters lacks {len(unnamed)} of the optimizer's {len(parameters_of(optimizer))} "
+            f"parameters; the first: {unnamed[0]}"
+        )
+    return by_id

@@ -1,0 +1,331 @@
+"""``DistributedOptimizer`` returns the optimizer it was given, with gradients kept equal on all ranks.
+
+The object keeps its class, parameter groups, state and hooks. Hooks on the parameters (gradient_sync.py) and
+before and after ``step`` synchronise. They run in whatever order learning rate schedulers and GradScaler wrap
+``step``. A copied or unpickled optimizer is a plain one of the original class, without hooks: give it to
+``DistributedOptimizer`` again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from typing import Any, TypeVar
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.compression import Compression, Compressor
+from roundelay.torch.gradients.gradient import Reduction
+from roundelay.torch.gradients.groups import assign
+from roundelay.torch.measure import Span
+from roundelay.torch.operations import Adasum, Average
+from roundelay.torch.operations.common import check_compression
+from roundelay.torch.optimizer.adasum import DeltaSync
+from roundelay.torch.optimizer.arguments import (
+    check_passes,
+    checked_names,
+    checked_reduction,
+    parameters_of,
+)
+from roundelay.torch.optimizer.grad_scaler import watch
+from roundelay.torch.optimizer.gradient_sync import GradientSync
+from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
+from roundelay.torch.tuning.buckets import Cuts
+
+OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
+_wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
+
+
+class _Scopes:
+    """Numbers the optimizers of each process set: its ranks wrap them in the same order."""
+
+    per_job = 1000
+
+    def __init__(self) -> None:
+        self._first = -self.per_job
+        self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
+
+    def restart(self) -> None:
+        """Begins above the numbers of the last job: its optimizers may go on in this one."""
+        self._first += self.per_job
+        self._of.clear()
+
+    def next(self, process_set: ProcessSet) -> int:
+        """Returns the number for an optimizer that is being wrapped."""
+        return next(self._of.setdefault(process_set, count(self._first)))
+
+
+_scopes = _Scopes()
+
+
+def restart_scopes() -> None:
+    """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
+    _scopes.restart()
+    for wrapper in list(_wrapped.values()):
+        wrapper.restart()
+
+
+def _inert(*_: Any, **__: Any) -> None:
+    """Does nothing: the methods of a copied or unpickled optimizer."""
+
+
+class BoundMethod:
+    """A method of one optimizer object. It does nothing on copies of the object."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+        self.__doc__ = call.__doc__
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Calls the method."""
+        return self._call(*args, **kwargs)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        return BoundMethod, (_inert,)
+
+    def __deepcopy__(self, _: Any) -> BoundMethod:
+        return BoundMethod(_inert)
+
+
+class Wrapper:
+    """The hooks and methods of one wrapped optimizer; has a weak reference to it."""
+
+    _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
+    _fields = ("_parameter_names", "_requires_update", "_handles")
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        sync: GradientSync | DeltaSync | None,
+        names: dict[int, str],
+        process_set: ProcessSet,
+    ) -> None:
+        self.process_set = process_set
+        self._optimizer = weakref.ref(optimizer)
+        self._sync = sync if isinstance(sync, GradientSync) else None
+        self._deltas = sync if isinstance(sync, DeltaSync) else None
+        self._names = names
+        self._skip = False
+        self._step: Span | None = None
+        self._hooks = [
+            optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
+            optimizer.register_step_post_hook(BoundMethod(self._after_step)),
+        ]
+        for name in self._methods:
+            setattr(optimizer, name, BoundMethod(getattr(self, name)))
+        self._additions = [*self._methods, *self._fields]
+        self._extend(optimizer, "add_param_group", after=self._take_parameters)
+        self._take_parameters()
+        if self._sync is not None:
+            self._extend(optimizer, "zero_grad", self._settle_failed_backward, self._sync.new_step)
+            weakref.finalize(optimizer, self._sync.close).atexit = False
+
+    def _extend(
+        self,
+        optimizer: torch.optim.Optimizer,
+        name: str,
+        before: Callable[[], None] | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """Wraps a method of this object only; the class's method does the work."""
+        method = getattr(type(optimizer), name)
+        owner = self._optimizer
+
+        def extended(*args: Any, **kwargs: Any) -> Any:
+            if before is not None:
+                before()
+            result = method(owner(), *args, **kwargs)
+            if after is not None:
+                after()
+            return result
+
+        extended.__doc__ = method.__doc__
+        setattr(optimizer, name, BoundMethod(extended))
+        self._additions.append(name)
+
+    def restart(self) -> None:
+        """Begins a new job with this optimizer in it."""
+        if self._sync is not None:
+            self._sync.restart()
+
+    def buckets(self) -> int:
+        """Returns the number of buckets; 0 if each gradient is reduced on its own."""
+        return 0 if self._sync is None else self._sync.buckets()
+
+    def cuts(self) -> Cuts | None:
+        """Returns the sizes of the buckets; None if there are no buckets."""
+        return None if self._sync is None else self._sync.cuts()
+
+    def undo(self, optimizer: torch.optim.Optimizer) -> None:
+        """Makes the optimizer a plain one again."""
+        for hook in self._hooks:
+            hook.remove()
+        for name in self._additions:
+            optimizer.__dict__.pop(name, None)
+        if self._sync is not None:
+            self._sync.close()
+
+    def _take_parameters(self, after_backward: bool = False) -> None:
+        """Takes new parameters, and those that were frozen until now."""
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return
+        if self._sync is not None and self._sync.covers(
+            sum(len(group["params"]) for group in optimizer.param_groups)
+        ):
+            return
+        named = {
+            parameter: self._names.get(id(parameter), f"noname.{number}.{index}")
+            for number, group in enumerate(optimizer.param_groups)
+            for index, parameter in enumerate(group["params"])
+        }
+        if self._sync is not None:
+            self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
+        # Users of Horovod look at these.
+        optimizer._parameter_names = named  # type: ignore[attr-defined]
+        optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
+        optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
+
+    def _settle_failed_backward(self) -> None:
+        if self._sync is not None and self._sync.unsettled():
+            self._sync.synchronize()
+
+    def synchronize(self) -> None:
+        """Completes the gradients for this step; ``step()`` does so by itself.
+
+        Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
+        a window of backward_passes_per_step that ended early, gradients made without backward().
+        """
+        if self._sync is not None:
+            self._take_parameters(after_backward=True)
+            self._sync.synchronize()
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Makes ``step()`` inside ``with`` take the gradients as they are. Use it after ``synchronize()``."""
+        if self._deltas is not None:
+            raise RuntimeError("skip_synchronize() has no meaning with op=Adasum, which combines the steps")
+        self._skip = True
+        try:
+            yield
+        finally:
+            self._skip = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Makes ``backward()`` only add to ``.grad`` inside ``with``; the first one after it reduces all."""
+        if self._sync is None:
+            yield
+            return
+        self._sync.rules.holding_back += 1
+        try:
+            yield
+        finally:
+            self._sync.rules.holding_back -= 1
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Makes gradients be reduced once in ``passes`` backward passes from now on."""
+        check_passes(passes)
+        if self._sync is not None:
+            self._sync.rules.passes_per_step = passes
+
+    def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
+        if self._deltas is not None:
+            self._deltas.agree_on_overflow(found)
+
+    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._step = Span("step")
+        if self._deltas is not None:
+            self._deltas.before_step(optimizer)
+            return None
+        if self._skip:
+            if self._sync is not None and self._sync.has_submitted():
+                raise RuntimeError(
+                    "gradients are still in flight: call synchronize() before skip_synchronize()"
+                )
+            return None
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            self.synchronize()
+            return None
+
+        def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
+            loss = closure(*closure_args, **closure_kwargs)
+            self.synchronize()
+            return loss
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": synchronized}
+        return (args[0], synchronized, *args[2:]), kwargs
+
+    def _after_step(self, *_: Any) -> None:
+        if self._deltas is not None:
+            self._deltas.after_step()
+        if self._sync is not None:
+            self._sync.new_step()
+        if self._step is not None:
+            self._step.end()
+            self._step = None
+
+
+def wrapper_of(optimizer: torch.optim.Optimizer) -> Wrapper | None:
+    """Returns the wrapper of a wrapped optimizer; None for a plain one."""
+    return _wrapped.get(optimizer)
+
+
+def DistributedOptimizer(  # noqa: N802  Horovod's name
+    optimizer: OptimizerT,
+    named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+    compression: type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: int = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Any = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> OptimizerT:
+    """Returns ``optimizer`` itself. Backward passes reduce its gradients over all ranks from now on.
+
+    When ``backward()`` returns the gradients hold the result, so clipping and GradScaler need nothing
+    special. Every rank of ``process_set`` wraps its optimizers in the same order, with the same parameters;
+    on other ranks the optimizer stays a plain one. Wrapping again replaces the settings.
+
+    named_parameters: names for messages and the timeline. compression: the form in which gradients travel.
+    backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced. op:
+    Average, Sum, Min, Max, Product; Adasum combines the ranks' steps instead of their gradients (adasum.py).
+    gradient_predivide_factor: with Average, gradients are divided by it before the sum and by size / factor
+    afterwards. groups: into how many groups to put the parameters, or lists of parameters; the gradients of
+    a group are reduced together. num_groups: its deprecated name. sparse_as_dense: sparse gradients are made
+    dense to be reduced, and sparse again; else indices and values are gathered (Average and Sum; ValueError
+    for other ops).
+
+    It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
+    ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``.
+    """
+    _core.size()
+    parameters = parameters_of(optimizer)
+    names = checked_names(optimizer, named_parameters)
+    check_compression(compression)
+    check_passes(backward_passes_per_step)
+    op, factor = checked_reduction(op, gradient_predivide_factor)
+    grouping = assign(num_groups, groups, parameters)
+    set_id(process_set)
+    watch(wrapper_of)
+    previous = _wrapped.pop(optimizer, None)
+    if previous is not None:
+        previous.undo(optimizer)
+    sync: GradientSync | DeltaSync | None = None
+    if process_set.included():
+        scope = _scopes.next(process_set)
+        if process_set.size() > 1 and op == Adasum:
+            sync = DeltaSync(scope, compression, process_set)
+        elif process_set.size() > 1:
+            rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
+            sync = GradientSync(scope, rule, backward_passes_per_step, grouping)
+    _wrapped[optimizer] = Wrapper(optimizer, sync, names, process_set)
+    return optimizer

@@ -1,0 +1,319 @@
+"""Keeps the gradients of one optimizer equal on all ranks.
+
+Gradients are submitted from hooks while backward runs, each alone or as a group (gradients/groups.py). At
+the end of the outermost backward, and in step() where something is still open, the ranks *compare notes*:
+one small allreduce says how often each group was submitted by the rank that did so most, and which
+gradients wait for the rest of their group. It is submitted with the last gradients, so it costs no round of
+its own. A rank that lacks a gradient which others have contributes ``.grad`` as it stands, or zeros; a
+gradient that nobody has stays as it is. So everything that was submitted is complete when backward()
+returns, on every rank.
+
+step() compares notes only while there is a gradient that no rank has submitted since the last step (an
+unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
+backward() a different number of times as long as each such call brings gradients that the step did not have
+yet. A rank that has joined (hvd.join) takes part in nothing, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils.hooks import unserializable_hook
+
+from roundelay import _core
+from roundelay.errors import HorovodInternalError, MismatchError
+from roundelay.torch.gradients.gradient import Gradient, Reduction
+from roundelay.torch.gradients.groups import GradientGroup
+from roundelay.torch.gradients.pool import Bucket, Pools
+from roundelay.torch.gradients.pool_plan import PoolPlan
+from roundelay.torch.operations import Max, allgather
+from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.process_sets import set_id
+from roundelay.torch.tuning.buckets import Cuts
+
+NAMES_SHOWN = 6  # of the gradients that an error is about
+
+
+@dataclass(slots=True)
+class _Round:
+    """A comparison of notes that has begun, and what this rank said in it."""
+
+    handle: int | None  # None: it is submitted when it is waited for
+    notes: torch.Tensor
+    submitted: list[int]  # by group
+
+
+class GradientSync:
+    """Hooks on the parameters of one optimizer, and the state of their gradients since its last step."""
+
+    def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
+        self.order = (set_id(rule.process_set), scope)
+        self.rules = _core.ArrivalRules()
+        self.rules.passes_per_step = passes_per_step
+        self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
+        self._rule = rule
+        self._grouping = grouping
+        self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
+        self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
+        self._group: dict[Gradient, GradientGroup] = {}
+        self._plan = PoolPlan(rule.process_set, self._prefix, self.rules)
+        self._frozen = 0
+        self._rounds = 0
+        self._round: _Round | None = None
+        self._seen: set[Gradient] = set()  # some rank has submitted it since the last step
+        self._complete = False  # all that some rank wants were seen
+        self._all_final = False
+
+    # -- parameters
+
+    def add(self, parameters: Iterable[tuple[str, torch.Tensor]], after_backward: bool = False) -> None:
+        """Takes over parameters that it does not have yet, and hooks those that were frozen until now.
+
+        after_backward: a gradient that they have came from a backward that no hook saw.
+
+        A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
+        """
+        for name, parameter in parameters:
+            gradient = self._gradients.get(id(parameter))
+            if gradient is None or gradient.parameter is not parameter:
+                gradient = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
+                gradient.own(id(parameter))
+                self._gradients[id(parameter)] = gradient
+                self._join_group(gradient, self._grouping.get(id(parameter)))
+            if not gradient.hooks and gradient.wanted:
+                self._hook(parameter, gradient)
+                gradient.accumulated = int(after_backward)
+        self._frozen = sum(not gradient.hooks for gradient in self._gradients.values())
+
+    def covers(self, number: int) -> bool:
+        """Whether it has ``number`` parameters, all of them hooked."""
+        return self._frozen == 0 and len(self._gradients) == number
+
+    def _join_group(self, gradient: Gradient, number: int | None) -> None:
+        if number is None:
+            group = GradientGroup(gradient.name, alone=True)
+            self._groups[gradient.name] = group
+        else:
+            name = f"{self._prefix}.group{number}"
+            group = self._groups.setdefault(number, GradientGroup(name, alone=False))
+        group.join(gradient)
+        self._group[gradient] = group
+
+    def _hook(self, parameter: torch.Tensor, gradient: Gradient) -> None:
+        sync = weakref.ref(self)
+
+        def arrived() -> None:
+            owner = sync()
+            if owner is not None:
+                owner._arrived(gradient)
+
+        before = _core.BeforeHook(gradient, gradient.make_room)
+        after = _core.AfterHook(gradient, self.rules, arrived)
+        unserializable_hook(before)  # so that pickling the parameter does not warn
+        gradient.hooks.append(parameter.register_hook(before))
+        gradient.hooks.append(parameter.register_post_accumulate_grad_hook(after))
+
+    def close(self) -> None:
+        """Takes all hooks off."""
+        for gradient in self._gradients.values():
+            gradient.release()
+
+    # -- gradient pools
+
+    def _make_pools(self, gradients: Sequence[Gradient]) -> Pools:
+        return Pools(gradients, self._rule, self._prefix, -self.order[1])
+
+    def _use(self, buckets: list[Bucket]) -> None:
+        """From now on these gradients, which were alone or in other buckets, are in these."""
+        for bucket in buckets:
+            for gradient in bucket.members:
+                self._groups.pop(self._group[gradient].name, None)
+                self._group[gradient] = bucket
+        self._groups.update((bucket.name, bucket) for bucket in buckets)
+
+    def buckets(self) -> int:
+        """How many there are."""
+        return sum(isinstance(group, Bucket) for group in self._groups.values())
+
+    def cuts(self) -> Cuts | None:
+        """How they were cut; None while there are none."""
+        return self._plan.cuts
+
+    def restart(self) -> None:
+        """A new job has begun: the pool was the last one's, and groups count from their beginning."""
+        self._groups.clear()
+        self._group.clear()
+        for number, gradient in self._gradients.items():
+            self._join_group(gradient, self._grouping.get(number))
+        self._plan = PoolPlan(self._rule.process_set, self._prefix, self.rules)
+
+    # -- one step
+
+    def _arrived(self, gradient: Gradient) -> None:
+        """What its hook (csrc/adapter/arrivals.h) does not do itself."""
+        self.rules.noted_in = backward_end.note(self)
+        group = self._group[gradient]
+        if self.rules.recording and (group.alone or isinstance(group, Bucket)):
+            self._plan.arrived(gradient)
+        group.arrived(gradient)
+
+    def _submit(self, least_passes: int) -> None:
+        """Submits what has accumulated over so many passes and was not submitted yet."""
+        for group in self._groups.values():
+            for gradient in group.members:
+                if (
+                    gradient.accumulated >= least_passes
+                    and gradient.wanted
+                    and gradient.local() is not None
+                    and not group.waiting(gradient)
+                ):
+                    group.arrived(gradient)
+
+    def unsettled(self) -> bool:
+        """Whether gradients are in flight or wait for others: only after a backward that raised."""
+        return self.has_submitted() or any(gradient.flights for gradient in self._gradients.values())
+
+    def backward_ended(self) -> bool:
+        """Whether there is something to compare notes about; what arrives later is another backward's."""
+        self.rules.noted_in = -1
+        return self.has_submitted()
+
+    def has_submitted(self) -> bool:
+        """Whether there is something to compare notes about."""
+        return any(group.submitted or group.waits() for group in self._groups.values())
+
+    def synchronize(self) -> None:
+        """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
+        # In a step's first round also gradients that were made without backward().
+        self._submit(least_passes=1 if self._rounds else 0)
+        while self._open():
+            with _core.Waiting():
+                self.begin_round(final=True, alone=True)
+                self.end_round()
+
+    def _open(self) -> bool:
+        if self.has_submitted():
+            return True
+        return not (self._complete or self._all_final)
+
+    def new_step(self) -> None:
+        """After optimizer.step() and zero_grad()."""
+        for group in self._groups.values():
+            group.new_step()
+        self._plan.new_step()
+        self._seen.clear()
+        self._rounds = 0
+        self._complete = self._all_final = False
+
+    # -- comparing notes
+
+    def begin_round(self, final: bool, alone: bool) -> None:
+        """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
+        self._submit(self.rules.passes_per_step)  # what no_sync() held back
+        groups = self._groups.values()
+        members = self._members()
+        submitted = [min(group.submitted, 255) for group in groups]
+        waiting = [kind for group in groups for kind in group.kinds()]
+        wanted = [gradient.wanted for gradient in members]
+        plan = self._plan.notes(members, alone)
+        values = [0 if final else 1, *submitted, *waiting, *wanted, *plan]
+        notes = torch.tensor(values, dtype=torch.uint8, device="cpu")
+        for group in groups:
+            group.submitted = 0
+        self._rounds += 1
+        try:
+            handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
+        except HorovodInternalError as error:
+            raise self._naming_gradients(error) from None
+        self._round = _Round(handle, notes, submitted)
+        if not alone:
+            _core.flush()
+
+    def _notes_call(
+        self, notes: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
+        name = f"{self._prefix}.notes{self._rounds}"
+        return notes, notes, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
+
+    def end_round(self) -> None:
+        """Contributes what this rank lacks, and sleeps until all that was submitted is complete."""
+        assert self._round is not None
+        own, self._round = self._round, None
+        self._wait_for_notes(own)
+        values = iter(own.notes.tolist())
+        self._all_final = next(values) == 0
+        most = [next(values) for _ in self._groups]
+        waiting = {gradient: next(values) for gradient in self._members()}
+        wanted = {gradient for gradient in self._members() if next(values)}
+        plan = list(values)
+        for group, count in zip(self._groups.values(), most, strict=True):
+            self._seen.update(g for g in group.members if count or waiting[g])
+        self._complete = wanted <= self._seen
+        with torch.no_grad():
+            self._contribute(most, own.submitted, waiting)
+            self._finish()
+        self._use(self._plan.heard(self._members(), plan, self._make_pools))
+        self._plan.settle()
+
+    def _wait_for_notes(self, own: _Round) -> None:
+        """Where they do not fit together, on all ranks, says what differs between the optimizers."""
+        try:
+            if own.handle is None:
+                _core.allreduce(*self._notes_call(own.notes))
+            else:
+                _core.synchronize(own.handle)
+        except HorovodInternalError as error:
+            if not isinstance(error, MismatchError):
+                raise self._naming_gradients(error) from None
+            counts = row_of_this_rank(len(self._members()), len(self._groups))
+            rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
+            other = next((row for row in rows if row[1:] != rows[0][1:]), None)
+            if other is None:
+                raise
+            has = [
+                f"rank {rank} has {number} in {groups} groups" for rank, number, groups in (rows[0], other)
+            ]
+            raise MismatchError(
+                f"the parameters of an optimizer ({self._prefix!r}) differ between ranks: {', '.join(has)}: "
+                "give DistributedOptimizer the same parameters on every rank, and wrap several optimizers in "
+                "the same order (is a layer frozen or left out on some ranks only?)"
+            ) from error
+
+    def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
+        """The error of the notes, with the gradients that the step waits for."""
+        names = [repr(gradient.name) for gradient in self._members() if gradient.flights]
+        if not names:
+            return error
+        more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
+
+    def _members(self) -> list[Gradient]:
+        return [gradient for group in self._groups.values() for gradient in group.members]
+
+    def _contribute(self, most: list[int], own: list[int], waiting: dict[Gradient, int]) -> None:
+        lacking = False
+        for group, others, mine in zip(self._groups.values(), most, own, strict=True):
+            for _ in range(others - mine):
+                group.catch_up()
+                lacking = True
+            rest = {gradient: waiting[gradient] for gradient in group.members if waiting[gradient]}
+            if rest:
+                group.submit_rest(rest)
+                lacking = True
+        if lacking:
+            _core.flush()
+
+    def _finish(self) -> None:
+        try:
+            for gradient in self._members():
+                if gradient.flights:
+                    gradient.finish()
+        except BaseException:
+            for gradient in self._members():
+                gradient.abandon()
+            self.new_step()
+            raise

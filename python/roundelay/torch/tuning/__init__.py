@@ -1,0 +1,1 @@
+"""Chooses the sizes of buckets: by a model of the link, or by trying them."""

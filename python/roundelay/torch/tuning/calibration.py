@@ -1,0 +1,108 @@
+"""Measures the cost of operations on a process set, in the memory where a pool's buckets will be reduced.
+
+This happens once in a job for each process set, when its first pool that is large enough comes into use. All
+ranks take part in the agreement round that says so and wait for nothing else, so they can afford to meet
+for some milliseconds. Rank 0's numbers count: all ranks get the cuts that follow from them.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.tuning.buckets import Link
+
+SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations cost
+_SIZES = (4 << 10, SMALLEST, 4 << 20)
+_REPEATS = 4  # measurements of each size, after one that touches the memory
+_BUDGET_S = 0.04
+
+_links: dict[tuple[int, ...], Link] = {}
+
+
+def known(process_set: ProcessSet) -> Link | None:
+    """Returns the cost that was measured in this job; None if none was."""
+    return _links.get(tuple(process_set.ranks))
+
+
+def forget() -> None:
+    """Forgets all measurements. ``shutdown`` calls it: the next job may run elsewhere."""
+    _links.clear()
+
+
+def calibrate(start: Callable[[int], int], word: torch.Tensor, bytes_: int, process_set: ProcessSet) -> None:
+    """Measures and remembers the cost. Collective and blocking: every rank calls it at the same place.
+
+    start: begins an allreduce (Sum) of so many bytes at the beginning of a pool of ``bytes_``, from 256 KiB
+    on, and returns its handle. word: the first element of that memory, which may be written. Errors: those
+    of the operations.
+    """
+    meter = _Meter(start, word)
+    samples = {}
+    busy = 0.0
+    for size in (size for size in _SIZES if size <= bytes_):
+        began, computed = time.perf_counter(), time.process_time()
+        times = meter.repeat(size)
+        if not times:
+            break
+        busy = (time.process_time() - computed) / (time.perf_counter() - began)
+        samples[size] = statistics.median(times[1:] or times)
+    alpha, beta = fit(list(samples.items()))
+    allowed = len(os.sched_getaffinity(0))
+    is_crowded = crowded(torch.get_num_threads(), _core.local_size(), allowed, os.cpu_count() or allowed)
+    share = min(1.0, busy) if is_crowded else 0.0
+    _links[tuple(process_set.ranks)] = Link(alpha, beta, statistics.median(meter.submits), share)
+
+
+def crowded(threads: int, ranks: int, allowed: int, cores: int) -> bool:
+    """Returns whether training keeps all cores of a rank busy, so that communication takes time from it.
+
+    threads: of a rank, to compute with. ranks, cores: of the node; allowed: cores that a rank may use, over
+    which the ranks are taken to be spread evenly.
+    """
+    sharing = max(1.0, ranks * allowed / cores)
+    return threads * sharing >= allowed
+
+
+def fit(samples: Sequence[tuple[int, float]]) -> tuple[float, float]:
+    """Returns seconds of an operation and of a byte: Theil and Sen's line through (bytes, seconds) pairs.
+
+    Neither is negative. With one sample all of its time is latency.
+    """
+    slopes = [(t1 - t0) / (b1 - b0) for (b0, t0), (b1, t1) in combinations(samples, 2) if b0 != b1]
+    beta = max(0.0, statistics.median(slopes)) if slopes else 0.0
+    return max(0.0, statistics.median(seconds - beta * size for size, seconds in samples)), beta
+
+
+class _Meter:
+    """Times operations until a rank has spent its budget; the operations' result tells all ranks so."""
+
+    def __init__(self, start: Callable[[int], int], word: torch.Tensor) -> None:
+        self._start = start
+        self._word = word
+        self._end = time.perf_counter() + _BUDGET_S
+        self._spent = False
+        self.submits: list[float] = []
+
+    def repeat(self, size: int) -> list[float]:
+        """Returns the seconds of operations of this size; fewer if the budget ends."""
+        times: list[float] = []
+        while not self._spent and len(times) <= _REPEATS:
+            times.append(self._once(size))
+        return times
+
+    def _once(self, size: int) -> float:
+        begin = time.perf_counter()
+        self._word.fill_(float(begin > self._end))
+        handle = self._start(size)
+        self.submits.append(time.perf_counter() - begin)
+        _core.synchronize(handle)
+        self._spent = bool(self._word.item() > 0)
+        return time.perf_counter() - begin
