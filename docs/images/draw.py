@@ -196,8 +196,8 @@ def gpu_streams() -> Picture:
         picture.arrow([(x, bottom[row]), (other_x, rows[other])], dotted=True)
     down, up = (bottom["your stream"], rows["lane's stream"]), (rows["lane's stream"], bottom["your stream"])
     for (begin, end), x, other_x, words, at in (
-        (down, 358, 384, "ready b", (322, 285)),
-        (down, 528, 559, "ready a", (512, 304)),
+        (down, 358, 384, "inputs ready b", (308, 285)),
+        (down, 528, 559, "inputs ready a", (496, 304)),
         (up, 518, 717, "done b", (630, 272)),
         (up, 693, 720, "done a", (735, 296)),
     ):
