@@ -1,7 +1,8 @@
 """Checks sizes and other rules of the source: `python tools/check_size.py [ROOT]`.
 
 Exits with 1 and prints one line for each violation.
-No file has over 400 lines, no function over 70; no text has notes to self or paths of one machine.
+No file has over 400 lines, no function over 70, no prose over 120 columns; no text has notes to self or paths of
+one machine.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from pathlib import Path
 
 FILE_LINES = 400
 FUNCTION_LINES = 70
+PROSE_COLUMNS = 120
 CODE = {".h", ".cc", ".cu", ".cuh", ".py", ".pyi", ".cmake", ".sh"}
 TEXT = {".md", ".toml", ".json", ".txt", ".yml", ".yaml", ""} | CODE
 # Split, so that this file passes its own check.
 BANNED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w./~])/(work|home|Users)" r"/\w")
+_LINK_TARGET = re.compile(r"\]\([^)\s]*\)|<?https?://\S+")
 _SKIPPED = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'',
     re.DOTALL,
@@ -65,6 +68,21 @@ def cpp_functions(text: str) -> Iterator[tuple[str, int, int]]:
         head = "" if char in "{};" else head + char
 
 
+def wide_prose(text: str) -> Iterator[tuple[int, int]]:
+    """Yield (line, columns) of each line of Markdown prose that is too wide.
+
+    Tables and fenced blocks may be wider. The targets of links do not count.
+    """
+    fenced = False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.lstrip().startswith("|"):
+            columns = len(_LINK_TARGET.sub("", line))
+            if columns > PROSE_COLUMNS:
+                yield number, columns
+
+
 def check_text(name: str, text: str) -> list[str]:
     """Return one line for each violation in the file `name` with this text."""
     suffix = Path(name).suffix
@@ -75,6 +93,9 @@ def check_text(name: str, text: str) -> list[str]:
             found = pattern.search(line)
             if found:
                 breaks.append(f"{name}:{number}: {what} ({found.group()})")
+    if suffix == ".md":
+        for number, columns in wide_prose(text):
+            breaks.append(f"{name}:{number}: {columns} columns of prose (at most {PROSE_COLUMNS})")
     if suffix not in CODE:
         return breaks
     if len(lines) > FILE_LINES:

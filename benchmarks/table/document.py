@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ STORED = DOCS / "benchmarks.json"
 PAGE, GOALS_PAGE = DOCS / "benchmarks.md", DOCS / "goals.md"
 PICTURE = DOCS / "images" / "benchmarks.png"
 
+_PROSE_COLUMNS = 110
 _WITHOUT = (
     "A ratio without brackets has no interval: it was measured once, or before intervals and floors were."
 )
@@ -61,7 +63,11 @@ def peers_table(found: Rows) -> str:
     all_ = results(found)
     old = any(peer.ratio.low is None for result in all_ for peer in result.peers if peer.ratio)
     note = [_WITHOUT, ""] if old else []
-    return "\n".join([where(found), "", *rows(columns(all_), cells(all_)), "", *note])
+    return "\n".join([_filled(where(found)), "", *rows(columns(all_), cells(all_)), "", *note])
+
+
+def _filled(prose: str) -> str:
+    return textwrap.fill(prose, _PROSE_COLUMNS, break_long_words=False, break_on_hyphens=False)
 
 
 def _cells(result: Result) -> list[str]:
@@ -116,7 +122,7 @@ def goals_table(found: Rows) -> str:
     for line, raised in compared:
         *first, goal, verdict = line.cells()
         made.append([*first, f"{goal}, {goals.RAISED}" if raised else goal, verdict])
-    return "\n".join([f"{counts}. {where(found)}", "", *rows(COLUMNS, made), ""])
+    return "\n".join([_filled(f"{counts}. {where(found)}"), "", *rows(COLUMNS, made), ""])
 
 
 def read() -> dict[str, Any]:

@@ -110,6 +110,27 @@ def test_size_counts_lines_of_a_cpp_function(head: str) -> None:
     assert breaks[0].endswith(": 71 lines (at most 70)")
 
 
+def test_size_counts_columns_of_prose() -> None:
+    assert check_size.check_text("a.md", "x" * 120 + "\n") == []
+    wide = "short\n" + "x" * 121 + "\n"
+    assert check_size.check_text("a.md", wide) == ["a.md:2: 121 columns of prose (at most 120)"]
+    assert check_size.check_text("a.txt", wide) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| " + "x" * 200 + " |",
+        "```sh\n" + "x" * 200 + "\n```",
+        "[a link](" + "x" * 200 + ") in a sentence",
+        "https://example.org/" + "x" * 200,
+    ],
+)
+def test_size_lets_tables_fences_and_links_be_wide(text: str) -> None:
+    assert check_size.check_text("a.md", text) == []
+    assert len(check_size.check_text("a.md", text + "\n" + "x" * 121)) == 1
+
+
 @pytest.mark.parametrize("text", ["// TO" + "DO: later", "see /home" + "/me/file", "# XX" + "X"])
 def test_size_finds_notes_and_machine_paths(text: str) -> None:
     assert len(check_size.check_text("a.py" if text[0] == "#" else "a.md", text)) == 1
