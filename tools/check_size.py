@@ -1,8 +1,8 @@
 """Checks sizes and other rules of the source: `python tools/check_size.py [ROOT]`.
 
 Exits with 1 and prints one line for each violation.
-No file has over 400 lines, no function over 70, no prose over 120 columns; no text has notes to self or paths of
-one machine.
+No file has over 400 lines, no function over 70, no prose over 120 columns; no text has notes to
+self or paths of one machine.
 """
 
 from __future__ import annotations
