@@ -18,10 +18,11 @@ class Exposure {
     TimePoint end;
   };
   struct Times {
-    Duration under_way{0};
-    Duration exposed{0};
+    Duration under_way{0};  // at least one operation was under way
+    Duration exposed{0};    // and at least one thread waited
   };
 
+  // An operation begins, and ends.
   void submitted(TimePoint now) {
     advance(now);
     ++under_way_;
@@ -31,6 +32,7 @@ class Exposure {
     --under_way_;
   }
 
+  // A thread begins, and ends, to wait.
   void wait_begins(TimePoint now) {
     advance(now);
     if (waiting_++ == 0) wait_began_ = last_;

@@ -27,11 +27,12 @@ struct GpuInfo {
   platform::NcclId id{};            // set by the first member of a communicator
 };
 
+// kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host memory between them.
 enum class GpuWay : std::uint8_t { kStaged, kNccl, kTwoLevel };
 
 struct GpuChoice {
   GpuWay way = GpuWay::kStaged;
-  std::string why;  // why the wish is not met: ranks, cause and cure; empty if it is
+  std::string why;  // why NCCL is not used: ranks, cause and cure; empty: as wished
 };
 
 // Returns the fabric for the group. `gpu_infos`: one for each member, in the group's order.

@@ -25,8 +25,8 @@ class DeviceClock {
     TimePoint begin, end;
   };
 
-  // Returns whether the caller is to call refer_to(). It is about once a second: the clocks drift apart, and
-  // the device measures coarsely between points that are far from each other.
+  // Returns whether the caller is to call refer_to(), about once a second: the clocks drift apart, and the
+  // device measures coarsely between points that are far from each other.
   [[nodiscard]] bool wants_reference(TimePoint now) const;
   // Takes a mark in an idle stream as the next reference.
   void refer_to(Mark idle);

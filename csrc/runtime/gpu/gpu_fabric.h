@@ -35,7 +35,7 @@ struct GpuFabricOptions {
   collective::LevelsCut cut = kGpuCut;           // for two levels
 };
 
-// One thread at a time, but for wake(), as every fabric.
+// One thread at a time calls it, as every fabric; any thread may call wake().
 class GpuFabric final : public collective::Fabric {
  public:
   // `cpu`: the group's fabric for host memory. It outlives this fabric. While this fabric has a call in
@@ -70,7 +70,7 @@ class GpuFabric final : public collective::Fabric {
   const GpuParts parts_;
   collective::Fabric& cpu_;
   const GpuFabricOptions options_;
-  const collective::Levels* const levels_;  // those of `cpu_`, if the user asks for two levels; else null
+  const collective::Levels* const levels_;  // of `cpu_`; null: none, or not asked for
   int device_ = -1;
   FabricPtr staged_;                      // over `cpu_`; over_levels() moves it into `faster_`
   FabricPtr staged_inside_;               // over the inner level of `cpu_`; `faster_` uses it

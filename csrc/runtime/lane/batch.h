@@ -44,14 +44,14 @@ struct Batch {
   std::vector<Piece> pieces;  // differ in name and shape only; none: members exchange `sent` alone
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
-  std::vector<int> absent;                              // members that skip this batch
+  std::vector<int> absent;                              // indices of members that skip this batch
   std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
   bool ends_tickets = false;                            // the last batch of its turn
 
   // Set while the batch is carried out.
   collective::ScatterList scattered;  // the pieces, for a fabric that takes them as they lie
   fuse::Layout layout;                // the pieces' places in `fusion`
-  std::byte* fusion = nullptr;        // the fusion buffer, which the device buffers owns; null: not packed
+  std::byte* fusion = nullptr;        // the fusion buffer, owned by the DeviceBuffers; null: not packed
   std::vector<std::int64_t> sent, received;      // numbers that members exchange besides the tensors
   collective::Call call;                         // the next call, or the one in progress
   std::unique_ptr<collective::Pending> pending;  // the call in progress; null before the first

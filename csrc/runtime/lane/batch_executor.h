@@ -2,8 +2,8 @@
 // results to the outputs.
 //
 // It knows no queue and no order: each function works on the batch that it is given, and a batch keeps all of
-// its state. So several batches may be under way, as many as the fabric carries calls and the device buffers
-// has fusion buffers (kDepth).
+// its state. So several batches may be under way: as many as the fabric carries calls, and as there are
+// fusion buffers (kDepth).
 #pragma once
 
 #include <memory>
@@ -20,17 +20,17 @@ namespace roundelay::runtime {
 
 enum class Progress : unsigned char {
   kNone,   // the call in progress is not over
-  kMoved,  // it is, and the batch has begun its next one
-  kDone,   // the results are in the outputs; on a GPU: all of it is enqueued
+  kMoved,  // the call is over, and the batch has begun its next one
+  kDone,   // the results are in the outputs; on a GPU: all of the batch's work is enqueued
 };
 
 // One thread at a time: the holder of the lane's token. A batch goes through prepare(), start() and advance()
 // until kDone. Errors, at any stage: kAborted (the fabric or the device failed, the abort word was raised,
-// the deadline of the call passed), kUnavailable (no memory). After an error, or the abort word, the caller
-// calls abandon().
+// the deadline of the call passed), kUnavailable (no memory), kInvalidArgument (a tensor is on another GPU
+// than the lane's). After an error the caller waits for the abort word and then calls abandon().
 class BatchExecutor {
  public:
-  // Owns the fabric. `abort` outlives the executor.
+  // Takes ownership of the fabric. `abort` outlives the executor.
   BatchExecutor(std::unique_ptr<collective::Fabric> fabric, const AbortToken& abort, LaneOptions options);
   ~BatchExecutor() { close(); }
   BatchExecutor(const BatchExecutor&) = delete;
@@ -43,11 +43,19 @@ class BatchExecutor {
   [[nodiscard]] Status start(Batch& batch);
   // Moves the batch on. Never blocks.
   [[nodiscard]] Result<Progress> advance(Batch& batch);
+  // Returns how to pass the time until the next advance(), after one that returned kNone.
+  [[nodiscard]] collective::Nap idle(Batch& batch, collective::Backoff& backoff) const {
+    return batch.pending->idle(backoff);
+  }
+  // Returns the member that the batch's call waits for, or -1.
+  [[nodiscard]] int waiting_for(const Batch& batch) const {
+    return batch.pending ? batch.pending->waiting_for() : -1;
+  }
   // Ends the batch's call, if it has one, after the abort word was raised. The caller then fails the entries.
   void abandon(Batch& batch);
 
-  // Frees the fabric. No batch is under way. Buffers that the medium may still write to are leaked. The
-  // thread that frees fabrics calls it; later calls do nothing.
+  // Frees the fabric when no batch is under way. Leaks buffers that the medium may still write to. The thread
+  // that frees fabrics calls it; later calls do nothing.
   void close();
   // Not after close().
   [[nodiscard]] const collective::Fabric& fabric() const { return *fabric_; }

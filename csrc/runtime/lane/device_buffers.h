@@ -25,14 +25,14 @@ inline constexpr std::size_t kDepth = 2;
 class DeviceBuffers {
  public:
   virtual ~DeviceBuffers() = default;
-  // Returns the fabric for calls on this memory. The device buffers or its maker owns it.
+  // Returns the fabric for calls on this memory. It lives as long as this object.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
   // Returns the stream for such calls. Null: host memory.
   [[nodiscard]] virtual GpuStream stream() const = 0;
 
   [[nodiscard]] virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Returns a buffer of at least so many bytes for one batch. The device buffers owns it. It is the batch's
-  // until kDepth more batches have asked for theirs.
+  // Returns a buffer of at least so many bytes for one batch. This object owns the buffer, and gives
+  // it to the kDepth-th batch that asks after this one.
   [[nodiscard]] virtual Result<std::byte*> fusion_buffer(std::size_t bytes) = 0;
   [[nodiscard]] virtual Status pack(std::span<const fuse::PackItem> items, std::byte* buffer) = 0;
   [[nodiscard]] virtual Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) = 0;
@@ -43,7 +43,7 @@ class DeviceBuffers {
 
 class HostBuffers final : public DeviceBuffers {
  public:
-  // `fabric` outlives the device buffers. A fusion buffer of more than `keep_bytes` is freed after use.
+  // `fabric` outlives this object. A fusion buffer of more than `keep_bytes` is freed after use.
   HostBuffers(collective::Fabric& fabric, std::size_t keep_bytes);
 
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }

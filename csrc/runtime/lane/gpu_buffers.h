@@ -1,5 +1,4 @@
-// A lane's device buffers on a GPU: a stream of its own, in which packing, collectives and unpacking follow
-// each other.
+// A lane's buffers and stream on a GPU. Packing, collectives and unpacking follow each other in the stream.
 //
 // The host only enqueues. The lane's stream waits for each tensor's `ready` event; a caller who wants the
 // results makes its stream wait for the batch's event. The lane's first batch on a GPU opens the stream on
@@ -22,7 +21,7 @@ namespace roundelay::runtime {
 
 class GpuBuffers final : public DeviceBuffers {
  public:
-  // `cpu`: the group's fabric for host memory. It outlives the device buffers.
+  // `cpu`: the group's fabric for host memory. It outlives this object.
   GpuBuffers(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options);
   ~GpuBuffers() override;
 
@@ -31,7 +30,7 @@ class GpuBuffers final : public DeviceBuffers {
   [[nodiscard]] Status take_in(const Batch& batch);
   // Returns an event after all work that was enqueued until now. Errors: kAborted.
   [[nodiscard]] Result<GpuEventPtr> mark();
-  // The same with a time, for the timeline. An error yields a mark without a point: it ends nothing.
+  // Marks the stream with a time, for the timeline. After an error the mark has no point; the lane goes on.
   [[nodiscard]] DeviceClock::Mark mark_time();
   [[nodiscard]] DeviceClock& clock() { return clock_; }
 

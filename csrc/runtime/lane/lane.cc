@@ -41,7 +41,7 @@ bool Lane::step() {
 
 collective::Nap Lane::idle(collective::Backoff& backoff) {
   const bool waits_for_peers = running_ && !faulted_ && !abort_.raised();
-  if (waits_for_peers) return running_->pending->idle(backoff);
+  if (waits_for_peers) return executor_.idle(*running_, backoff);
   const collective::Nap nap = backoff.next();
   return nap.sleeps() && goes_by_schedule() ? schedule_.driver_nap() : nap;
 }
@@ -118,7 +118,8 @@ bool Lane::fail_everything() {
   if (batches.empty() && !gives_up) return false;
   const Status cause = abort_.cause();
   if (gives_up) {
-    // Streams that wait for a peer go on, so that nobody who synchronizes with the device waits for ever.
+    // Lets streams that wait for a peer go on: a thread that synchronizes with the device must not wait for
+    // ever.
     executor_.gpu()->fabric().give_up(cause);
     gpu_watch_.clear();
   }
@@ -160,7 +161,7 @@ void Lane::report_device(const GpuWatch::Failure& failure) {
 
 // Returns the world rank that the batch's call waits for, or -1.
 int Lane::culprit(const Batch& batch) const {
-  const int member = batch.pending ? batch.pending->waiting_for() : -1;
+  const int member = executor_.waiting_for(batch);
   return member < 0 ? -1 : group_.ranks[static_cast<std::size_t>(member)];
 }
 

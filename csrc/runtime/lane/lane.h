@@ -40,16 +40,18 @@ namespace roundelay::runtime {
 
 class Lane {
  public:
-  // How the lane reports to the control plane. The holder of its token calls them, at most one of `stuck` and
-  // `fault`, and once.
+  // How the lane reports to the control plane. The holder of the lane's token calls `stuck` or `fault`, and
+  // once at most.
   struct Faults {
-    std::function<void(wire::Stuck)>
-        stuck;  // a deadline passed: the watchdog finds out which rank is to blame
-    std::function<void(wire::Abort)> fault;  // any other error: it ends communication
-    std::function<void()> news{};            // LaneSchedule's
+    // A deadline passed. The watchdog finds out which rank is to blame.
+    std::function<void(wire::Stuck)> stuck;
+    // Any other error, which ends communication.
+    std::function<void(wire::Abort)> fault;
+    // The schedule is to end, or left work to negotiate (LaneSchedule).
+    std::function<void()> news{};
   };
 
-  // Owns the fabric. `completer`, `timeline` and `abort` outlive the lane.
+  // Takes ownership of the fabric. `completer`, `timeline` and `abort` outlive the lane.
   Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
        timeline::Timeline& timeline, const AbortToken& abort, const LaneOptions& options, Faults faults);
   ~Lane();
@@ -58,8 +60,8 @@ class Lane {
   [[nodiscard]] const Group& group() const { return group_; }
   // Not after close_fabric().
   [[nodiscard]] const collective::Fabric& fabric() const { return executor_.fabric(); }
-  // Frees the fabric. The lane has no work, and none comes. The thread that frees fabrics calls it; others
-  // may keep the lane, and step() it. Later calls do nothing.
+  // Frees the fabric when the lane has no work and none will come. The thread that frees fabrics calls it;
+  // other threads may keep the lane, and step() it. Later calls do nothing.
   void close_fabric();
   // Makes memory that the group's calls may work on in place (base/region.h). Any thread.
   [[nodiscard]] Result<RegionPtr> make_region(std::uint64_t key, std::size_t bytes) const {
@@ -131,7 +133,8 @@ class Lane {
   ProgressToken token_;
   std::atomic<bool> news_{false};
 
-  // Only the holder of the token uses the executor, but for its fabric's any_thread() and name().
+  // Only the holder of the token uses the executor, but any thread may ask its fabric for name(), group() and
+  // any_thread().
   BatchExecutor executor_;
   const Group group_;
   const RegionMaker make_region_;
@@ -141,7 +144,7 @@ class Lane {
   LaneRecorder recorder_;
   LaneSchedule schedule_;
 
-  // Only the holder of the token uses these, but for GpuWatch::active().
+  // Only the holder of the token uses these, but any thread may call GpuWatch::active().
   GpuWatch gpu_watch_;
   std::unique_ptr<Batch> running_;   // started, or null
   std::unique_ptr<Batch> prepared_;  // to be started next, or null

@@ -27,8 +27,8 @@ struct LaneOptions {
   bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
   std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
 
-  // Returns how long one call may take besides its transfer. A device also does what was enqueued before,
-  // here and at the peers.
+  // Returns how long one call may take besides its transfer. A device gets ten times as long: it also does
+  // the work that was enqueued before, here and at the peers.
   [[nodiscard]] Duration patience(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
 };
 

@@ -21,14 +21,14 @@ namespace roundelay::runtime {
 // Thread-safe, but for the rules at each function. Its lock is taken before the table's and the queue's.
 class LaneSchedule {
  public:
-  // `news`: the schedule is to end, or left work to negotiate; called by the thread that sees it. All
-  // arguments outlive the schedule.
+  // `news` says that the schedule is to end, or left work to negotiate; enter(), driver_nap() and sleep()
+  // call it. All arguments outlive this object.
   LaneSchedule(submit::TensorTable& table, BatchQueue& queue, LaneWaker& waker, LaneRecorder& recorder,
                const std::function<void()>& news)
       : table_(table), queue_(queue), waker_(waker), recorder_(recorder), news_(news) {}
 
-  // Begins a schedule that the table has begun. `sequence`: the order that asked for it. Only the holder of
-  // the negotiation token calls this and end().
+  // Follows the schedule that the table has begun. `sequence`: the order that began it. Only the holder of
+  // the negotiation token calls begin() and end().
   void begin(std::uint64_t sequence) EXCLUDES(entering_);
   // Queues the operations at all positions before `from` that are not queued yet, and ends the schedule.
   void end(std::uint64_t from) EXCLUDES(entering_);
@@ -65,9 +65,9 @@ class LaneSchedule {
   std::uint64_t sequence_ GUARDED_BY(entering_) = 0;  // the order that began the schedule
 };
 
-// Its holder looks itself for operations that all members have announced: while it lives, announcements do
-// not wake the lane's thread. One thread makes and destroys it. It may be nested and overlap other threads'
-// watches; then the thread is at worst woken without need. The schedule outlives it.
+// A thread that waits for an operation holds one: it looks itself for operations that all members have
+// announced. While the watch lives, announcements do not wake the lane's thread. Watches may be nested and
+// overlap; at worst the lane's thread wakes without need. The schedule outlives the watch.
 class ScheduleWatch {
  public:
   explicit ScheduleWatch(LaneSchedule& schedule) : schedule_(&schedule) { schedule.begin_watch(); }

@@ -20,7 +20,7 @@ class LaneWaker {
   LaneWaker(collective::Fabric& fabric, std::shared_ptr<Announcements> announcements)
       : announcements_(std::move(announcements)), fabric_(&fabric) {}
 
-  // Ends every sleep for the lane, and the next one if none is in progress. Any thread.
+  // Ends every sleep for the lane, also one that is about to begin. Any thread.
   void wake() EXCLUDES(mutex_);
   // Sleeps until wake() or the deadline. Returns at once if wake() came before or the queue has work. Only
   // the lane's thread calls it.

@@ -1,6 +1,6 @@
-// The right to do the work of a lane, or of the negotiation: the thread that holds the token does it. A
-// thread that is blocked in synchronize may take the token as a driver and do everything itself. A background
-// thread does the work otherwise, and waits while there is a driver.
+// The thread that holds the token of a lane, or of the negotiation, does its work. A thread that is blocked
+// in synchronize may take the token as a driver and do everything itself. Otherwise a background thread does
+// the work; it waits while there is a driver.
 #pragma once
 
 #include "base/annotations.h"
@@ -40,7 +40,7 @@ class BackgroundHold {
   ProgressToken& token_;
 };
 
-// Holds the token as a driver, for one scope. False if another driver has it.
+// Holds the token as a driver, for one scope. Converts to false if another driver has it.
 class DriverHold {
  public:
   explicit DriverHold(ProgressToken& token) : token_(token), held_(token.acquire_driver()) {}

@@ -14,10 +14,9 @@
 namespace roundelay::runtime {
 
 struct OperationSteps {
-  // Returns what is wrong with this rank's arguments by themselves. Empty: nothing. The thread that submits
-  // calls it.
+  // Returns what is wrong with this rank's arguments by themselves. Empty: nothing. The submitting thread
+  // calls it; the holder of the lane's token calls the other three.
   std::string (*check)(const submit::Entry& entry, const Group& group);
-  // The holder of the lane's token calls the other three.
   // Brings the input to where the fabric can work on it and fills batch.call. That place is the input itself,
   // the output or the fusion buffer. Errors: those of DeviceBuffers.
   Status (*prepare)(Batch& batch, DeviceBuffers& buffers);
@@ -42,7 +41,7 @@ extern const OperationSteps kReducescatterSteps;
 // Before operations that members skip after join(): the members that take part tell the others the number of
 // batches (batch.sent).
 extern const OperationSteps kAnnounceSteps;
-// A member that skips them: hears that number and starts as many calls, in which it takes no part.
+// On a member that skips them: it receives that number and starts as many calls, in which it takes no part.
 extern const OperationSteps kSkipSteps;
 
 // Shared by the operations:
