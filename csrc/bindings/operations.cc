@@ -53,14 +53,14 @@ submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, R
   if (!ready.ok()) refuse(*context, route.process_set, std::move(request), ready.status());
   if (operand->gpu() >= 0) request.device = DeviceType::kGpu;
   reclaim_operands();
-  const submit::Handle handle = value_of(context->submit({.process_set = route.process_set,
-                                                          .request = std::move(request),
-                                                          .parts = operand->parts(),
-                                                          .splits = std::move(splits),
-                                                          .results = operand.get(),
-                                                          .gpu = operand->gpu(),
-                                                          .inputs_ready = std::move(*ready),
-                                                          .blocking = route.blocking}));
+  const submit::Handle handle = value_of(context->submit({{.request = std::move(request),
+                                                           .parts = operand->parts(),
+                                                           .splits = std::move(splits),
+                                                           .results = operand.get(),
+                                                           .gpu = operand->gpu(),
+                                                           .inputs_ready = std::move(*ready)},
+                                                          route.process_set,
+                                                          route.blocking}));
   global_operands().keep(handle, std::move(operand));
   return handle;
 }

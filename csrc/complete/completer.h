@@ -1,4 +1,4 @@
-// Completion of entries: each exactly once, on every path; the first cause reaches all of them.
+// Completes entries: each exactly once, on every path.
 #pragma once
 
 #include <functional>
@@ -11,27 +11,28 @@
 
 namespace roundelay::complete {
 
-// `why`, with what it cut short: the cause is the same on all ranks, this part is about the one that reads
-// it.
+// Returns `why` with "(while `what` was under way)" after its message. The cause is the same on all ranks;
+// the addition tells this rank's user which operation it ended.
 Status under_way(const Status& why, const std::string& what);
 
-// Thread-safe. The name is free again before the handle is done, so that a waiter that was woken may submit
-// it again at once.
+// Thread-safe. It frees the entry's name before it completes the handle: a waiter that wakes may submit the
+// name again at once.
 class Completer {
  public:
-  // `observe` sees each successfully completed entry, and when that was, before its waiter does (timeline).
+  // Called with each successful entry and the time of its completion, before the waiter wakes (timeline).
   using Observer = std::function<void(const submit::Entry&, TimePoint)>;
 
+  // `handles` outlives the completer.
   Completer(submit::HandleTable& handles, Observer observe)
       : handles_(handles), observe_(std::move(observe)) {}
 
-  // An entry that several batches work on is completed by the last of them. What a fault (kAborted) cuts
-  // short says which operation it was. False if the handle was done before.
+  // Completes an extracted entry. Where several batches work on an entry, the lane calls it after the last. A
+  // kAborted status gets the operation's name (under_way()). False: the handle was done before.
   bool complete(submit::TensorTable& table, const submit::Entry& entry, const Status& status);
-  // The same for an entry that nobody has extracted; false if there is none.
+  // Extracts the entry of this name and completes it. False: the table has none.
   bool complete(submit::TensorTable& table, const std::string& name, const Status& status);
-  // What waits in the table fails with `why`, and so does whatever is submitted from now on. Entries that a
-  // lane has extracted are the lane's to fail: it may still be writing to them.
+  // Closes the table: completes the entries in it with `why` and makes later submissions fail with `why`.
+  // Leaves the entries that a lane has extracted: the lane may still write to them, and fails them itself.
   void fail_all(submit::TensorTable& table, const Status& why);
 
  private:

@@ -13,8 +13,8 @@
 #include "base/status.h"
 #include "bootstrap/rank_info.h"
 #include "runtime/backend.h"
+#include "submit/entry.h"
 #include "submit/handles.h"
-#include "submit/table.h"
 #include "wire/messages.h"
 
 namespace roundelay::timeline {
@@ -23,17 +23,10 @@ class Timeline;
 
 namespace roundelay::runtime {
 
-// One rank's part in one operation. A part's input and output (which may be equal) hold the elements of its
-// tensor contiguously; they and `results` must stay valid until the handle is done.
-struct Submission {
+// One rank's part in one operation, and the process set that carries it out.
+struct Submission : submit::Arguments {
   ProcessSetId process_set = 0;
-  wire::Request request;            // name "": the next name of the counter for (operation, process set)
-  std::vector<submit::Part> parts;  // the tensors of request.dtype, shape and others
-  std::vector<std::int64_t> splits;
-  submit::Results* results = nullptr;
-  int gpu = -1;                // where request.device is a GPU: which, and
-  GpuEventPtr inputs_ready{};  // the point behind which inputs are there and outputs free
-  // The caller's next call is wait() for the handle: until that comes back nobody else is woken for it.
+  // The caller calls wait() for the handle next. Until then, submit() wakes no thread for the operation.
   bool blocking = false;
 };
 

@@ -1,5 +1,5 @@
-// What communication costs a rank: how long operations were under way, and how long the program waited
-// meanwhile. The rest of the time under way is hidden behind what the program computes.
+// Measures what communication costs a rank: the time that operations were under way, and the time that the
+// program waited meanwhile (exposed time). Computation hides the rest of the time under way.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace roundelay::submit {
 
-// A union of intervals: operations that are under way together, and threads that wait together, count once.
-// Pure; a moment before the last one that was given counts as that one.
+// Times are unions of intervals: operations that are under way together count once, and so do threads that
+// wait together. Pure. Not thread-safe. A `now` before the last one counts as the last one.
 class Exposure {
  public:
   struct Wait {
@@ -18,10 +18,11 @@ class Exposure {
     TimePoint end;
   };
   struct Times {
-    Duration under_way{0};
-    Duration exposed{0};
+    Duration under_way{0};  // at least one operation was under way
+    Duration exposed{0};    // and at least one thread waited
   };
 
+  // An operation begins, and ends.
   void submitted(TimePoint now) {
     advance(now);
     ++under_way_;
@@ -31,17 +32,19 @@ class Exposure {
     --under_way_;
   }
 
+  // A thread begins, and ends, to wait.
   void wait_begins(TimePoint now) {
     advance(now);
     if (waiting_++ == 0) wait_began_ = last_;
   }
-  // The whole wait, if nobody waits any more.
+  // Returns the wait from its first thread to its last, if no other thread waits any more.
   std::optional<Wait> wait_ends(TimePoint now) {
     advance(now);
     if (--waiting_ > 0) return std::nullopt;
     return Wait{wait_began_, last_};
   }
 
+  // Returns the sums up to `now`.
   [[nodiscard]] Times until(TimePoint now) const {
     Exposure then = *this;
     then.advance(now);

@@ -1,4 +1,5 @@
-// Handles: what a submission gives the caller, completed exactly once, waited for asleep.
+// Handles: submit() gives the caller one for each operation. It is completed exactly once, and the caller may
+// sleep until then.
 #pragma once
 
 #include <atomic>
@@ -17,20 +18,21 @@ using Handle = std::int64_t;  // positive; never reused within a process
 // Thread-safe.
 class HandleTable {
  public:
-  // Its operation is under way from `now` until complete().
+  // Returns a new handle. Its operation counts as under way from `now` until complete().
   Handle allocate(TimePoint now = steady_now()) EXCLUDES(mutex_);
-  // The first completion counts; later ones are ignored and return false.
+  // Stores the status and wakes the waiters. False: the handle is unknown or was completed before; then it
+  // changes nothing.
   bool complete(Handle handle, Status status, TimePoint now = steady_now()) EXCLUDES(mutex_);
-  // Nothing if the handle is unknown (never given, or already taken).
+  // Returns whether the handle is done. Nothing: the handle is unknown (never given, or already taken).
   [[nodiscard]] std::optional<bool> done(Handle handle) const EXCLUDES(mutex_);
-  // Sleeps until the handle is done or the deadline; does not take it. False at the deadline.
+  // Sleeps until the handle is done or the deadline. Does not take the handle. True: it is done, or unknown.
   bool sleep_until_done(Handle handle, Deadline deadline) EXCLUDES(mutex_);
-  // The status of a done handle, which is then forgotten.
+  // Returns the status of a done handle and forgets the handle. Nothing: it is unknown or not done.
   std::optional<Status> take(Handle handle) EXCLUDES(mutex_);
 
-  // The program waits for communication, and goes on; any number of its threads, each also within its own
-  // wait.
+  // A thread of the program begins, and ends, to wait for communication. Calls may be nested.
   void begin_wait() EXCLUDES(mutex_);
+  // Returns the wait of the whole program if no other thread waits any more.
   std::optional<Exposure::Wait> end_wait() EXCLUDES(mutex_);
   [[nodiscard]] Exposure::Times exposure() const EXCLUDES(mutex_);
 
@@ -44,7 +46,7 @@ class HandleTable {
   int sleepers_ GUARDED_BY(mutex_) = 0;
   Exposure exposure_ GUARDED_BY(mutex_);
   std::unordered_map<Handle, State> states_ GUARDED_BY(mutex_);
-  static std::atomic<Handle> next_;  // across inits, so that a stale handle is unknown and not someone else's
+  static std::atomic<Handle> next_;  // counts across inits, so that a stale handle stays unknown
 };
 
 }  // namespace roundelay::submit

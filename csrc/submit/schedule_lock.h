@@ -1,9 +1,11 @@
-// A rank's side of a locked schedule. Pure: uses in, positions out.
+// A rank's side of a locked schedule: a fixed sequence of operations that the ranks of a group run again and
+// again without negotiation. Pure: requests in, positions out.
 //
-// The schedule is endless: its period again and again. A use belongs to the next position that has its name.
-// A position is announced when all its members are submitted here and the one before it is announced; it is
-// entered, in order, when all ranks have announced it. From freeze() on nothing more is announced, so that
-// all ranks can agree on the position where the lock ends.
+// The schedule repeats its period without end; a position is an index in this endless sequence. A use (one
+// submission of a name) belongs to the next position that has its name. A rank announces a position when all
+// members of its operation are submitted here and the position before is announced. It enters a position, in
+// order, when all ranks have announced it. After freeze() it announces no more, so that all ranks can agree
+// on the position where the schedule ends.
 #pragma once
 
 #include <cstdint>
@@ -20,35 +22,44 @@ namespace roundelay::submit {
 
 class ScheduleLock {
  public:
-  // The members' requests by position, in buffer order. A name is in an operation once.
+  // The requests of each operation of the period, in buffer order. An operation has a name at most once.
   using Operations = std::vector<std::vector<wire::Request>>;
   using Names = std::vector<std::string>;
-  // What is submitted but not entered for so long makes a surprise: who is late is for negotiation to tell.
+  // A submission that is not entered after this time freezes the schedule. Negotiation then tells which rank
+  // is late.
   static constexpr Duration kPatience = std::chrono::seconds(1);
 
+  // Begins schedule `number` at position 0.
   void begin(std::uint64_t number, const Operations& operations);
+  // True from begin() to end().
   [[nodiscard]] bool active() const { return !operations_.empty(); }
+  // True while active and not frozen.
   [[nodiscard]] bool open() const { return active() && !frozen_; }
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
-  // True: the use is part of the schedule. False: it is negotiated when the lock is over; a lock that was
-  // open is frozen from here, so that uses stay in order.
+  // Files a use. True: it is part of the schedule. False: the caller negotiates it when the schedule is over.
+  // A use that does not fit freezes an open schedule, so that uses stay in order.
   bool file(const wire::Request& request);
   void freeze() { frozen_ = active(); }
+  // Returns whether a use of `name` is filed and not entered.
   [[nodiscard]] bool filed(const std::string& name) const;
-  // Whether this use, which was filed, is behind one that is not submitted here.
+  // Returns whether the filed use of `name` comes after an operation that is not wholly submitted here.
   [[nodiscard]] bool blocked(const std::string& name) const;
   [[nodiscard]] bool any_blocked() const { return blocked_ > 0; }
 
+  // The number of positions that this rank has announced, and entered.
   [[nodiscard]] std::uint64_t announced() const { return announced_; }
   [[nodiscard]] std::uint64_t entered() const { return entered_; }
-  // The next operation, if all ranks have announced it; `least`: how many positions they all have.
+  // Returns whether this rank may enter its next position. `least`: the number of positions that all ranks
+  // have announced.
   [[nodiscard]] bool may_enter(std::uint64_t least) const;
+  // Enters it and returns the operation's names. Nothing: it may not.
   std::optional<Names> enter(std::uint64_t least);
 
-  // Freezes what has waited too long. Returns when to look again; never: when something was submitted.
+  // Freezes the schedule if a use has waited for kPatience. Returns when to call again. Never: call it when
+  // something was submitted.
   Deadline look(TimePoint now);
-  // The lock is over: the uses that were not entered, to be negotiated.
+  // Ends the schedule. Returns the uses that were not entered, which the caller negotiates.
   std::vector<wire::Request> end();
 
   friend bool operator==(const ScheduleLock&, const ScheduleLock&) = default;
@@ -56,26 +67,27 @@ class ScheduleLock {
  private:
   struct Name {
     wire::Request request;
-    std::vector<std::uint64_t> places;  // in the period, ascending
-    std::uint64_t uses = 0;             // filed under this lock
+    std::vector<std::uint64_t> places;  // positions in the first period, ascending
+    std::uint64_t uses = 0;             // uses filed since begin()
     friend bool operator==(const Name&, const Name&) = default;
   };
 
+  // Returns the position of use number `use` (from 0).
   [[nodiscard]] std::uint64_t position_of(const Name& name, std::uint64_t use) const;
   [[nodiscard]] const Names& at(std::uint64_t position) const;
-  // Where its last use is to run; nothing if there was none, or it was entered.
+  // Returns the position of the name's last use. Nothing: it was entered, or there was none.
   [[nodiscard]] std::optional<std::uint64_t> waits_at(const Name& name) const;
 
   std::uint64_t number_ = 0;
-  std::vector<Names> operations_;  // one period; empty: no lock
+  std::vector<Names> operations_;  // one period; empty: no schedule
   std::unordered_map<std::string, Name> names_;
   bool frozen_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t entered_ = 0;
-  std::deque<std::size_t> ahead_;  // members filed, by position from announced_ on
-  std::size_t blocked_ = 0;        // their sum
-  std::uint64_t entered_at_look_ = UINT64_MAX;
-  std::optional<TimePoint> waits_since_;  // as the looks saw it
+  std::deque<std::size_t> ahead_;               // number of uses filed at each position from announced_ on
+  std::size_t blocked_ = 0;                     // sum of ahead_
+  std::uint64_t entered_at_look_ = UINT64_MAX;  // entered_ at the last look()
+  std::optional<TimePoint> waits_since_;        // the first look() that saw a use wait at this position
 };
 
 }  // namespace roundelay::submit

@@ -7,7 +7,7 @@
 namespace roundelay::submit {
 namespace {
 
-// No response cache knows these: they carry what differs between ranks or uses.
+// The response cache keeps none of these: their requests differ between ranks or uses.
 bool differs_each_time(Operation operation) {
   return operation == Operation::kAllgather || operation == Operation::kAlltoall ||
          operation == Operation::kJoin || operation == Operation::kProcessSet;
@@ -26,7 +26,7 @@ void TensorTable::name_if_unnamed(wire::Request& request) {
   request.cacheable = false;
 }
 
-// What the peers never hear of; empty for everything else.
+// Returns why this rank refuses the request without telling the peers. Empty: it does not.
 std::string TensorTable::refusal_of(const wire::Request& request) const {
   if (request.operation == Operation::kJoin) return {};
   if (joined_) {

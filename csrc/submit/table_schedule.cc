@@ -1,9 +1,10 @@
-// The table under a schedule lock: uses that belong to the schedule are announced where others are queued.
+// The table under a schedule lock: it announces the requests that belong to the schedule and queues the rest.
 #include "submit/table.h"
 
 namespace roundelay::submit {
 
-// By whoever submits: an entry is in the table before any rank can be told to enter it.
+// The submitting thread calls it after it has filed the entry: so the table has an entry before a rank can
+// enter it.
 void TensorTable::take_in(const wire::Request& request) {
   if (!schedule_.file(request)) {
     queue_.push_back(request);
@@ -14,7 +15,7 @@ void TensorTable::take_in(const wire::Request& request) {
   announce();
 }
 
-// What has changed, to those who look without the lock.
+// Publishes the schedule's state to readers without the lock, and newly announced positions to the peers.
 void TensorTable::announce() {
   scheduled_.store(schedule_.active(), std::memory_order_release);
   schedule_open_.store(schedule_.open(), std::memory_order_release);

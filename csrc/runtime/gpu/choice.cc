@@ -23,7 +23,8 @@ std::string count_text(std::size_t ranks) {
 
 bool on_one_node(const GpuInfo& one, const GpuInfo& other) { return one.node == other.node; }
 
-// What lets a member's communicator fail. Where NCCL stays within the nodes, so do its demands.
+// Returns why NCCL's communicator would fail. Empty: it would not. `within_nodes`: each node has its own
+// communicator, so that versions may differ between nodes.
 std::string unlike_nccl(const std::vector<GpuInfo>& gpu_infos, const Group& group, bool within_nodes) {
   for (std::size_t i = 0; i < gpu_infos.size(); ++i) {
     const std::int32_t version = gpu_infos[i].nccl_version;
@@ -42,7 +43,7 @@ std::string unlike_nccl(const std::vector<GpuInfo>& gpu_infos, const Group& grou
   return {};
 }
 
-using Nodes = std::map<std::string_view, std::size_t>;  // how many ranks there are on each
+using Nodes = std::map<std::string_view, std::size_t>;  // number of ranks by node
 
 Nodes nodes_of(const std::vector<GpuInfo>& gpu_infos) {
   Nodes nodes;
@@ -93,7 +94,8 @@ GpuFabricWish gpu_fabric_wish(const std::string& name) {
 
 GpuChoice choose_gpu_fabric(const std::vector<GpuInfo>& gpu_infos, const Group& group, GpuFabricWish wish) {
   if (wish == GpuFabricWish::kStaged) return {GpuWay::kStaged, "ROUNDELAY_GPU_FABRIC=staged"};
-  // A set may have less of them than the job: all on one node is NCCL's, one on each is the host's.
+  // A process set may span fewer nodes than the job. All members on one node use NCCL. One member on each
+  // node leaves nothing to NCCL.
   const std::size_t nodes = wish == GpuFabricWish::kTwoLevel ? nodes_of(gpu_infos).size() : 1;
   if (nodes > 1 && nodes == gpu_infos.size()) return {};
   const bool levels = nodes > 1;

@@ -1,5 +1,5 @@
-// Which fabric a group uses between its GPUs: what members tell each other of theirs, and what follows from
-// it. Pure: all members come to the same end.
+// Chooses the fabric that a group uses between its GPUs, from the GPU infos that its members exchange. Pure:
+// all members choose the same.
 #pragma once
 
 #include <array>
@@ -14,26 +14,28 @@ namespace roundelay::runtime {
 
 enum class GpuFabricWish : std::uint8_t { kAuto, kNccl, kStaged, kTwoLevel };  // ROUNDELAY_GPU_FABRIC
 
+// Parses the value of ROUNDELAY_GPU_FABRIC. An unknown name is kAuto.
 GpuFabricWish gpu_fabric_wish(const std::string& name);
 
-// Of one member, as it travels.
+// What one member tells the others, as bytes on the wire.
 struct GpuInfo {
-  std::int32_t nccl_version = 0;    // 0: it has no NCCL
-  std::uint32_t may_share = 0;      // it allows another rank on its GPU
-  std::uint32_t has_levels = 0;     // its fabric for the CPU has one inside the node, one between
-  std::array<char, 64> identity{};  // of its GPU, the beginning
-  std::array<char, 128> node{};     // its node's, likewise
-  platform::NcclId id{};            // of a communicator's first member: the communicator's
+  std::int32_t nccl_version = 0;    // 0: the member has no NCCL
+  std::uint32_t may_share = 0;      // 1: it allows another rank on its GPU
+  std::uint32_t has_levels = 0;     // 1: its CPU fabric has two levels, inside the node and between nodes
+  std::array<char, 64> identity{};  // the GPU's identity, cut to 63 characters
+  std::array<char, 128> node{};     // the node's id, cut to 127 characters
+  platform::NcclId id{};            // set by the first member of a communicator
 };
 
+// kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host memory between them.
 enum class GpuWay : std::uint8_t { kStaged, kNccl, kTwoLevel };
 
 struct GpuChoice {
   GpuWay way = GpuWay::kStaged;
-  std::string why;  // why it is not as wished; names ranks, cause and cure
+  std::string why;  // why NCCL is not used: ranks, cause and cure; empty: as wished
 };
 
-// `gpu_infos`: by member.
+// Returns the fabric for the group. `gpu_infos`: one for each member, in the group's order.
 GpuChoice choose_gpu_fabric(const std::vector<GpuInfo>& gpu_infos, const Group& group, GpuFabricWish wish);
 
 }  // namespace roundelay::runtime

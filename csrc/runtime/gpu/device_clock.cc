@@ -7,7 +7,7 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kRenewal = std::chrono::seconds(1);
-constexpr int kDrift = 10000;  // the clocks part by less than one in so many
+constexpr int kDrift = 10000;  // the clocks drift by less than 1 / kDrift
 
 }  // namespace
 
@@ -20,7 +20,8 @@ void DeviceClock::refer_to(Mark idle) {
   (reference_.point ? next_ : reference_) = std::move(idle);
 }
 
-// What was known of the one before is known of this one, but for the drift.
+// Makes `next_` the reference if the device has passed it. The old reference bounds its time, but for the
+// drift.
 void DeviceClock::take_reference() {
   if (!next_.point) return;
   const Result<Duration> apart = next_.point->since(*reference_.point);
@@ -39,7 +40,7 @@ std::optional<TimePoint> DeviceClock::time_of(const Mark& mark) {
 
 std::optional<DeviceClock::Span> DeviceClock::between(const Mark& begin, const Mark& end) {
   take_reference();
-  static_cast<void>(time_of(end));  // what it says of the reference counts for both
+  static_cast<void>(time_of(end));  // may raise the reference's bound, which `begin` uses, too
   const auto from = time_of(begin);
   const auto to = time_of(end);
   if (!from || !to) return std::nullopt;

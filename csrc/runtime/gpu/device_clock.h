@@ -1,9 +1,10 @@
-// When the device did what, in the host's time: from timestamps in its streams, read when it is past them.
+// Translates the device's times to the host's clock, from timestamps that the device has passed in its
+// streams.
 //
-// A device has a clock of its own. What ties it to the host's: no timestamp is earlier than the host's call
-// that marked it. The call is nearly as late as the timestamp where a stream was idle, so that what is said
-// here is early by the time that such a mark takes, some 10 us, and nothing seems to come before it was asked
-// for. No stream and no host waits for that.
+// A device has a clock of its own. One fact ties it to the host's: a timestamp is never earlier than the
+// host's call that marked it. In an idle stream the two are about 10 us apart. So the translated times are
+// early by that much, and no work seems to begin before the host asked for it. No stream and no host waits
+// for the clock.
 #pragma once
 
 #include <optional>
@@ -13,34 +14,35 @@
 
 namespace roundelay::runtime {
 
-// Of one stream. One thread at a time.
+// The clock of one stream. One thread at a time.
 class DeviceClock {
  public:
   struct Mark {
-    GpuTimestampPtr point;  // null: none was made
-    TimePoint called{};     // before the call that marked it
+    GpuTimestampPtr point;  // null: the runtime made none
+    TimePoint called{};     // the host's time just before it marked the point
   };
   struct Span {
     TimePoint begin, end;
   };
 
-  // Whether it is time for a mark in an idle stream: the clocks drift apart, and what is measured between
-  // points that are far from each other is coarse.
+  // Returns whether the caller is to call refer_to(), about once a second: the clocks drift apart, and the
+  // device measures coarsely between points that are far from each other.
   [[nodiscard]] bool wants_reference(TimePoint now) const;
+  // Takes a mark in an idle stream as the next reference.
   void refer_to(Mark idle);
 
-  // What lies between two marks of the stream; in the order of the stream. Nothing: one of them is not
-  // reached, or the first reference is not.
+  // Returns the host's times of two marks. Call it for pairs in stream order; spans do not overlap. Nothing:
+  // the device has not passed one of them, or the first reference.
   [[nodiscard]] std::optional<Span> between(const Mark& begin, const Mark& end);
 
  private:
   void take_reference();
   [[nodiscard]] std::optional<TimePoint> time_of(const Mark& mark);
 
-  Mark reference_;  // its `called` is the best that is known of when the device was there
-  Mark next_;       // the reference when it is reached
-  TimePoint asked_{};
-  TimePoint last_{};
+  Mark reference_;     // its `called` is the latest lower bound known of its time
+  Mark next_;          // becomes the reference when the device has passed it
+  TimePoint asked_{};  // the last refer_to()
+  TimePoint last_{};   // the end of the last span
 };
 
 }  // namespace roundelay::runtime

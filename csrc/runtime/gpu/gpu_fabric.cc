@@ -21,16 +21,16 @@ std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNc
 
 }  // namespace
 
-// The first call, after what must come before it: GPU infos go round, NCCL's communicator is made, and all
-// hear whether that went well everywhere.
+// The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator,
+// and tell each other whether that succeeded everywhere.
 class GpuFabric::CommunicatorSetup final : public Pending {
  public:
   CommunicatorSetup(GpuFabric& fabric, const Call& call)
       : fabric_(fabric), call_(call), deadline_(Deadline::after(fabric.options_.patience)) {}
   ~CommunicatorSetup() override {
-    current_.reset();  // dropped before its end it poisons what it works with
+    current_.reset();  // a call that is dropped before its end poisons its fabric
     if (step_ == Step::kCall || !fabric_.cpu_.poisoned()) return;
-    leak(std::move(gpu_infos_));  // the medium may still write there
+    leak(std::move(gpu_infos_));  // the medium may still write to these
     leak(std::move(mine_));
     leak(std::move(votes_));
   }
@@ -131,7 +131,8 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     return {};
   }
 
-  // Until this member's communicator is there, or is not to be had. True: the others are told.
+  // Waits for this member's communicator without blocking. True: it is made, failed or late, and the call
+  // that tells the others has begun.
   Result<bool> joined() {
     if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
     if (failure_.ok()) {
@@ -144,14 +145,15 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
     Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
     call.reduce_op = ReduceOp::kMin;
-    call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may be late for a peer
+    call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may wait as long for a peer
     call.buffer = {reinterpret_cast<std::byte*>(votes_.data()), 0, sizeof(std::int64_t)};
     ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
     step_ = Step::kAgree;
     return true;
   }
 
-  // Who could not comes before who has only waited for it. "": all have joined.
+  // Returns which rank could not join, or else which rank waited in vain for its peers. Empty: all have
+  // joined.
   [[nodiscard]] std::string why_not_joined() const {
     const Group& group = fabric_.group();
     const auto vote = static_cast<int>(votes_.front()), member = vote % group.size();
@@ -163,7 +165,8 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     return knows ? text + ": " + failure_.message() : text;
   }
 
-  // How it ended, for all members alike; then the call itself. `why_not`: NCCL; empty: it is there.
+  // Chooses the fabric, the same on all members, and starts the call itself. `why_not`: why NCCL is not used;
+  // empty: it is.
   Status settle(const std::string& why_not) {
     if (!why_not.empty()) {
       const GpuFabricWish wish = fabric_.options_.wish;
@@ -190,9 +193,11 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   std::unique_ptr<Pending> current_;
   std::vector<std::byte> mine_, gpu_infos_;
   std::unique_ptr<platform::NcclCommunicator> communicator_;
-  Status failure_;                   // of this member's communicator
-  bool late_ = false;                // its peers have not come
-  std::vector<std::int64_t> votes_;  // by index: who could not join, who waited in vain
+  Status failure_;     // the error of this member's communicator
+  bool late_ = false;  // the peers did not join in time
+  // The least value of all members. i < size: member i could not join. size + i: member i waited in vain.
+  // 2 * size: all have joined.
+  std::vector<std::int64_t> votes_;
 };
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
@@ -226,8 +231,7 @@ GpuFabric::FabricPtr GpuFabric::over_nccl(CommunicatorPtr communicator, Fabric& 
                                        .staged = staged});
 }
 
-// The CPU's levels are free for it: they carry no call of their own meanwhile, and none of a staged call that
-// is done.
+// The levels of `cpu_` are free for this fabric: they carry no other call while it has one in progress.
 GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
   staged_inside_ = collective::make_staged_fabric(*levels_->inner, *parts_.runtime, device_);
   return collective::make_two_level_fabric(
@@ -242,7 +246,7 @@ Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
     return collective::finished_call();
   }
   if (chosen_ != nullptr) return chosen_->start(call);
-  if (!call.absent.empty()) return staged_->start(call);  // not all would come to the meeting
+  if (!call.absent.empty()) return staged_->start(call);  // not all members start this call
   auto meeting = std::make_unique<CommunicatorSetup>(*this, call);
   ROUNDELAY_RETURN_IF_ERROR(meeting->begin());
   return std::unique_ptr<Pending>(std::move(meeting));

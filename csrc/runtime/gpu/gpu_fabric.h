@@ -1,7 +1,8 @@
-// A group's way between GPUs: NCCL where all members have it and no two of them sit on one GPU, else through
-// host memory; on demand NCCL inside the nodes and host memory between them. The members agree on it, and
-// make NCCL's communicators, in the first call: by then each has said, by its tensors, which GPU is its own.
-// Nothing in it blocks.
+// A group's fabric between GPUs. It uses NCCL if all members have it and no two of them share a GPU, and host
+// memory otherwise; on request, NCCL inside the nodes and host memory between them.
+//
+// The members choose, and make NCCL's communicators, in the first call: the first tensor tells each member
+// which GPU is its own. No call blocks.
 #pragma once
 
 #include <memory>
@@ -19,31 +20,32 @@
 
 namespace roundelay::runtime {
 
-// Larger than the CPU's: NCCL inside the nodes is far faster than what is between them, and the staged fabric
-// there cuts by itself and keeps its pipeline full within a call, not from one to the next. So most tensors
-// cross in one call, and one more waits behind it. The bound lets the nodes work beside the wire for the
-// rest.
+// How allreduces are cut for two levels. The shards are larger than the CPU's: NCCL inside the nodes is far
+// faster than the wire between them, and the staged fabric there cuts a call itself and keeps its pipeline
+// full within one call only. So most tensors cross in one call, with one more queued after it. The bound lets
+// the nodes work on the rest of a tensor while the wire carries a part.
 inline constexpr collective::LevelsCut kGpuCut{.shard_bytes = 4 * collective::kStagedPieceBytes,
                                                .most_across = 2};
 
 struct GpuFabricOptions {
   GpuFabricWish wish = GpuFabricWish::kAuto;
-  bool may_share = false;                        // several ranks on one GPU are meant
-  Duration patience = std::chrono::seconds(30);  // for the communicator
-  std::string node{};                            // as rank_info.h's node_id()
-  collective::LevelsCut cut = kGpuCut;           // of two levels
+  bool may_share = false;                        // the user wants several ranks on one GPU
+  Duration patience = std::chrono::seconds(30);  // the time to make a communicator
+  std::string node{};                            // node_id() of bootstrap/rank_info.h
+  collective::LevelsCut cut = kGpuCut;           // for two levels
 };
 
+// One thread at a time calls it, as every fabric; any thread may call wake().
 class GpuFabric final : public collective::Fabric {
  public:
-  // `cpu`: of the same group; outlives this, and carries no other call while one of these is in progress.
-  // Nor do its levels, if it has any.
+  // `cpu`: the group's fabric for host memory. It outlives this fabric. While this fabric has a call in
+  // progress, `cpu` and its levels carry no other call.
   GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options);
   ~GpuFabric() override;
-  // Before the first call.
+  // Sets the device of this member's tensors. Call it once, before the first call.
   [[nodiscard]] Status open(int device);
 
-  [[nodiscard]] std::string_view name() const override;  // "gpu" until it is chosen
+  [[nodiscard]] std::string_view name() const override;  // "gpu" until the members have chosen
   [[nodiscard]] const Group& group() const override { return cpu_.group(); }
   Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
@@ -58,9 +60,9 @@ class GpuFabric final : public collective::Fabric {
   using FabricPtr = std::unique_ptr<collective::Fabric>;
   using CommunicatorPtr = std::unique_ptr<platform::NcclCommunicator>;
 
-  // Whose communicator NCCL's would be: all members', or those of this node.
+  // Returns the group of NCCL's communicator: all members, or those of this node.
   [[nodiscard]] const Group& joining() const { return levels_ ? levels_->inner->group() : group(); }
-  // `communicator`: null: none.
+  // Sets `chosen_`. `communicator`: null if NCCL is not used.
   void choose(CommunicatorPtr communicator);
   [[nodiscard]] FabricPtr over_nccl(CommunicatorPtr communicator, collective::Fabric& staged) const;
   [[nodiscard]] FabricPtr over_levels(CommunicatorPtr communicator);
@@ -68,12 +70,12 @@ class GpuFabric final : public collective::Fabric {
   const GpuParts parts_;
   collective::Fabric& cpu_;
   const GpuFabricOptions options_;
-  const collective::Levels* const levels_;  // the CPU's, where they are wished for
+  const collective::Levels* const levels_;  // of `cpu_`; null: none, or not asked for
   int device_ = -1;
-  FabricPtr staged_;                      // over `cpu`, until `faster_` has it
-  FabricPtr staged_inside_;               // over its inner level, under `faster_`
-  FabricPtr faster_;                      // null: none
-  collective::Fabric* chosen_ = nullptr;  // null: the members have not met
+  FabricPtr staged_;                      // over `cpu_`; over_levels() moves it into `faster_`
+  FabricPtr staged_inside_;               // over the inner level of `cpu_`; `faster_` uses it
+  FabricPtr faster_;                      // NCCL or two levels; null: neither
+  collective::Fabric* chosen_ = nullptr;  // `faster_` or `staged_`; null: the members have not chosen
 };
 
 }  // namespace roundelay::runtime

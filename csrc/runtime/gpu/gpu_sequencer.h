@@ -1,5 +1,5 @@
-// This rank's part in the order that all process sets' operations on GPUs have (negotiate/gpu_order.h): a
-// lane enqueues an operation when its turn has come.
+// This rank's side of the order in which all process sets use a GPU (negotiate/gpu_order.h). A lane enqueues
+// an operation when its turn has come: all operations with lower tickets are enqueued.
 #pragma once
 
 #include <atomic>
@@ -9,21 +9,22 @@
 
 namespace roundelay::runtime {
 
-// One a process, of all its lanes. Thread-safe.
+// All lanes of a process share one. Thread-safe.
 class GpuSequencer {
  public:
-  // `came`: the turn of an operation that was told to wait may have come. By the caller of gone(), any
-  // thread.
+  // `came` wakes the lanes: the turn of an operation that was told to wait may have come. The thread that
+  // calls gone() calls it.
   explicit GpuSequencer(std::function<void()> came) : came_(std::move(came)) {}
 
-  // Is the operation that has this ticket enqueued? If not, came() is called when it may be.
+  // Returns whether the operation with the ticket `previous` is enqueued. False: `came` is called later.
   [[nodiscard]] bool may_go(std::uint64_t previous) {
     if (gone_.load(std::memory_order_acquire) >= previous) return true;
     waiting_.store(true);
-    return gone_.load() >= previous;  // else whoever gets there sees that somebody waits
+    return gone_.load() >= previous;  // still less: a later gone() sees waiting_
   }
 
-  // It is, also if it failed or this rank skips it. Only behind may_go(): one at a time, in order.
+  // Says that the operation with this ticket is enqueued; or has failed, or this rank skips it. Call it after
+  // may_go() was true for the operation: so calls come one at a time, in the order of tickets.
   void gone(std::uint64_t ticket) {
     gone_.store(ticket);
     if (waiting_.exchange(false)) came_();
@@ -31,8 +32,8 @@ class GpuSequencer {
 
  private:
   const std::function<void()> came_;
-  std::atomic<std::uint64_t> gone_{0};
-  std::atomic<bool> waiting_{false};
+  std::atomic<std::uint64_t> gone_{0};  // the highest ticket that is enqueued
+  std::atomic<bool> waiting_{false};    // a lane was told to wait
 };
 
 }  // namespace roundelay::runtime

@@ -1,4 +1,4 @@
-// Loads the module that knows the device (_cuda.so).
+// Loads the module that drives the device (_cuda.so).
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace roundelay::runtime {
 
-// Errors: kUnavailable, in one line: it cannot be loaded, is no module of ours, or is of another version.
-// Never unloaded.
+// Loads the module at `path` and returns its parts, which live as long as the process. Errors: kUnavailable,
+// with one line of text (no such library, no module of Roundelay, another version).
 [[nodiscard]] Result<GpuModule*> load_gpu_module(const std::string& path);
 
 }  // namespace roundelay::runtime

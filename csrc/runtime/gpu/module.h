@@ -1,4 +1,5 @@
-// What a process has of accelerators: the separately loaded module (_cuda.so; in tests a fake) and NCCL.
+// The parts of a process that drive its GPU: the separately loaded module (_cuda.so; in tests a fake) and
+// NCCL.
 #pragma once
 
 #include <string>
@@ -9,21 +10,21 @@
 
 namespace roundelay::runtime {
 
-// Owned by the module, never destroyed while the process lives.
+// The module owns it and never destroys it.
 struct GpuModule {
-  std::string version;  // both sides must be built from one source: compared before anything else is used
+  std::string version;  // compared before all else: module and core must be built from one source
   GpuRuntime* runtime = nullptr;
   kernels::GpuKernels* kernels = nullptr;
 };
 using GpuModuleEntry = GpuModule* (*)();
 inline constexpr const char* kGpuModuleEntry = "roundelay_gpu";  // extern "C" symbol of the module
 
-// All live as long as the process.
+// The objects live as long as the process.
 struct GpuParts {
   GpuRuntime* runtime = nullptr;  // null: tensors on a GPU are refused
   kernels::GpuKernels* kernels = nullptr;
-  platform::NcclApi* nccl = nullptr;
-  std::string why_no_nccl;  // where there is none
+  platform::NcclApi* nccl = nullptr;  // null: the process has no NCCL
+  std::string why_no_nccl;            // the reason if `nccl` is null
 };
 
 }  // namespace roundelay::runtime

@@ -1,10 +1,12 @@
-// What one lane carries out at a time: the tensors that travel in one call, or in one after the other.
+// A batch: the tensors that a lane sends in one call of its fabric, or in several calls one after the other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "collective/fabric.h"
@@ -12,16 +14,16 @@
 #include "fuse/layout.h"
 #include "negotiate/participant.h"
 #include "runtime/gpu/device_clock.h"
-#include "submit/table.h"
+#include "submit/entry.h"
 
 namespace roundelay::runtime {
 
 struct OperationSteps;
 
-// One tensor of an entry; an operation without data has one piece all the same.
+// One tensor of an entry. An operation without tensors has one piece of 0 bytes.
 struct Piece {
   submit::Entry* entry = nullptr;
-  std::size_t part = 0;
+  std::size_t part = 0;  // index of the tensor in the entry
 
   [[nodiscard]] const submit::Part& tensor() const { return entry->parts[part]; }
   [[nodiscard]] std::size_t bytes() const { return part < entry->parts.size() ? tensor().bytes() : 0; }
@@ -33,38 +35,52 @@ struct Piece {
   }
 };
 
+// All state of one batch. One owner at a time: the queue, then the holder of the lane's token.
 struct Batch {
+  // Set when the batch is queued.
   std::uint64_t sequence = 0;  // of the order
   std::uint32_t index = 0;     // within the order
   const OperationSteps* steps = nullptr;
-  std::vector<Piece> pieces;  // alike but for name and shape; none: an exchange between members
-  std::vector<std::shared_ptr<submit::Entry>> entries;  // whose pieces these are, each once
-  std::vector<std::int64_t> extents;  // allgather: of the tensor's first dimension, by member
-  std::vector<int> absent;            // members that skip this
-  // On a GPU that other process sets use, too: when it may be enqueued. `ends_tickets`: the last one of
-  // several.
-  std::optional<negotiate::GpuTicket> ticket{};
-  bool ends_tickets = false;
+  std::vector<Piece> pieces;  // differ in name and shape only; none: members exchange `sent` alone
+  std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
+  std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
+  std::vector<int> absent;                              // indices of members that skip this batch
+  std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
+  bool ends_tickets = false;                            // the last batch of its turn
 
-  collective::ScatterList scattered;  // where the fabric takes the pieces as they lie; else,
-  fuse::Layout layout;                // when there is more than one, of the fusion buffer
-  std::byte* fusion = nullptr;
-  std::vector<std::int64_t> sent, received;  // what members tell each other beside the data
-  collective::Call call;
-  std::unique_ptr<collective::Pending> pending;
-  GpuEventPtr done;                              // on a GPU: all of it is done behind this point
-  DeviceClock::Mark device_began, device_ended;  // for the timeline
-  TimePoint started{};
+  // Set while the batch is carried out.
+  collective::ScatterList scattered;  // the pieces, for a fabric that takes them as they lie
+  fuse::Layout layout;                // the pieces' places in `fusion`
+  std::byte* fusion = nullptr;        // the fusion buffer, owned by the DeviceBuffers; null: not packed
+  std::vector<std::int64_t> sent, received;      // numbers that members exchange besides the tensors
+  collective::Call call;                         // the next call, or the one in progress
+  std::unique_ptr<collective::Pending> pending;  // the call in progress; null before the first
+  GpuEventPtr done;  // on a GPU: the batch is complete after this event; null until it is enqueued
+  DeviceClock::Mark device_began, device_ended;  // for the timeline; without a point while it is off
+  TimePoint started{};                           // of the first call
+  TimePoint reduced{};                           // the end of the last call
 
   [[nodiscard]] bool on_gpu() const {
     return !entries.empty() && entries.front()->request.device == DeviceType::kGpu;
   }
+  // The request of the first entry. The batch has entries.
   [[nodiscard]] const wire::Request& request() const { return entries.front()->request; }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
     for (const Piece& piece : pieces) sum += piece.bytes();
     return sum;
   }
+  // Names the batch in error messages: "allreduce of 'a' and 2 more".
+  [[nodiscard]] std::string describe() const;
 };
+
+using Batches = std::deque<std::unique_ptr<Batch>>;
+using Entries = std::vector<std::shared_ptr<submit::Entry>>;
+
+// Cuts the entries of one order into batches and counts them in each entry's `unfinished`. Tensors that may
+// not travel together, or are too large to, get batches of their own. All members that take part make the
+// same batches. `members`: the size of the group. `fusion_threshold`: the most bytes of several tensors.
+[[nodiscard]] Batches cut_into_batches(const Entries& entries, const negotiate::Execution& execution,
+                                       int members, std::size_t fusion_threshold);
 
 }  // namespace roundelay::runtime

@@ -1,5 +1,5 @@
-// Where the bytes of a batch are brought to where a fabric can work on them, and back: in host memory at
-// once, on a GPU when it is their turn in a stream.
+// Brings the bytes of a batch to where a fabric can work on them, and back: in host memory at once, on a GPU
+// by enqueueing to a stream.
 #pragma once
 
 #include <array>
@@ -17,31 +17,33 @@
 
 namespace roundelay::runtime {
 
-// Batches with a fusion buffer of their own: one is packed while the one before it is on its way.
+// The number of fusion buffers: the lane packs one batch while the fabric carries the one before it.
 inline constexpr std::size_t kDepth = 2;
 
-// One thread at a time: the lane's token. Errors: kUnavailable (no memory), kAborted (the device failed).
+// One thread at a time: the holder of the lane's token. Errors: kUnavailable (no memory), kAborted (the
+// device failed).
 class DeviceBuffers {
  public:
   virtual ~DeviceBuffers() = default;
-  // What carries out calls on this memory.
+  // Returns the fabric for calls on this memory. It lives as long as this object.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
-  // Of such calls; null: they are the CPU's.
+  // Returns the stream for such calls. Null: host memory.
   [[nodiscard]] virtual GpuStream stream() const = 0;
 
   [[nodiscard]] virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // Of this batch, until the batch after the next one asks for its own.
+  // Returns a buffer of at least so many bytes for one batch. This object owns the buffer, and gives
+  // it to the kDepth-th batch that asks after this one.
   [[nodiscard]] virtual Result<std::byte*> fusion_buffer(std::size_t bytes) = 0;
   [[nodiscard]] virtual Status pack(std::span<const fuse::PackItem> items, std::byte* buffer) = 0;
   [[nodiscard]] virtual Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) = 0;
-  // Memory for the result of a piece, from the entry's Results.
+  // Returns memory of this shape for the result of a piece. The entry's Results allocates and owns it.
   [[nodiscard]] virtual Result<std::byte*> result(const Piece& piece,
                                                   const std::vector<std::int64_t>& shape) = 0;
 };
 
 class HostBuffers final : public DeviceBuffers {
  public:
-  // A fusion buffer with more bytes is given back when it is not needed.
+  // `fabric` outlives this object. A fusion buffer of more than `keep_bytes` is freed after use.
   HostBuffers(collective::Fabric& fabric, std::size_t keep_bytes);
 
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
@@ -52,13 +54,13 @@ class HostBuffers final : public DeviceBuffers {
   [[nodiscard]] Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) override;
   [[nodiscard]] Result<std::byte*> result(const Piece& piece,
                                           const std::vector<std::int64_t>& shape) override;
-  // The medium may still write to them.
+  // Leaks the fusion buffers, where the medium may still write to them.
   void leak_buffers();
 
  private:
   collective::Fabric& fabric_;
   std::array<fuse::FusionBuffer, kDepth> buffers_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0;  // the buffer that the next batch gets
 };
 
 }  // namespace roundelay::runtime

@@ -11,7 +11,7 @@ GpuBuffers::GpuBuffers(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions
 
 GpuBuffers::~GpuBuffers() {
   if (stream_ == nullptr) return;
-  // What is enqueued may use this memory, and cannot be waited for: a peer may be gone.
+  // Enqueued work may still use the buffers. The host cannot wait for it: a peer may be gone.
   const Result<GpuEventPtr> last = mark();
   const bool over = last.ok() && (*last)->reached().ok() && *(*last)->reached();
   if (!over) {
@@ -74,7 +74,7 @@ Result<std::byte*> GpuBuffers::fusion_buffer(std::size_t bytes) {
   return buffer.memory.get();
 }
 
-// Without waiting: freeing device memory that is in use would.
+// Allocates without waiting for the device. Freeing memory in use would wait: so it retires the old buffer.
 Status GpuBuffers::grow(Buffer& buffer, std::size_t bytes) {
   while (!retired_.empty()) {
     const Result<bool> over = retired_.front().last_use->reached();
@@ -91,7 +91,7 @@ Status GpuBuffers::grow(Buffer& buffer, std::size_t bytes) {
   Result<GpuMemory> memory = parts_.runtime->allocate(device_, bytes);
   if (!memory.ok()) return memory.status();
   buffer = {std::move(memory).value(), bytes};
-  // Padding between tensors is reduced with them.
+  // The fabric reduces the padding between tensors, too.
   return parts_.runtime->zero(device_, buffer.memory.get(), bytes, stream_);
 }
 

@@ -1,8 +1,8 @@
-// A lane's part on a GPU: a stream of its own, in which packing, collectives and unpacking follow each other.
+// A lane's buffers and stream on a GPU. Packing, collectives and unpacking follow each other in the stream.
 //
-// The stream waits for what the batch's tensors wait for, and whoever wants the results makes a stream wait
-// for this one; the host only enqueues. The lane's stream is opened by its first batch on a GPU, on the
-// device where that lies.
+// The host only enqueues. The lane's stream waits for each tensor's `ready` event; a caller who wants the
+// results makes its stream wait for the batch's event. The lane's first batch on a GPU opens the stream on
+// the device of its tensors.
 #pragma once
 
 #include <array>
@@ -21,15 +21,16 @@ namespace roundelay::runtime {
 
 class GpuBuffers final : public DeviceBuffers {
  public:
-  // `cpu`: of the same group; outlives this.
+  // `cpu`: the group's fabric for host memory. It outlives this object.
   GpuBuffers(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options);
   ~GpuBuffers() override;
 
-  // What the batch's tensors are behind, the stream is behind, too. Before anything else of a batch.
+  // Makes the lane's stream wait until the batch's inputs are complete and its outputs free. Call it first
+  // for each batch. Errors: kInvalidArgument (another device than the lane's), kAborted, kUnavailable.
   [[nodiscard]] Status take_in(const Batch& batch);
-  // The point behind all that was enqueued until now.
+  // Returns an event after all work that was enqueued until now. Errors: kAborted.
   [[nodiscard]] Result<GpuEventPtr> mark();
-  // The same for the timeline, whose faults are nobody's: then there is no point in it.
+  // Marks the stream with a time, for the timeline. After an error the mark has no point; the lane goes on.
   [[nodiscard]] DeviceClock::Mark mark_time();
   [[nodiscard]] DeviceClock& clock() { return clock_; }
 
@@ -47,7 +48,7 @@ class GpuBuffers final : public DeviceBuffers {
     GpuMemory memory;
     std::size_t bytes = 0;
   };
-  // Memory that was replaced, until the device is past its last use.
+  // Memory that a larger buffer replaced. It is freed when the device has passed its last use.
   struct Retired {
     GpuMemory memory;
     GpuEventPtr last_use;
@@ -59,14 +60,14 @@ class GpuBuffers final : public DeviceBuffers {
 
   const GpuParts parts_;
   GpuFabric fabric_;
-  int device_ = -1;
+  int device_ = -1;  // -1: not opened
   GpuStream stream_ = nullptr;
-  GpuStream idle_ = nullptr;  // of the clock
+  GpuStream idle_ = nullptr;  // has no work, for the clock's references; null until the timeline is on
   DeviceClock clock_;
   std::array<Buffer, kDepth> buffers_;
-  std::size_t next_ = 0;
+  std::size_t next_ = 0;  // the buffer that the next batch gets
   std::deque<Retired> retired_;
-  std::vector<kernels::GpuCopy> copies_;  // of the last call; its capacity is used again
+  std::vector<kernels::GpuCopy> copies_;  // of the last pack() or unpack(); kept for its capacity
 };
 
 }  // namespace roundelay::runtime

@@ -1,30 +1,36 @@
-// A lane carries out the orders of one (process set, device), in sequence, two deep: the next fused operation
-// is packed while the one before it is on the wire.
+// A lane carries out the orders of one process set, in sequence, two deep: it packs the next batch while the
+// fabric carries the one before it.
 //
-// A step function: whoever holds the lane's token calls step(). Entries that were ordered belong to the lane
-// until it completes them, on every path: after an abort it fails them, and only then are the user's buffers
-// free.
+// The lane decides which batch may be prepared and started, and when a batch is over. Its parts do the rest:
+//   LaneSchedule   queues what a schedule lock lets begin without an order
+//   BatchQueue     holds the batches that were ordered
+//   BatchExecutor  carries out a batch
+//   GpuWatch       keeps the batches that a device has not done
+//   LaneRecorder   counts, and tells the timeline
+//   LaneWaker      wakes the threads that sleep for the lane
+// A lane blocks nowhere: the holder of its token calls step() again and again. Entries that were ordered
+// belong to the lane until it completes them, on every path. After an abort it fails them; before that the
+// user's buffers are not free.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "base/abort.h"
-#include "base/annotations.h"
+#include "base/region.h"
 #include "collective/fabric.h"
 #include "complete/completer.h"
 #include "negotiate/participant.h"
-#include "runtime/gpu/gpu_sequencer.h"
-#include "runtime/lane/batch.h"
-#include "runtime/lane/device_buffers.h"
-#include "runtime/lane/gpu_buffers.h"
+#include "runtime/lane/batch_executor.h"
+#include "runtime/lane/batch_queue.h"
+#include "runtime/lane/gpu_watch.h"
+#include "runtime/lane/lane_options.h"
+#include "runtime/lane/lane_recorder.h"
+#include "runtime/lane/lane_schedule.h"
+#include "runtime/lane/lane_waker.h"
 #include "runtime/lane/progress_token.h"
 #include "submit/table.h"
 #include "timeline/timeline.h"
@@ -32,192 +38,117 @@
 
 namespace roundelay::runtime {
 
-// Where tensors on a GPU may come.
-struct LaneGpu {
-  GpuParts parts;
-  GpuSequencer* sequencer;
-  GpuFabricOptions fabric;
-};
-
-struct LaneOptions {
-  Duration progress_timeout = std::chrono::seconds(30);
-  // A batch of several tensors has at most so many bytes, padding included; larger buffers are given back.
-  std::size_t fusion_threshold = 0;
-  bool schedule_lock = false;  // where the fabric lets members announce what they submit
-  std::optional<LaneGpu> gpu{};
-};
-
-struct LaneCounters {
-  std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
-  std::atomic<std::int64_t> gpu_operations{0};
-  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // sums alone: fabrics count these
-
-  void add(const LaneCounters& other) {
-    operations += other.operations;
-    tensors += other.tensors;
-    bytes += other.bytes;
-    fused_tensors += other.fused_tensors;
-    bytes_staged += other.bytes_staged;
-    sleeps += other.sleeps;
-    wakes += other.wakes;
-    locked_operations += other.locked_operations;
-    gpu_operations += other.gpu_operations;
-  }
-};
-
 class Lane {
  public:
-  // What the lane tells the control plane; called by the token's holder.
+  // How the lane reports to the control plane. The holder of the lane's token calls `stuck` or `fault`, and
+  // once at most.
   struct Faults {
-    std::function<void(wire::Stuck)>
-        stuck;  // a missed progress deadline: who is to blame is for the watchdog
-    std::function<void(wire::Abort)> fault;  // anything else that ends communication
-    std::function<void()> news{};            // of the schedule lock: it is to end, or left work
+    // A deadline passed. The watchdog finds out which rank is to blame.
+    std::function<void(wire::Stuck)> stuck;
+    // Any other error, which ends communication.
+    std::function<void(wire::Abort)> fault;
+    // The schedule is to end, or left work to negotiate (LaneSchedule).
+    std::function<void()> news{};
   };
 
+  // Takes ownership of the fabric. `completer`, `timeline` and `abort` outlive the lane.
   Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
-       timeline::Timeline& timeline, const AbortToken& abort, LaneOptions options, Faults faults);
+       timeline::Timeline& timeline, const AbortToken& abort, const LaneOptions& options, Faults faults);
   ~Lane();
 
   [[nodiscard]] LaneId id() const { return id_; }
   [[nodiscard]] const Group& group() const { return group_; }
-  [[nodiscard]] const collective::Fabric& fabric() const { return *fabric_; }
-  // In the thread that fabrics are freed in, when no work is left and none will come. Others may hold the
-  // lane for longer, and step() it.
+  // Not after close_fabric().
+  [[nodiscard]] const collective::Fabric& fabric() const { return executor_.fabric(); }
+  // Frees the fabric when the lane has no work and none will come. The thread that frees fabrics calls it;
+  // other threads may keep the lane, and step() it. Later calls do nothing.
   void close_fabric();
-  // From any thread.
+  // Makes memory that the group's calls may work on in place (base/region.h). Any thread.
   [[nodiscard]] Result<RegionPtr> make_region(std::uint64_t key, std::size_t bytes) const {
     return make_region_(key, bytes);
   }
   [[nodiscard]] submit::TensorTable& table() { return table_; }
   [[nodiscard]] ProgressToken& token() { return token_; }
   // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
-  [[nodiscard]] bool caller_may_drive() const { return fabric_->any_thread(); }
+  [[nodiscard]] bool caller_may_drive() const { return executor_.fabric().any_thread(); }
 
-  // By the holder of the negotiation token, in order. Wakes nobody: the caller may mean to drive the lane
-  // itself.
-  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
-  // By the holder of the lane's token. Never blocks; false if nothing moved.
-  bool step() EXCLUDES(mutex_);
-  // After a step in which nothing moved, by the same holder: how to pass the time until the next, or wake().
-  collective::Nap idle(collective::Backoff& backoff);
-
-  // The schedule lock: operations come here by announcements too, and whoever holds the lane's token takes
-  // them. By the holder of the negotiation token:
-  void begin_schedule(std::uint64_t sequence) EXCLUDES(entering_);
-  void end_schedule(std::uint64_t from) EXCLUDES(entering_);
-  // From any thread: this lane's next operation needs nobody's order.
-  [[nodiscard]] bool goes_by_schedule() const { return table_.schedule_open(); }
-  // All have announced the next one.
-  [[nodiscard]] bool may_enter() const { return table_.may_enter(); }
-  // From a caller that will look itself for what all have announced: peers need not wake the lane's thread.
-  void spare_thread() {
-    if (announcements_ && goes_by_schedule()) announcements_->spare_background(true);
+  // Queues an order's operations. Wakes no thread: the caller may step the lane itself. Only the holder of
+  // the negotiation token calls it, in the sequence of orders.
+  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) {
+    queue_.enqueue(sequence, execution);
   }
-  // ... until it looks no more.
-  void mind_schedule();
+  // Moves the lane on. Never blocks. False: nothing moved. Only the holder of the lane's token calls it.
+  bool step();
+  // Returns how to pass the time until the next step, after one in which nothing moved. wake() ends it. Only
+  // the holder of the lane's token calls it; it may take the nap without the token.
+  [[nodiscard]] collective::Nap idle(collective::Backoff& backoff);
 
-  // Ordered and not complete. After an abort: until all of it has been failed.
-  [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
-  // Something is enqueued to a GPU and not known to be done: step() is to look at it now and then.
-  [[nodiscard]] bool watches_device() const { return watches_device_.load(std::memory_order_acquire); }
-  // Sleeps until wake(), the deadline or, by schedule, until all have announced the next operation; not at
-  // all while there is work. The lane's thread only.
-  void wait_for_work(Deadline deadline) EXCLUDES(mutex_);
-  void wake() EXCLUDES(mutex_);
+  // The schedule lock: see LaneSchedule for the threads.
+  [[nodiscard]] LaneSchedule& schedule() { return schedule_; }
+  void begin_schedule(std::uint64_t sequence) { schedule_.begin(sequence); }
+  void end_schedule(std::uint64_t from) { schedule_.end(from); }
+  [[nodiscard]] bool goes_by_schedule() const { return schedule_.open(); }
+  [[nodiscard]] bool may_enter() const { return schedule_.may_enter(); }
 
-  // Something was submitted; whether that happened since the last take_news(). From any thread. Who takes
-  // news sees to it that the negotiator steps: nobody else may have been woken for it.
+  // Returns whether operations are ordered and not complete; after an abort, until the lane has failed all of
+  // them. Any thread.
+  [[nodiscard]] bool has_work() const { return queue_.has_work(); }
+  // Returns whether a device has not done all that the lane enqueued: step() is to look at it now and then.
+  // Any thread.
+  [[nodiscard]] bool watches_device() const { return gpu_watch_.active(); }
+  // Sleeps until wake() or the deadline; under a schedule lock, also until all members have announced the
+  // next operation. Returns at once if there is work. Only the lane's thread calls it.
+  void wait_for_work(Deadline deadline);
+  // Ends every sleep for this lane. Any thread.
+  void wake() { waker_.wake(); }
+
+  // Notes that something was submitted. Any thread.
   void note_news() { news_.store(true, std::memory_order_release); }
+  // Returns whether that happened since the last call. The caller makes sure that the negotiator steps:
+  // perhaps no other thread was woken for it. Any thread.
   [[nodiscard]] bool take_news() { return news_.exchange(false, std::memory_order_acq_rel); }
 
-  [[nodiscard]] const LaneCounters& counters() const { return counters_; }
-  // With its fabric's.
-  void add_counters(LaneCounters& sum) const;
+  // Any thread. add_counters() adds those of the fabric, too.
+  [[nodiscard]] const LaneCounters& counters() const { return recorder_.counters(); }
+  void add_counters(LaneCounters& sum) const { recorder_.add_to(sum); }
 
  private:
-  using Batches = std::deque<std::unique_ptr<Batch>>;
-  using Entries = std::vector<std::shared_ptr<submit::Entry>>;
-
-  bool enter() EXCLUDES(entering_);
-  void run_scheduled(std::vector<std::string> names) REQUIRES(entering_);
-  void wait_for_announcements(Deadline deadline) EXCLUDES(mutex_);
-  std::optional<Deadline> look_after_schedule();
-  Entries extract(const std::vector<std::string>& names);
-  Batches cut(const Entries& entries, const negotiate::Execution& execution) const;
-  bool test_running();
+  // The stages of a step. Each returns whether something moved.
   bool start_prepared();
-  void start(Batch& batch);
-  bool prepare_next() EXCLUDES(mutex_);
-  [[nodiscard]] DeviceBuffers& buffers_of(const Batch& batch) const;
-  Status prepare(Batch& batch);
-  Status finish(Batch& batch);
-  void conclude(std::unique_ptr<Batch> batch, TimePoint reduced) EXCLUDES(mutex_);
-  // The batch is over; an entry is complete when its last one is.
-  void release(Batch& batch, const Status& outcome);
-  void fail(Batch& batch, const Status& why);
-  bool fail_everything() EXCLUDES(mutex_);
-  void on_error(const Batch& batch, const Status& why);
-  [[nodiscard]] std::string describe(const Batch& batch) const;
-  [[nodiscard]] int culprit(const Batch& batch) const;
-  void forget_work(std::size_t batches);
-
-  // lane_record.cc
-  void record(const Batch& batch, TimePoint reduced);
-  void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
-  void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
-  void record_on_device(const Batch& batch);
-
-  // lane_gpu.cc
-  [[nodiscard]] bool may_go(const Batch& batch) const;
-  void leave_ticket(const Batch& batch);
-  Status hand_over(Batch& batch);
-  [[nodiscard]] Duration patience(const Batch& batch) const;
-  void watch(std::unique_ptr<Batch> batch) EXCLUDES(mutex_);
+  bool prepare_next();
+  bool advance_running();
   void look_at_device();
-  bool give_up_device(bool enqueueing);
+  bool fail_everything();
 
-  // A batch that the device has not done, or is not known to have done.
-  struct Enqueued {
-    std::unique_ptr<Batch> batch;
-    Deadline deadline;  // from when everything before it was done; never: that has not been yet
-  };
+  void conclude(std::unique_ptr<Batch> batch);
+  void release(Batch& batch, const Status& outcome);
+  void report(const Batch& batch, const Status& why);
+  void report_device(const GpuWatch::Failure& failure);
+  [[nodiscard]] int culprit(const Batch& batch) const;
 
   const LaneId id_;
+  complete::Completer& completer_;
+  const AbortToken& abort_;
+  const Faults faults_;
+  ProgressToken token_;
+  std::atomic<bool> news_{false};
+
+  // Only the holder of the token uses the executor, but any thread may ask its fabric for name(), group() and
+  // any_thread().
+  BatchExecutor executor_;
   const Group group_;
   const RegionMaker make_region_;
-  const std::shared_ptr<const collective::FabricWork> fabric_work_;
-  // Not touched without work, but for being woken and closed.
-  std::unique_ptr<collective::Fabric> fabric_;
-  complete::Completer& completer_;
-  timeline::Timeline& timeline_;
-  const AbortToken& abort_;
-  const LaneOptions options_;
-  const Faults faults_;
-  const std::shared_ptr<Announcements> announcements_;  // null: no schedule lock
+  LaneWaker waker_;
   submit::TensorTable table_;
-  ProgressToken token_;
-  LaneCounters counters_;
+  BatchQueue queue_;
+  LaneRecorder recorder_;
+  LaneSchedule schedule_;
 
-  // The token holder's own.
-  std::unique_ptr<Batch> running_;
-  std::unique_ptr<Batch> prepared_;
-  bool faulted_ = false;  // reported; waiting for the abort word
-  const std::unique_ptr<HostBuffers> host_;
-  std::unique_ptr<GpuBuffers> gpu_;  // null: no tensor on a GPU comes
-  std::deque<Enqueued> enqueued_;
-  TimePoint next_look_{};
-
-  Mutex entering_;  // from taking a position to queueing it; before mutex_ and the table's lock
-  std::uint64_t schedule_ GUARDED_BY(entering_) = 0;  // the order that began it
-
-  std::atomic<int> work_{0};
-  std::atomic<bool> news_{false};
-  std::atomic<bool> watches_device_{false};
-  Mutex mutex_;
-  CondVar work_came_;
-  bool woken_ GUARDED_BY(mutex_) = false;
-  Batches queue_ GUARDED_BY(mutex_);
+  // Only the holder of the token uses these, but any thread may call GpuWatch::active().
+  GpuWatch gpu_watch_;
+  std::unique_ptr<Batch> running_;   // started, or null
+  std::unique_ptr<Batch> prepared_;  // to be started next, or null
+  bool faulted_ = false;             // an error was reported: the lane waits for the abort word
 };
 
 }  // namespace roundelay::runtime

@@ -1,84 +1,95 @@
-// A lane under a schedule lock: who takes the operations that all ranks have announced, and who sleeps until
-// there is one.
+#include "runtime/lane/lane_schedule.h"
+
 #include <utility>
 
-#include "runtime/lane/lane.h"
+#include "base/announcements.h"
+#include "base/futex.h"
 
 namespace roundelay::runtime {
 namespace {
 
+constexpr Duration kLongestNap = std::chrono::milliseconds(100);
 constexpr Duration kUntilWoken = std::chrono::hours(24);
 
 }  // namespace
 
-void Lane::begin_schedule(std::uint64_t sequence) {
+void LaneSchedule::begin(std::uint64_t sequence) {
   {
     MutexLock lock(entering_);
-    schedule_ = sequence;
+    sequence_ = sequence;
   }
-  wake();  // the lane's thread sleeps elsewhere from now on
+  waker_.wake();  // the lane's thread sleeps on its doorbell from now on
 }
 
-// All ranks enter the positions before `from`, some of them only now.
-void Lane::end_schedule(std::uint64_t from) {
+void LaneSchedule::end(std::uint64_t from) {
   {
     MutexLock lock(entering_);
-    while (auto names = table_.enter_before(from)) run_scheduled(std::move(*names));
+    while (auto names = table_.enter_before(from)) run(std::move(*names));
     table_.end_schedule();
   }
-  wake();
+  waker_.wake();
 }
 
-bool Lane::enter() {
+bool LaneSchedule::enter() {
   if (!table_.scheduled()) return false;
   bool entered = false;
   MutexLock lock(entering_);
   while (auto names = table_.enter()) {
-    run_scheduled(std::move(*names));
+    run(std::move(*names));
     entered = true;
   }
-  // Callers that wait for it negotiate by now, asleep in the channel.
-  if (entered && !goes_by_schedule()) faults_.news();
+  // The schedule is frozen: callers that wait for the operation already negotiate, asleep in the channel.
+  if (entered && !open()) news_();
   return entered;
 }
 
-void Lane::run_scheduled(std::vector<std::string> names) {
-  ++counters_.locked_operations;
+void LaneSchedule::run(std::vector<std::string> names) {
+  recorder_.count_scheduled();
   negotiate::Execution execution;
   execution.names = std::move(names);
-  enqueue(schedule_, execution);
+  queue_.enqueue(sequence_, execution);
 }
 
-void Lane::wait_for_announcements(Deadline deadline) {
+collective::Nap LaneSchedule::driver_nap() {
+  constexpr auto kWho = Announcements::Sleeper::kDriver;
+  const auto& announcements = waker_.announcements();
+  const std::uint32_t seen = announcements->arm(kWho);
+  if (may_enter() || !open() || !look()) return {};
+  return {announcements->doorbell(kWho), seen, kLongestNap};
+}
+
+void LaneSchedule::sleep(Deadline deadline) {
   constexpr auto kWho = Announcements::Sleeper::kBackground;
-  const std::uint32_t seen = announcements_->arm(kWho);
-  {
-    MutexLock lock(mutex_);
-    if (std::exchange(woken_, false)) return;
-  }
-  if (has_work() || may_enter() || !table_.scheduled()) return;
-  const auto look_again = look_after_schedule();
+  const auto& announcements = waker_.announcements();
+  const std::uint32_t seen = announcements->arm(kWho);
+  if (waker_.take_woken() || queue_.has_work() || may_enter() || !table_.scheduled()) return;
+  const auto look_again = look();
   if (!look_again) return;
   const Deadline next = look_again->sooner(deadline);
   const Duration most = next == Deadline::never() ? kUntilWoken : next.when() - steady_now();
-  if (most > Duration{0}) futex_wait(announcements_->doorbell(kWho), seen, most);
+  if (most > Duration{0}) futex_wait(announcements->doorbell(kWho), seen, most);
 }
 
-// When to look again; nothing: what waits here has waited for too long, and the lock is to end. By whoever is
-// about to sleep: the lane's thread may be kept from looking by a driver that does not leave.
-std::optional<Deadline> Lane::look_after_schedule() {
-  const bool open = goes_by_schedule();
+// Returns when to look again. Nothing: an operation has waited too long, and the schedule is to end. A driver
+// calls it, too, before it sleeps: while it drives, it may keep the lane's thread from looking.
+std::optional<Deadline> LaneSchedule::look() {
+  const bool was_open = open();
   const Deadline next = table_.look(steady_now());
-  if (!open || goes_by_schedule()) return next;
-  faults_.news();
+  if (!was_open || open()) return next;
+  news_();
   return std::nullopt;
 }
 
-// What was announced meanwhile woke nobody.
-void Lane::mind_schedule() {
-  if (!announcements_ || !table_.scheduled()) return;
-  announcements_->spare_background(false);
-  if (may_enter()) wake();
+void LaneSchedule::begin_watch() {
+  const auto& announcements = waker_.announcements();
+  if (announcements && open()) announcements->spare_background(true);
+}
+
+void LaneSchedule::end_watch() {
+  const auto& announcements = waker_.announcements();
+  if (!announcements || !table_.scheduled()) return;
+  announcements->spare_background(false);
+  if (may_enter()) waker_.wake();
 }
 
 }  // namespace roundelay::runtime

@@ -1,31 +1,34 @@
-// Progress is a token, not a thread: who holds it does the work. A thread that is blocked in synchronize may
-// take it and do everything itself; a background thread is the fallback, and stays out of the way while a
-// driver is there.
+// The thread that holds the token of a lane, or of the negotiation, does its work. A thread that is blocked
+// in synchronize may take the token as a driver and do everything itself. Otherwise a background thread does
+// the work; it waits while there is a driver.
 #pragma once
 
 #include "base/annotations.h"
 
 namespace roundelay::runtime {
 
+// Thread-safe. Not recursive.
 class ProgressToken {
  public:
-  // Background: waits while a driver has or wants the token. Held only for one short step at a time.
+  // A background thread takes the token for one step, which never blocks. Waits while a driver has or wants
+  // the token.
   void acquire_background() EXCLUDES(mutex_);
   void release_background() EXCLUDES(mutex_);
 
-  // Driver: waits for the background's step to end; false at once if another driver is there.
+  // A driver takes the token and keeps it as long as it likes. Waits until the background's step ends. False,
+  // at once: another driver has the token.
   [[nodiscard]] bool acquire_driver() EXCLUDES(mutex_);
   void release_driver() EXCLUDES(mutex_);
 
  private:
   Mutex mutex_;
   CondVar changed_;
-  bool background_ GUARDED_BY(mutex_) = false;
-  bool driver_ GUARDED_BY(mutex_) = false;  // has it, or waits for the background's step to end
-  int parked_ GUARDED_BY(mutex_) = 0;
+  bool background_ GUARDED_BY(mutex_) = false;  // a background thread has the token
+  bool driver_ GUARDED_BY(mutex_) = false;      // a driver has the token, or waits for it
+  int parked_ GUARDED_BY(mutex_) = 0;           // background threads that wait
 };
 
-// The token for one scope.
+// Holds the token as a background thread, for one scope.
 class BackgroundHold {
  public:
   explicit BackgroundHold(ProgressToken& token) : token_(token) { token_.acquire_background(); }
@@ -37,6 +40,7 @@ class BackgroundHold {
   ProgressToken& token_;
 };
 
+// Holds the token as a driver, for one scope. Converts to false if another driver has it.
 class DriverHold {
  public:
   explicit DriverHold(ProgressToken& token) : token_(token), held_(token.acquire_driver()) {}

@@ -1,6 +1,7 @@
 #include "runtime/session/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "collective/backoff.h"
@@ -10,22 +11,6 @@ namespace roundelay::runtime {
 namespace {
 
 constexpr Duration kDeviceWatch = std::chrono::milliseconds(100);
-
-// A caller that waits for a lane's operation: if that goes by schedule it sees by itself when it may begin.
-class Minding {
- public:
-  explicit Minding(Lane* lane) : lane_(lane) {
-    if (lane_ != nullptr) lane_->spare_thread();
-  }
-  ~Minding() {
-    if (lane_ != nullptr) lane_->mind_schedule();
-  }
-  Minding(const Minding&) = delete;
-  Minding& operator=(const Minding&) = delete;
-
- private:
-  Lane* const lane_;
-};
 
 class Attending {
  public:
@@ -210,7 +195,8 @@ bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
   const auto all = lane_threads();
   const auto lane_thread =
       std::find_if(all->begin(), all->end(), [id](const auto& s) { return s->lane->id() == id; });
-  const Minding minding(lane_thread == all->end() ? nullptr : (*lane_thread)->lane.get());
+  std::optional<ScheduleWatch> watch;
+  if (lane_thread != all->end()) watch.emplace((*lane_thread)->lane->schedule());
   if (done(handle)) return true;
   bool driving = !one_thread_ && lane_thread != all->end();
   while (driving && !done(handle) && !deadline.passed()) {

@@ -74,17 +74,12 @@ Session::~Session() { shutdown(); }
 Result<submit::Handle> Session::submit(Submission submission) {
   Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(submission.process_set);
   if (!lane.ok()) return lane.status();
-  submit::Entry entry;
-  entry.request = std::move(submission.request);
-  entry.parts = std::move(submission.parts);
-  entry.splits = std::move(submission.splits);
-  entry.results = submission.results;
-  entry.gpu = submission.gpu;
-  entry.inputs_ready = std::move(submission.inputs_ready);
+  const bool blocking = submission.blocking;
+  submit::Entry entry{std::move(submission)};
   entry.tickets.submitted = steady_now();
   std::string wrong = wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = wrong_gpu(entry.gpu);
-  if (wrong.empty()) return submit_to(**lane, std::move(entry), submission.blocking);
+  if (wrong.empty()) return submit_to(**lane, std::move(entry), blocking);
   entry.request.error = wire::describe(entry.request) + ": " + wrong;
   const Status status = Status::invalid(entry.request.error);
   if (static_cast<int>(entry.request.reduce_op) >= kReduceOpCount) entry.request.reduce_op = ReduceOp::kSum;
@@ -106,10 +101,12 @@ std::string Session::wrong_gpu(int index) {
 
 Result<submit::Handle> Session::submit_to(Lane& lane, submit::Entry entry, bool blocking) {
   engine_.start();
-  // The caller is about to watch: its peers, who may be waiting for this very call, need not wake the lane.
-  if (blocking) lane.spare_thread();
+  // A blocking caller looks itself: its peers, who may wait for this very call, need not wake the lane's
+  // thread.
+  std::optional<ScheduleWatch> watch;
+  if (blocking) watch.emplace(lane.schedule());
   Result<submit::Handle> handle = lane.table().add(std::move(entry), handles_);
-  if (blocking && !handle.ok()) lane.mind_schedule();
+  if (watch && handle.ok()) watch->leave_to_wait();
   if (handle.ok() && lane.id() != world_->id()) sets_.remember(*handle, lane.id());
   if (lane.table().take_unwatched()) lane.wake();
   if (lane.goes_by_schedule()) return handle;  // announced

@@ -290,7 +290,7 @@ TEST_CASE("an entry leaves the table once, and its name with release", "[submit]
   const auto entry = table.extract("a");
   REQUIRE(entry);
   CHECK(entry->handle == *handle);
-  CHECK(entry->bytes() == 16);
+  CHECK(entry->parts.front().bytes() == 16);
   CHECK(table.extract("a") == nullptr);
   CHECK(table.extract("b") == nullptr);
   CHECK_FALSE(table.add(entry_of("a"), handles).ok());  // it is extracted and still in flight

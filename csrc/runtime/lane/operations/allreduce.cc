@@ -26,7 +26,7 @@ collective::Buffer buffer_of(const wire::Request& request, const submit::Part& p
   return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};
 }
 
-// For fabrics that reduce tensors where they lie.
+// Lists the tensors for a fabric that reduces them where they lie.
 void scatter(Batch& batch) {
   batch.scattered.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) {

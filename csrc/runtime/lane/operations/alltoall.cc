@@ -1,4 +1,5 @@
-// Two calls: members tell each other, from CPU to CPU, how many rows they send, then the rows.
+// An alltoall is two calls: members send each other, from CPU to CPU, their numbers of rows, and then the
+// rows.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -27,7 +28,7 @@ std::string check(const submit::Entry& entry, const Group& group) {
   }
   std::int64_t left = entry.request.shape.front();
   for (const std::int64_t rows : splits) {
-    left = rows > left ? -1 : left - rows;  // no overflow, whatever the user wrote
+    left = rows > left ? -1 : left - rows;  // never overflows
     if (left < 0) break;
   }
   if (left == 0) return {};
@@ -53,7 +54,7 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
 Result<bool> next(Batch& batch, DeviceBuffers& buffers) {
   const Piece& piece = batch.pieces.front();
   collective::Call& call = batch.call;
-  if (batch.sent.empty()) return false;  // those were the rows
+  if (batch.sent.empty()) return false;  // the second call is over
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   for (std::size_t member = 0; member < batch.sent.size(); ++member) {
     call.send_bytes[member] = static_cast<std::size_t>(batch.sent[member]) * row;

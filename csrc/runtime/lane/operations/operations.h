@@ -1,4 +1,4 @@
-// How a lane carries out each operation. A new operation is one new file here and one line in operations.cc.
+// The steps of each operation. A new operation is one new file here and one line in operations.cc.
 #pragma once
 
 #include <cstddef>
@@ -14,21 +14,22 @@
 namespace roundelay::runtime {
 
 struct OperationSteps {
-  // What is wrong with this rank's part by itself; empty if nothing. Called on the framework's thread.
+  // Returns what is wrong with this rank's arguments by themselves. Empty: nothing. The submitting thread
+  // calls it; the holder of the lane's token calls the other three.
   std::string (*check)(const submit::Entry& entry, const Group& group);
-  // Brings the input to where the fabric can work on it (which may be where it is, or else the output, or the
-  // fusion buffer) and fills batch.call. Errors: kUnavailable (no memory).
+  // Brings the input to where the fabric can work on it and fills batch.call. That place is the input itself,
+  // the output or the fusion buffer. Errors: those of DeviceBuffers.
   Status (*prepare)(Batch& batch, DeviceBuffers& buffers);
-  // After each call. True: batch.call is another one that belongs to this batch. Errors: as prepare. May be
-  // null: one call is all.
+  // Called when a call is over. True: it has filled batch.call with the batch's next call. Null: the
+  // operation has one call. Errors: those of DeviceBuffers.
   Result<bool> (*next)(Batch& batch, DeviceBuffers& buffers);
-  // Brings the result to the outputs. Errors: as prepare. May be null: it is there.
+  // Brings the result to the outputs. Null: it is there already. Errors: those of DeviceBuffers.
   Status (*finish)(Batch& batch, DeviceBuffers& buffers);
 };
 
-// Null for what never reaches a lane's fabric: join, process set.
+// Returns the operation's steps. Null: no fabric carries it (join, process set).
 const OperationSteps* steps_of(Operation operation);
-// What is wrong with this rank's part, whatever the operation; empty if nothing.
+// Returns what is wrong with this rank's arguments. Empty: nothing. Any thread.
 std::string wrong_with(const submit::Entry& entry, const Group& group);
 
 extern const OperationSteps kAllreduceSteps;
@@ -37,20 +38,22 @@ extern const OperationSteps kBarrierSteps;
 extern const OperationSteps kAllgatherSteps;
 extern const OperationSteps kAlltoallSteps;
 extern const OperationSteps kReducescatterSteps;
-// With absent members: how many batches there will be (batch.sent), which only those know who take part.
+// Before operations that members skip after join(): the members that take part tell the others the number of
+// batches (batch.sent).
 extern const OperationSteps kAnnounceSteps;
-// The other side: hears that number, and starts as many calls without taking part in them.
+// On a member that skips them: it receives that number and starts as many calls, in which it takes no part.
 extern const OperationSteps kSkipSteps;
 
 // Shared by the operations:
-// Bytes of one row: of all dimensions but the first. `shape` has a first dimension.
+// Returns the bytes of one row, which has all dimensions but the first. `shape` has a first dimension.
 std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype);
-// `shape` with another first dimension.
+// Returns `shape` with `rows` as its first dimension.
 std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_t rows);
-// Empty, or which tensor has no first dimension.
+// Says which tensor has no dimension. Empty: all have one.
 std::string needs_dimensions(const submit::Entry& entry);
+// Says that a factor is not finite. Empty: both are.
 std::string needs_finite_factors(const wire::Request& request);
-// Of all tensors of an entry, in turn; stops at the first complaint.
+// Runs `check` on the dtype of each tensor in turn. Returns the first text that is not empty.
 template <typename Check>
 std::string each_dtype(const wire::Request& request, const Check& check) {
   std::string wrong = check(request.dtype);
@@ -59,8 +62,8 @@ std::string each_dtype(const wire::Request& request, const Check& check) {
   }
   return wrong;
 }
-// The call's operator and factors for a request. An average is a sum with a divisor; one with factors is
-// Horovod's, whose second factor is divided instead.
+// Sets the call's operator and factors. An average is a sum with the divisor `members`. With factors it is
+// Horovod's average: the second factor is divided instead.
 void set_reduction(collective::Call& call, const wire::Request& request, int members);
 
 }  // namespace roundelay::runtime

@@ -19,7 +19,7 @@ std::string check(const submit::Entry& entry, const Group&) {
   });
 }
 
-// The first members have one row more where the rows do not divide evenly.
+// If the rows do not divide evenly, the first members get one row more.
 Status prepare(Batch& batch, DeviceBuffers& buffers) {
   const Group& group = buffers.fabric().group();
   const Piece& piece = batch.pieces.front();

@@ -1,5 +1,5 @@
-// Operations that some members skip because they have joined. All members start the same calls, but how many
-// batches a grouped operation makes is known only to those who have its tensors: they say so first.
+// Operations that some members skip because they have joined. All members start the same calls. Only those
+// that have the tensors know how many batches a grouped operation makes: so they send that number first.
 #include "runtime/lane/operations/operations.h"
 
 namespace roundelay::runtime {

@@ -1,0 +1,79 @@
+// Carries out batches: brings the tensors to where a fabric works on them, calls the fabric, and brings the
+// results to the outputs.
+//
+// It knows no queue and no order: each function works on the batch that it is given, and a batch keeps all of
+// its state. So several batches may be under way: as many as the fabric carries calls, and as there are
+// fusion buffers (kDepth).
+#pragma once
+
+#include <memory>
+
+#include "base/abort.h"
+#include "base/status.h"
+#include "collective/fabric.h"
+#include "runtime/lane/batch.h"
+#include "runtime/lane/device_buffers.h"
+#include "runtime/lane/gpu_buffers.h"
+#include "runtime/lane/lane_options.h"
+
+namespace roundelay::runtime {
+
+enum class Progress : unsigned char {
+  kNone,   // the call in progress is not over
+  kMoved,  // the call is over, and the batch has begun its next one
+  kDone,   // the results are in the outputs; on a GPU: all of the batch's work is enqueued
+};
+
+// One thread at a time: the holder of the lane's token. A batch goes through prepare(), start() and advance()
+// until kDone. Errors, at any stage: kAborted (the fabric or the device failed, the abort word was raised,
+// the deadline of the call passed), kUnavailable (no memory), kInvalidArgument (a tensor is on another GPU
+// than the lane's). After an error the caller waits for the abort word and then calls abandon().
+class BatchExecutor {
+ public:
+  // Takes ownership of the fabric. `abort` outlives the executor.
+  BatchExecutor(std::unique_ptr<collective::Fabric> fabric, const AbortToken& abort, LaneOptions options);
+  ~BatchExecutor() { close(); }
+  BatchExecutor(const BatchExecutor&) = delete;
+  BatchExecutor& operator=(const BatchExecutor&) = delete;
+
+  // Brings the tensors to where the fabric can work on them. `timed`: on a GPU, asks the device for its
+  // times.
+  [[nodiscard]] Status prepare(Batch& batch, bool timed);
+  // Starts the batch's first call, whose deadline is options.patience() and the time for its bytes.
+  [[nodiscard]] Status start(Batch& batch);
+  // Moves the batch on. Never blocks.
+  [[nodiscard]] Result<Progress> advance(Batch& batch);
+  // Returns how to pass the time until the next advance(), after one that returned kNone.
+  [[nodiscard]] collective::Nap idle(Batch& batch, collective::Backoff& backoff) const {
+    return batch.pending->idle(backoff);
+  }
+  // Returns the member that the batch's call waits for, or -1.
+  [[nodiscard]] int waiting_for(const Batch& batch) const {
+    return batch.pending ? batch.pending->waiting_for() : -1;
+  }
+  // Ends the batch's call, if it has one, after the abort word was raised. The caller then fails the entries.
+  void abandon(Batch& batch);
+
+  // Frees the fabric when no batch is under way. Leaks buffers that the medium may still write to. The thread
+  // that frees fabrics calls it; later calls do nothing.
+  void close();
+  // Not after close().
+  [[nodiscard]] const collective::Fabric& fabric() const { return *fabric_; }
+  [[nodiscard]] collective::Fabric& fabric() { return *fabric_; }
+  // Null: the lane takes no tensors on a GPU, or close() was called. The executor owns it.
+  [[nodiscard]] GpuBuffers* gpu() { return gpu_.get(); }
+
+ private:
+  [[nodiscard]] DeviceBuffers& buffers_of(const Batch& batch) const;
+  [[nodiscard]] Status call(Batch& batch);
+  [[nodiscard]] Status finish(Batch& batch);
+  [[nodiscard]] Status mark_end(Batch& batch);
+
+  const AbortToken& abort_;
+  const LaneOptions options_;
+  std::unique_ptr<collective::Fabric> fabric_;  // null: closed
+  const std::unique_ptr<HostBuffers> host_;
+  std::unique_ptr<GpuBuffers> gpu_;
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,66 @@
+#include "runtime/lane/batch_queue.h"
+
+#include <utility>
+
+#include "runtime/lane/operations/operations.h"
+
+namespace roundelay::runtime {
+
+BatchQueue::BatchQueue(int members, std::size_t fusion_threshold, submit::TensorTable& table,
+                       complete::Completer& completer)
+    : members_(members), fusion_threshold_(fusion_threshold), table_(table), completer_(completer) {}
+
+Entries BatchQueue::extract(const std::vector<std::string>& names) {
+  Entries entries;
+  const TimePoint now = steady_now();
+  for (const std::string& name : names) {
+    auto entry = table_.extract(name);
+    if (!entry) continue;
+    entry->tickets.ordered = now;
+    if (steps_of(entry->request.operation) == nullptr) {
+      completer_.complete(table_, *entry, Status{});
+    } else {
+      entries.push_back(std::move(entry));
+    }
+  }
+  return entries;
+}
+
+void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::Execution& execution) {
+  const Entries entries = extract(execution.names);
+  Batches batches = cut_into_batches(entries, execution, members_, fusion_threshold_);
+  if (batches.empty() && !execution.skipped) return;
+  if (!execution.absent.empty()) {
+    auto exchange = std::make_unique<Batch>();
+    exchange->steps = execution.skipped ? &kSkipSteps : &kAnnounceSteps;
+    exchange->absent = execution.absent;
+    exchange->sent = {static_cast<std::int64_t>(batches.size())};
+    batches.push_front(std::move(exchange));
+  }
+  MutexLock lock(mutex_);
+  std::uint32_t index = 0;
+  if (!queue_.empty() && queue_.back()->sequence == sequence) index = queue_.back()->index + 1;
+  work_.fetch_add(static_cast<int>(batches.size()), std::memory_order_release);
+  for (auto& batch : batches) {
+    batch->sequence = sequence;
+    batch->index = index++;
+    batch->ticket = execution.ticket;
+    batch->ends_tickets = batch == batches.back();
+    queue_.push_back(std::move(batch));
+  }
+}
+
+std::unique_ptr<Batch> BatchQueue::take(bool host_only) {
+  MutexLock lock(mutex_);
+  if (queue_.empty() || (host_only && queue_.front()->on_gpu())) return nullptr;
+  std::unique_ptr<Batch> batch = std::move(queue_.front());
+  queue_.pop_front();
+  return batch;
+}
+
+Batches BatchQueue::take_all() {
+  MutexLock lock(mutex_);
+  return std::exchange(queue_, {});
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,53 @@
+// The batches of one lane that were ordered and not yet prepared, in the order that all members follow.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/annotations.h"
+#include "complete/completer.h"
+#include "negotiate/participant.h"
+#include "runtime/lane/batch.h"
+#include "submit/table.h"
+
+namespace roundelay::runtime {
+
+// Thread-safe. Its lock is innermost: it calls no other class while it holds the lock.
+class BatchQueue {
+ public:
+  // `members`: the size of the group. `table` and `completer` outlive the queue.
+  BatchQueue(int members, std::size_t fusion_threshold, submit::TensorTable& table,
+             complete::Completer& completer);
+
+  // Takes the entries that the order names out of the table, cuts them into batches and appends these. Skips
+  // names that an abort has failed meanwhile. Completes a join or a process set's change at once: the order
+  // is all that it needs. Wakes no thread. Any thread, one order after the other.
+  void enqueue(std::uint64_t sequence, const negotiate::Execution& execution) EXCLUDES(mutex_);
+  // Removes the first batch. Null: there is none, or `host_only` and it is on a GPU.
+  [[nodiscard]] std::unique_ptr<Batch> take(bool host_only) EXCLUDES(mutex_);
+  // Removes all batches.
+  [[nodiscard]] Batches take_all() EXCLUDES(mutex_);
+
+  // Returns whether batches are queued, or were taken and are not over.
+  [[nodiscard]] bool has_work() const { return work_.load(std::memory_order_acquire) > 0; }
+  // Says that so many of the taken batches are over. Call it after their handles are completed: a waiter
+  // whose handle is not done and that sees no work may sleep in the channel, where the lane does not wake it.
+  void forget(std::size_t batches) { work_.fetch_sub(static_cast<int>(batches), std::memory_order_release); }
+
+ private:
+  [[nodiscard]] Entries extract(const std::vector<std::string>& names);
+
+  const int members_;
+  const std::size_t fusion_threshold_;
+  submit::TensorTable& table_;
+  complete::Completer& completer_;
+  std::atomic<int> work_{0};
+  Mutex mutex_;
+  Batches queue_ GUARDED_BY(mutex_);
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,35 @@
+// What a lane is made with.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include "base/clock.h"
+#include "runtime/gpu/gpu_fabric.h"
+#include "runtime/gpu/gpu_sequencer.h"
+#include "runtime/gpu/module.h"
+
+namespace roundelay::runtime {
+
+// What a lane needs for tensors on a GPU. `turns` outlives the lane.
+struct LaneGpu {
+  GpuParts parts;
+  GpuSequencer* sequencer;
+  GpuFabricOptions fabric;
+};
+
+struct LaneOptions {
+  Duration progress_timeout = std::chrono::seconds(30);
+  // The most bytes of a batch of several tensors, padding included. A larger fusion buffer is freed after
+  // use.
+  std::size_t fusion_threshold = 0;
+  bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
+  std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
+
+  // Returns how long one call may take besides its transfer. A device gets ten times as long: it also does
+  // the work that was enqueued before, here and at the peers.
+  [[nodiscard]] Duration patience(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
+};
+
+}  // namespace roundelay::runtime

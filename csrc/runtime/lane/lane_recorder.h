@@ -1,0 +1,67 @@
+// Counts what a lane carries out, and tells the timeline of it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/clock.h"
+#include "collective/fabric.h"
+#include "runtime/gpu/device_clock.h"
+#include "runtime/lane/batch.h"
+#include "timeline/timeline.h"
+
+namespace roundelay::runtime {
+
+struct LaneCounters {
+  std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
+  std::atomic<std::int64_t> gpu_operations{0};
+  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // only in sums: a fabric counts these
+
+  void add(const LaneCounters& other) {
+    operations += other.operations;
+    tensors += other.tensors;
+    bytes += other.bytes;
+    fused_tensors += other.fused_tensors;
+    bytes_staged += other.bytes_staged;
+    sleeps += other.sleeps;
+    wakes += other.wakes;
+    locked_operations += other.locked_operations;
+    gpu_operations += other.gpu_operations;
+  }
+};
+
+// The holder of the lane's token calls the record functions. Any thread may call the others.
+class LaneRecorder {
+ public:
+  // `timeline` outlives the recorder. `fabric_work`: the counters of the lane's fabric, or null.
+  LaneRecorder(timeline::Timeline& timeline, std::shared_ptr<const collective::FabricWork> fabric_work)
+      : timeline_(timeline), fabric_work_(std::move(fabric_work)) {}
+
+  // Returns whether the timeline is on. It is one relaxed load.
+  [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
+  // Records the packing of a batch, from `begin` until now.
+  void record_pack(const Batch& batch, TimePoint begin) { record_copy(batch, "pack", begin); }
+  // Counts a batch that is done on the host and records its call and its unpacking, which ends now.
+  void record(const Batch& batch);
+  // Records when the device carried out a batch on a GPU that is complete.
+  void record_on_device(const Batch& batch, DeviceClock& clock);
+  // Counts an operation that a schedule brought.
+  void count_scheduled() { ++counters_.locked_operations; }
+
+  [[nodiscard]] const LaneCounters& counters() const { return counters_; }
+  // Adds the lane's counters and those of its fabric.
+  void add_to(LaneCounters& sum) const;
+
+ private:
+  void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
+  void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
+
+  timeline::Timeline& timeline_;
+  const std::shared_ptr<const collective::FabricWork> fabric_work_;
+  LaneCounters counters_;
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,29 @@
+#include "runtime/lane/lane_waker.h"
+
+namespace roundelay::runtime {
+
+void LaneWaker::wake() {
+  MutexLock lock(mutex_);
+  was_woken_ = true;
+  changed_.notify_all();
+  if (announcements_) announcements_->wake();
+  if (fabric_ != nullptr) fabric_->wake();
+}
+
+void LaneWaker::sleep(const BatchQueue& queue, Deadline deadline) {
+  MutexLock lock(mutex_);
+  while (!queue.has_work() && !was_woken_ && !deadline.passed()) changed_.wait_until(mutex_, deadline);
+  was_woken_ = false;
+}
+
+bool LaneWaker::take_woken() {
+  MutexLock lock(mutex_);
+  return std::exchange(was_woken_, false);
+}
+
+void LaneWaker::detach_fabric() {
+  MutexLock lock(mutex_);
+  fabric_ = nullptr;
+}
+
+}  // namespace roundelay::runtime

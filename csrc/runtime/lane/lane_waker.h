@@ -1,0 +1,44 @@
+// Wakes the threads that sleep for one lane.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "base/annotations.h"
+#include "base/announcements.h"
+#include "base/clock.h"
+#include "collective/fabric.h"
+#include "runtime/lane/batch_queue.h"
+
+namespace roundelay::runtime {
+
+// A thread sleeps for a lane in one of three places: here, on a doorbell of the group's announcements, or
+// inside a call of the fabric. Thread-safe.
+class LaneWaker {
+ public:
+  // `announcements`: null without a schedule lock. `fabric` outlives detach_fabric().
+  LaneWaker(collective::Fabric& fabric, std::shared_ptr<Announcements> announcements)
+      : announcements_(std::move(announcements)), fabric_(&fabric) {}
+
+  // Ends every sleep for the lane, also one that is about to begin. Any thread.
+  void wake() EXCLUDES(mutex_);
+  // Sleeps until wake() or the deadline. Returns at once if wake() came before or the queue has work. Only
+  // the lane's thread calls it.
+  void sleep(const BatchQueue& queue, Deadline deadline) EXCLUDES(mutex_);
+  // Returns whether wake() came since the last sleep() or take_woken(). Only the lane's thread calls it.
+  [[nodiscard]] bool take_woken() EXCLUDES(mutex_);
+
+  // Null: the group has no schedule lock. Lives as long as the waker.
+  [[nodiscard]] const std::shared_ptr<Announcements>& announcements() const { return announcements_; }
+  // The fabric is about to be freed: later calls of wake() leave it alone.
+  void detach_fabric() EXCLUDES(mutex_);
+
+ private:
+  const std::shared_ptr<Announcements> announcements_;
+  Mutex mutex_;  // also held while wake() is in the fabric, so that detach_fabric() waits for its return
+  CondVar changed_;
+  bool was_woken_ GUARDED_BY(mutex_) = false;
+  collective::Fabric* fabric_ GUARDED_BY(mutex_);  // null: detached
+};
+
+}  // namespace roundelay::runtime

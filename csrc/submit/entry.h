@@ -1,0 +1,78 @@
+// One rank's part in one operation: its tensors, and where its results go.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/gpu.h"
+#include "base/region.h"
+#include "base/status.h"
+#include "submit/handles.h"
+#include "wire/messages.h"
+
+namespace roundelay::submit {
+
+// The times (steady clock) at which an entry passed each stage. The timeline shows them.
+struct EntryTimes {
+  TimePoint submitted{};
+  TimePoint ordered{};
+  TimePoint started{};
+};
+
+// Gives memory to results whose size is known only when all ranks have reported. The caller of submit() owns
+// it and keeps it until the handle is done.
+class Results {
+ public:
+  virtual ~Results() = default;
+  struct Memory {
+    std::byte* data = nullptr;
+    GpuEventPtr free{};  // on a GPU: a stream may write to `data` after this event; null: at once
+  };
+  // Allocates the result of tensor `part`. The holder of the lane's token calls it, without the GIL.
+  // Errors: kUnavailable (no memory).
+  virtual Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) = 0;
+  // Alltoall: stores the number of rows received from each member.
+  virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
+  // On a GPU: stores the event after which all results are complete. The lane calls it before the handle is
+  // done.
+  virtual void set_done(GpuEventPtr /*event*/) {}  // NOLINT(performance-unnecessary-value-param)
+};
+
+// One tensor of an operation: contiguous memory of `count` elements.
+struct Part {
+  DType dtype = DType::kFloat32;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;  // may equal `input`; null: Results allocates it
+  std::size_t count = 0;        // elements of the input
+  RegionPtr region{};  // allreduce in place: the region that holds `output` at request.region; else null
+
+  [[nodiscard]] std::size_t bytes() const { return count * size_of(dtype); }
+};
+
+// What the caller gives of an operation. The memory of the parts and `results` stay the caller's, who keeps
+// them until the handle is done.
+struct Arguments {
+  wire::Request request;             // name "": the next name of the counter for (operation, process set)
+  std::vector<Part> parts;           // one; several: a grouped operation; none: barrier, join, process set
+  std::vector<std::int64_t> splits;  // alltoall: rows for each member
+  Results* results = nullptr;        // null: each part has an output
+  int gpu = -1;                      // the GPU's index if request.device is a GPU
+  GpuEventPtr
+      inputs_ready{};  // on a GPU: inputs are complete and outputs free after this event; null: already
+};
+
+// An operation in flight on this rank. The table owns it until a lane or the completer extracts it.
+struct Entry : Arguments {
+  Handle handle = 0;           // the table sets it
+  std::size_t unfinished = 0;  // batches that still work on this entry; the lane counts them
+  EntryTimes tickets{};
+
+  // Names the operation in error messages: "allreduce of 'weight'".
+  [[nodiscard]] std::string describe() const;
+};
+
+}  // namespace roundelay::submit
