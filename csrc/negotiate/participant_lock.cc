@@ -7,20 +7,20 @@
 namespace roundelay::negotiate {
 
 void Participant::freeze(std::uint64_t announced) {
-  if (locked_ && !frozen_) frozen_ = announced;
+  if (lock_.active && !lock_.frozen) lock_.frozen = announced;
 }
 
 std::optional<wire::Report> Participant::take_report_of_freeze() {
-  if (!frozen_ || std::exchange(frozen_said_, true)) return std::nullopt;
+  if (!lock_.frozen || std::exchange(lock_.reported, true)) return std::nullopt;
   wire::Report report;
   report.lane = lane_;
   report.last_order = last_order_;
-  report.frozen = frozen_;
+  report.frozen = lock_.frozen;
   return report;
 }
 
-// Everything that was begun, as if it had not been: first of each name what is in flight, then what waits
-// behind it. A join is every rank's last use.
+// Returns all uses that are neither ordered nor failed, as if they had not begun. Of each name the use in
+// flight comes before those that wait for it. A join is the last of all.
 std::vector<wire::Request> Participant::take_all_back() {
   std::vector<wire::Request> uses;
   for (const auto& [name, pending] : pending_) uses.push_back(pending.request);
@@ -37,35 +37,30 @@ std::vector<wire::Request> Participant::take_all_back() {
 }
 
 Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
-  if (locked_) return Status::internal("an order locks the schedule twice");
+  if (lock_.active) return Status::internal("an order locks the schedule twice");
   Schedule& schedule = applied.schedule.emplace();
   schedule.number = lock.number;
   for (const auto& ids : lock.operations) {
     auto& members = schedule.operations.emplace_back();
     for (const wire::CacheId id : ids) {
-      const Result<std::string> name = name_of_tensor({id, {}});
-      if (!name.ok()) return name.status();
-      const auto cached = cache_.find(*name);
-      if (cached == cache_.end() || cached->second.id != id)
-        return Status::internal("an order locks an outdated use of '" + *name + "'");
-      members.push_back(cached->second.request);
+      const Result<const wire::Request*> request = cache_.request_of(id);
+      if (!request.ok()) return request.status();
+      members.push_back(**request);
     }
   }
   schedule.returned = take_all_back();
-  locked_ = true;
-  frozen_said_ = false;
-  frozen_.reset();
-  // What was said about these before went the way of the uses.
-  left_ = removal_said_ = unflushed_ = false;
+  lock_ = {};
+  lock_.active = true;
+  // Reports of these went the way of the uses.
+  leave_reported_ = removal_reported_ = unflushed_ = false;
   return {};
 }
 
 Status Participant::apply_unlock(std::uint64_t from, Applied& applied) {
-  if (!locked_ || !frozen_ || from > *frozen_)
+  if (!lock_.active || !lock_.frozen || from > *lock_.frozen)
     return Status::internal("an order ends a lock that this rank has not frozen, or not so early");
   applied.unlock = from;
-  locked_ = false;
-  frozen_.reset();
+  lock_ = {};
   return {};
 }
 
