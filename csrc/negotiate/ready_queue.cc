@@ -42,7 +42,7 @@ bool ReadyQueue::fires(bool flush, TimePoint now) const {
 }
 
 Deadline ReadyQueue::next_due() const {
-  return ready_.empty() ? Deadline::never() : Deadline::at(oldest_ + fire_.linger);
+  return ready_.empty() ? Deadline::never() : Deadline::at(fuse::next_fire(bytes_, oldest_, false, fire_));
 }
 
 std::uint64_t ReadyQueue::fusion_class_of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
