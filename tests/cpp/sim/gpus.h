@@ -47,6 +47,7 @@ class Gpus {
     }
     return true;
   }
+  [[nodiscard]] bool any_runnable() const { return !runnable_.empty(); }
   [[nodiscard]] bool idle() const {
     for (const auto& queue : queues_) {
       if (!queue.empty()) return false;
