@@ -7,7 +7,7 @@
 namespace roundelay::fuse {
 namespace {
 
-// An operation that may still take members of its class.
+// The operation that still takes candidates of a class.
 struct Open {
   std::size_t operation = 0;  // index in the plan
   std::size_t members = 0;    // 0: none is open

@@ -128,7 +128,7 @@ void Coordinator::make_ready(PendingRequest entry, int last_member, TimePoint no
   ready_.push(std::move(entry), std::move(absent), now);
 }
 
-// What waited for this member alone can go on without it.
+// Requests that waited for this member alone go on without it.
 void Coordinator::on_joined(Position position, int member, TimePoint now) {
   PendingRequest& join = position->second;
   joins_.begin(join);
@@ -174,7 +174,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   const bool left = left_by_ >= 0;
   const bool removed = !left && all_remove();
   if (removed) fail_incomplete(now);
-  // All that is ready goes now: it may be without members that are back from then on.
+  // All ready requests go now: some are without members that take part again from the next order on.
   const bool last = joins_.take_ended() || removed;
   const bool fire = !left && !ready_.empty() && (last || ready_.fires(flush_, now));
   flush_ = false;
@@ -192,7 +192,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   closed_ = left || removed;
   if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;
   if (schedule_.begin_if_periodic(order)) {
-    table_.clear();  // the lock returns all that is reported to its reporter
+    table_.clear();  // each member takes back its requests
     flush_ = false;
   }
   return order;

@@ -47,7 +47,7 @@ struct ReadyNote {
   Duration waited{};
 };
 
-// One thread at a time: the negotiator calls it under the progress token.
+// One thread at a time: the thread that steps the negotiator.
 class Coordinator {
  public:
   Coordinator(LaneId lane, Group group, const CoordinatorOptions& options);

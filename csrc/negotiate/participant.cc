@@ -34,7 +34,7 @@ bool Participant::begin(const wire::Request& request) {
   return true;
 }
 
-// A use of `name` ended: begins deferred uses until one is unsettled.
+// Begins deferred uses of `name`, whose last use has ended, until one is unsettled.
 void Participant::begin_deferred(const std::string& name) {
   for (auto waiting = deferred_.find(name); waiting != deferred_.end(); waiting = deferred_.find(name)) {
     const wire::Request next = std::move(waiting->second.front());

@@ -23,7 +23,7 @@
 
 namespace roundelay::negotiate {
 
-// One thread at a time: the negotiator calls it under the progress token.
+// One thread at a time: the thread that steps the negotiator.
 class Participant {
  public:
   // `member`: this rank's index in the group.
@@ -42,6 +42,7 @@ class Participant {
   // reported and nothing may be submitted. Without a lock this does nothing.
   void freeze(std::uint64_t announced);
   [[nodiscard]] bool frozen() const { return lock_.frozen.has_value(); }
+  // True if this rank leaves, or removes the process set.
   [[nodiscard]] bool ends() const { return leaving_ || removing_; }
 
   // Returns what the coordinator does not know yet; nothing if there is no news.
@@ -58,7 +59,7 @@ class Participant {
  private:
   struct Pending {
     wire::Request request;
-    wire::CacheId reported_as = wire::kNoCacheId;
+    wire::CacheId reported_as = wire::kNoCacheId;  // kNoCacheId: in full
     bool reported = false;
   };
   // The schedule lock, as this rank knows it.

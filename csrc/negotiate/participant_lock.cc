@@ -1,4 +1,4 @@
-// The schedule lock on the members' side: what becomes of uses in between, and how it ends.
+// The schedule lock on the members' side: it returns uses that are not ordered, and ends after a freeze.
 #include <algorithm>
 #include <utility>
 
@@ -51,7 +51,7 @@ Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
   schedule.returned = take_all_back();
   lock_ = {};
   lock_.active = true;
-  // Reports of these went the way of the uses.
+  // The coordinator has dropped these reports too: they are made again after the lock.
   leave_reported_ = removal_reported_ = unflushed_ = false;
   return {};
 }

@@ -7,7 +7,7 @@
 
 namespace roundelay::negotiate {
 
-// Members know all that is repeated by id alone.
+// A schedule consists of operations that every member knows by id alone.
 bool ScheduleCoordinator::on_order(const wire::Order& order) {
   bool plain = order.failures.empty() && order.evicted.empty() && !order.joined && !order.tickets;
   for (const wire::FusedOperation& operation : order.operations) {

@@ -9,7 +9,7 @@ namespace roundelay::negotiate {
 namespace {
 
 constexpr std::size_t kNamesShown = 6;
-constexpr int kTogether = 10;  // what is due within a tenth of the warning time is named in the same line
+constexpr int kTogether = 10;  // one line names all requests due within this part of the warning time
 
 std::string seconds(Duration d) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s";

@@ -1,4 +1,4 @@
-// What a schedule may look like, and what must hold after each.
+// Options of simulated worlds, and properties that must hold after each run.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ inline negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   return options;
 }
 
-// Who skips an operation does not know its names.
+// All ranks executed the same operations in the same order. A rank that skips an operation does not know its
+// names.
 inline void check_same_order(const World& world) {
   for (const auto& rank : world.ranks) {
     REQUIRE(rank->counts.wrong_extents == 0);
@@ -47,6 +48,7 @@ inline void check_same_order(const World& world) {
   }
 }
 
+// All ranks that live completed each handle once.
 inline void check_each_once(const World& world) {
   for (std::size_t r = 0; r < world.ranks.size(); ++r) {
     if (world.dead(r)) continue;
@@ -55,6 +57,7 @@ inline void check_each_once(const World& world) {
   }
 }
 
+// The k-th use of a name ended alike on all ranks.
 inline void check_same_outcomes(const World& world) {
   std::set<std::string> names;
   for (const auto& rank : world.ranks) {
@@ -68,7 +71,7 @@ inline void check_same_outcomes(const World& world) {
         const auto& list = rank->world().outcomes[name];
         if (use >= list.size()) continue;
         any = true;
-        if (list[use].local) continue;  // that caller had its own text at once
+        if (list[use].local) continue;  // its caller had another text at once
         if (first == nullptr) first = &list[use];
         INFO(name << " use " << use << ": '" << first->status.message() << "' or '"
                   << list[use].status.message() << "'");
@@ -79,6 +82,7 @@ inline void check_same_outcomes(const World& world) {
   }
 }
 
+// Nothing is in flight.
 inline void check_nothing_left(const World& world) {
   for (const auto& rank : world.ranks) {
     REQUIRE(rank->world().quiet());
@@ -89,7 +93,7 @@ inline void check_nothing_left(const World& world) {
   REQUIRE(world.links_empty());
 }
 
-// Uses that failed on ranks that did nothing wrong by themselves.
+// Counts uses that failed on ranks that made no mistake.
 inline int failures(const World& world) {
   int failed = 0;
   for (const auto& rank : world.ranks) {

@@ -1,5 +1,5 @@
-// Steps that repeat, so that ranks lock their schedule, and surprises at random moments. What must hold is
-// what always must: the same operations in the same order on all ranks, every handle once, an end.
+// Steps that repeat, so that ranks lock their schedule, and surprises at random moments. Always all ranks
+// execute the same operations in the same order, complete every handle once, and come to an end.
 #include <algorithm>
 
 #include "tests/cpp/catch.h"
@@ -13,7 +13,7 @@ negotiate::CoordinatorOptions locking(std::mt19937_64& random) {
   negotiate::CoordinatorOptions options = options_for(random);
   options.cache_capacity = 64;
   options.schedule_lock = true;
-  if (random() % 3 != 0) options.fire = {1, Duration{0}};  // what is ready goes by itself: steps are alike
+  if (random() % 3 != 0) options.fire = {1, Duration{0}};  // each request goes by itself, so steps are alike
   return options;
 }
 
@@ -26,7 +26,7 @@ struct Story {
 
 Use named(std::size_t n) { return {.name = "t" + std::to_string(n)}; }
 
-// Something that the steps before did not have, on all ranks; or it goes wrong on one of them.
+// Changes a step on all ranks, or makes a use wrong on one rank.
 void surprise(World& world, std::vector<std::vector<Use>>& of_ranks) {
   const std::size_t kind = world.pick(7);
   const std::size_t culprit = world.pick(of_ranks.size());

@@ -1,6 +1,5 @@
-// Seeded random schedules of 2..64 ranks. What must hold in each: the same order of operations on all ranks,
-// every handle completes exactly once, the same error text on all ranks, nothing left over, no schedule
-// without an end.
+// Seeded random schedules of 2 to 64 ranks. In each, all ranks have the same order of operations and the same
+// error texts, every handle completes exactly once, nothing is left over, and the schedule ends.
 #include <algorithm>
 #include <regex>
 
@@ -11,8 +10,7 @@
 namespace roundelay::sim {
 namespace {
 
-// Every rank uses the same names equally often, each in an order of its own; some uses go wrong on some
-// ranks.
+// Every rank uses the same names equally often, in an order of its own. Some uses go wrong on some ranks.
 std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t steps, bool faulty) {
   std::vector<Script> scripts(world.ranks.size());
   for (std::size_t step = 0; step < steps; ++step) {
@@ -99,7 +97,7 @@ TEST_CASE("a rank that falls silent is named, and the others go on without what 
     check_each_once(world);
     check_same_outcomes(world);
     check_nothing_left(world);
-    // Ranks that wait for the silent one are themselves late with the next names: it is named first of all.
+    // Ranks that wait for the silent rank are late with the next names themselves, so it is named first.
     bool named = false;
     bool failed = false;
     for (const auto& [name, list] : world.ranks[silent == 0 ? 1 : 0]->world().outcomes) {

@@ -1,5 +1,5 @@
-// Seeded random programs of overlapping process sets on a GPU a rank, each rank in an order of its own. What
-// must hold in each: a rank's tickets are a chain, everything is done and no GPU is stuck.
+// Seeded random programs of overlapping process sets. Each rank has a GPU and an order of its own. In each
+// program a rank's tickets are a chain, everything is done, and no GPU is stuck.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -28,7 +28,7 @@ bool in(const std::vector<int>& ranks, std::size_t rank) {
   return std::binary_search(ranks.begin(), ranks.end(), static_cast<int>(rank));
 }
 
-// What all ranks do; how its uses are ordered is each rank's own.
+// Writes the scripts of all ranks. Each rank orders its uses in its own way.
 class Story {
  public:
   Story(World& world, const Sets& sets, std::size_t gpu_share)
@@ -39,8 +39,8 @@ class Story {
   }
   void add(ProcessSetId set) { everyone({.set = set, .kind = Use::Kind::kAddSet}); }
   void remove(ProcessSetId set) { everyone({.set = set, .kind = Use::Kind::kRemoveSet}); }
-  // A use each of some names in these sets by all their members; with joins some of those in the world are
-  // left out.
+  // All members of these sets use some names once. With `joins` some members leave out some uses in the
+  // world, and join.
   void use(const std::vector<ProcessSetId>& live, bool joins) {
     std::vector<Use> uses;
     for (const ProcessSetId set : live) {
@@ -64,10 +64,10 @@ class Story {
  private:
   World& world_;
   const Sets& sets_;
-  const std::size_t gpu_share_;  // of 4
+  const std::size_t gpu_share_;  // so many uses of 4 are on a GPU
 };
 
-// Sets come, are used, and some of them go.
+// Adds sets, uses them, and removes some of them.
 void tell(World& world, const Sets& sets, std::size_t gpu_share, bool joins) {
   Story story(world, sets, gpu_share);
   std::vector<ProcessSetId> live = {0};
@@ -118,7 +118,7 @@ void check_all_done(World& world) {
   REQUIRE(world.gpus.idle());
 }
 
-// What still waits for an order waits for a member that has not come.
+// A use that still waits for an order waits for a member that has not come.
 void check_only_for_uses(World& world, const Sets& sets) {
   for (ProcessSetId set = 0; set < sets.size(); ++set) {
     std::map<std::string, std::size_t> waiting;
@@ -155,7 +155,7 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[
   CHECK(turns > 60'000);
 }
 
-// The property above is not empty: the same programs, and every rank enqueues as orders come.
+// The test above would find a fault: the same programs get stuck when every rank enqueues as orders come.
 TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
   int stuck = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -184,7 +184,7 @@ TEST_CASE("who uses no GPU, or has the world alone, takes no turns", "[sim][turn
   }
 }
 
-// Steps that repeat, before there is another set, beside it and after it.
+// Steps repeat before there is another set, while there is one, and after it.
 TEST_CASE("no schedule has operations on a GPU while there are several sets", "[sim][turns][interleavings]") {
   int locked_before = 0, locked_after = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
@@ -231,8 +231,8 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
   CHECK(locked_after > 1000);
 }
 
-// Ranks leave one by one. What was ordered is carried out, all else ends with an error, also in sets of
-// others.
+// Ranks leave one by one. Ordered operations are carried out, all others end with an error, also in sets
+// without these ranks.
 TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][interleavings]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
@@ -266,7 +266,7 @@ TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][in
   CHECK(turns_ended > 300);
 }
 
-// Who shares no set with rank 0 hears of its death when the world is over, and does not end because of it.
+// A rank that shares no open set with rank 0 hears of its death and goes on.
 TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {

@@ -1,4 +1,4 @@
-// A coordinator and what its members know, for tests.
+// A coordinator and the state of its members, for tests.
 #pragma once
 
 #include <optional>

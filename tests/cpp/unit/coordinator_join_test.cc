@@ -25,7 +25,7 @@ wire::Request unnamed(std::uint64_t number, Operation operation = Operation::kAl
   return request;
 }
 
-// As in orders: of allreduces and barriers, and none of the others.
+// Returns counters as orders have them: of allreduces and barriers; all others are 0.
 std::vector<std::uint64_t> counters_of(std::uint64_t allreduces, std::uint64_t barriers = 0) {
   std::vector<std::uint64_t> counters(kOperationCount, 0);
   counters[static_cast<std::size_t>(Operation::kAllreduce)] = allreduces;

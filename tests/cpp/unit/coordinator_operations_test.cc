@@ -1,4 +1,4 @@
-// What ranks must agree on for each operation, groups, allgather's extents, removal of a process set.
+// Agreement between ranks for each operation, groups, the extents of allgather, removal of a process set.
 #include <functional>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// The bucket plan and the moment of firing: invariants over seeded random inputs, and the edges by hand.
+// The fusion plan and the moment of firing: invariants over seeded random inputs, and edge cases.
 #include <map>
 #include <random>
 
@@ -25,7 +25,7 @@ std::vector<Candidate> random_candidates(std::mt19937& random) {
   return candidates;
 }
 
-// Empty if the plan keeps its promises, else which one it broke.
+// Returns the promise that the plan broke. Empty if it keeps all of them.
 std::string broken_promise(const std::vector<Candidate>& candidates, const PlanLimits& limits,
                            const Plan& plan) {
   std::vector<int> seen(candidates.size());

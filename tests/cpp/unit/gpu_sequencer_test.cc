@@ -1,5 +1,5 @@
-// GpuSequencer of operations on GPUs: rank 0's book, orders that wait for tickets, and what coordinators and
-// participants make of them.
+// GpuSequencer of operations on GPUs: rank 0's tickets, orders that wait for them, coordinators and
+// participants.
 #include "runtime/gpu/gpu_sequencer.h"
 
 #include <atomic>
@@ -138,7 +138,7 @@ TEST_CASE("an order says which operations take a turn: those on a GPU, when ther
   CHECK_FALSE(desk.order()->tickets);
 }
 
-// Orders until a schedule is locked, at most so many.
+// Gives orders until a schedule is locked, at most so many.
 int orders_until_lock(Desk& desk, const wire::Request& request, int most) {
   for (int given = 1; given <= most; ++given) {
     desk.everyone({request});
@@ -228,7 +228,7 @@ TEST_CASE("who was told to wait is called when a turn may have come, and nobody 
   CHECK(calls == 2);
 }
 
-// Each thread is a lane that sleeps until it is called: a call that is missed is a thread that never ends.
+// Each thread is a lane that sleeps until it is called. A lost call leaves a thread that never ends.
 TEST_CASE("threads take their turns in order and miss no call", "[turns]") {
   constexpr std::uint64_t kThreads = 3, kRounds = 2000;
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));

@@ -29,7 +29,7 @@ TEST_CASE("the cache knows the very request it was given", "[negotiate][cache]")
 }
 
 TEST_CASE("what ranks need not agree on gives a request no new id", "[negotiate][cache]") {
-  // Else the order would evict the id that some of them have just reported it by.
+  // Otherwise the order would evict the id by which some ranks have just reported the request.
   ResponseCache cache(4);
   Ids evicted;
   wire::Request barrier = request_of("b", {});

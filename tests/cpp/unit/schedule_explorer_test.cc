@@ -1,6 +1,7 @@
-// Every interleaving of small cases of the schedule lock, breadth first: two and three ranks that submit by
-// one script, one of them with a surprise anywhere, over the real lock and the real keeper. Ranks submit,
-// enter, freeze and answer in any order; messages are in order between two ranks and arbitrarily late.
+// Every interleaving of small cases of the schedule lock, breadth first. Two or three ranks submit by one
+// script, one of them with a surprise anywhere, over the real ScheduleLock and ScheduleKeeper. Ranks submit,
+// enter, freeze and answer in any order. Messages between two ranks keep their order and are arbitrarily
+// late.
 #include <deque>
 #include <optional>
 #include <set>
@@ -172,7 +173,7 @@ class Explorer {
     }
   }
 
-  // Nothing can move: everything was submitted and is accounted for.
+  // When nothing can move, every use was submitted and is entered or queued.
   void check_end(const World& world) {
     ++ends_;
     ends_unlocked_ += world.end ? 1 : 0;

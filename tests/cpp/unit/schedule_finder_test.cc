@@ -40,7 +40,8 @@ TEST_CASE("an operation may come several times in a period, and periods may nest
   see(finder, "aabaabaab");
   CHECK(found(finder) == "aab");
   finder.interrupted();
-  // A metric in every third step: the steps between look like a schedule when two are needed, not three.
+  // A metric in every third step: the steps between look like a schedule if two periods are enough, not if
+  // three are needed.
   for (int i = 0; i < 3; ++i) {
     see(finder, "ababm");
     if (i < 2) CHECK(found(finder) == "-");

@@ -78,7 +78,7 @@ Rendezvous place(int rank, int size, const std::string& job = "job/0") {
   return where;
 }
 
-// One init of one rank: `exchanges` rounds, each with other bytes. What came, or the error.
+// Runs one init of one rank: `exchanges` rounds, each with other bytes. Returns the answers, or the error.
 std::string take_part(const std::shared_ptr<MemoryStore>& store, const Rendezvous& where,
                       std::uint32_t generation, Duration limit, int exchanges = 3) {
   StoreBootstrap ranks(store, where, generation, limit);
@@ -105,7 +105,7 @@ std::string wanted(int size, const std::string& job, std::uint32_t generation, i
   return text;
 }
 
-// Each rank in a thread of its own; `delay` says how late it comes.
+// Runs each rank in a thread of its own. `delay` says how late it comes.
 std::vector<std::string> run(int size, const std::function<std::string(int rank)>& part) {
   std::vector<std::string> results(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
@@ -170,7 +170,7 @@ TEST_CASE("store: a rank that leaves in the middle is named", "[bootstrap]") {
 
 TEST_CASE("store: jobs and restarts in one store do not see each other", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
-  // What a run left that died in the middle.
+  // Values that a run left when it died in the middle.
   REQUIRE(store->set(store_root(place(0, 2, "a/0"), 1) + "0/1", to_bytes("stale"), Deadline::never()).ok());
   REQUIRE(
       store->set(store_root(place(0, 2, "a/0"), 1) + "given_up", to_bytes("stale"), Deadline::never()).ok());

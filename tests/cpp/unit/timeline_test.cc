@@ -24,7 +24,7 @@ std::vector<std::string> lines(const std::string& text) {
   return found;
 }
 
-// What one record of an enabled timeline becomes, without the names of tracks.
+// Returns the text of one record of an enabled timeline, without the names of tracks.
 template <typename Record>
 std::vector<std::string> recorded(int rank, Duration offset, Record record) {
   Timeline timeline(rank);

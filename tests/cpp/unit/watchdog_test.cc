@@ -1,4 +1,4 @@
-// Who is to blame when a collective does not end.
+// The rank at fault when a collective does not end.
 #include <string>
 
 #include "negotiate/watchdog.h"
