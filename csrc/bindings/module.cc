@@ -18,5 +18,5 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   bindings::bind_handles(module);
   bindings::bind_process_sets(module);
   bindings::bind_timeline(module);
-  bindings::bind_plan(module);
+  bindings::bind_testing(module);
 }

@@ -17,6 +17,6 @@ void bind_arrivals(py::module_& module);
 void bind_handles(py::module_& module);
 void bind_process_sets(py::module_& module);
 void bind_timeline(py::module_& module);
-void bind_plan(py::module_& module);
+void bind_testing(py::module_& module);
 
 }  // namespace roundelay::bindings

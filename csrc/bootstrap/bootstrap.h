@@ -1,4 +1,4 @@
-// How ranks find each other: who am I, how many are we, and one exchange of bytes.
+// How ranks find each other: a rank's number, the number of ranks, and an exchange of bytes between them.
 #pragma once
 
 #include <string_view>
@@ -10,15 +10,16 @@
 
 namespace roundelay::bootstrap {
 
-// Collective over all ranks; called from one thread, before any lane exists.
+// One thread at a time, before any lane exists.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
+  // The value of ROUNDELAY_BOOTSTRAP that chooses it.
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  // Everyone's bytes, by rank; lengths may differ. Errors: kAborted at the deadline, naming who is missing if
-  // known.
+  // Returns the bytes of all ranks, by rank; lengths may differ. All ranks have to call it. kAborted: not all
+  // ranks came by the deadline; the text names the missing ones if they are known.
   virtual Result<std::vector<Bytes>> all_gather(ConstByteSpan mine, Deadline deadline) = 0;
 };
 

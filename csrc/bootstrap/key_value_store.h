@@ -1,4 +1,4 @@
-// What bootstrap/store is written over: a few values that all ranks of a job can see.
+// The store that bootstrap/store needs: values that all ranks of a job can see.
 #pragma once
 
 #include <string>
@@ -10,18 +10,18 @@
 
 namespace roundelay::bootstrap {
 
-// One thread at a time. Errors of all calls: kAborted when the store is gone, or does not answer by the
-// deadline.
+// One thread at a time. All calls return kAborted if the store is gone, or does not answer by the deadline.
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
   virtual Status set(const std::string& key, ConstByteSpan value, Deadline deadline) = 0;
-  // False if some of them are not there by the deadline.
+  // Waits until all keys are set. False if some are not by the deadline.
   virtual Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) = 0;
-  // Whether it is there now.
+  // True if the key is set now.
   virtual Result<bool> has(const std::string& key, Deadline deadline) = 0;
-  // Of keys that are there.
+  // Returns the values of keys that are set.
   virtual Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline deadline) = 0;
+  // Removes the key if it is set.
   virtual Status erase(const std::string& key, Deadline deadline) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Where this process stands in the job. A node is the ranks with equal node id (hostname and boot id).
+// The place of this process in the job. A node consists of the ranks with equal node ids.
 #pragma once
 
 #include <optional>
@@ -13,31 +13,31 @@ namespace roundelay::bootstrap {
 struct RankInfo {
   int rank = 0;
   int size = 1;
-  int local_rank = 0;  // among the ranks of this node
+  int local_rank = 0;  // index among the ranks of this node
   int local_size = 1;
-  int cross_rank = 0;  // among the nodes that have a rank with this local_rank
+  int cross_rank = 0;  // index among the ranks with this local_rank, one for each node that has one
   int cross_size = 1;
-  bool homogeneous = true;  // every node has as many ranks
+  bool homogeneous = true;  // all nodes have equally many ranks
 };
 
-// Whether so many ranks are more than this machine has cores: spinning would take the core that a peer needs.
+// True if this machine has fewer cores than so many ranks. A rank that spins then takes the core that a peer
+// needs.
 bool outnumber_cores(int ranks);
 
-// Pure: from everyone's node id, by rank.
+// Returns the place of `rank`. `node_ids`: of all ranks, by rank. Pure.
 RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids);
 
-// A group on two levels.
+// The two levels of a group, as this process sees them.
 struct Levels {
-  Group inner;  // its members on this process's node
-  Group outer;  // one a node: those with this process's index in `inner`, nodes in the order of their first
-                // ranks
+  Group inner;  // the members on this process's node
+  Group outer;  // of each node the member with this process's index in `inner`; nodes by their first ranks
 };
 
-// Pure. Nothing where the group is on one node, or its nodes do not have equally many, at least 2, of its
-// members.
+// Returns the levels of `group`. Nothing if the group is on one node, or if its nodes do not have equally
+// many members, at least 2. Pure.
 std::optional<Levels> levels_of(const Group& group, const std::vector<std::string>& node_ids);
 
-// This process's node id: `override` (ROUNDELAY_NODE_ID) or hostname and boot id.
+// Returns this process's node id: `override` (ROUNDELAY_NODE_ID), or hostname and boot id if that is empty.
 std::string node_id(const std::string& override);
 
 }  // namespace roundelay::bootstrap

@@ -1,4 +1,4 @@
-// Where ranks that have no MPI meet, as their launcher's environment says it.
+// The store at which ranks without MPI meet. The launcher's environment describes it.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ struct Rendezvous {
   int size = 1;
   std::string host;  // of the store
   std::uint16_t port = 0;
-  bool serve = false;             // this rank is the store's server; otherwise somebody else is
-  std::optional<int> listener;    // serve: a socket that listens on the port already, by its descriptor
-  std::string job;                // job and restart: what keeps apart the jobs that share a store
-  std::optional<int> local_rank;  // as the launcher counts; must be what we find
-  std::optional<int> local_size;
+  bool serve = false;             // this process serves the store
+  std::optional<int> listener;    // with `serve`: descriptor of a socket that listens on the port already
+  std::string job;                // job and restart; differs between jobs that share a store
+  std::optional<int> local_rank;  // the launcher's count; init() checks it
+  std::optional<int> local_size;  // likewise
 };
 
 }  // namespace roundelay::bootstrap

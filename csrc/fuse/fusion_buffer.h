@@ -1,5 +1,5 @@
-// The memory in which fused operations are packed: one for each lane and operation in flight, used again and
-// again.
+// The memory into which a fused operation is packed. A lane has one for each operation in flight and uses it
+// again and again.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace roundelay::fuse {
 
-// One thread at a time.
+// Owns the memory. One thread at a time.
 class FusionBuffer {
  public:
-  // What is larger than `keep_bytes` is given back as soon as an operation fits without it.
+  // Memory of more than `keep_bytes` goes back to the system when the next operation needs no more than that.
   explicit FusionBuffer(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
   ~FusionBuffer();
   FusionBuffer(const FusionBuffer&) = delete;
@@ -20,14 +20,14 @@ class FusionBuffer {
   FusionBuffer(FusionBuffer&& other) noexcept;
   FusionBuffer& operator=(FusionBuffer&& other) noexcept;
 
-  // Room for `bytes`, aligned to a cache line, large buffers to a page. What was in the buffer is lost when
-  // it has to grow. kUnavailable if there is no memory; the buffer is empty then and may be tried again.
+  // Makes room for `bytes`, aligned to a cache line, or to a page if there are many. The content is lost if
+  // the memory changes. kUnavailable: no memory; the buffer is empty then, and a later call may succeed.
   Status reserve(std::size_t bytes);
 
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
-  // Gives the memory up for good: a poisoned fabric may still write to it. The next reserve() gets other
+  // Leaks the memory on purpose: a poisoned fabric may still write to it. The next reserve() gets other
   // memory.
   void leak();
 

@@ -1,4 +1,4 @@
-// Where the members of a fused operation lie in the fusion buffer.
+// The places of a fused operation's tensors in the fusion buffer.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,16 @@
 
 namespace roundelay::fuse {
 
+// Slots start at multiples of this.
 inline constexpr std::size_t kSlotAlignment = 64;  // a cache line; a multiple of every element's size
 
+// Bytes from the end of a slot to the start of the next one.
 constexpr std::size_t padding_after(std::size_t bytes) {
   return (kSlotAlignment - bytes % kSlotAlignment) % kSlotAlignment;
 }
 
-// Every slot starts aligned. What lies between its end and the next aligned address is padding, which pack()
-// fills with zeros, so that a collective can run over the whole range.
+// The place of one tensor. The padding after it is zero (pack()), so that a collective can run over all slots
+// at once.
 struct Slot {
   std::size_t offset = 0;  // bytes
   std::size_t bytes = 0;   // without padding
@@ -28,7 +30,7 @@ struct Layout {
   std::size_t bytes = 0;  // with padding
 };
 
-// One slot for each size, in the order given.
+// Returns one slot for each size, in the order given.
 Layout make_layout(std::span<const std::size_t> sizes);
 
 }  // namespace roundelay::fuse

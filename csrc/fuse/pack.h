@@ -1,4 +1,4 @@
-// Between tensors and the fusion buffer: one copy each way.
+// Copies between tensors and the fusion buffer. The caller owns all memory.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 namespace roundelay::fuse {
 
 struct PackItem {
-  const std::byte* source = nullptr;  // slot.bytes, contiguous, may be unaligned
+  const std::byte* source = nullptr;  // slot.bytes contiguous bytes of any alignment
   Slot slot;
 };
 
 struct UnpackItem {
-  std::byte* destination = nullptr;
+  std::byte* destination = nullptr;  // likewise
   Slot slot;
 };
 
-// Copies every source to its slot of `buffer` and zeroes the padding behind it.
+// Copies every source to its slot of `buffer` and zeroes the padding after it.
 void pack(std::span<const PackItem> items, std::byte* buffer);
 
 // Copies every slot to its destination.

@@ -1,7 +1,5 @@
 #include "fuse/plan.h"
 
-#include <algorithm>
-#include <string>
 #include <unordered_map>
 
 #include "fuse/layout.h"
@@ -9,7 +7,7 @@
 namespace roundelay::fuse {
 namespace {
 
-// An operation that may still take members of its class.
+// The operation that still takes candidates of a class.
 struct Open {
   std::size_t operation = 0;  // index in the plan
   std::size_t members = 0;    // 0: none is open
@@ -43,35 +41,9 @@ std::vector<FusedIndices> plan(std::span<const Candidate> candidates, const Plan
     open.room -= bytes + padding_after(bytes);
     ++open.members;
     const bool enough = limits.theta_bytes > 0 && threshold - open.room >= limits.theta_bytes;
-    if (enough || open.members >= limits.max_members) open.members = 0;
+    if (enough) open.members = 0;
   }
   return operations;
-}
-
-Result<std::vector<std::vector<std::int64_t>>> plan_integers(const std::vector<std::int64_t>& bytes,
-                                                             const std::vector<std::int64_t>& classes,
-                                                             std::int64_t fusion_threshold,
-                                                             std::int64_t theta) {
-  if (bytes.size() != classes.size()) {
-    return Status::invalid("plan: " + std::to_string(bytes.size()) + " sizes but " +
-                           std::to_string(classes.size()) + " classes");
-  }
-  const bool negative = std::any_of(bytes.begin(), bytes.end(), [](std::int64_t size) { return size < 0; });
-  if (negative || fusion_threshold < 0 || theta < 0) {
-    return Status::invalid("plan: sizes, fusion threshold and theta must not be negative");
-  }
-  std::vector<Candidate> candidates;
-  candidates.reserve(bytes.size());
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    candidates.push_back({static_cast<std::size_t>(bytes[i]), static_cast<std::uint64_t>(classes[i])});
-  }
-  const PlanLimits limits{.fusion_threshold_bytes = static_cast<std::size_t>(fusion_threshold),
-                          .theta_bytes = static_cast<std::size_t>(theta)};
-  std::vector<std::vector<std::int64_t>> indices;
-  for (const FusedIndices& operation : plan(candidates, limits)) {
-    indices.emplace_back(operation.begin(), operation.end());
-  }
-  return indices;
 }
 
 TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool flush, const FireLimits& limits) {

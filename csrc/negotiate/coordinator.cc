@@ -1,56 +1,42 @@
 #include "negotiate/coordinator.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "fuse/layout.h"
 #include "negotiate/validate.h"
 #include "wire/describe.h"
 
 namespace roundelay::negotiate {
-namespace {
 
-std::size_t bytes_of(DType dtype, const Shape& shape) {
-  std::size_t count = 1;
-  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-  return count * size_of(dtype);
-}
-
-// What it takes in a fusion buffer, but for the padding after a single tensor.
-std::size_t bytes_of(const wire::Request& request) {
-  std::size_t sum = bytes_of(request.dtype, request.shape);
-  if (request.others.empty()) return sum;
-  sum += fuse::padding_after(sum);
-  for (const wire::TensorSpec& tensor : request.others) {
-    const std::size_t bytes = bytes_of(tensor.dtype, tensor.shape);
-    sum += bytes + fuse::padding_after(bytes);
-  }
-  return sum;
-}
-
-std::int64_t first_extent(const Shape& shape) { return shape.empty() ? 0 : shape.front(); }
-
-}  // namespace
-
-Coordinator::Coordinator(LaneId lane, Group group, CoordinatorOptions options)
+Coordinator::Coordinator(LaneId lane, Group group, const CoordinatorOptions& options)
     : lane_(lane),
       group_(std::move(group)),
-      options_(options),
+      locks_schedules_(options.schedule_lock),
+      table_(group_.size()),
+      joins_(group_),
+      stall_(group_, joins_, {options.stall_warning, options.stall_abort}),
+      applied_(group_.size()),
       cache_(options.cache_capacity),
-      applied_(static_cast<std::size_t>(group_.size()), 0),
-      unheard_until_(applied_.size(), 0),
-      removing_(applied_.size(), false) {}
+      ready_(options.plan, options.fire),
+      schedule_(group_, {options.stall_warning, options.stall_abort}),
+      removing_(group_.ranks.size(), false) {}
 
 Status Coordinator::on_report(int member, const wire::Report& report, TimePoint now) {
   if (closed_) return {};
-  const auto m = static_cast<std::size_t>(member);
-  applied_[m] = report.last_order;
-  // Written before the lock, which gives all that it says back to its writer.
-  if (report.last_order < locked_by_) return {};
-  if (keeper_.locked()) return on_report_under_lock(member, report, now);
+  applied_.on_report(member, report.last_order);
+  if (schedule_.outdated(report)) return {};
+  if (schedule_.locked()) return schedule_.on_report(member, report, now);
   if (report.frozen) {
     return Status::internal("rank " + std::to_string(rank_of(member)) + " has frozen, but there is no lock");
   }
+  ROUNDELAY_RETURN_IF_ERROR(take_requests(member, report, now));
+  flush_ = flush_ || report.flush;
+  if (report.leaving && left_by_ < 0) left_by_ = rank_of(member);
+  if (report.removing) removing_[static_cast<std::size_t>(member)] = true;
+  applied_.forget();
+  return {};
+}
+
+Status Coordinator::take_requests(int member, const wire::Report& report, TimePoint now) {
   for (const wire::CacheId id : report.cached) {
     if (const wire::Request* request = cache_.find(id)) {
       cache_.touch(id);
@@ -58,132 +44,117 @@ Status Coordinator::on_report(int member, const wire::Report& report, TimePoint 
     } else if (!cache_.was_given(id)) {
       return Status::internal("rank " + std::to_string(rank_of(member)) + " reported cache id " +
                               std::to_string(id) + ", which was never given");
-    } else if (const auto evicted = evicted_by_.find(id); evicted != evicted_by_.end()) {
-      unheard_until_[m] = std::max(unheard_until_[m], evicted->second);
+    } else {
+      applied_.on_evicted_id(member, id);
     }
   }
   for (const wire::Request& request : report.requests) {
     ROUNDELAY_RETURN_IF_ERROR(on_request(member, request, now));
   }
-  if (!early_joins_.empty()) ROUNDELAY_RETURN_IF_ERROR(take_early_join(member, now));
-  flush_ = flush_ || report.flush;
-  if (report.leaving && left_by_ < 0) left_by_ = rank_of(member);
-  if (report.removing) removing_[m] = true;
-  if (!settled_.empty() || !evicted_by_.empty()) forget_what_all_applied();
-  return {};
-}
-
-bool Coordinator::heard_all(int member) const {
-  const auto m = static_cast<std::size_t>(member);
-  return applied_[m] >= unheard_until_[m];
-}
-
-bool Coordinator::settled_without(const std::string& name, int member) const {
-  const auto found = settled_.find(name);
-  return found != settled_.end() && applied_[static_cast<std::size_t>(member)] < found->second;
-}
-
-void Coordinator::forget_what_all_applied() {
-  const std::uint64_t everyone = *std::min_element(applied_.begin(), applied_.end());
-  const auto applied = [&](const auto& entry) { return entry.second <= everyone; };
-  std::erase_if(settled_, applied);
-  std::erase_if(evicted_by_, applied);
+  if (joins_.deferred() == 0 || !applied_.heard_all(member)) return {};
+  const auto join = joins_.take_deferred(member);
+  return join ? on_request(member, *join, now) : Status{};
 }
 
 Status Coordinator::on_request(int member, const wire::Request& request, TimePoint now) {
-  if (settled_without(request.name, member)) return {};
-  const int rank = rank_of(member);
-  auto found = table_.find(request.name);
+  if (applied_.already_failed(request.name, member)) return {};
+  const auto who = [&] { return "rank " + std::to_string(rank_of(member)); };
+  Position position = table_.find(request.name);
+  const bool known = position != table_.entries().end();
   if (!request.error.empty()) {
-    if (found != table_.end()) take_slot(found);
-    fail(request, "rank " + std::to_string(rank) + ": " + request.error, now);
+    if (known) take_entry(position);
+    fail(request, who() + ": " + request.error, now);
     return {};
   }
-  if (request.operation == Operation::kJoin && !heard_all(member)) {
-    early_joins_.emplace(member, request);
+  const bool joins = request.operation == Operation::kJoin;
+  if (joins && !applied_.heard_all(member)) {
+    joins_.defer(member, request);
     return {};
   }
-  if (has_joined(member))
-    return Status::internal("rank " + std::to_string(rank) + " reported '" + request.name +
-                            "' after its join");
-  if (found == table_.end()) {
-    found = open_slot(member, request, now);
-  } else if (const Slot& slot = found->second; slot.reported[static_cast<std::size_t>(member)]) {
-    return Status::internal("rank " + std::to_string(rank) + " reported '" + request.name + "' twice");
-  } else {
-    const int first_rank = rank_of(slot.first_member);
-    std::string text = first_rank < rank ? mismatch(slot.request, first_rank, request, rank)
-                                         : mismatch(request, rank, slot.request, first_rank);
-    if (!text.empty()) {
-      take_slot(found);
-      fail(request, std::move(text), now, StatusCode::kMismatch);
-      return {};
-    }
+  if (joins_.has_joined(member))
+    return Status::internal(who() + " reported '" + request.name + "' after its join");
+  if (!known) {
+    position = table_.open(member, request, now);
+    stall_.on_opened(table_, position->second);
+  } else if (position->second.reported[static_cast<std::size_t>(member)]) {
+    return Status::internal(who() + " reported '" + request.name + "' twice");
+  } else if (std::string text = mismatch_with(position->second, member, request); !text.empty()) {
+    take_entry(position);
+    fail(request, std::move(text), now, StatusCode::kMismatch);
+    return {};
   }
-  Slot& slot = found->second;
-  slot.request.unnamed = std::max(slot.request.unnamed, request.unnamed);
-  slot.reported[static_cast<std::size_t>(member)] = true;
-  --slot.missing;
-  if (request.operation == Operation::kAllgather) {
-    auto extent = slot.extents.begin() + member;
-    *extent = first_extent(request.shape);
-    for (const wire::TensorSpec& tensor : request.others)
-      *(extent += group_.size()) = first_extent(tensor.shape);
-  }
-  if (request.operation == Operation::kJoin) {
-    on_joined(found, member, now);
+  table_.report(position->second, member, request);
+  if (joins) {
+    on_joined(position, member, now);
   } else {
-    restart_join_clock(now);
-    settle_if_complete(found, member, now);
+    joins_.restart_clock(now);
+    settle_if_complete(position, member, now);
   }
   return {};
 }
 
-Coordinator::Slots::iterator Coordinator::open_slot(int member, const wire::Request& request, TimePoint now) {
-  const auto found = table_.try_emplace(request.name).first;
-  Slot& slot = found->second;
-  slot.request = request;
-  slot.first_member = member;
-  slot.reported.assign(static_cast<std::size_t>(group_.size()), false);
-  slot.missing = group_.size();
-  slot.first_seen = slot.warned = now;
-  if (request.operation == Operation::kAllgather)
-    slot.extents.assign((1 + request.others.size()) * slot.reported.size(), 0);
-  stall_due_ = table_.size() == 1 ? stall_due(slot) : std::min(stall_due_, stall_due(slot));
-  return found;
+// The text names the lower rank first.
+std::string Coordinator::mismatch_with(const PendingRequest& entry, int member,
+                                       const wire::Request& request) const {
+  const int first_rank = rank_of(entry.first_member);
+  const int rank = rank_of(member);
+  return first_rank < rank ? mismatch(entry.request, first_rank, request, rank)
+                           : mismatch(request, rank, entry.request, first_rank);
 }
 
-Coordinator::Slot Coordinator::take_slot(Slots::iterator found) {
-  if (&found->second == join_) {
-    join_ = nullptr;
-    join_over_ = true;
-  }
-  Slot slot = std::move(found->second);
-  table_.erase(found);
-  return slot;
+PendingRequest Coordinator::take_entry(Position position) {
+  if (joins_.is_join(position->second)) joins_.end();
+  return table_.take(position);
 }
 
-void Coordinator::settle_if_complete(Slots::iterator found, int last_member, TimePoint now) {
-  const Slot& slot = found->second;
-  if (slot.missing > 0) {
-    if (join_ == nullptr) return;
-    if (std::string why = refusal_of(slot); !why.empty()) {
-      fail(take_slot(found).request, std::move(why), now);
+// A request needs the reports of all members that have not joined.
+void Coordinator::settle_if_complete(Position position, int last_member, TimePoint now) {
+  const PendingRequest& entry = position->second;
+  if (entry.missing > 0) {
+    if (!joins_.active()) return;
+    if (std::string why = joins_.refusal_of(entry); !why.empty()) {
+      fail(take_entry(position).request, std::move(why), now);
       return;
     }
-    if (std::ssize(absent_from(slot)) < slot.missing) return;
+    if (std::ssize(joins_.absent_from(entry)) < entry.missing) return;
   }
-  make_ready(take_slot(found), last_member, now);
+  make_ready(take_entry(position), last_member, now);
+}
+
+void Coordinator::make_ready(PendingRequest entry, int last_member, TimePoint now) {
+  count_unnamed(entry.request);
+  if (group_.size() > 1) notes_.push_back({entry.request.name, rank_of(last_member), now - entry.first_seen});
+  std::vector<std::int32_t> absent = joins_.absent_from(entry);
+  ready_.push(std::move(entry), std::move(absent), now);
+}
+
+// Requests that waited for this member alone go on without it.
+void Coordinator::on_joined(Position position, int member, TimePoint now) {
+  PendingRequest& join = position->second;
+  joins_.begin(join);
+  joins_.restart_clock(now);
+
+  std::vector<std::pair<TimePoint, std::string>> waiting;
+  for (const auto& [name, entry] : table_.entries()) {
+    if (!joins_.is_join(entry) && !entry.reported[static_cast<std::size_t>(member)])
+      waiting.emplace_back(entry.first_seen, name);
+  }
+  std::sort(waiting.begin(), waiting.end());
+  for (const auto& [seen, name] : waiting) settle_if_complete(table_.find(name), member, now);
+
+  if (join.missing > 0) return;
+  take_entry(position);
+  joins_.complete({rank_of(member), {unnamed_.begin(), unnamed_.end()}});
 }
 
 void Coordinator::fail(const wire::Request& request, std::string text, TimePoint now, StatusCode code) {
-  settled_[request.name] = sequence_ + 1;  // failures never wait: they go out with the very next order
+  applied_.on_failed(request.name, sequence_ + 1);  // failures never wait: the very next order has them
   count_unnamed(request);
   std::vector<std::uint64_t> counters;
   if (request.operation == Operation::kJoin) counters.assign(unnamed_.begin(), unnamed_.end());
   failures_.push_back({request.name, code, std::move(text), std::move(counters)});
-  std::erase_if(early_joins_, [&](const auto& early) { return early.second.name == request.name; });
-  restart_join_clock(now);
+  joins_.drop_deferred(request.name);
+  joins_.restart_clock(now);
 }
 
 void Coordinator::count_unnamed(const wire::Request& request) {
@@ -191,70 +162,21 @@ void Coordinator::count_unnamed(const wire::Request& request) {
   count = std::max(count, request.unnamed);
 }
 
-void Coordinator::make_ready(Slot slot, int last_member, TimePoint now) {
-  if (ready_.empty()) oldest_ready_ = now;
-  count_unnamed(slot.request);
-  const std::size_t bytes = bytes_of(slot.request);
-  ready_bytes_ += bytes;
-  if (group_.size() > 1) notes_.push_back({slot.request.name, rank_of(last_member), now - slot.first_seen});
-  std::vector<std::int32_t> absent = absent_from(slot);
-  const std::uint64_t fusion_class = fusion_class_of(slot.request, absent);
-  ready_.push_back(
-      {std::move(slot.request), bytes, fusion_class, std::move(slot.extents), std::move(absent)});
-}
-
-std::uint64_t Coordinator::fusion_class_of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
-  const bool one_dtype = std::all_of(r.others.begin(), r.others.end(),
-                                     [&](const wire::TensorSpec& tensor) { return tensor.dtype == r.dtype; });
-  // Adasum is not linear: fused tensors would share their coefficients.
-  if (r.operation != Operation::kAllreduce || r.reduce_op == ReduceOp::kAdasum || !one_dtype)
-    return fuse::kNoFusion;
-  const ClassKey key{r.dtype,
-                     r.device,
-                     r.reduce_op,
-                     r.prescale.factor,
-                     r.prescale.divisor,
-                     r.postscale.factor,
-                     r.postscale.divisor,
-                     absent};
-  return classes_.try_emplace(key, classes_.size() + 1).first->second;
-}
-
-wire::FusedTensor Coordinator::tensor_for(const Ready& ready, wire::Order& order, Writing& writing) {
-  const wire::Request& request = ready.request;
-  if (!request.cacheable) return {wire::kNoCacheId, request.name};
-  if (const wire::CacheId id = cache_.id_of(request); id != wire::kNoCacheId) return {id, {}};
-  // An absent member does not know the request that an id would stand for.
-  if (!ready.absent.empty() || (writing.cache_full && !cache_.knows(request.name)))
-    return {wire::kNoCacheId, request.name};
-  // An id must live while a rank's report may name it, and while this very order does.
-  const auto in_use = [&](const std::string& name) {
-    if (writing.names.empty()) {
-      for (const Ready& other : ready_) writing.names.insert(other.request.name);
-    }
-    return table_.contains(name) || writing.names.contains(name);
-  };
-  const wire::CacheId id = cache_.insert(request, in_use, order.evicted);
-  writing.cache_full = id == wire::kNoCacheId;
-  return {id, request.name};
-}
-
 void Coordinator::take_tickets(bool yes) {
-  if (yes && !takes_tickets_) finder_.interrupted();  // it may have seen some on a GPU
+  if (yes && !takes_tickets_) schedule_.interrupt();  // the period may have operations on a GPU
   takes_tickets_ = yes;
 }
 
 std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   if (closed_) return std::nullopt;
-  if (keeper_.locked()) return take_order_under_lock();
-  abort_stalled(now);
+  if (schedule_.locked()) return take_order_under_lock();
+  give_up_stalled(now);
   const bool left = left_by_ >= 0;
   const bool removed = !left && all_remove();
   if (removed) fail_incomplete(now);
-  // Nothing that is ready may stay behind: it may be without members that are back from then on.
-  const bool last = std::exchange(join_over_, false) || removed;
-  const bool fire = !left && !ready_.empty() &&
-                    (last || fuse::fires(ready_bytes_, oldest_ready_, now, flush_, options_.fire));
+  // All ready requests go now: some are without members that take part again from the next order on.
+  const bool last = joins_.take_ended() || removed;
+  const bool fire = !left && !ready_.empty() && (last || ready_.fires(flush_, now));
   flush_ = false;
   if (!fire && failures_.empty() && !left && !last) return std::nullopt;
 
@@ -262,66 +184,73 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   order.lane = lane_;
   order.sequence = ++sequence_;
   order.failures = std::exchange(failures_, {});
-  if (fire) write_operations(order);
-  if (!left) order.joined = std::exchange(joined_, std::nullopt);
+  if (fire) ready_.write(order, cache_, table_, takes_tickets_);
+  applied_.on_evicted(order.evicted, order.sequence);
+  if (!left) order.joined = joins_.take_joined();
   order.shut_down_by = left_by_;
   order.removed = removed;
   closed_ = left || removed;
-  if (options_.schedule_lock) lock_if_periodic(order);
+  if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;
+  if (schedule_.begin_if_periodic(order)) {
+    table_.clear();  // each member takes back its requests
+    flush_ = false;
+  }
   return order;
 }
 
-void Coordinator::write_operations(wire::Order& order) {
-  Writing writing;
-  std::vector<fuse::Candidate> candidates;
-  candidates.reserve(ready_.size());
-  for (const Ready& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
-  for (const auto& indices : fuse::plan(candidates, options_.plan)) {
-    auto& operation = order.operations.emplace_back();
-    for (const std::size_t i : indices) operation.tensors.push_back(tensor_for(ready_[i], order, writing));
-    operation.extents = std::move(ready_[indices.front()].extents);
-    operation.absent = std::move(ready_[indices.front()].absent);
-    if (!takes_tickets_ || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
-    if (!order.tickets) order.tickets.emplace();
-    order.tickets->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
+std::optional<wire::Order> Coordinator::take_order_under_lock() {
+  wire::Order order;
+  if (!schedule_.write(order)) return std::nullopt;
+  order.lane = lane_;
+  order.sequence = ++sequence_;
+  return order;
+}
+
+bool Coordinator::may_lock() const {
+  const bool removing = std::find(removing_.begin(), removing_.end(), true) != removing_.end();
+  const bool joining = joins_.active() || joins_.ended() || joins_.deferred() > 0;
+  return !closed_ && left_by_ < 0 && !removing && !joining && ready_.empty() && failures_.empty() &&
+         !applied_.any_failed();
+}
+
+void Coordinator::give_up_stalled(TimePoint now) {
+  for (const std::string& name : stall_.overdue(table_, now)) {
+    const Position position = table_.find(name);
+    std::string text = stall_.abort_text(position->second);
+    fail(take_entry(position).request, std::move(text), now);
   }
-  for (const wire::CacheId id : order.evicted) evicted_by_.emplace(id, order.sequence);
-  classes_.clear();  // they matter within one plan only, and scales may change from step to step
-  ready_.clear();
-  ready_bytes_ = 0;
 }
 
 bool Coordinator::all_remove() const {
   for (int member = 0; member < group_.size(); ++member) {
-    if (!removing_[static_cast<std::size_t>(member)] || !heard_all(member)) return false;
+    if (!removing_[static_cast<std::size_t>(member)] || !applied_.heard_all(member)) return false;
   }
   return true;
 }
 
 void Coordinator::fail_incomplete(TimePoint now) {
   std::vector<std::string> names;
-  for (const auto& [name, slot] : table_) names.push_back(name);
+  for (const auto& [name, entry] : table_.entries()) names.push_back(name);
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    const auto found = table_.find(name);
-    const std::string missing = members_where(found->second, false);
-    const Slot slot = take_slot(found);
-    std::string text = wire::describe(slot.request);
-    text.append(" was never submitted by ").append(missing);
-    text.append(", and process set ").append(std::to_string(lane_.process_set)).append(" is being removed");
-    fail(slot.request, std::move(text), now);
+    const Position position = table_.find(name);
+    const std::string missing = wire::describe_ranks(joins_.awaited_by(position->second));
+    const PendingRequest entry = take_entry(position);
+    std::string text = wire::describe(entry.request) + " was never submitted by " + missing +
+                       ", and process set " + std::to_string(lane_.process_set) + " is being removed";
+    fail(entry.request, std::move(text), now);
   }
+}
+
+std::vector<std::string> Coordinator::take_stall_warnings(TimePoint now) {
+  std::vector<std::string> lines = stall_.take_warnings(table_, now, late_);
+  if (auto silence = schedule_.take_warning(now, late_)) lines.push_back(std::move(*silence));
+  return lines;
 }
 
 Deadline Coordinator::next_due() const {
   if (closed_) return Deadline::never();
-  Deadline due = Deadline::never();
-  if (!ready_.empty()) due = Deadline::at(oldest_ready_ + options_.fire.linger);
-  if (!table_.empty()) due = due.sooner(Deadline::at(stall_due_));
-  if (!keeper_.silent().empty()) due = due.sooner(silence_due());
-  return due;
+  return ready_.next_due().sooner(stall_.next_due(table_)).sooner(schedule_.next_due());
 }
-
-std::vector<ReadyNote> Coordinator::take_ready_notes() { return std::exchange(notes_, {}); }
 
 }  // namespace roundelay::negotiate

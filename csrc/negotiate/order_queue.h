@@ -1,5 +1,5 @@
-// A lane's orders on their way from the coordinator to the members: one that takes a turn waits for its
-// tickets, and those behind it wait too. Pure.
+// A lane's orders between the coordinator and the members. An order that takes a turn on GPUs waits for
+// tickets from rank 0; the orders after it wait too. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,18 @@ namespace roundelay::negotiate {
 
 class OrderQueue {
  public:
+  // Adds the coordinator's next order.
   void push(wire::Order order) { orders_.push_back(std::move(order)); }
-  // What rank 0 is to be asked: each once, in sequence.
+  // Returns the next request for tickets to send to rank 0; each once, in sequence.
   std::optional<wire::TicketRequest> take_request();
-  // False: no order asks for that.
+  // Gives the order of this sequence its tickets. False if no order has asked for them.
   [[nodiscard]] bool grant(std::uint64_t sequence, wire::Tickets tickets);
-  // There will be no more tickets: the first that needs some becomes the lane's last, and says that rank 0
-  // has left.
+  // Rank 0 gives no more tickets. The first order that needs some becomes the lane's last: it says that rank
+  // 0 has left. The orders after it are dropped.
   void refuse();
-  // The next that may go.
+  // Returns the next order that may go to the members.
   std::optional<wire::Order> take();
+  // True if an order is in the queue.
   [[nodiscard]] bool waiting() const { return !orders_.empty(); }
 
  private:
@@ -30,7 +32,7 @@ class OrderQueue {
   }
 
   std::deque<wire::Order> orders_;
-  std::uint64_t asked_ = 0;  // up to this sequence
+  std::uint64_t asked_ = 0;  // tickets were requested for orders up to this sequence
 };
 
 }  // namespace roundelay::negotiate

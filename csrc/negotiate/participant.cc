@@ -16,7 +16,7 @@ void Participant::submit(const wire::Request& request) {
 
 bool Participant::begin(const wire::Request& request) {
   const std::string& name = request.name;
-  if (!join_.empty() && !request.error.empty()) return false;  // from here on nobody waits for its uses
+  if (!join_.empty() && !request.error.empty()) return false;  // no rank waits for it any more
   if (const auto ahead = failed_ahead_.find(name); ahead != failed_ahead_.end()) {
     Status why = std::move(ahead->second.front());
     ahead->second.pop_front();
@@ -34,7 +34,8 @@ bool Participant::begin(const wire::Request& request) {
   return true;
 }
 
-void Participant::settle(const std::string& name) {
+// Begins deferred uses of `name`, whose last use has ended, until one is unsettled.
+void Participant::begin_deferred(const std::string& name) {
   for (auto waiting = deferred_.find(name); waiting != deferred_.end(); waiting = deferred_.find(name)) {
     const wire::Request next = std::move(waiting->second.front());
     waiting->second.pop_front();
@@ -43,7 +44,7 @@ void Participant::settle(const std::string& name) {
   }
 }
 
-// A use behind one that failed is still to be reported: no join nor removal before it.
+// True if a use after one that failed is still to be reported. A join or a removal comes after it.
 bool Participant::uses_deferred() const {
   for (const auto& [name, requests] : deferred_) {
     for (const wire::Request& request : requests) {
@@ -53,7 +54,7 @@ bool Participant::uses_deferred() const {
   return false;
 }
 
-// A join is the last to be reported.
+// Returns the names to report now. A join is the last to be reported.
 std::vector<std::string> Participant::take_reportable() {
   std::vector<std::string> names = std::exchange(to_report_, {});
   if (join_.empty() || std::erase(names, join_) == 0) return names;
@@ -62,13 +63,13 @@ std::vector<std::string> Participant::take_reportable() {
 }
 
 std::optional<wire::Report> Participant::take_report() {
-  if (locked_) return take_report_of_freeze();
+  if (lock_.active) return take_report_of_freeze();
   const std::vector<std::string> names = take_reportable();
-  // A flush covers what was reported so far: without anything new behind it, it is no news.
+  // A flush covers what was reported so far. It is no news if nothing was reported since the last flush.
   const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !names.empty());
-  const bool leaving = leaving_ && !left_;
-  const bool removing = removing_ && !removal_said_ && !uses_deferred();
-  const bool news = !names.empty() || flush || leaving || removing || say_applied_;
+  const bool leaving = leaving_ && !leave_reported_;
+  const bool removing = removing_ && !removal_reported_ && !uses_deferred();
+  const bool news = !names.empty() || flush || leaving || removing || report_applied_;
   if (!news) return std::nullopt;
 
   wire::Report report;
@@ -77,10 +78,16 @@ std::optional<wire::Report> Participant::take_report() {
   report.flush = flush;
   report.leaving = leaving;
   report.removing = removing;
-  left_ = left_ || leaving;
-  removal_said_ = removal_said_ || removing;
-  say_applied_ = false;
+  leave_reported_ = leave_reported_ || leaving;
+  removal_reported_ = removal_reported_ || removing;
+  report_applied_ = false;
   unflushed_ = !flush;
+  fill(report, names);
+  return report;
+}
+
+// Writes each request by its id if the coordinator knows exactly this request, else in full.
+void Participant::fill(wire::Report& report, const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const auto found = pending_.find(name);
     if (found == pending_.end()) {
@@ -89,57 +96,28 @@ std::optional<wire::Report> Participant::take_report() {
     }
     Pending& pending = found->second;
     pending.reported = true;
-    const auto cached = cache_.find(name);
-    if (cached != cache_.end() && cached->second.request == pending.request) {
-      pending.reported_as = cached->second.id;
-      report.cached.push_back(pending.reported_as);
-    } else {
-      pending.reported_as = wire::kNoCacheId;
+    pending.reported_as = cache_.id_of(pending.request);
+    if (pending.reported_as == wire::kNoCacheId) {
       report.requests.push_back(pending.request);
+    } else {
+      report.cached.push_back(pending.reported_as);
     }
   }
   std::sort(report.cached.begin(), report.cached.end());
-  return report;
 }
 
-std::vector<Settled> Participant::take_settled() { return std::exchange(settled_, {}); }
-
 void Participant::evict(wire::CacheId id) {
-  const auto found = names_.find(id);
-  if (found == names_.end()) return;
-  const std::string name = std::move(found->second);
-  names_.erase(found);
-  if (const auto cached = cache_.find(name); cached != cache_.end() && cached->second.id == id)
-    cache_.erase(cached);
-  // It may have been reported by this id, also if that use has failed since: a join waits to hear.
-  say_applied_ = say_applied_ || !join_.empty() || removal_said_;
-  // The coordinator cannot know what a report by a stale id meant: say it again in full.
-  const auto pending = pending_.find(name);
+  const std::optional<std::string> name = cache_.evict(id);
+  if (!name) return;
+  // A use may have been reported by this id, even if it has failed since. A join waits to hear of that.
+  report_applied_ = report_applied_ || !join_.empty() || removal_reported_;
+  // The coordinator cannot know what a report by a stale id meant: report the request again in full.
+  const auto pending = pending_.find(*name);
   if (pending != pending_.end() && pending->second.reported_as == id) {
     pending->second.reported_as = wire::kNoCacheId;
     pending->second.reported = false;
-    to_report_.push_back(name);
+    to_report_.push_back(*name);
   }
-}
-
-Result<std::string> Participant::name_of_tensor(const wire::FusedTensor& member) const {
-  if (!member.name.empty()) return member.name;
-  const auto found = names_.find(member.id);
-  if (found == names_.end()) {
-    return Status::internal("an order names cache id " + std::to_string(member.id) +
-                            ", which this rank does not know");
-  }
-  return found->second;
-}
-
-Status Participant::remember(const wire::FusedTensor& member, const wire::Request& request) {
-  if (member.name.empty() || member.id == wire::kNoCacheId) return {};
-  if (names_.contains(member.id)) {
-    return Status::internal("an order assigns cache id " + std::to_string(member.id) + " twice");
-  }
-  cache_.insert_or_assign(member.name, Cached{member.id, request});
-  names_.emplace(member.id, member.name);
-  return {};
 }
 
 Status Participant::apply_operation(const wire::FusedOperation& operation, Applied& applied) {
@@ -152,13 +130,13 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
                          : Status{};
   }
   for (const wire::FusedTensor& member : operation.tensors) {
-    Result<std::string> name = name_of_tensor(member);
+    Result<std::string> name = cache_.name_of(member);
     if (!name.ok()) return name.status();
     const auto found = pending_.find(*name);
     if (found == pending_.end() || !found->second.reported) {
       return Status::internal("an order names '" + *name + "', which this rank did not report");
     }
-    ROUNDELAY_RETURN_IF_ERROR(remember(member, found->second.request));
+    ROUNDELAY_RETURN_IF_ERROR(cache_.assign(member, found->second.request));
     pending_.erase(found);
     execution.names.push_back(std::move(name).value());
   }
@@ -189,10 +167,10 @@ void Participant::apply_failure(const wire::Failure& failure, Applied& applied) 
     pending_.erase(pending);
     applied.failed.push_back({name, why, failure.counters});
     if (name == join_) join_.clear();
-    settle(name);
+    begin_deferred(name);
   } else if (own_errors_.erase(name) > 0) {
     std::erase(to_report_, name);  // a peer's error came first and settles this use
-    settle(name);
+    begin_deferred(name);
   } else if (join_.empty()) {
     failed_ahead_[name].push_back(why);
   }
@@ -206,7 +184,7 @@ Status Participant::apply_joined(const wire::Joined& joined, Applied& applied) {
   failed_ahead_.clear();  // this rank will never make those uses
   const std::string name = std::exchange(join_, {});
   pending_.erase(found);
-  settle(name);
+  begin_deferred(name);
   return {};
 }
 
@@ -227,9 +205,9 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   }
   if (order.tickets) ROUNDELAY_RETURN_IF_ERROR(apply_tickets(*order.tickets, applied));
   for (const wire::Failure& failure : order.failures) apply_failure(failure, applied);
-  // Uses deferred behind an operation begin when it is ordered: ranks count uses, not completions.
+  // Uses deferred after an operation begin when it is ordered: ranks count uses, not completions.
   for (const Execution& execution : applied.operations) {
-    for (const std::string& name : execution.names) settle(name);
+    for (const std::string& name : execution.names) begin_deferred(name);
   }
   if (order.joined) ROUNDELAY_RETURN_IF_ERROR(apply_joined(*order.joined, applied));
   if (order.lock) ROUNDELAY_RETURN_IF_ERROR(apply_lock(*order.lock, applied));

@@ -1,4 +1,5 @@
-// The coordinator's response cache: requests that were validated once, by id. Least recently used out.
+// The coordinator's response cache: validated requests by id, so that members can report an id instead of a
+// request. When it is full, the least recently used request goes.
 #pragma once
 
 #include <list>
@@ -9,7 +10,7 @@
 
 namespace roundelay::negotiate {
 
-// Pure. Ids count up from 1 and are never reused.
+// Pure. Ids count up from 1 and are never used again.
 class ResponseCache {
  public:
   struct Line {
@@ -19,16 +20,18 @@ class ResponseCache {
 
   explicit ResponseCache(std::size_t capacity) : capacity_(capacity) {}
 
-  // Null if the id was evicted or never given.
+  // Returns the request, or null if the id was evicted or never given. The pointer is valid until the next
+  // insert().
   [[nodiscard]] const wire::Request* find(wire::CacheId id) const;
   [[nodiscard]] bool was_given(wire::CacheId id) const { return id != wire::kNoCacheId && id <= last_id_; }
-  // The id of this request, or of one that agrees with it in all that ranks must agree on; else kNoCacheId.
+  // Returns the id of a request of the same name that mismatch() finds equal, or kNoCacheId.
   [[nodiscard]] wire::CacheId id_of(const wire::Request& request) const;
   [[nodiscard]] bool knows(const std::string& name) const { return by_name_.contains(name); }
+  // The id was used now.
   void touch(wire::CacheId id);
 
-  // A new id for the request; ids that had to go are appended to `evicted`: the name's old one, and the least
-  // recently used for which `in_use(name)` is false. kNoCacheId if there is no room.
+  // Adds the request and returns its new id, or kNoCacheId if there is no room. Appends to `evicted` the ids
+  // that had to go: the name's old id, and the least recently used id for which `in_use(name)` is false.
   template <typename InUse>
   wire::CacheId insert(const wire::Request& request, InUse in_use, std::vector<wire::CacheId>& evicted) {
     if (capacity_ == 0) return wire::kNoCacheId;
@@ -52,12 +55,12 @@ class ResponseCache {
   }
 
  private:
-  using Position = std::list<Line>::iterator;  // the list is in order of use, newest first
+  using Position = std::list<Line>::iterator;
   wire::CacheId erase(Position position);
 
   std::size_t capacity_;
   wire::CacheId last_id_ = wire::kNoCacheId;
-  std::list<Line> lines_;
+  std::list<Line> lines_;  // in order of use, newest first
   std::unordered_map<std::string, Position> by_name_;
   std::unordered_map<wire::CacheId, Position> by_id_;
 };

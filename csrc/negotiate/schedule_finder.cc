@@ -6,7 +6,7 @@ namespace roundelay::negotiate {
 namespace {
 
 constexpr std::size_t kMostSymbols = 4 * ScheduleFinder::kLongestPeriod;
-constexpr std::uint64_t kLasting = 8;  // times the evidence: such a lock was worth it
+constexpr std::uint64_t kLasting = 8;  // a lock lasted if it ran so many times the periods that it needed
 
 }  // namespace
 

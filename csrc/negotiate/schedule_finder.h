@@ -1,4 +1,4 @@
-// Finds out whether a lane's fused operations come in a sequence that repeats. Pure.
+// Finds out whether a lane's fused operations repeat in the same sequence. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,25 @@
 
 namespace roundelay::negotiate {
 
-// Memory and the cost of one operation are bounded by the longest period.
+// A period is a sequence of operations that repeats. Its longest length bounds the memory and the cost of
+// saw().
 class ScheduleFinder {
  public:
   using Ids = std::vector<wire::CacheId>;  // one operation's members
   static constexpr std::size_t kLongestPeriod = 256;
+  // How often a period has to come before it counts: at least, at most.
   static constexpr std::size_t kLeastPeriods = 3;
   static constexpr std::size_t kMostPeriods = 192;
 
-  // The next operation of the stream.
+  // Records the next operation.
   void saw(const Ids& members);
-  // Something else came: no period goes across it.
+  // Records something that cannot repeat. No period goes across it.
   void interrupted();
-  // The shortest period, if the stream's last operations were enough of it, as it goes on from here.
+  // Returns the shortest period that came periods_needed() times up to now, or nothing. It begins with the
+  // operation that comes next.
   [[nodiscard]] std::optional<std::vector<Ids>> period() const;
-  // A lock on such a schedule ended after so many positions. One that did not last asks for twice the
-  // evidence the next time, so that ranks do not lock and unlock all the time.
+  // A lock on a schedule of `period` operations ended after so many positions. If that was soon, the next
+  // lock needs twice as many periods, so that ranks do not lock and unlock all the time.
   void unlocked(std::size_t period, std::uint64_t positions);
 
   [[nodiscard]] std::size_t periods_needed() const { return needed_; }
@@ -35,9 +38,10 @@ class ScheduleFinder {
 
   std::map<Ids, Symbol> symbols_;
   std::vector<const Ids*> operations_;  // by symbol
-  std::vector<Symbol> last_;            // a ring of the last kLongestPeriod
-  std::uint64_t count_ = 0;             // seen since the interruption
-  std::vector<std::uint64_t> repeats_;  // by period: of how many operations up to the last one it is true
+  std::vector<Symbol> last_;            // a ring of the last kLongestPeriod operations
+  std::uint64_t count_ = 0;             // operations since the last interruption
+  // By length of period: how many operations up to the last one equal the one a period before.
+  std::vector<std::uint64_t> repeats_;
   std::size_t needed_ = kLeastPeriods;
 };
 

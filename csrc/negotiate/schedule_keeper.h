@@ -1,5 +1,6 @@
-// The coordinator's side of a locked schedule: freeze-then-order. One member that announces no more makes all
-// others stop, too; when each has said how far it is, the lock ends at the least of these. Pure.
+// Counts the members' answers to a freeze of the schedule lock. When one member freezes, all others have to
+// freeze too. When each has said how many positions it has announced, the lock ends at the least of these
+// numbers. Pure.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +13,30 @@ namespace roundelay::negotiate {
 
 class ScheduleKeeper {
  public:
+  // A lock begins for so many members.
   void begin(std::size_t members);
   [[nodiscard]] bool locked() const { return !counts_.empty(); }
-  [[nodiscard]] std::uint64_t number() const { return number_; }  // of the last lock, from 1
+  // The number of the last lock; the first is 1.
+  [[nodiscard]] std::uint64_t number() const { return number_; }
 
-  // This member has frozen after so many positions. False: it had said so before.
+  // This member has frozen after `count` positions. False if it has said so before. Only under a lock.
   bool on_frozen(std::size_t member, std::uint64_t count, TimePoint now);
-  // Once, when some are frozen and others not.
+  // True once for each lock, when some members are frozen and others are not: these have to freeze.
   bool take_freeze();
-  // Once, when all are: the position where the lock ends. It is over then.
+  // When all members are frozen, ends the lock and returns the position at which it ends.
   std::optional<std::uint64_t> take_unlock();
 
-  // Members that have not answered yet, and since when they are asked; none while nobody has frozen.
+  // Members (ascending) that have not frozen although another member has.
   [[nodiscard]] std::vector<int> silent() const;
+  // When the first member froze.
   [[nodiscard]] TimePoint asked() const { return asked_; }
 
   friend bool operator==(const ScheduleKeeper&, const ScheduleKeeper&) = default;
 
  private:
   std::uint64_t number_ = 0;
-  std::vector<std::optional<std::uint64_t>> counts_;  // by member; empty: no lock
-  std::size_t frozen_ = 0;
+  std::vector<std::optional<std::uint64_t>> counts_;  // by member: positions; empty: no lock
+  std::size_t frozen_ = 0;                            // members
   bool freeze_ordered_ = false;
   TimePoint asked_{};
 };

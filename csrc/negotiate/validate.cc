@@ -27,7 +27,7 @@ std::string region_text(const wire::RegionOffset& region) {
          std::to_string(region.key);
 }
 
-// Two ranks' views of one use, and the words for what they differ in.
+// Two ranks' requests for one use. differ() words the difference.
 struct Pair {
   const wire::Request& a;
   int rank_a;
@@ -49,7 +49,7 @@ bool reduces(Operation operation) {
   return operation == Operation::kAllreduce || operation == Operation::kReducescatter;
 }
 
-// The first extent is each rank's own.
+// True if ranks may differ in the first extent.
 bool gathers(Operation operation) {
   return operation == Operation::kAllgather || operation == Operation::kAlltoall;
 }
@@ -59,7 +59,7 @@ bool shapes_agree(Operation operation, const Shape& a, const Shape& b) {
   return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
 }
 
-// `which`: " of tensor 2" in groups.
+// `which` names the tensor of a group: " of tensor 2".
 std::string tensor_mismatch(const Pair& pair, const std::string& which, DType dtype_a, const Shape& shape_a,
                             DType dtype_b, const Shape& shape_b) {
   if (dtype_a != dtype_b) {

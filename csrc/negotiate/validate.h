@@ -1,4 +1,4 @@
-// Do two ranks mean the same operation? If not: which tensor, which ranks, what differs.
+// Compares two ranks' requests for one operation.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@ namespace roundelay::negotiate {
 
 using Shape = std::vector<std::int64_t>;
 
-// Empty if they agree. `a` and `b` are uses of one name by world ranks `rank_a` and `rank_b`.
+// Returns a text that names the tensor, the ranks and the difference. Empty if the requests agree. `a` and
+// `b` have the same name and come from the world ranks `rank_a` and `rank_b`.
 std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b, int rank_b);
 
-// For messages: "[2, 3]".
+// Returns the list as messages show it: "[2, 3]".
 template <typename T>
 std::string list_text(const std::vector<T>& values) {
   std::string text = "[";

@@ -23,7 +23,7 @@ void Watchdog::on_sign_of_life(int from) {
 std::optional<wire::Abort> Watchdog::take_fault(TimePoint now) {
   if (due_ == Deadline::never()) return std::nullopt;
   const bool all = is_arbiter() && std::all_of(answered_.begin(), answered_.end(), [](bool a) { return a; });
-  // When everyone lives, the others' own reports are worth waiting for: they tell who waits for whom.
+  // When all members live, their own reports are worth waiting for: they tell which rank waits for which.
   if (!due_.passed(now) && !(all && stuck_ranks_.size() >= answered_.size())) return std::nullopt;
   due_ = Deadline::never();
   return blame();
@@ -46,7 +46,7 @@ wire::Abort Watchdog::blame() const {
         " and then stopped: it answers no message (stopped or overloaded process, or lost connection)";
     return abort;
   }
-  // Alive but not moving: whom the others wait for and who waits for none.
+  // All live, but none moves: the culprit is a rank that others wait for and that waits for no other.
   for (const wire::Stuck& stuck : stuck_) {
     const bool waits_itself =
         std::find(stuck_ranks_.begin(), stuck_ranks_.end(), stuck.waiting_for) != stuck_ranks_.end();

@@ -1,9 +1,10 @@
-// The progress clock's arbiter: when a rank is stuck inside a collective, who is to blame?
+// Finds the rank at fault when a collective makes no progress. Pure: the caller passes messages and the time,
+// and sends what is asked for.
 //
-// Whoever misses the progress deadline says so (wire::Stuck) to the arbiter, the first of the lane's group,
-// who then asks the members for a sign of life: a stopped process answers nothing, whereas one that merely
-// waits for it does. One for each lane: who is no member is neither asked nor blamed. Ranks are world ranks.
-// Pure: messages and time in, a fault out.
+// A rank that misses the progress deadline reports it (wire::Stuck) to the arbiter, the first rank of the
+// lane's group. The arbiter begins a liveness check: it pings all members. A stopped process does not answer,
+// but a process that only waits for it does. Each lane has its own watchdog, so ranks outside the group are
+// neither asked nor blamed. All ranks are world ranks.
 #pragma once
 
 #include <optional>
@@ -16,23 +17,28 @@
 
 namespace roundelay::negotiate {
 
+// How long the arbiter waits for answers to a liveness check.
 inline constexpr Duration kLivenessCheckTime = std::chrono::milliseconds(1000);
-// How long a stuck rank waits for the arbiter's fault before it blames the arbiter itself.
+// How long a stuck rank waits for the arbiter to name a fault. Then it blames the arbiter itself.
 inline constexpr Duration kArbiterPatience = std::chrono::milliseconds(2500);
 
+// One thread at a time: the thread that steps the negotiator.
 class Watchdog {
  public:
+  // `group` is the lane's.
   explicit Watchdog(const Group& group)
       : rank_(group.world_rank()), members_(group.ranks), answered_(members_.size(), false) {}
 
-  // This rank or (on the arbiter) a peer is stuck. True if an liveness check begins: ping all members (the
-  // arbiter only).
+  // This rank, or on the arbiter any member, is stuck. True if a liveness check begins: the caller then pings
+  // all members. Only the arbiter returns true.
   bool on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
+  // `from` sent a message.
   void on_sign_of_life(int from);
-  // A member may have left in order, with what is still in flight here behind it: silence is no guilt.
+  // The lane has had its last order. A member that has left is silent without being at fault.
   void on_closed() { closed_ = true; }
 
-  // The fault, once it is known: the arbiter when all answered or the time is over; others when it is silent.
+  // Returns the fault once it is known. The arbiter knows it when all members have answered or the time is
+  // over. Other ranks blame the arbiter if they hear nothing from it for too long.
   std::optional<wire::Abort> take_fault(TimePoint now);
   [[nodiscard]] Deadline next_due() const { return due_; }
 
@@ -41,12 +47,12 @@ class Watchdog {
   [[nodiscard]] wire::Abort blame() const;
 
   int rank_;
-  std::vector<int> members_;
-  std::vector<bool> answered_;
-  std::vector<wire::Stuck> stuck_;
-  std::vector<int> stuck_ranks_;
+  std::vector<int> members_;        // ascending
+  std::vector<bool> answered_;      // by member
+  std::vector<wire::Stuck> stuck_;  // reports, in the order in which they came
+  std::vector<int> stuck_ranks_;    // their senders
   bool closed_ = false;
-  Deadline due_ = Deadline::never();
+  Deadline due_ = Deadline::never();  // of the fault; never while no rank is stuck
 };
 
 }  // namespace roundelay::negotiate

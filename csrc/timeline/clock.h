@@ -1,4 +1,4 @@
-// How far apart two ranks' clocks are, from pings. Pure.
+// Estimates the offset between two ranks' clocks from pings. Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 
 namespace roundelay::timeline {
 
-// One ping and its pong; nanoseconds of the steady clock of the rank named.
+// One ping and its pong, in nanoseconds of a steady clock.
 struct ClockSample {
-  std::int64_t sent = 0;      // here
-  std::int64_t remote = 0;    // there, when it answered
-  std::int64_t received = 0;  // here
+  std::int64_t sent = 0;      // local clock
+  std::int64_t remote = 0;    // remote clock, when it answered
+  std::int64_t received = 0;  // local clock
 };
 
 struct ClockOffset {
-  std::int64_t offset = 0;  // ns: remote clock = local clock + offset
-  std::int64_t error = 0;   // ns: the true offset is within +- this
+  std::int64_t offset = 0;  // ns: remote clock minus local clock
+  std::int64_t error = 0;   // ns: the true offset differs by no more than this
   friend bool operator==(const ClockOffset&, const ClockOffset&) = default;
 };
 
-// The sample with the least round trip bounds the offset best: queueing only ever adds to a trip.
-// Samples that run backwards are skipped; none left: nullopt.
+// Returns the estimate of the sample with the shortest round trip: queueing only makes trips longer. Skips
+// samples whose clock runs backwards. Nothing if no sample is left.
 std::optional<ClockOffset> estimate(std::span<const ClockSample> samples);
 
 }  // namespace roundelay::timeline

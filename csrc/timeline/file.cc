@@ -17,7 +17,7 @@ Status failure(const std::string& path, int error) {
 }  // namespace
 
 TimelineFile::~TimelineFile() {
-  if (Status ignored = close(); !ignored.ok()) return;  // nobody is left to be told
+  if (Status ignored = close(); !ignored.ok()) return;  // there is no caller left to tell
 }
 
 Status TimelineFile::open(const std::string& path) {

@@ -1,4 +1,4 @@
-// The job's trace on disk, written by rank 0: one Chrome/Perfetto JSON array of all ranks' events.
+// The job's trace on disk: one Chrome/Perfetto JSON array of all ranks' events. Rank 0 writes it.
 #pragma once
 
 #include <string>
@@ -8,21 +8,24 @@
 
 namespace roundelay::timeline {
 
-// Every append reaches the kernel at once, so a job that dies leaves a file that still opens: trace viewers
-// (and `roundelay timeline`) accept an array whose end is missing. One thread at a time.
+// Every append() writes to the file at once. So a job that dies leaves a file that still opens: trace viewers
+// and `roundelay timeline` accept an array without its end. One thread at a time.
 class TimelineFile {
  public:
   TimelineFile() = default;
+  // Closes the file and ignores errors.
   ~TimelineFile();
   TimelineFile(const TimelineFile&) = delete;
   TimelineFile& operator=(const TimelineFile&) = delete;
 
-  // Replaces what is there. Errors: kInvalidArgument with path and reason; a file already open stays so.
+  // Opens the file and drops its content. Closes the file that was open before. kInvalidArgument, with path
+  // and reason: the file cannot be opened, and the old one stays open; or a write failed.
   Status open(const std::string& path);
   [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
-  // `events`: as Timeline::drain() gives them. An error (a full disk) is given once and ends the file.
+  // Adds events in the form of Timeline::drain(). Does nothing while no file is open. kInvalidArgument: a
+  // write failed, such as on a full disk; the file is closed then.
   Status append(std::string_view events);
-  // Ends the array. Nothing to do when none is open.
+  // Ends the array and closes the file. Does nothing while no file is open. Errors as append().
   Status close();
 
  private:
@@ -30,7 +33,7 @@ class TimelineFile {
 
   std::string path_;
   int descriptor_ = -1;
-  bool empty_ = true;
+  bool empty_ = true;  // no events yet
 };
 
 }  // namespace roundelay::timeline

@@ -1,4 +1,4 @@
-// Chrome trace events as text: microseconds, one process a rank.
+// Writes Chrome trace events as text. Each rank is a process in the trace, each track a thread.
 #pragma once
 
 #include <concepts>
@@ -9,20 +9,21 @@
 
 namespace roundelay::timeline {
 
-// Builds events separated by ",\n". Times are nanoseconds of this rank's clock; `offset` moves them to rank
-// 0's.
+// Collects events as JSON objects with ",\n" between them. All times are nanoseconds of this rank's clock.
+// One thread at a time.
 class JsonEvents {
  public:
+  // `offset`: rank 0's clock minus this rank's, in nanoseconds. The text has times of rank 0's clock.
   JsonEvents(int rank, std::int64_t offset) : rank_(rank), offset_(offset) {}
 
-  // Names and order of the rank and its tracks.
+  // Adds the names and the order of the rank and its tracks.
   void announce();
-  // "Events are missing here": the buffer was full.
+  // Adds a note that `count` events are missing from this time on, because the buffer was full.
   void dropped(std::int64_t at, std::uint64_t count);
-  // One phase ('b', 'e', 'n') of a tensor's life.
+  // Adds one async event of tensor number `id`. `phase`: 'b' begins, 'e' ends, 'n' is an instant.
   void async(char phase, std::uint64_t id, std::string_view name, std::int64_t at);
 
-  // These two open an event: argument() any number of times, then end().
+  // Opens an event that has a duration, or an instant. Call argument() any number of times, then end().
   void complete(int track, std::string_view name, std::int64_t begin, std::int64_t end);
   void instant(int track, std::string_view name, std::int64_t at);
   void argument(std::string_view key, std::integral auto value) {
@@ -30,10 +31,12 @@ class JsonEvents {
     text_ += std::to_string(value);
   }
   void argument(std::string_view key, std::string_view value);
-  void argument(std::string_view key, std::span<const std::string_view> values);  // without the empty ones
+  // A list; leaves out empty values.
+  void argument(std::string_view key, std::span<const std::string_view> values);
   void argument_microseconds(std::string_view key, std::int64_t nanoseconds);
   void end();
 
+  // Length of the text up to now.
   [[nodiscard]] std::size_t size() const { return text_.size(); }
   std::string text() && { return std::move(text_); }
 
@@ -46,7 +49,7 @@ class JsonEvents {
 
   const int rank_;
   const std::int64_t offset_;
-  bool arguments_ = false;  // the event that is open has some
+  bool arguments_ = false;  // the open event has arguments
   std::string text_;
 };
 

@@ -8,7 +8,7 @@ namespace roundelay::timeline {
 namespace {
 
 constexpr std::size_t kLongestName = 2048;
-constexpr std::size_t kTextPerEvent = 64;  // what a buffer holds of names, on average
+constexpr std::size_t kTextPerEvent = 64;  // bytes of names in the buffer for each event of its capacity
 
 // Cuts between characters, so that the text stays UTF-8.
 std::string_view shorten(std::string_view name) {
@@ -108,7 +108,7 @@ void Timeline::record_order(std::uint64_t sequence, TimePoint at) {
   push(event, nullptr, 0);
 }
 
-// Takes what was recorded; the two buffers change places, so that nothing is allocated in the steady state.
+// Swaps the two buffers, so that nothing is allocated in the steady state. False if nothing was recorded.
 bool Timeline::refill() {
   draining_.events.clear();
   draining_.text.clear();
@@ -161,7 +161,7 @@ void Timeline::format(const Event& event, JsonEvents& out) {
       out.argument("names", names);
       return out.end();
     case Kind::kTensor:
-      // A pair within a pair: viewers nest the phases below the tensor by the order of the events.
+      // Viewers nest the phases below the tensor by the order of the events.
       ++next_tensor_;
       out.async('b', next_tensor_, names[0], times[0]);
       out.async('n', next_tensor_, "submit", times[0]);

@@ -1,8 +1,8 @@
-// What one rank did when, for the job's one Chrome/Perfetto trace (timeline_file.h). docs/timeline.md lists
-// the events.
+// Records the events of one rank for the job's Chrome/Perfetto trace (timeline/file.h). docs/timeline.md
+// lists the events.
 //
-// Any thread records; recording copies a few words under a short lock and does no I/O. The coordination
-// thread drains: it turns what was recorded into JSON text, which travels to rank 0 as TimelineChunks.
+// Any thread records: this copies a few words under a short lock and does no I/O. The coordination thread
+// drains: this turns the records into JSON text, which goes to rank 0 in TimelineChunks.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ namespace roundelay::timeline {
 
 class JsonEvents;
 
-// Rows of a rank in the viewer. The values are thread ids in the file. What goes over a GPU is there twice:
-// when the host enqueued it, and when the device did it.
+// Rows of a rank in the viewer. The values are thread ids in the file. Work on a GPU is there twice: on
+// kEnqueue when the host enqueued it, on kGpu when the device did it.
 enum class Track : std::uint8_t {
   kTraining = 1,
   kCopy = 2,
@@ -39,52 +39,54 @@ struct CollectiveSpan {
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
   std::uint64_t order = 0;
-  std::uint32_t index = 0;                          // within the order
-  std::uint32_t tensors = 0;                        // members in all
+  std::uint32_t index = 0;  // within the order
+  std::uint32_t tensors = 0;
   std::uint64_t bytes = 0;                          // payload of this rank
-  std::array<std::string_view, kShownNames> names;  // the first members; unused ones are empty
+  std::array<std::string_view, kShownNames> names;  // of the first tensors; the rest is empty
   TimePoint begin;
   TimePoint end;
 };
 
-// The stations of one tensor: in the table, in an order, on the data plane, handle done. One that failed
-// before leaves those it did not reach as they are.
+// The times of one tensor. A tensor that failed leaves the times that it did not reach at TimePoint{}.
 struct TensorTimes {
-  TimePoint submitted;
-  TimePoint ordered;
-  TimePoint started;
-  TimePoint completed;
+  TimePoint submitted;  // into the table
+  TimePoint ordered;    // an order named it
+  TimePoint started;    // on the data plane
+  TimePoint completed;  // its handle is done
 };
 
+// Thread-safe, except drain().
 class Timeline {
  public:
   static constexpr std::size_t kDefaultCapacity = 1U << 15U;  // events between two drains, about 6 MB
   static constexpr std::size_t kDefaultText = 1U << 18U;      // bytes of one drain
 
+  // `capacity`: how many events the buffer holds. Further events are dropped and counted.
   explicit Timeline(int rank, std::size_t capacity = kDefaultCapacity) : rank_(rank), capacity_(capacity) {}
 
-  // One relaxed load: ask before taking times for a record.
+  // True between start() and stop(). One relaxed load: ask it before you read clocks for a record.
   [[nodiscard]] bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
-  // May be called again after stop(), also between. What was recorded stays until it is drained.
+  // Records from now on; `mark_cycles`: orders too. May be called again at any time. Events stay until they
+  // are drained.
   void start(bool mark_cycles) EXCLUDES(mutex_);
   void stop() EXCLUDES(mutex_);
 
-  // rank 0's steady clock minus this rank's; used for all that is drained from now on.
+  // `offset`: rank 0's steady clock minus this rank's. All later drains use it.
   void set_offset(Duration offset) { offset_.store(offset.count(), std::memory_order_relaxed); }
 
-  // Each does nothing while the timeline is not enabled; counts a drop when the buffer is full.
+  // These record one event. They do nothing while the timeline is not enabled.
   void record_span(Track track, std::string_view name, TimePoint begin, TimePoint end,
                    std::uint64_t bytes = 0) EXCLUDES(mutex_);
   void record_collective(const CollectiveSpan& span) EXCLUDES(mutex_);
   void record_tensor(std::string_view name, const TensorTimes& times) EXCLUDES(mutex_);
-  // Coordinator: `last_rank` was the last to report the tensor, `waited` after the first.
+  // On a coordinator: `last_rank` was the last to report the tensor, `waited` after the first rank.
   void record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) EXCLUDES(mutex_);
-  // Recorded only when cycles are to be marked.
+  // Does nothing without `mark_cycles`.
   void record_order(std::uint64_t sequence, TimePoint at) EXCLUDES(mutex_);
 
-  // Up to about `most` bytes of events as JSON objects with ",\n" between them; "" when there are none
-  // left. One thread at a time.
+  // Takes events out of the buffer and returns them as JSON objects with ",\n" between them, up to about
+  // `most` bytes. "" if no event is left. One thread at a time.
   std::string drain(std::size_t most = kDefaultText) EXCLUDES(mutex_);
 
  private:
@@ -99,16 +101,16 @@ class Timeline {
     std::int32_t rank = -1;
     std::uint64_t order = 0;
     std::uint64_t bytes = 0;
-    std::uint32_t text = 0;  // where its names start in Buffer::text
+    std::uint32_t text = 0;  // offset of its names in Buffer::text
     std::array<std::uint16_t, CollectiveSpan::kShownNames> lengths{};
-    std::array<std::int64_t, 4> times{};  // ns
+    std::array<std::int64_t, 4> times{};  // ns; their meaning depends on `kind`
   };
   struct Buffer {
     std::vector<Event> events;
     std::vector<char> text;
-    std::uint64_t dropped = 0;
-    std::int64_t first_drop = 0;
-    bool announce = false;  // the names of the rank and of its tracks come first
+    std::uint64_t dropped = 0;    // events
+    std::int64_t first_drop = 0;  // ns: time of the first of them
+    bool announce = false;        // write the names of the rank and its tracks first
   };
 
   void push(Event event, const std::string_view* names, std::size_t count) EXCLUDES(mutex_);
@@ -124,7 +126,7 @@ class Timeline {
   Mutex mutex_;
   Buffer recorded_ GUARDED_BY(mutex_);
 
-  // The draining thread's own.
+  // Only drain() uses these.
   Buffer draining_;
   std::size_t next_ = 0;           // in draining_.events
   std::uint64_t next_tensor_ = 0;  // ids of the tensors' async events

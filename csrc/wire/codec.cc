@@ -10,8 +10,8 @@
 namespace roundelay::wire {
 namespace {
 
-// First byte of every message: raised with each change of a layout. Hello's version catches such a difference
-// between builds first, but only a peer that still understands Hello can say so.
+// First byte of every message. Each change of a layout raises it. Hello's version shows a difference between
+// builds first, but only to a peer that can still read Hello.
 constexpr std::uint8_t kFormat = 5;
 
 template <typename M>
@@ -23,7 +23,7 @@ Message read_as(Reader& in) {
 
 using ReadFunction = Message (*)(Reader&);
 
-// A message's kind, its second byte, is its place in the variant.
+// The second byte of a message is its kind: the index of its type in the variant.
 template <std::size_t... kKinds>
 constexpr auto make_readers(std::index_sequence<kKinds...> /*kinds*/) {
   return std::array<ReadFunction, sizeof...(kKinds)>{

@@ -1,5 +1,5 @@
-// Messages <-> bytes. Every length is checked against what is there before anything is allocated;
-// hostile bytes give an error, never a crash nor an allocation larger than a small multiple of the input.
+// GpuSequencer messages into bytes and back. Hostile bytes give an error: never a crash, and never an
+// allocation larger than a small multiple of the input. Any thread may call.
 #pragma once
 
 #include "base/bytes.h"
@@ -8,13 +8,14 @@
 
 namespace roundelay::wire {
 
-// Ids in one report at most: runs of them are stored as their bounds, so this limits what a few bytes can
-// make grow. No response cache may hold more (base/config's CACHE_CAPACITY).
+// The most ids in one report. Runs of ids are stored as their bounds, so without a limit a few bytes could
+// make a long list. No response cache holds more (base/config's CACHE_CAPACITY).
 inline constexpr std::size_t kMaxIds = 65536;
 
-// Ids in `cached` must ascend.
+// Returns the message as bytes. The ids in Report::cached must ascend.
 Bytes encode(const Message& message);
-// Errors: kInternal, naming the field and the offset that is wrong. Trailing bytes are an error.
+// Returns the message. kInternal: the bytes are no message of this build; the text names the field and the
+// offset. Bytes after the message are an error too.
 Result<Message> decode(ConstByteSpan bytes);
 
 }  // namespace roundelay::wire

@@ -18,4 +18,10 @@ std::string describe(const Request& request) {
   return text;
 }
 
+std::string describe_ranks(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text;
+}
+
 }  // namespace roundelay::wire

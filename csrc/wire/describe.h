@@ -1,14 +1,18 @@
-// What errors call an operation.
+// What errors call an operation and ranks.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "wire/messages.h"
 
 namespace roundelay::wire {
 
-// "allreduce of 'grad.weight'", "broadcast of 'model' (3 tensors)", "barrier()"; without the name where it
-// has none yet.
+// Returns "allreduce of 'grad.weight'", "broadcast of 'model' (3 tensors)" or "barrier()". Without the name
+// if the request has none yet.
 std::string describe(const Request& request);
+
+// Returns "rank 1" or "ranks 1, 2".
+std::string describe_ranks(std::span<const int> ranks);
 
 }  // namespace roundelay::wire

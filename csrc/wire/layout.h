@@ -1,5 +1,7 @@
-// What each message looks like in bytes: its fields, in order. One function a type serves Writer and Reader.
-// A new message is a line in the variant of wire/messages.h (append only) and a layout here.
+// The fields of each message in bytes, in order. One function for each type serves Writer and Reader: `io` is
+// one of them. To add a message, append it to the variant in wire/messages.h and write its layout here.
+//
+// kLeast... is the least number of bytes that such an item takes in a list.
 #pragma once
 
 #include <concepts>
@@ -32,7 +34,7 @@ void layout(auto& io, Is<Hello> auto& m) {
   io.fixed("hello.config_hash", m.config_hash);
 }
 
-// A list of extents, ranks or members: none is negative.
+// A list of numbers that are not negative, such as extents or ranks.
 void naturals(auto& io, const char* field, auto& values) {
   io.list(field, values, 1, [&](auto& value) {
     io.integer(field, value);
@@ -40,6 +42,7 @@ void naturals(auto& io, const char* field, auto& values) {
   });
 }
 
+// A list of unsigned numbers.
 void counts(auto& io, const char* field, auto& values) {
   io.list(field, values, 1, [&](auto& value) { io.integer(field, value); });
 }
@@ -81,7 +84,8 @@ void layout(auto& io, Is<Report> auto& m) {
 }
 
 void layout(auto& io, Is<FusedOperation> auto& m) {
-  // Members mostly follow one another by id, and only new ones are named: one byte each in the steady state.
+  // Ids of members mostly follow one another, and only new members have names. So a member takes one byte in
+  // the steady state.
   std::int64_t expected = 0;
   io.list("operation.tensors", m.tensors, 1, [&](auto& member) {
     bool named = !member.name.empty();

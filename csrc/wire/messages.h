@@ -1,7 +1,7 @@
-// What ranks say to each other on the control plane. Plain values; wire/codec.h turns them into bytes.
+// The messages of the control plane. Plain values; wire/codec.h turns them into bytes.
 //
-// Reports go up to the coordinator of a lane, orders come down to its members; both are numbered and
-// travel in FIFO order between two ranks. Aborts, pings and timeline chunks travel apart from them.
+// Members of a lane send reports to its coordinator, and the coordinator sends orders to all members.
+// Messages between two ranks keep their order.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@
 
 namespace roundelay::wire {
 
-// 0 means "no id". Ids are assigned and evicted only by orders and never reused within an init.
+// Stands for a request that all members of a lane know. Only orders assign and evict ids. An id is never used
+// again within an init.
 using CacheId = std::uint32_t;
 inline constexpr CacheId kNoCacheId = 0;
 
-// First message on every connection: both sides must be the same build with the same config.
+// The first message on every connection: both sides must be the same build with the same config.
 struct Hello {
   std::int32_t rank = 0;
   std::uint32_t generation = 0;  // of init: a late peer of an earlier init is refused
@@ -35,15 +36,15 @@ struct TensorSpec {
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };
 
-// Where in a region of all ranks (base/region.h) an allreduce works.
+// The place of an allreduce in a region of all ranks (base/region.h).
 struct RegionOffset {
-  std::uint64_t key = 0;  // 0: in no region
-  std::uint64_t offset = 0;
+  std::uint64_t key = 0;     // 0: in no region
+  std::uint64_t offset = 0;  // bytes
   friend bool operator==(const RegionOffset&, const RegionOffset&) = default;
 };
 
-// One rank's wish to take part in one operation: everything that must agree between ranks, and what the
-// coordinator has to know of each.
+// One rank's request to take part in one operation. It has all that must agree between ranks, and all that
+// the coordinator has to know of each rank.
 struct Request {
   std::string name;
   Operation operation = Operation::kAllreduce;
@@ -57,35 +58,38 @@ struct Request {
   std::vector<std::int64_t> shape;  // allgather, alltoall: the first extent may differ between ranks
   std::vector<TensorSpec> others;   // a grouped operation's further tensors: all or nothing
   std::vector<std::int32_t> ranks;  // process set: its world ranks, ascending
-  std::uint64_t unnamed = 0;        // not 0: this rank's number of the unnamed use, by operation
-  bool cacheable = true;            // unnamed operations never come again under the same name
+  std::uint64_t unnamed = 0;        // not 0: counts this rank's unnamed uses of the operation
+  bool cacheable = true;            // false: never comes again under the same name
   std::string error;                // not empty: this rank's local checks failed, and why
   friend bool operator==(const Request&, const Request&) = default;
 };
 
+// A member's news for the coordinator.
 struct Report {
   LaneId lane;
-  std::uint64_t last_order = 0;  // the newest order this rank had applied when it wrote this
-  bool flush = false;            // this rank waits, or its step's last gradient is in: do not linger
+  std::uint64_t last_order = 0;  // the newest order that this rank had applied when it wrote the report
+  bool flush = false;            // order what is ready: a caller waits, or the step's last gradient is there
   bool leaving = false;          // this rank called shutdown(): order nothing more that needs it
   bool removing = false;         // this rank removes the process set: its last report for this lane
-  // In a locked schedule: this rank announces no more, after so many positions.
+  // Under a schedule lock: this rank has announced so many positions and announces no more.
   std::optional<std::uint64_t> frozen;
-  std::vector<Request> requests;  // in full, first time or after a change
-  std::vector<CacheId> cached;    // ascending: requests the response cache knows
+  std::vector<Request> requests;  // new or changed ones, in full
+  std::vector<CacheId> cached;    // ascending: ids of requests that the response cache knows
   friend bool operator==(const Report&, const Report&) = default;
 };
 
-// A member of a fused operation. Known to the cache: id alone. New: name, and the id it has from now on.
+// A tensor (or group) of a fused operation. One that the cache knows has an id alone. A new one has a name,
+// and the id that it gets with this order; kNoCacheId if it gets none.
 struct FusedTensor {
   CacheId id = kNoCacheId;
   std::string name;
   friend bool operator==(const FusedTensor&, const FusedTensor&) = default;
 };
 
+// One collective over one or more members.
 struct FusedOperation {
   std::vector<FusedTensor> tensors;  // in buffer order
-  // Allgather (one member then): the first extents, of each tensor by group member. Empty for others.
+  // Allgather, which has one member: first extents, for each tensor one by group member. Empty otherwise.
   std::vector<std::int64_t> extents;
   std::vector<std::int32_t> absent;  // group members (indices, ascending) that have joined and skip this
   friend bool operator==(const FusedOperation&, const FusedOperation&) = default;
@@ -96,40 +100,43 @@ struct Failure {
   std::string name;
   StatusCode code = StatusCode::kMismatch;
   std::string text;
-  std::vector<std::uint64_t> counters{};  // of a join: as in Joined; a joined rank goes on from there
+  std::vector<std::uint64_t> counters{};  // of a join that failed: as in Joined
   friend bool operator==(const Failure&, const Failure&) = default;
 };
 
-// All ranks have joined.
+// All members have joined.
 struct Joined {
-  std::int32_t last_rank = -1;          // world rank
-  std::vector<std::uint64_t> counters;  // by operation: the last unnamed use that is over on all ranks
+  std::int32_t last_rank = -1;  // the world rank that joined last
+  // By operation: the number of the last unnamed use that is over. All ranks count on from here.
+  std::vector<std::uint64_t> counters;
   friend bool operator==(const Joined&, const Joined&) = default;
 };
 
-// From here on fused operations come in this sequence, again and again, and none is ordered: a position is
-// entered when all members have announced it. Uses that are reported and not ordered go back to their ranks.
+// Begins a schedule lock. From here on the fused operations come in this sequence, again and again, and no
+// order names them: a position is entered when all members have announced it. Each member takes back what it
+// has reported and no order has named.
 struct Lock {
   std::uint64_t number = 0;                      // of the lane's locks, from 1
   std::vector<std::vector<CacheId>> operations;  // one period: their members, in buffer order
   friend bool operator==(const Lock&, const Lock&) = default;
 };
 
-// Consecutive numbers that rank 0 gives to operations on a GPU, across process sets: a rank enqueues those
-// that it takes part in one after the other, from the least up.
+// Consecutive numbers that rank 0 gives to operations on GPUs, across process sets. A rank enqueues the
+// operations that it takes part in by ascending ticket.
 struct Tickets {
-  std::uint64_t first = 0;              // from 1
+  std::uint64_t first = 0;              // 0: not given yet
   std::vector<std::uint64_t> previous;  // by group member: its last ticket before these; 0: none
   friend bool operator==(const Tickets&, const Tickets&) = default;
 };
 
-// When an order's operations on a GPU may be enqueued: other process sets have some there too.
+// The operations of an order that take turns on GPUs with those of other process sets.
 struct OrderTickets {
-  std::vector<std::int32_t> operations;  // which these are (indices, ascending); not empty
-  Tickets tickets;
+  std::vector<std::int32_t> operations;  // their indices in the order, ascending; not empty
+  Tickets tickets;                       // one for each
   friend bool operator==(const OrderTickets&, const OrderTickets&) = default;
 };
 
+// The coordinator's decision, the same for all members of the lane.
 struct Order {
   LaneId lane;
   std::uint64_t sequence = 0;  // 1, 2, 3 ... for each lane
@@ -138,9 +145,9 @@ struct Order {
   std::vector<CacheId> evicted;  // applied before anything else in this order
   std::optional<Joined> joined;  // after the operations of this order
   std::optional<Lock> lock;      // after everything else in this order
-  bool freeze = false;           // announce no more, and say how far you are
-  // The lock is over: positions before this one are carried out, before all that this order has; what was
-  // submitted for later ones is negotiated.
+  bool freeze = false;  // under a lock: announce no more, and report how many positions you announced
+  // The lock ends at this position. The positions before it are carried out before all else in this order.
+  // Uses for later positions are negotiated.
   std::optional<std::uint64_t> unlock{};
   std::optional<OrderTickets> tickets{};
   std::int32_t shut_down_by = -1;  // not -1: that rank left; this is the lane's last order
@@ -148,14 +155,14 @@ struct Order {
   friend bool operator==(const Order&, const Order&) = default;
 };
 
-// The first cause of a fault that ends the job's communication. Outruns orders.
+// The first cause of a fault. It ends the job's communication.
 struct Abort {
   std::int32_t culprit = -1;  // world rank, -1 if unknown
   std::string text;
   friend bool operator==(const Abort&, const Abort&) = default;
 };
 
-// "I have been inside this operation past its progress deadline, waiting for that peer."
+// To the lane's arbiter (negotiate/watchdog.h): this rank is inside an operation past its progress deadline.
 struct Stuck {
   LaneId lane;
   std::uint64_t sequence = 0;
@@ -164,69 +171,70 @@ struct Stuck {
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 
-// Are you there, and what does your clock say? Times are steady-clock nanoseconds of the writer.
+// Asks for a sign of life and for the clock. Times are steady-clock nanoseconds of the writer.
 struct Ping {
   std::uint64_t token = 0;
   std::int64_t sent = 0;
   friend bool operator==(const Ping&, const Ping&) = default;
 };
 struct Pong {
-  std::uint64_t token = 0;
-  std::int64_t sent = 0;  // copied from the ping
-  std::int64_t here = 0;  // the answering rank's clock
+  std::uint64_t token = 0;  // copied from the ping
+  std::int64_t sent = 0;    // copied from the ping
+  std::int64_t here = 0;    // the answering rank's clock
   friend bool operator==(const Pong&, const Pong&) = default;
 };
 
-// A piece of one rank's timeline (timeline/timeline.h), on its way to rank 0's file.
+// To rank 0: a piece of one rank's timeline (timeline/timeline.h) for the file.
 struct TimelineChunk {
   std::int32_t rank = 0;
-  bool last = false;
+  bool last = false;  // the rank sends no more
   std::string events;
   friend bool operator==(const TimelineChunk&, const TimelineChunk&) = default;
 };
 
-// What a rank tells all others at init, through the bootstrap's one exchange.
+// To all ranks at init, through the bootstrap.
 struct Introduction {
   Hello hello;
   std::string node;  // equal on the ranks of one node
   std::string
-      tcp_address;  // where its TCP channel listens (channel/tcp/tcp_address.h); empty: it cannot use sockets
-  std::string shm_socket;  // where it hands out shared memory (platform/shm/handover.h); empty: nowhere
+      tcp_address;  // addresses of its TCP channel (channel/tcp/tcp_address.h); empty: it cannot use sockets
+  std::string
+      shm_socket;  // address at which it hands out shared memory (platform/shm/handover.h); empty: none
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 
-// Rank 0's word to all ranks: record from now on, or stop and send what is left.
+// From rank 0 to all ranks: record from now on, or stop and send what is left.
 struct TimelineSwitch {
   bool on = false;
   bool mark_cycles = false;
   friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
 };
 
-// A process set's coordinator to rank 0: these ranks' operations on a GPU take turns with other sets' from
-// here on; or, with no ranks, the set is over.
+// From a process set's coordinator to rank 0: the set's operations on GPUs take turns with those of other
+// sets from now on.
 struct TicketMembers {
   LaneId lane;
-  std::vector<std::int32_t> ranks;  // world ranks, ascending
+  std::vector<std::int32_t> ranks;  // world ranks, ascending; empty: the set is over
   friend bool operator==(const TicketMembers&, const TicketMembers&) = default;
 };
 
-// ... and for each order that takes a turn.
+// From a process set's coordinator to rank 0: an order needs tickets.
 struct TicketRequest {
   LaneId lane;
-  std::uint64_t sequence = 0;
-  std::uint32_t operations = 0;  // how many tickets
+  std::uint64_t sequence = 0;    // of the order
+  std::uint32_t operations = 0;  // how many tickets it needs
   friend bool operator==(const TicketRequest&, const TicketRequest&) = default;
 };
 
-// Rank 0's answer. Without tickets: it leaves, and gives none any more.
+// Rank 0's answer to a TicketRequest.
 struct TicketGrant {
   LaneId lane;
   std::uint64_t sequence = 0;
-  std::optional<Tickets> tickets;
+  std::optional<Tickets> tickets;  // nothing: rank 0 leaves and gives no more tickets
   friend bool operator==(const TicketGrant&, const TicketGrant&) = default;
 };
 
-// To a rank that others wait for: what does your program do?
+// To a rank that others wait for: asks what its program does.
 struct StateQuestion {
   friend bool operator==(const StateQuestion&, const StateQuestion&) = default;
 };
@@ -236,6 +244,7 @@ struct StateAnswer {
   friend bool operator==(const StateAnswer&, const StateAnswer&) = default;
 };
 
+// The index of a type is its kind in the encoding: append only.
 using Message =
     std::variant<Hello, Report, Order, Abort, Stuck, Ping, Pong, TimelineChunk, Introduction, TimelineSwitch,
                  TicketMembers, TicketRequest, TicketGrant, StateQuestion, StateAnswer>;

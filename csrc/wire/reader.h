@@ -1,5 +1,8 @@
-// Bytes -> values, trusting nothing. The first thing that is wrong is kept with its field and offset; from
-// then on every call leaves its value as it is, so that layouts need no checks of their own.
+// Reads values from bytes that it does not trust. The counterpart of wire/writer.h, which describes the
+// encodings.
+//
+// The reader keeps the first error, with its field and offset. After an error every call leaves its value as
+// it is, so layouts need no checks of their own.
 #pragma once
 
 #include <bit>
@@ -18,6 +21,7 @@
 
 namespace roundelay::wire {
 
+// The bytes outlive the reader. One thread at a time.
 class Reader {
  public:
   explicit Reader(ConstByteSpan in) : in_(in) {}
@@ -26,16 +30,17 @@ class Reader {
   [[nodiscard]] bool ok() const { return error_.ok(); }
   [[nodiscard]] const Status& error() const { return error_; }
 
-  // Keeps the first error only, with the offset that was reached.
+  // Records an error at the current offset, unless there is one already.
   void fail(const char* field, const char* what);
 
+  // Records an error unless `valid`.
   void require(bool valid, const char* field, const char* what) {
     if (!valid) fail(field, what);
   }
 
   std::uint8_t byte(const char* field);
 
-  // Only the shortest form is valid: a value has one encoding.
+  // Accepts only the shortest form, so that each value has one encoding.
   std::uint64_t varint(const char* field);
 
   template <typename T>
@@ -65,6 +70,7 @@ class Reader {
     value = std::bit_cast<double>(raw);
   }
 
+  // Reads an id and a flag; see Writer::step().
   void step(const char* field, CacheId& id, std::int64_t& expected, bool& flag);
 
   void boolean(const char* field, bool& value) {
@@ -89,8 +95,8 @@ class Reader {
 
   void text(const char* field, std::string& value);
 
-  // `least`: the bytes an item takes at least; a count that the rest cannot hold is refused before
-  // allocating.
+  // Reads a list; `item` reads one value. `least`: the least number of bytes of an item. A count that the
+  // rest of the bytes cannot hold is an error before anything is allocated.
   template <typename T, typename Item>
   void list(const char* field, std::vector<T>& values, std::size_t least, Item item) {
     const std::uint64_t count = varint(field);
@@ -100,7 +106,7 @@ class Reader {
     for (std::uint64_t i = 0; i < count && ok(); ++i) item(values.emplace_back());
   }
 
-  // A byte that says whether it is there, and the value.
+  // Reads a byte that says whether the value is there, and the value.
   template <typename T, typename Item>
   void optional(const char* field, std::optional<T>& value, Item item) {
     bool there = false;
@@ -108,13 +114,13 @@ class Reader {
     if (there) item(value.emplace());
   }
 
-  // One whose presence a flag has told.
+  // Reads the value if it is `there`. A flag before it has said so.
   template <typename T, typename Item>
   void present(bool there, std::optional<T>& value, Item item) {
     if (there) item(value.emplace());
   }
 
-  // Ascending by construction; kMaxIds bounds what a few bytes can make grow.
+  // Reads ascending ids, kMaxIds at most; see Writer::runs().
   void runs(const char* field, std::vector<CacheId>& ids);
 
  private:

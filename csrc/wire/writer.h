@@ -1,4 +1,4 @@
-// Values -> bytes. The counterpart of wire/reader.h: both offer the same calls, so that one layout
+// Writes values as bytes. The counterpart of wire/reader.h: both have the same calls, so that one layout
 // (wire/layout.h) serves both directions.
 #pragma once
 
@@ -16,19 +16,21 @@
 
 namespace roundelay::wire {
 
+// `out` outlives the writer. One thread at a time.
 class Writer {
  public:
   explicit Writer(Bytes& out) : out_(out) {}
 
   void byte(std::uint8_t value) { out_.push_back(std::byte{value}); }
 
-  // Seven bits a byte, least significant first; the high bit says that more follow.
+  // Writes seven bits in each byte, least significant first. The high bit says that more bytes follow.
   void varint(std::uint64_t value) {
     for (; value >= 0x80; value >>= 7) byte(static_cast<std::uint8_t>(value | 0x80));
     byte(static_cast<std::uint8_t>(value));
   }
 
-  // Signed numbers in zigzag order (0, -1, 1, -2 ...), so that small ones of either sign are short.
+  // Writes a varint. Signed numbers go in zigzag order (0, -1, 1, -2 ...), so that small ones of either sign
+  // are short.
   template <typename T>
   void integer(const char*, T value) {
     if constexpr (std::is_signed_v<T>) {
@@ -39,14 +41,15 @@ class Writer {
     }
   }
 
-  // Eight bytes, least significant first: for values whose high bits are used.
+  // Writes eight bytes, least significant first; for values that use their high bits.
   void fixed(const char*, std::uint64_t value) {
     for (int shift = 0; shift < 64; shift += 8) byte(static_cast<std::uint8_t>(value >> shift));
   }
   void fixed(const char* field, std::int64_t value) { fixed(field, static_cast<std::uint64_t>(value)); }
   void fixed(const char* field, double value) { fixed(field, std::bit_cast<std::uint64_t>(value)); }
 
-  // An id as its distance from the expected one, with a flag in the lowest bit.
+  // Writes an id as its distance from the expected id, with a flag in the lowest bit. Expects the next id
+  // after it.
   void step(const char* field, CacheId id, std::int64_t& expected, bool flag) {
     const std::int64_t distance = std::int64_t{id} - expected;
     integer(field, distance * 2 + (flag ? 1 : 0));
@@ -55,7 +58,7 @@ class Writer {
 
   void boolean(const char*, bool value) { byte(value ? 1 : 0); }
 
-  // Up to eight in one byte, the first one lowest.
+  // Writes up to eight flags into one byte, the first one lowest.
   void flags(const char*, auto... values) {
     static_assert((std::same_as<decltype(values), bool> && ...) && sizeof...(values) <= 8);
     unsigned raw = 0, bit = 0;
@@ -87,16 +90,17 @@ class Writer {
     if (value) item(*value);
   }
 
-  // One whose presence a flag has told.
+  // Writes the value if it is `there`. A flag before it has said so.
   template <typename T, typename Item>
   void present(bool there, const std::optional<T>& value, Item item) {
     if (there) item(*value);
   }
 
-  // Ascending ids as runs: how many ids are skipped, and how many follow one another (less one).
+  // Writes ascending ids as runs: the number of runs; for each run how many ids it skips, and its length
+  // less 1.
   void runs(const char*, const std::vector<CacheId>& ids) {
     std::vector<std::uint64_t> numbers;
-    std::uint64_t next = kNoCacheId + 1;  // the least id that may come
+    std::uint64_t next = kNoCacheId + 1;  // the least id that may follow
     for (std::size_t i = 0; i < ids.size();) {
       std::size_t end = i + 1;
       while (end < ids.size() && ids[end] == ids[end - 1] + 1) ++end;
@@ -110,7 +114,8 @@ class Writer {
     for (const std::uint64_t number : numbers) varint(number);
   }
 
-  void require(bool, const char*, const char*) {}  // the reader's side checks
+  // Only the reader checks.
+  void require(bool, const char*, const char*) {}
 
  private:
   Bytes& out_;

@@ -336,9 +336,6 @@ def torch_build_version() -> str: ...
 class testing:
     """The pure parts of the core, for property tests."""
 
-    # Returns the tensors' indices for each fused operation. Tensors of one class may be fused; -1: never.
-    @staticmethod
-    def plan(sizes: list[int], classes: list[int], fusion_threshold: int, theta: int) -> list[list[int]]: ...
     # Returns whether the bytes are a control message. RuntimeError if they are, but encode to other bytes.
     @staticmethod
     def codec_roundtrip(message: bytes) -> bool: ...

@@ -14,17 +14,18 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Beyond a wait's own limit: for the server to hear that it is over.
+// A wait may take so much longer than its limit, until the server answers that the time is over.
 constexpr Duration kGrace = std::chrono::seconds(1);
 
-// At least 1 ms, as PyTorch takes 0 for no limit.
+// Returns the time that is left, at least 1 ms: PyTorch takes 0 for no limit.
 milliseconds time_left(Deadline deadline) {
   constexpr milliseconds kLongest = std::chrono::hours(24);
   const int left = deadline.poll_milliseconds(steady_now());
   return left < 0 ? kLongest : milliseconds(std::max(left, 1));
 }
 
-// TCPStore limits the time of a wait, but neither of its start nor of other questions to the server.
+// Runs the call on another thread and waits for it up to the deadline. TCPStore itself limits only the time
+// of a wait, not that of its start or of other questions to the server.
 template <typename T>
 Result<T> limited(Deadline deadline, std::function<T()> call) {
   try {
@@ -102,7 +103,7 @@ Result<bool> TcpStore::wait(const std::vector<std::string>& keys, Deadline deadl
       torch.store->wait(keys, limit);
       return true;
     } catch (const c10::DistStoreError&) {
-      return torch.store->check(keys);  // the time is up, or the store is gone: then this throws, too
+      return torch.store->check(keys);  // the time is up, or the store is gone: then this throws too
     }
   };
   return ask(Deadline::after(limit + kGrace), question);

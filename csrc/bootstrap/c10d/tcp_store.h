@@ -13,9 +13,10 @@ namespace roundelay::bootstrap {
 
 class TcpStore final : public KeyValueStore {
  public:
-  // `listener`: this process serves, over this socket, of which the store becomes the owner. `serve` without
-  // one: through a store that PyTorch serves on that port in this process already (kUnavailable if it does
-  // not). The server ends with the last TcpStore or torch.distributed store of the process on its port.
+  // Connects to the store at host:port. `serve`: this process serves it, over the socket `listener`, which
+  // the store then owns. Without a listener PyTorch must serve a store on that port in this process already.
+  // The server ends with the last TcpStore or torch.distributed store of the process on its port.
+  // kUnavailable: the store does not answer by the deadline, or this process cannot serve it.
   static Result<std::shared_ptr<TcpStore>> open(const std::string& host, std::uint16_t port, bool serve,
                                                 std::optional<int> listener, Deadline deadline);
   ~TcpStore() override;
@@ -34,9 +35,9 @@ class TcpStore final : public KeyValueStore {
   template <typename T>
   Result<T> ask(Deadline deadline, const std::function<T(Torch&)>& question);
 
-  const std::shared_ptr<Torch> torch_;  // a question without an answer keeps it, too
+  const std::shared_ptr<Torch> torch_;  // shared with questions that have no answer yet
   const std::string where_;             // host:port
-  Status error_;                        // the first
+  Status error_;                        // the first error; later calls return it
 };
 
 }  // namespace roundelay::bootstrap

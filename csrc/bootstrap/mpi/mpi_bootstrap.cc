@@ -8,7 +8,7 @@
 
 namespace roundelay::bootstrap {
 
-// Memory of one MPI_Iallgather; stays allocated if the deadline passes, as MPI may still write it.
+// Memory of one MPI_Iallgather. It is leaked if the deadline passes, as MPI may still write to it.
 struct MpiBootstrap::Exchange {
   Bytes mine, all;
 };

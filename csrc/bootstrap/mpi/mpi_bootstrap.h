@@ -1,4 +1,4 @@
-// Ranks as MPI numbers them.
+// The bootstrap of ranks that MPI numbers.
 #pragma once
 
 #include "bootstrap/bootstrap.h"
@@ -8,7 +8,8 @@ namespace roundelay::bootstrap {
 
 class MpiBootstrap final : public Bootstrap {
  public:
-  // Collective over all ranks.
+  // All ranks have to call it. `session` outlives the bootstrap. kAborted: not all ranks came by the
+  // deadline.
   static Result<std::unique_ptr<Bootstrap>> create(mpi::Session& session, Deadline deadline);
   ~MpiBootstrap() override;
 

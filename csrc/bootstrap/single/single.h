@@ -1,4 +1,4 @@
-// One process, no launcher.
+// The bootstrap of a single process without a launcher.
 #pragma once
 
 #include "bootstrap/bootstrap.h"

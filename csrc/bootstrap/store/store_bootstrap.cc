@@ -6,7 +6,7 @@
 namespace roundelay::bootstrap {
 namespace {
 
-// After an exchange that failed, or at its deadline, for what remains to be said.
+// Time for the last messages after an exchange that failed.
 constexpr Duration kLastWords = std::chrono::seconds(2);
 
 std::string show_seconds(Duration duration) {
@@ -64,7 +64,7 @@ Result<std::vector<Bytes>> StoreBootstrap::exchange(ConstByteSpan mine, Deadline
   if (!*all_there) return give_up(keys);
   auto all = store_->get(keys, deadline);
   if (!all.ok()) return all;
-  // Everyone is here, so everyone has read what was before.
+  // All ranks are here, so all have read the values of the exchange before.
   if (exchanges_ > 0) {
     const std::string before = keys_of(std::to_string(exchanges_ - 1))[static_cast<std::size_t>(rank_)];
     ROUNDELAY_RETURN_IF_ERROR(store_->erase(before, deadline));
@@ -73,7 +73,7 @@ Result<std::vector<Bytes>> StoreBootstrap::exchange(ConstByteSpan mine, Deadline
   return all;
 }
 
-// A rank that comes when others have left off waiting for it hears so at once.
+// Fails at once if the other ranks have stopped waiting for this one.
 Status StoreBootstrap::refuse_if_given_up(Deadline deadline) {
   const Keys given_up{root_ + "given_up"};
   const Result<bool> over = store_->has(given_up.front(), deadline);

@@ -1,8 +1,8 @@
-// Ranks as their launcher numbers them, meeting in a key-value store.
+// The bootstrap of ranks that their launcher has numbered and that meet in a key-value store.
 //
-// Keys: roundelay/<job and restart>/<generation>/<exchange>/<rank>. An exchange's values go once all ranks
-// have come to the next one, the last one's when all have left: an older generation leaves nothing behind,
-// and what a dead job left is under another name, or incomplete.
+// Keys: roundelay/<job and restart>/<generation>/<exchange>/<rank>. The values of an exchange are erased when
+// all ranks have come to the next exchange; those of the last one when all ranks have left. So an older
+// generation leaves no values, and those of a dead job have other keys or are incomplete.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,16 @@
 
 namespace roundelay::bootstrap {
 
-// Where all keys of one init are; `generation` counts the inits of this process.
+// Returns the prefix of all keys of one init. `generation` counts the inits of this process.
 std::string store_root(const Rendezvous& where, std::uint32_t generation);
 
 class StoreBootstrap final : public Bootstrap {
  public:
-  // `patience`: what deadlines are made of, for the error that names who is missing.
+  // `patience`: the time limit from which callers make deadlines; only errors show it.
   StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where, std::uint32_t generation,
                  Duration patience);
-  // Tells that this rank has left. Rank 0 waits for those that were there, as its process may be the store
-  // and would end it under those who still read: until the last exchange's deadline, 2 s after one that
-  // failed.
+  // Tells the others that this rank has left. Rank 0's process may serve the store, so rank 0 waits until the
+  // ranks of the last exchange have left: up to the exchange's deadline, or for 2 s if the exchange failed.
   ~StoreBootstrap() override;
 
   [[nodiscard]] std::string_view name() const override { return "store"; }
@@ -47,7 +46,7 @@ class StoreBootstrap final : public Bootstrap {
   const int size_;
   const Duration patience_;
   int exchanges_ = 0;
-  Keys stay_for_;        // rank 0: who has to leave before it does
+  Keys stay_for_;        // rank 0 stays until these keys say that other ranks have left
   bool broken_ = false;  // an exchange failed
   Deadline deadline_ = Deadline::never();
 };

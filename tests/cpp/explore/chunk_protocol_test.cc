@@ -1,7 +1,7 @@
-// The double-buffered chunk protocol of fabric shm in every order of its members' steps: right results, and
-// nobody waits for ever. Programs, rounds.cc and segment.h are the product's; slots are one or two lines for
-// each member, so that few bytes take several rounds. What orders of memory weaker than the sequential one
-// would allow is not tried: see explorer.h.
+// The double-buffered chunk protocol of fabric shm in every order of its members' steps: results are right,
+// and no member waits for ever. Programs, rounds.cc and segment.h are the product's. Slots are one or two
+// lines for each member, so that few bytes take several rounds. Memory is sequentially consistent
+// (explorer.h).
 #include "tests/cpp/catch.h"
 #include "tests/cpp/explore/chunk_scene.h"
 

@@ -12,7 +12,7 @@
 
 namespace roundelay {
 
-// What the kernel does: to look and to fall asleep is one step.
+// Models the kernel: it looks and falls asleep in one step.
 void futex_wait(const FutexWord& word, std::uint32_t seen, Duration /*most*/) {
   if (word.peek() == seen) return explore::sleep_on(&word);
   explore::looked(&word, word.peek(), true);
@@ -33,7 +33,8 @@ using collective::shm::Segment;
 
 constexpr std::size_t kElementBytes = sizeof(std::uint32_t);
 
-// Of every call, member and place another value, so that whatever was read too early or too late shows.
+// Returns another value for every call, member and place, so that a value that is read too early or too late
+// shows.
 std::uint32_t value(std::size_t call, std::size_t member, std::size_t i, ReduceOp op) {
   const std::size_t mixed = ((call * 61 + member + 1) * 40503 + i) * 2654435761U;
   const auto small = static_cast<std::uint32_t>(mixed >> 8U & 0xFFFFU) + 1;
@@ -88,7 +89,7 @@ std::vector<std::uint32_t> reduced(const Planned& planned, const std::vector<int
   return sum;
 }
 
-// What a member that takes part has in the end.
+// Returns what a member that takes part has in the end.
 std::vector<std::uint32_t> result(const Planned& planned, const std::vector<int>& present, const Given& given,
                                   std::size_t member) {
   std::vector<std::uint32_t> got;
@@ -226,7 +227,7 @@ Call ChunkScene::call_of(std::size_t number, int member) {
   return call;
 }
 
-// The program has looked in vain.
+// Waits after the program has looked in vain.
 void ChunkScene::wait(Rounds& rounds, int member) {
   if (script_.sleep == nullptr) {
     do stall();
@@ -241,7 +242,7 @@ void ChunkScene::wait(Rounds& rounds, int member) {
   past_last_word(place);
 }
 
-// As ShmPending does.
+// Makes one call, as ShmPending does.
 void ChunkScene::make(std::size_t number, History& history) {
   const int member = history.index;
   const std::size_t self = index_of(member);
@@ -261,7 +262,7 @@ void ChunkScene::make(std::size_t number, History& history) {
   rounds.finish();
   const Elements& expected = gets_[number][self];
   if (!std::equal(expected.begin(), expected.end(), outputs_[self].begin())) fail("a wrong result");
-  back_at(number + 1);  // from call to call it keeps its history alone, which is the same in every order
+  back_at(number + 1);  // it keeps only its history between calls, which is the same in every order
 }
 
 void ChunkScene::run(int member) {

@@ -1,4 +1,4 @@
-// Members that make one call after the other over one segment: the product's programs, or others.
+// A scene for the explorer: members that make one call after the other over one segment.
 #pragma once
 
 #include <cstddef>
@@ -14,25 +14,26 @@
 
 namespace roundelay::explore {
 
-// Lengths are in elements of 4 bytes: 16 make a line.
+// One call of all members. Lengths are in elements of 4 bytes; 16 elements make a line.
 struct Planned {
   Operation operation = Operation::kAllreduce;
-  // Allreduce, broadcast: one; all-gather: what each gives; reduce-scatter: each one's shard; alltoall: what
-  // each gives to each, giver by giver. Nothing from or to absent ones.
+  // Allreduce, broadcast: one length. All-gather: what each member gives. Reduce-scatter: each member's
+  // shard. Alltoall: what each member gives to each, giver by giver. Absent members give and get nothing.
   std::vector<std::size_t> lengths;
   std::vector<int> absent = {};
   int root = 0;
   bool in_region = false;
-  ReduceOp op = ReduceOp::kSum;  // Adasum: of two members
+  ReduceOp op = ReduceOp::kSum;  // Adasum needs two members
 };
 
 struct Script {
   int members = 2;
   std::size_t slot_bytes = 128;
   std::vector<Planned> calls;
+  // The program under test.
   collective::Program (*program)(const collective::Call&,
                                  collective::shm::Rounds&) = collective::shm::program_of;
-  // How a member passes the time until what it awaits may be there; null: it polls.
+  // How a member waits; null: it polls.
   void (*sleep)(collective::shm::Rounds&, collective::shm::Doorbell& own) = nullptr;
 };
 
@@ -63,14 +64,14 @@ class ChunkScene final : public Scene {
   const Script script_;
   const std::unique_ptr<std::byte, Free> memory_;
   std::vector<std::vector<Elements>> gives_, gets_;  // by call and member
-  // By member, as they are now:
+  // Of the call that runs, by member.
   std::vector<Elements> inputs_, outputs_;
   std::vector<Region> regions_;
   std::vector<std::unique_ptr<collective::ScratchPool>> pools_;
   std::vector<ConstByteSpan> scratch_;
 };
 
-// How the product sleeps.
+// Sleeps as the product does.
 void nap(collective::shm::Rounds& rounds, collective::shm::Doorbell& own);
 
 }  // namespace roundelay::explore

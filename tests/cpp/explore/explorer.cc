@@ -42,15 +42,15 @@ struct Member {
   std::unique_ptr<std::byte[]> stack{new std::byte[kStackBytes]};
   State state = State::kReady;
   bool begun = false;
-  bool changed = false;        // the word, since
-  const void* word = nullptr;  // that it looked at last, or sleeps on
+  const void* word = nullptr;  // the word that it looked at last, or sleeps on
+  bool changed = false;        // `word` has changed since
   const void* looked_at = nullptr;
-  std::uint64_t way = 0;         // how it came where it is
-  std::uint64_t way_before = 0;  // without the last look
+  std::uint64_t way = 0;         // hash of its accesses
+  std::uint64_t way_before = 0;  // `way` without the last look
   std::uint64_t last_value = 0;  // of the last look
 };
 
-// One run after the other over the same stacks.
+// Runs the members step by step; one run after the other over the same stacks.
 class Stage {
  public:
   explicit Stage(Scene& scene) : scene_(scene), members_(static_cast<std::size_t>(scene.members())) {}
@@ -62,7 +62,7 @@ class Stage {
   [[nodiscard]] bool over() const;
   [[nodiscard]] std::uint64_t hash() const;
 
-  // By the member that runs.
+  // Only the running member calls these.
   Member& running() { return members_[running_]; }
   void pause();
   void wake(const void* word, State from);
@@ -79,7 +79,7 @@ class Stage {
   bool giving_up_ = false;
 };
 
-Stage* stage = nullptr;  // whose member runs now
+Stage* stage = nullptr;  // the stage of the running member
 
 void Stage::enter() {
   Stage& self = *stage;
@@ -160,12 +160,12 @@ std::uint64_t Stage::hash() const {
   return hash;
 }
 
-// A choice on the way: who may move, and who of them does.
+// A state on the current order: the members that may move, and the one that does.
 struct Choice {
   std::uint64_t state;
   std::vector<std::size_t> ready;
   std::size_t taken = 0;
-  double orders = 0;  // from here to an end, by those taken before
+  double orders = 0;  // from here to an end, through the members taken before
 };
 
 class Search {
@@ -185,7 +185,7 @@ class Search {
   }
 
  private:
-  // Along the way, and on from its end to a state that is known. Its orders from there.
+  // Replays the current order and goes on to a state that is known. Returns the number of orders from there.
   double go() {
     stage_.begin();
     for (const Choice& choice : way_) stage_.move(choice.ready[choice.taken]);
@@ -201,7 +201,7 @@ class Search {
     }
   }
 
-  // To the last choice that has one left.
+  // Goes back to the last choice that has a member left, and takes that member.
   void back(double orders) {
     while (!way_.empty()) {
       Choice& last = way_.back();

@@ -1,4 +1,4 @@
-// That the explorer sees a fault when there is one: a broadcast, and a sleeper, with one line wrong.
+// The explorer finds faults: a broadcast and a sleeper, each with one wrong line.
 #include <cstring>
 
 #include "collective/shm/chunks.h"
@@ -64,14 +64,14 @@ TEST_CASE("faults of a program are found", "[explore][mutants]") {
 TEST_CASE("faults of a sleeper are found", "[explore][mutants]") {
   using Catch::Matchers::StartsWith;
   CHECK(barrier_asleep(nap).complaint == "");
-  // Does not look once more when its peers may know that it sleeps.
+  // This sleeper does not look once more after it has told its peers that it sleeps.
   const Report blind = barrier_asleep([](Rounds&, Doorbell& own) {
     const std::uint32_t seen = own.rings.load();
     own.asleep.store(1);
     futex_wait(own.rings, seen, std::chrono::seconds(1));
   });
   CHECK_THAT(blind.complaint, StartsWith("nobody moves any more"));
-  // Learns what the doorbell says when it may have rung already.
+  // This sleeper reads the doorbell when the doorbell may have rung already.
   const Report late = barrier_asleep([](Rounds& rounds, Doorbell& own) {
     own.asleep.store(1);
     if (rounds.all_done()) return;

@@ -1,4 +1,4 @@
-// What a schedule may look like, and what must hold after each.
+// Options of simulated worlds, and properties that must hold after each run.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace roundelay::sim {
 inline negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   const auto pick = [&](std::size_t below) { return random() % below; };
   negotiate::CoordinatorOptions options;
-  options.plan = {pick(3) == 0 ? 0 : std::size_t{16} << pick(6), pick(2) * 64, SIZE_MAX};
+  options.plan = {pick(3) == 0 ? 0 : std::size_t{16} << pick(6), pick(2) * 64};
   options.fire = {std::size_t{1} << pick(9), std::chrono::microseconds(pick(1000))};
   options.cache_capacity = pick(5);  // small: evictions all the time
   options.stall_warning = Duration{0};
@@ -23,17 +23,18 @@ inline negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   return options;
 }
 
-// Who skips an operation does not know its names.
+// All ranks executed the same operations in the same order. A rank that skips an operation does not know its
+// names.
 inline void check_same_order(const World& world) {
   for (const auto& rank : world.ranks) {
-    REQUIRE(rank->wrong_extents == 0);
-    REQUIRE(rank->executed.size() == world.ranks.front()->executed.size());
+    REQUIRE(rank->counts.wrong_extents == 0);
+    REQUIRE(rank->world().executed.size() == world.ranks.front()->world().executed.size());
   }
-  for (std::size_t i = 0; i < world.ranks.front()->executed.size(); ++i) {
+  for (std::size_t i = 0; i < world.ranks.front()->world().executed.size(); ++i) {
     const negotiate::Execution* first = nullptr;
     std::vector<int> skipping;
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
-      const negotiate::Execution& mine = world.ranks[r]->executed[i];
+      const negotiate::Execution& mine = world.ranks[r]->world().executed[i];
       if (mine.skipped) {
         skipping.push_back(static_cast<int>(r));
         REQUIRE(mine.names.empty());
@@ -47,28 +48,30 @@ inline void check_same_order(const World& world) {
   }
 }
 
+// All ranks that live completed each handle once.
 inline void check_each_once(const World& world) {
   for (std::size_t r = 0; r < world.ranks.size(); ++r) {
     if (world.dead(r)) continue;
-    REQUIRE(world.ranks[r]->completed == world.ranks[r]->submitted);
-    REQUIRE(world.ranks[r]->completed_twice == 0);
+    REQUIRE(world.ranks[r]->counts.completed == world.ranks[r]->counts.submitted);
+    REQUIRE(world.ranks[r]->counts.completed_twice == 0);
   }
 }
 
+// The k-th use of a name ended alike on all ranks.
 inline void check_same_outcomes(const World& world) {
   std::set<std::string> names;
   for (const auto& rank : world.ranks) {
-    for (const auto& [name, list] : rank->outcomes) names.insert(name);
+    for (const auto& [name, list] : rank->world().outcomes) names.insert(name);
   }
   for (const std::string& name : names) {
     for (std::size_t use = 0;; ++use) {
       const Outcome* first = nullptr;
       bool any = false;
       for (const auto& rank : world.ranks) {
-        const auto& list = rank->outcomes[name];
+        const auto& list = rank->world().outcomes[name];
         if (use >= list.size()) continue;
         any = true;
-        if (list[use].local) continue;  // that caller had its own text at once
+        if (list[use].local) continue;  // its caller had another text at once
         if (first == nullptr) first = &list[use];
         INFO(name << " use " << use << ": '" << first->status.message() << "' or '"
                   << list[use].status.message() << "'");
@@ -79,21 +82,22 @@ inline void check_same_outcomes(const World& world) {
   }
 }
 
+// Nothing is in flight.
 inline void check_nothing_left(const World& world) {
   for (const auto& rank : world.ranks) {
-    REQUIRE(rank->quiet());
-    REQUIRE(rank->table.in_flight() == 0);
+    REQUIRE(rank->world().quiet());
+    REQUIRE(rank->world().table.in_flight() == 0);
     REQUIRE(rank->negotiator.outstanding() == 0);
     REQUIRE(rank->aborted.ok());
   }
   REQUIRE(world.links_empty());
 }
 
-// Uses that failed on ranks that did nothing wrong by themselves.
+// Counts uses that failed on ranks that made no mistake.
 inline int failures(const World& world) {
   int failed = 0;
   for (const auto& rank : world.ranks) {
-    for (const auto& [name, list] : rank->outcomes) {
+    for (const auto& [name, list] : rank->world().outcomes) {
       failed += static_cast<int>(std::count_if(list.begin(), list.end(),
                                                [](const Outcome& o) { return !o.local && !o.status.ok(); }));
     }

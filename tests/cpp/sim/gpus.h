@@ -1,5 +1,6 @@
-// What the lanes of all simulated ranks share: operations of the CPU, for which all who take part must come,
-// and a GPU a rank that runs what was enqueued there one after the other, as soon as all have it foremost.
+// The data plane of all simulated ranks. An operation of the CPU completes when all participants have come.
+// Each rank has a GPU with a queue; an operation there runs when it is foremost on the GPUs of all
+// participants.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace roundelay::sim {
 
-// The same on all members.
+// The same on all members of a lane.
 struct OperationId {
   LaneId lane;
   std::size_t index = 0;  // in its lane
@@ -23,19 +24,20 @@ class Gpus {
  public:
   explicit Gpus(int ranks) : queues_(static_cast<std::size_t>(ranks)) {}
 
-  // True once all are there.
+  // `rank` comes to an operation of the CPU. True once all participants are there.
   bool meet(const OperationId& operation, int rank, std::size_t participants) {
     auto& there = met_[operation];
     there.insert(rank);
     return there.size() == participants;
   }
+  // `rank` enqueues an operation on its GPU.
   void enqueue(const OperationId& operation, int rank, std::size_t participants) {
     auto& queue = queues_[static_cast<std::size_t>(rank)];
     queue.push_back({operation, participants});
     if (queue.size() == 1) is_foremost(queue.front());
   }
 
-  // One operation, if any can run.
+  // Runs one operation. False if none can run.
   bool run() {
     if (runnable_.empty()) return false;
     const OperationId done = runnable_.front();
@@ -47,6 +49,8 @@ class Gpus {
     }
     return true;
   }
+  [[nodiscard]] bool any_runnable() const { return !runnable_.empty(); }
+  // True if all queues are empty.
   [[nodiscard]] bool idle() const {
     for (const auto& queue : queues_) {
       if (!queue.empty()) return false;
@@ -66,7 +70,7 @@ class Gpus {
 
   std::map<OperationId, std::set<int>> met_;
   std::vector<std::deque<Enqueued>> queues_;     // by rank
-  std::map<OperationId, std::size_t> foremost_;  // on how many GPUs
+  std::map<OperationId, std::size_t> foremost_;  // on how many GPUs the operation is foremost
   std::deque<OperationId> runnable_;
 };
 

@@ -1,5 +1,5 @@
 // Seeded random programs with groups, allgathers, unnamed operations, joins and the removal of the process
-// set. Each rank makes some of the uses only, in an order of its own, and joins.
+// set. Each rank makes only some of the uses, in an order of its own, and joins.
 #include <algorithm>
 
 #include "tests/cpp/catch.h"
@@ -9,7 +9,7 @@
 namespace roundelay::sim {
 namespace {
 
-// One use as all ranks make it, but for the first extents of what is gathered.
+// Returns a use for all ranks; first extents of gathered tensors are still to be set.
 Use random_use(World& world, std::size_t n, bool any_operation) {
   constexpr Operation kOperations[] = {
       Operation::kAllreduce, Operation::kAllreduce, Operation::kAllgather,     Operation::kBarrier,
@@ -48,17 +48,17 @@ void make_wrong(World& world, Use& use) {
 
 struct Kind {
   bool faulty = false;           // wrong uses, and operations that need every rank
-  bool uneven = true;            // each rank makes some of the uses only
+  bool uneven = true;            // each rank makes only some of the uses
   std::size_t joins_one_in = 1;  // 1: each rank joins at the end of the epoch
 };
 
-void append_epoch(World& world, std::vector<Script>& scripts, const Kind& kind) {
+void append_epoch(World& world, const Kind& kind) {
   std::vector<std::vector<Use>> steps(1 + world.pick(4));
   const std::size_t names = 1 + world.pick(5);
   for (auto& uses : steps) {
     for (std::size_t n = 0; n < names; ++n) uses.push_back(random_use(world, n, kind.faulty));
   }
-  for (std::size_t r = 0; r < scripts.size(); ++r) {
+  for (Script& script : world.scripts) {
     std::vector<Use> mine;
     for (const auto& uses : steps) {
       std::vector<Use> step = uses;
@@ -73,25 +73,24 @@ void append_epoch(World& world, std::vector<Script>& scripts, const Kind& kind) 
       }
       if (kind.faulty && world.pick(20) == 0) make_wrong(world, use);
     }
-    if (world.pick(kind.joins_one_in) == 0)
-      mine.push_back({.name = "", .operation = Operation::kJoin, .shape = {}});
-    auto& all = scripts[r].uses;
-    all.insert(all.end(), mine.begin(), mine.end());
+    if (world.pick(kind.joins_one_in) == 0) mine.push_back(join());
+    script.uses.insert(script.uses.end(), mine.begin(), mine.end());
   }
 }
 
 void check_joined(const World& world, std::size_t times) {
   for (const auto& rank : world.ranks) {
-    REQUIRE(rank->last_joined.size() == times);
-    REQUIRE(rank->last_joined == world.ranks.front()->last_joined);
+    REQUIRE(rank->world().last_joined.size() == times);
+    REQUIRE(rank->world().last_joined == world.ranks.front()->world().last_joined);
   }
 }
 
 std::size_t skipped(const World& world) {
   std::size_t count = 0;
   for (const auto& rank : world.ranks) {
-    count += static_cast<std::size_t>(
-        std::count_if(rank->executed.begin(), rank->executed.end(), [](const auto& e) { return e.skipped; }));
+    count +=
+        static_cast<std::size_t>(std::count_if(rank->world().executed.begin(), rank->world().executed.end(),
+                                               [](const auto& e) { return e.skipped; }));
   }
   return count;
 }
@@ -104,18 +103,17 @@ TEST_CASE("uneven programs end with joins, one after another", "[sim][join]") {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    std::vector<Script> scripts(world.ranks.size());
     const std::size_t joins = 1 + world.pick(3);
-    for (std::size_t i = 0; i < joins; ++i) append_epoch(world, scripts, {});
-    append_epoch(world, scripts, {.uneven = false});  // and a common join at the end
-    REQUIRE(world.run(scripts));
+    for (std::size_t i = 0; i < joins; ++i) append_epoch(world, {});
+    append_epoch(world, {.uneven = false});  // and a common join at the end
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_joined(world, joins + 1);
     check_nothing_left(world);
     REQUIRE(failures(world) == 0);
-    for (std::size_t r = 0; r < scripts.size(); ++r)
-      REQUIRE(world.ranks[r]->submitted == static_cast<int>(scripts[r].uses.size()));
+    for (std::size_t r = 0; r < world.scripts.size(); ++r)
+      REQUIRE(world.ranks[r]->counts.submitted == static_cast<int>(world.scripts[r].uses.size()));
     absences += skipped(world);
   }
   CHECK(absences > 10'000);
@@ -127,10 +125,9 @@ TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    std::vector<Script> scripts(world.ranks.size());
     const std::size_t joins = 1 + world.pick(3);
-    for (std::size_t i = 0; i < joins; ++i) append_epoch(world, scripts, {.faulty = true});
-    REQUIRE(world.run(scripts));
+    for (std::size_t i = 0; i < joins; ++i) append_epoch(world, {.faulty = true});
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_same_outcomes(world);
@@ -141,35 +138,34 @@ TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[
   CHECK(failed > 4000);
 }
 
-// One rank works on while the others have joined, then fails their join: all go on together, unnamed.
+// One rank works on while the others have joined, then fails their join. All go on together with unnamed
+// uses.
 TEST_CASE("a join that failed leaves all ranks in step", "[sim][join]") {
   constexpr Operation kUnnamed[] = {Operation::kAllreduce, Operation::kBarrier, Operation::kAllgather};
-  const Use join{.name = "", .operation = Operation::kJoin, .shape = {}};
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    std::vector<Script> scripts(world.ranks.size());
-    const std::size_t worker = world.pick(scripts.size());
+    const std::size_t worker = world.pick(world.scripts.size());
     const auto use = [&] {
-      Use one{.name = "", .operation = kUnnamed[world.pick(3)]};
+      Use one{.operation = kUnnamed[world.pick(3)]};
       if (world.pick(8) == 0) one.local_error = "bad input";
       return one;
     };
-    for (std::size_t r = 0; r < scripts.size(); ++r) {
-      if (r != worker) scripts[r].uses.push_back(join);
+    for (std::size_t r = 0; r < world.scripts.size(); ++r) {
+      if (r != worker) world.scripts[r].uses.push_back(join());
     }
-    REQUIRE(world.run(scripts));
-    auto& work = scripts[worker].uses;
+    REQUIRE(world.run());
+    auto& work = world.scripts[worker].uses;
     for (auto count = world.pick(10); count > 0; --count) work.push_back(use());
-    work.push_back(join);
+    work.push_back(join());
     work.back().local_error = "bad input";
-    REQUIRE(world.run(scripts));
+    REQUIRE(world.run());
     for (auto count = 1 + world.pick(10); count > 0; --count) {
       const Use common = use();
-      for (Script& script : scripts) script.uses.push_back(common);
+      for (Script& script : world.scripts) script.uses.push_back(common);
     }
-    REQUIRE(world.run(scripts));
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_same_outcomes(world);
@@ -184,16 +180,15 @@ TEST_CASE("a removed process set leaves nothing behind, whatever its ranks still
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    std::vector<Script> scripts(world.ranks.size());
-    if (world.pick(2) == 0) append_epoch(world, scripts, {.faulty = world.pick(2) == 0});
-    append_epoch(world, scripts, {.faulty = world.pick(2) == 0, .joins_one_in = 4});
-    for (Script& script : scripts) script.removes = true;
-    REQUIRE(world.run(scripts));
+    if (world.pick(2) == 0) append_epoch(world, {.faulty = world.pick(2) == 0});
+    append_epoch(world, {.faulty = world.pick(2) == 0, .joins_one_in = 4});
+    for (Script& script : world.scripts) script.removes = true;
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_same_outcomes(world);
     check_nothing_left(world);
-    for (const auto& rank : world.ranks) REQUIRE(rank->was_removed);
+    for (const auto& rank : world.ranks) REQUIRE(rank->world().removed);
     failed += failures(world);
   }
   CHECK(failed > 3000);
@@ -205,23 +200,22 @@ TEST_CASE("a rank that leaves ends the lane for those who have joined too", "[si
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    std::vector<Script> scripts(world.ranks.size());
-    for (int i = 0; i < 3; ++i) append_epoch(world, scripts, {.faulty = true});
+    for (int i = 0; i < 3; ++i) append_epoch(world, {.faulty = true});
     const std::size_t leaver = world.pick(world.ranks.size());
     const std::size_t when = world.pick(300);
     world.inject = [&](World& w, std::size_t turn) {
-      if (turn == when) w.ranks[leaver]->negotiator.request_leave();
+      if (turn == when) w.leave(leaver);
     };
-    REQUIRE(world.run(scripts));
-    world.ranks[leaver]->negotiator.request_leave();  // if the programs had ended before
-    REQUIRE(world.run(scripts));
+    REQUIRE(world.run());
+    world.leave(leaver);  // if the programs had ended before
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     for (const auto& rank : world.ranks) {
-      REQUIRE(rank->shut_down_by == static_cast<int>(leaver));
-      REQUIRE(rank->table.in_flight() == 0);
-      REQUIRE(rank->quiet());
-      early += rank->refused_after_end > 0 ? 1 : 0;
+      REQUIRE(rank->world().shut_down_by == static_cast<int>(leaver));
+      REQUIRE(rank->world().table.in_flight() == 0);
+      REQUIRE(rank->world().quiet());
+      early += rank->counts.refused_after_end > 0 ? 1 : 0;
     }
   }
   CHECK(early > 1000);

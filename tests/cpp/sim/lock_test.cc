@@ -1,5 +1,5 @@
-// Steps that repeat, so that ranks lock their schedule, and surprises at random moments. What must hold is
-// what always must: the same operations in the same order on all ranks, every handle once, an end.
+// Steps that repeat, so that ranks lock their schedule, and surprises at random moments. Always all ranks
+// execute the same operations in the same order, complete every handle once, and come to an end.
 #include <algorithm>
 
 #include "tests/cpp/catch.h"
@@ -13,7 +13,7 @@ negotiate::CoordinatorOptions locking(std::mt19937_64& random) {
   negotiate::CoordinatorOptions options = options_for(random);
   options.cache_capacity = 64;
   options.schedule_lock = true;
-  if (random() % 3 != 0) options.fire = {1, Duration{0}};  // what is ready goes by itself: steps are alike
+  if (random() % 3 != 0) options.fire = {1, Duration{0}};  // each request goes by itself, so steps are alike
   return options;
 }
 
@@ -26,7 +26,7 @@ struct Story {
 
 Use named(std::size_t n) { return {.name = "t" + std::to_string(n)}; }
 
-// Something that the steps before did not have, on all ranks; or it goes wrong on one of them.
+// Changes a step on all ranks, or makes a use wrong on one rank.
 void surprise(World& world, std::vector<std::vector<Use>>& of_ranks) {
   const std::size_t kind = world.pick(7);
   const std::size_t culprit = world.pick(of_ranks.size());
@@ -66,9 +66,9 @@ struct Totals {
   int locks = 0, unlocks = 0, entered = 0, failed = 0;
   void add(const World& world) {
     const Rank& rank = *world.ranks.front();
-    locks += rank.locks;
-    unlocks += rank.unlocks;
-    entered += rank.entered;
+    locks += rank.counts.locks;
+    unlocks += rank.counts.unlocks;
+    entered += rank.counts.entered;
     failed += failures(world);
   }
 };
@@ -82,7 +82,8 @@ TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
     const Story story{1 + world.pick(4), 5 + world.pick(16), 0, world.pick(4) != 0};
-    REQUIRE(world.run(scripts_for(world, story)));
+    world.scripts = scripts_for(world, story);
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_nothing_left(world);
@@ -100,7 +101,8 @@ TEST_CASE("surprises end a lock and lose nothing", "[sim]") {
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
     const Story story{1 + world.pick(4), 10 + world.pick(20), 1 + world.pick(4), world.pick(8) != 0};
-    REQUIRE(world.run(scripts_for(world, story)));
+    world.scripts = scripts_for(world, story);
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_same_outcomes(world);
@@ -118,18 +120,16 @@ TEST_CASE("ranks join out of a locked schedule, one after the other", "[sim]") {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
-    Use join;
-    join.operation = Operation::kJoin;
-    auto scripts = scripts_for(world, {1 + world.pick(3), 20, 0, true});
-    for (Script& script : scripts) {
+    world.scripts = scripts_for(world, {1 + world.pick(3), 20, 0, true});
+    for (Script& script : world.scripts) {
       if (world.pick(2) == 0) script.uses.resize(script.uses.size() - world.pick(script.uses.size() / 2));
-      script.uses.push_back(join);
+      script.uses.push_back(join());
     }
-    REQUIRE(world.run(scripts));
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_nothing_left(world);
-    for (const auto& rank : world.ranks) REQUIRE(rank->last_joined.size() == 1);
+    for (const auto& rank : world.ranks) REQUIRE(rank->world().last_joined.size() == 1);
     totals.add(world);
   }
   CHECK(totals.unlocks > 200);
@@ -141,29 +141,29 @@ TEST_CASE("a removal or a rank that leaves ends a lock first", "[sim]") {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
-    auto scripts = scripts_for(world, {1 + world.pick(3), 12, 0, true});
+    world.scripts = scripts_for(world, {1 + world.pick(3), 12, 0, true});
     const bool removes = world.pick(2) == 0;
     const std::size_t leaver = world.pick(world.ranks.size());
     const std::size_t when = world.pick(600);
-    for (Script& script : scripts) script.removes = removes;
+    for (Script& script : world.scripts) script.removes = removes;
     if (!removes) {
       world.inject = [&](World& w, std::size_t turn) {
-        if (turn == when) w.ranks[leaver]->negotiator.request_leave();
+        if (turn == when) w.leave(leaver);
       };
     }
-    REQUIRE(world.run(scripts));
+    REQUIRE(world.run());
     if (!removes) {  // perhaps the schedule was over before
-      world.ranks[leaver]->negotiator.request_leave();
-      REQUIRE(world.run(scripts));
+      world.leave(leaver);
+      REQUIRE(world.run());
     }
     check_same_order(world);
     check_each_once(world);
     for (const auto& rank : world.ranks) {
-      REQUIRE((removes ? rank->was_removed : rank->shut_down_by == static_cast<int>(leaver)));
-      REQUIRE(rank->table.in_flight() == 0);
-      REQUIRE(rank->locks == rank->unlocks);
+      REQUIRE((removes ? rank->world().removed : rank->world().shut_down_by == static_cast<int>(leaver)));
+      REQUIRE(rank->world().table.in_flight() == 0);
+      REQUIRE(rank->counts.locks == rank->counts.unlocks);
     }
-    locked += world.ranks.front()->locks;
+    locked += world.ranks.front()->counts.locks;
   }
   CHECK(locked > 200);
 }
@@ -174,19 +174,19 @@ TEST_CASE("a rank that dies under a lock fails everyone's operations, naming it"
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
-    const auto scripts = scripts_for(world, {1 + world.pick(3), 20, world.pick(3), true});
-    const std::size_t victim = world.pick(scripts.size());
+    world.scripts = scripts_for(world, {1 + world.pick(3), 20, world.pick(3), true});
+    const std::size_t victim = world.pick(world.scripts.size());
     const std::size_t when = 50 + world.pick(400);
     world.inject = [&](World& w, std::size_t turn) {
-      if (turn == when) w.kill(static_cast<int>(victim));
-      if (turn == when && w.ranks[victim]->table.scheduled()) ++under_lock;
+      if (turn == when) w.kill(victim);
+      if (turn == when && w.ranks[victim]->world().table.scheduled()) ++under_lock;
     };
-    REQUIRE(world.run(scripts));
+    REQUIRE(world.run());
     check_each_once(world);
     if (!world.dead(victim)) continue;
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
       if (r == victim) continue;
-      REQUIRE(world.ranks[r]->table.in_flight() == 0);
+      REQUIRE(world.ranks[r]->world().table.in_flight() == 0);
       REQUIRE(world.ranks[r]->aborted.message().find("rank " + std::to_string(victim) + " is gone") !=
               std::string::npos);
     }

@@ -1,6 +1,5 @@
-// Seeded random schedules of 2..64 ranks. What must hold in each: the same order of operations on all ranks,
-// every handle completes exactly once, the same error text on all ranks, nothing left over, no schedule
-// without an end.
+// Seeded random schedules of 2 to 64 ranks. In each, all ranks have the same order of operations and the same
+// error texts, every handle completes exactly once, nothing is left over, and the schedule ends.
 #include <algorithm>
 #include <regex>
 
@@ -11,8 +10,7 @@
 namespace roundelay::sim {
 namespace {
 
-// Every rank uses the same names equally often, each in an order of its own; some uses go wrong on some
-// ranks.
+// Every rank uses the same names equally often, in an order of its own. Some uses go wrong on some ranks.
 std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t steps, bool faulty) {
   std::vector<Script> scripts(world.ranks.size());
   for (std::size_t step = 0; step < steps; ++step) {
@@ -49,14 +47,14 @@ TEST_CASE("ranks that submit in different orders run the same operations", "[sim
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    const auto scripts = scripts_for(world, 1 + world.pick(6), 1 + world.pick(5), false);
-    REQUIRE(world.run(scripts));
+    world.scripts = scripts_for(world, 1 + world.pick(6), 1 + world.pick(5), false);
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_nothing_left(world);
     for (const auto& rank : world.ranks)
-      REQUIRE(rank->submitted == static_cast<int>(scripts.front().uses.size()));
-    for (const auto& [name, list] : world.ranks.front()->outcomes) {
+      REQUIRE(rank->counts.submitted == static_cast<int>(world.scripts.front().uses.size()));
+    for (const auto& [name, list] : world.ranks.front()->world().outcomes) {
       for (const Outcome& outcome : list) REQUIRE(outcome.status.ok());
     }
     messages += world.messages;
@@ -70,12 +68,13 @@ TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    REQUIRE(world.run(scripts_for(world, 1 + world.pick(5), 2 + world.pick(5), true)));
+    world.scripts = scripts_for(world, 1 + world.pick(5), 2 + world.pick(5), true);
+    REQUIRE(world.run());
     check_same_order(world);
     check_each_once(world);
     check_same_outcomes(world);
     check_nothing_left(world);
-    for (const auto& [name, list] : world.ranks.front()->outcomes) {
+    for (const auto& [name, list] : world.ranks.front()->world().outcomes) {
       failed += static_cast<int>(
           std::count_if(list.begin(), list.end(), [](const Outcome& o) { return !o.status.ok(); }));
     }
@@ -91,17 +90,17 @@ TEST_CASE("a rank that falls silent is named, and the others go on without what 
     auto options = options_for(random);
     options.stall_abort = std::chrono::seconds(100);
     World world(seed, size_for(seed), options);
-    auto scripts = scripts_for(world, 1 + world.pick(4), 2, false);
-    const std::size_t silent = world.pick(scripts.size());
-    scripts[silent].stop_at = world.pick(scripts[silent].uses.size());
-    REQUIRE(world.run(scripts));
+    world.scripts = scripts_for(world, 1 + world.pick(4), 2, false);
+    const std::size_t silent = world.pick(world.scripts.size());
+    world.scripts[silent].stop_at = world.pick(world.scripts[silent].uses.size());
+    REQUIRE(world.run());
     check_each_once(world);
     check_same_outcomes(world);
     check_nothing_left(world);
-    // Ranks that wait for the silent one are themselves late with the next names: it is named first of all.
+    // Ranks that wait for the silent rank are late with the next names themselves, so it is named first.
     bool named = false;
     bool failed = false;
-    for (const auto& [name, list] : world.ranks[silent == 0 ? 1 : 0]->outcomes) {
+    for (const auto& [name, list] : world.ranks[silent == 0 ? 1 : 0]->world().outcomes) {
       for (const Outcome& outcome : list) {
         if (outcome.status.ok()) continue;
         ++overdue;
@@ -124,19 +123,19 @@ TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    const auto scripts = scripts_for(world, 1 + world.pick(4), 3, true);
-    const std::size_t victim = world.pick(scripts.size());
+    world.scripts = scripts_for(world, 1 + world.pick(4), 3, true);
+    const std::size_t victim = world.pick(world.scripts.size());
     const std::size_t when = world.pick(200);
     world.inject = [&](World& w, std::size_t turn) {
-      if (turn == when) w.kill(static_cast<int>(victim));
+      if (turn == when) w.kill(victim);
     };
-    REQUIRE(world.run(scripts));
+    REQUIRE(world.run());
     check_each_once(world);
     if (!world.dead(victim)) continue;  // the schedule was over before
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
       if (r == victim) continue;
       const Rank& rank = *world.ranks[r];
-      REQUIRE(rank.table.in_flight() == 0);
+      REQUIRE(rank.world().table.in_flight() == 0);
       REQUIRE(rank.aborted.message().find("rank " + std::to_string(victim) + " is gone") !=
               std::string::npos);
       ++aborted;
@@ -150,12 +149,12 @@ TEST_CASE("one rank's shutdown ends the lane for all, once", "[sim]") {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
-    const auto scripts = scripts_for(world, 1 + world.pick(4), 2, false);
-    REQUIRE(world.run(scripts));
+    world.scripts = scripts_for(world, 1 + world.pick(4), 2, false);
+    REQUIRE(world.run());
     const std::size_t leaver = world.pick(world.ranks.size());
-    world.ranks[leaver]->negotiator.request_leave();
-    REQUIRE(world.run(scripts));
-    for (const auto& rank : world.ranks) REQUIRE(rank->shut_down_by == static_cast<int>(leaver));
+    world.leave(leaver);
+    REQUIRE(world.run());
+    for (const auto& rank : world.ranks) REQUIRE(rank->world().shut_down_by == static_cast<int>(leaver));
     check_same_order(world);
     check_nothing_left(world);
   }

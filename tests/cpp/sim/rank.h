@@ -1,265 +1,132 @@
-// One simulated rank: a negotiator over its end of the inproc channel, a table, and what became of each use.
+// One simulated rank: a negotiator over its end of the inproc channel, lanes of process sets, and a GPU.
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "channel/channel.h"
-#include "complete/completer.h"
+#include "runtime/gpu/gpu_sequencer.h"
 #include "runtime/session/negotiator.h"
-#include "submit/table.h"
-#include "tests/cpp/announced_words.h"
+#include "tests/cpp/sim/gpus.h"
+#include "tests/cpp/sim/lane.h"
 
 namespace roundelay::sim {
 
-struct Use {
-  std::string name;  // empty: named by the table
-  Operation operation = Operation::kAllreduce;
-  std::vector<std::int64_t> shape{4};
-  DType dtype = DType::kFloat32;
-  std::vector<wire::TensorSpec> others{};
-  int root = -1;
-  std::string local_error{};   // not empty: this rank's checks fail
-  bool may_duplicate = false;  // may be called while the use before it is in flight
-};
-
-// How one use of a name ended on one rank.
-struct Outcome {
-  bool local = false;  // refused by this rank's own checks: the caller saw it at once
-  Status status{};
-};
-
 class Rank final : public runtime::NegotiationSink {
  public:
-  Rank(int rank, int size, std::unique_ptr<channel::Channel> channel, negotiate::CoordinatorOptions options,
-       std::shared_ptr<AnnouncedWords::Words> words)
-      : table(std::make_shared<AnnouncedWords>(std::move(words), rank)),
-        rank_(rank),
-        size_(size),
+  // `heeds_turns`: false enqueues an operation on the GPU as soon as it is ordered.
+  Rank(int rank, int size, std::unique_ptr<channel::Channel> channel,
+       const negotiate::CoordinatorOptions& options, Gpus& gpus, bool heeds_turns)
+      : rank_(rank),
+        heeds_turns_(heeds_turns),
+        gpus_(gpus),
         channel_(std::move(channel)),
-        completer_(handles_, [](const submit::Entry&, TimePoint) {}),
-        negotiator(*channel_, rank, size, options, *this) {
-    Group world{0, {}, rank};
-    for (int r = 0; r < size; ++r) world.ranks.push_back(r);
-    negotiator.add_lane(LaneId{}, world, table);
-  }
+        sequencer_([] {}),
+        negotiator(*channel_, rank, size, options, *this) {}
 
-  // One use of the script; false if it has to wait: its name is in flight, or this rank has joined.
-  bool submit(const Use& use, bool duplicate) {
-    if (in_flight_.contains(submit::kJoinName)) return false;
-    const std::string name = name_of_next(use);
-    const bool busy = in_flight_.contains(name);
-    if (busy && !(use.may_duplicate && duplicate)) {
-      table.waited_for(in_flight_[name].handle);
-      return false;
-    }
-    if (use.name.empty() && use.operation != Operation::kJoin) ++unnamed_[index_of(use)];
-    submit::Entry entry;
-    entry.request.name = use.name;
-    entry.request.operation = use.operation;
-    entry.request.shape = use.shape;
-    entry.request.dtype = use.dtype;
-    entry.request.others = use.others;
-    entry.request.root = use.root;
-    if (!use.local_error.empty() && !busy) {
-      entry.request.error = use.local_error;
-      table.add_error(entry.request);
-      outcomes[key(name)].push_back({true, Status::invalid(use.local_error)});
+  void open(LaneId id, Group group, std::shared_ptr<AnnouncedWords::Words> words) {
+    auto lane = std::make_unique<Lane>(group, std::move(words), handles_, counts);
+    negotiator.add_lane(id, group, lane->table);
+    lanes.emplace(id, std::move(lane));
+  }
+  // From here the lane goes as soon as it can.
+  void begin_removal(LaneId id) {
+    find(id)->removing = true;
+    negotiator.begin_removal(id);
+  }
+  bool close_removed() {
+    for (const auto& [id, lane] : lanes) {
+      if (!lane->removing || !lane->queue.empty() || (!lane->over() && aborted.ok())) continue;
+      close(id);
       return true;
-    }
-    auto handle = table.add(std::move(entry), handles_);
-    if (handle.ok()) {
-      in_flight_[name] = {*handle, key(name)};
-      outcomes[key(name)].push_back({});
-      ++submitted;
-    } else if (!ended.ok()) {
-      ++refused_after_end;
-    } else {
-      pending_errors_[name].push_back({true, handle.status()});
-    }
-    return true;
-  }
-
-  // The lane's part: the next operation that needs no order.
-  bool enter() {
-    auto names = table.enter();
-    if (!names) return false;
-    enter(std::move(*names));
-    return true;
-  }
-  // The lane's thread looks after a schedule: when next?
-  Deadline look(TimePoint now) { return table.look(now); }
-
-  // The lane's part: the oldest ordered operation completes.
-  bool run_lane() {
-    if (queue_.empty()) return false;
-    Work work = std::move(queue_.front());
-    queue_.pop_front();
-    if (work.joined) {
-      for (std::size_t i = 0; i < unnamed_.size(); ++i) unnamed_[i] = work.joined->counters.at(i);
-      last_joined.push_back(work.joined->last_rank);
-      table.joined(work.joined->counters);
-      finish(submit::kJoinName, Status{});
-      ++epoch_;
-      return true;
-    }
-    for (auto& entry : work.entries) {
-      const std::string name = entry->request.name;
-      if (!completer_.complete(table, *entry, Status{})) ++completed_twice;
-      record(name, Status{});
-    }
-    executed.push_back(std::move(work.execution));
-    return true;
-  }
-
-  [[nodiscard]] bool quiet() const { return queue_.empty() && !table.anything_queued(); }
-
-  submit::TensorTable table;
-  std::vector<negotiate::Execution> executed;
-  std::map<std::string, std::vector<Outcome>> outcomes;  // by name and number of joins, in order of use
-  std::vector<int> last_joined;
-  int submitted = 0;
-  int completed = 0;
-  int completed_twice = 0;
-  int refused_after_end = 0;
-  int wrong_extents = 0;
-  int locks = 0;
-  int unlocks = 0;
-  int entered = 0;  // operations that nobody ordered
-  bool was_removed = false;
-  int shut_down_by = -1;
-  Status aborted;
-  Status ended;  // the abort, or that a rank left
-
- private:
-  struct InFlight {
-    submit::Handle handle;
-    std::string key;
-  };
-  struct Work {
-    negotiate::Execution execution;
-    std::vector<std::shared_ptr<submit::Entry>> entries;
-    std::optional<wire::Joined> joined;
-  };
-
-  static std::size_t index_of(const Use& use) { return static_cast<std::size_t>(use.operation); }
-  [[nodiscard]] std::string name_of_next(const Use& use) const {
-    if (use.operation == Operation::kJoin) return submit::kJoinName;
-    if (!use.name.empty()) return use.name;
-    return std::string(roundelay::name_of(use.operation)) + ".noname." +
-           std::to_string(unnamed_[index_of(use)] + 1);
-  }
-  [[nodiscard]] std::string key(const std::string& name) const {
-    return name + " after " + std::to_string(epoch_) + " joins";
-  }
-
-  void finish(const std::string& name, Status status) {
-    if (!completer_.complete(table, name, status)) ++completed_twice;
-    record(name, std::move(status));
-  }
-  void record(const std::string& name, Status status) {
-    ++completed;
-    const auto found = in_flight_.find(name);
-    auto& list = outcomes[found->second.key];
-    list.back().status = std::move(status);
-    in_flight_.erase(found);
-    for (Outcome& late : pending_errors_[name]) list.push_back(std::move(late));
-    pending_errors_.erase(name);
-  }
-  // Nothing will be ordered any more. What was ordered before completes, unless its data plane is gone too.
-  void end(const Status& why, bool lane_too) {
-    ended = why;
-    if (lane_too) {
-      for (Work& work : queue_) {
-        for (auto& entry : work.entries) completer_.complete(table, *entry, why);
-      }
-      queue_.clear();
-    }
-    std::erase_if(queue_, [](const Work& work) { return work.joined.has_value(); });
-    completer_.fail_all(table, why);
-    std::vector<std::string> failed;
-    for (const auto& [name, use] : in_flight_) {
-      if (ordered(name)) continue;
-      failed.push_back(name);
-      if (!handles_.done(use.handle).value_or(true)) ++completed_twice;
-    }
-    for (const std::string& name : failed) record(name, why);
-  }
-  [[nodiscard]] bool ordered(const std::string& name) const {
-    for (const Work& work : queue_) {
-      for (const auto& entry : work.entries) {
-        if (entry->request.name == name) return true;
-      }
     }
     return false;
   }
+  void close(LaneId id) {
+    negotiator.remove_lane(id);
+    lanes.erase(id);
+  }
+  [[nodiscard]] Lane* find(LaneId id) const {
+    const auto found = lanes.find(id);
+    return found == lanes.end() ? nullptr : found->second.get();
+  }
+  // The lane of the world.
+  [[nodiscard]] Lane& world() const { return *find(LaneId{}); }
 
-  void execute(LaneId, std::uint64_t, negotiate::Execution execution) override {
-    Work work;
-    for (const std::string& name : execution.names) {
-      auto entry = table.extract(name);
-      if (entry == nullptr) {
-        ++completed_twice;
-        continue;
-      }
-      check_extents(execution, entry->request);
-      work.entries.push_back(std::move(entry));
-    }
-    work.execution = std::move(execution);
-    queue_.push_back(std::move(work));
+  // The lane's part: the next operation that needs no order.
+  bool enter(LaneId id) {
+    auto names = find(id)->table.enter();
+    if (names) enter(id, std::move(*names));
+    return names.has_value();
   }
-  void check_extents(const negotiate::Execution& execution, const wire::Request& request) {
-    const auto size = static_cast<std::size_t>(size_);
-    const bool gathers = request.operation == Operation::kAllgather;
-    if (execution.extents.size() != (gathers ? (1 + request.others.size()) * size : 0)) {
-      ++wrong_extents;
-      return;
-    }
-    if (!gathers) return;
-    const auto mine = static_cast<std::size_t>(rank_);
-    for (std::size_t t = 0; t <= request.others.size(); ++t) {
-      const auto& shape = t == 0 ? request.shape : request.others[t - 1].shape;
-      if (execution.extents[t * size + mine] != shape[0]) ++wrong_extents;
-      for (const int absent : execution.absent) {
-        if (execution.extents[t * size + static_cast<std::size_t>(absent)] != 0) ++wrong_extents;
-      }
-    }
+  // The lane's part: the foremost operation completes, or is enqueued on the GPU. False if it has to wait.
+  bool run_lane(LaneId id) {
+    Lane& lane = *find(id);
+    if (lane.queue.empty()) return false;
+    if (!lane.queue.front().joined) return carry_out(id, lane);
+    lane.complete_join();
+    return true;
   }
-  void settle(LaneId, negotiate::Settled settled) override {
-    for (std::size_t i = 0; i < settled.counters.size(); ++i)
-      unnamed_[i] = std::max(unnamed_[i], settled.counters[i]);
-    table.join_failed(settled.counters);
-    finish(settled.name, std::move(settled.status));
+
+  std::map<LaneId, std::unique_ptr<Lane>> lanes;
+  std::vector<negotiate::GpuTicket> taken;  // in the order in which it enqueued them
+  Counts counts;
+  Status aborted;
+
+ private:
+  // Operations of the CPU complete when all participants have come.
+  bool carry_out(LaneId id, Lane& lane) {
+    const Lane::Work& work = lane.queue.front();
+    const negotiate::Execution& execution = work.execution;
+    if (execution.ticket && heeds_turns_ && !sequencer_.may_go(execution.ticket->previous)) return false;
+    const OperationId operation{id, lane.operations};
+    const std::size_t participants = lane.group.ranks.size() - execution.absent.size();
+    if (work.on_gpu()) {
+      gpus_.enqueue(operation, rank_, participants);
+    } else if (!execution.skipped && !gpus_.meet(operation, rank_, participants)) {
+      return false;
+    }
+    if (execution.ticket) {
+      taken.push_back(*execution.ticket);
+      sequencer_.gone(execution.ticket->number);
+    }
+    lane.complete_foremost();
+    return true;
   }
-  void enter(submit::ScheduleLock::Names names) {
-    ++entered;
+
+  void enter(LaneId id, submit::ScheduleLock::Names names) {
     negotiate::Execution execution;
     execution.names = std::move(names);
-    execute(LaneId{}, 0, std::move(execution));
+    find(id)->execute(std::move(execution));
+    ++counts.entered;
+    counts.entered_on_gpu += find(id)->queue.back().on_gpu() ? 1 : 0;
   }
-  void locked(LaneId, std::uint64_t) override { ++locks; }
-  void unlock(LaneId, std::uint64_t from) override {
-    while (auto names = table.enter_before(from)) enter(std::move(*names));
+
+  void execute(LaneId id, std::uint64_t, negotiate::Execution execution) override {
+    find(id)->execute(std::move(execution));
+  }
+  void settle(LaneId id, negotiate::Settled settled) override { find(id)->settle(std::move(settled)); }
+  void locked(LaneId, std::uint64_t) override { ++counts.locks; }
+  void unlock(LaneId id, std::uint64_t from) override {
+    submit::TensorTable& table = find(id)->table;
+    while (auto names = table.enter_before(from)) enter(id, std::move(*names));
     table.end_schedule();
-    ++unlocks;
+    ++counts.unlocks;
   }
-  void joined(LaneId, const wire::Joined& joined) override { queue_.push_back({{}, {}, joined}); }
-  void removed(LaneId) override { was_removed = true; }
-  void rank_left(LaneId, int by_rank) override {
-    shut_down_by = by_rank;
-    end(Status::aborted("rank " + std::to_string(by_rank) + " left"), false);
+  void joined(LaneId id, const wire::Joined& joined) override { find(id)->queue.push_back({{}, {}, joined}); }
+  void removed(LaneId id) override { find(id)->removed = true; }
+  void rank_left(LaneId id, int by_rank) override {
+    Lane& lane = *find(id);
+    lane.shut_down_by = by_rank;
+    counts.turns_ended += by_rank == 0 && lane.group.ranks.front() != 0 ? 1 : 0;
+    lane.end(Status::aborted("rank " + std::to_string(by_rank) + " left"), false);
   }
   void abort(const Status& cause) override {
     aborted = cause;
-    end(cause, true);
+    for (auto& [id, lane] : lanes) lane->end(cause, true);
   }
   void ready(LaneId, const negotiate::ReadyNote&) override {}
   void clock_offset(std::int64_t) override {}
@@ -268,16 +135,11 @@ class Rank final : public runtime::NegotiationSink {
   void state_asked(int by_rank) override { negotiator.answer_state(by_rank, "simulated"); }
 
   const int rank_;
-  const int size_;
+  const bool heeds_turns_;
+  Gpus& gpus_;
   submit::HandleTable handles_;
   std::unique_ptr<channel::Channel> channel_;
-  complete::Completer completer_;
-  std::array<std::uint64_t, kOperationCount> unnamed_{};
-  int epoch_ = 0;  // joins that this rank has seen the end of
-  std::map<std::string, InFlight> in_flight_;
-  std::map<std::string, std::vector<Outcome>>
-      pending_errors_;  // refused duplicates, behind the use in flight
-  std::deque<Work> queue_;
+  runtime::GpuSequencer sequencer_;
 
  public:
   runtime::Negotiator negotiator;

@@ -1,21 +1,19 @@
-// Seeded random programs of overlapping process sets on a GPU a rank, each rank in an order of its own. What
-// must hold in each: a rank's tickets are a chain, everything is done and no GPU is stuck.
+// Seeded random programs of overlapping process sets. Each rank has a GPU and an order of its own. In each
+// program a rank's tickets are a chain, everything is done, and no GPU is stuck.
 #include <algorithm>
 #include <map>
 #include <string>
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/sim/checks.h"
-#include "tests/cpp/sim/sets_world.h"
+#include "tests/cpp/sim/world.h"
 
 namespace roundelay::sim {
 namespace {
 
-using Sets = std::vector<std::vector<int>>;
-
 Sets random_sets(std::mt19937_64& random, int size, std::size_t count) {
-  Sets sets(1 + count);
-  for (int r = 0; r < size; ++r) sets[0].push_back(r);
+  Sets sets = only_world(size);
+  sets.resize(1 + count);
   for (std::size_t i = 1; i < sets.size(); ++i) {
     while (sets[i].empty()) {
       for (int r = 0; r < size; ++r) {
@@ -30,55 +28,57 @@ bool in(const std::vector<int>& ranks, std::size_t rank) {
   return std::binary_search(ranks.begin(), ranks.end(), static_cast<int>(rank));
 }
 
-// What all ranks do; how its uses are ordered is each rank's own.
+// Writes the scripts of all ranks. Each rank orders its uses in its own way.
 class Story {
  public:
-  Story(SetsWorld& world, const Sets& sets, std::size_t gpu_share)
+  Story(World& world, const Sets& sets, std::size_t gpu_share)
       : world_(world), sets_(sets), gpu_share_(gpu_share) {}
 
-  void change(Step::Kind kind, ProcessSetId set) {
-    for (auto& script : world_.scripts) script.push_back({.kind = kind, .set = set});
+  void everyone(const Use& use) {
+    for (Script& script : world_.scripts) script.uses.push_back(use);
   }
-  // A use each of some names in these sets by all their members; with joins some of those in the world are
-  // left out.
+  void add(ProcessSetId set) { everyone({.set = set, .kind = Use::Kind::kAddSet}); }
+  void remove(ProcessSetId set) { everyone({.set = set, .kind = Use::Kind::kRemoveSet}); }
+  // All members of these sets use some names once. With `joins` some members leave out some uses in the
+  // world, and join.
   void use(const std::vector<ProcessSetId>& live, bool joins) {
-    std::vector<Step> uses;
+    std::vector<Use> uses;
     for (const ProcessSetId set : live) {
       for (std::size_t n = 0, names = world_.pick(5); n < names; ++n) {
         const bool gpu = world_.pick(4) < gpu_share_;
-        uses.push_back({.set = set,
-                        .name = (gpu ? "g" : "c") + std::to_string(n),
-                        .device = gpu ? DeviceType::kGpu : DeviceType::kCpu});
+        uses.push_back({.name = (gpu ? "g" : "c") + std::to_string(n),
+                        .device = gpu ? DeviceType::kGpu : DeviceType::kCpu,
+                        .set = set});
       }
     }
     for (std::size_t r = 0; r < world_.scripts.size(); ++r) {
       std::shuffle(uses.begin(), uses.end(), world_.random());
-      for (const Step& use : uses) {
+      for (const Use& use : uses) {
         if (!in(sets_[use.set], r) || (joins && use.set == 0 && world_.pick(4) == 0)) continue;
-        world_.scripts[r].push_back(use);
+        world_.scripts[r].uses.push_back(use);
       }
     }
-    if (joins) change(Step::Kind::kJoin, 0);
+    if (joins) everyone(join());
   }
 
  private:
-  SetsWorld& world_;
+  World& world_;
   const Sets& sets_;
-  const std::size_t gpu_share_;  // of 4
+  const std::size_t gpu_share_;  // so many uses of 4 are on a GPU
 };
 
-// Sets come, are used, and some of them go.
-void tell(SetsWorld& world, const Sets& sets, std::size_t gpu_share, bool joins) {
+// Adds sets, uses them, and removes some of them.
+void tell(World& world, const Sets& sets, std::size_t gpu_share, bool joins) {
   Story story(world, sets, gpu_share);
   std::vector<ProcessSetId> live = {0};
   ProcessSetId next = 1;
   for (auto phases = 4 + world.pick(8); phases > 0; --phases) {
     if (next < sets.size() && world.pick(2) == 0) {
-      story.change(Step::Kind::kAdd, next);
+      story.add(next);
       live.push_back(next++);
     } else if (live.size() > 1 && world.pick(3) == 0) {
       const auto goes = live.begin() + 1 + static_cast<std::ptrdiff_t>(world.pick(live.size() - 1));
-      story.change(Step::Kind::kRemove, *goes);
+      story.remove(*goes);
       live.erase(goes);
     }
     story.use(live, joins && world.pick(3) == 0);
@@ -91,7 +91,7 @@ negotiate::CoordinatorOptions options_of(std::mt19937_64& random) {
   return options;
 }
 
-void check_chain(const SetsRank& rank) {
+void check_chain(const Rank& rank) {
   std::uint64_t last = 0;
   for (const negotiate::GpuTicket& turn : rank.taken) {
     REQUIRE(turn.previous == last);
@@ -100,15 +100,15 @@ void check_chain(const SetsRank& rank) {
   }
 }
 
-void check_all_done(SetsWorld& world) {
+void check_all_done(World& world) {
   for (std::size_t r = 0; r < world.ranks.size(); ++r) {
-    const SetsRank& rank = *world.ranks[r];
+    const Rank& rank = *world.ranks[r];
     REQUIRE(world.finished(r));
-    REQUIRE(rank.completed == rank.submitted);
-    REQUIRE(rank.completed_twice == 0);
+    REQUIRE(rank.counts.completed == rank.counts.submitted);
+    REQUIRE(rank.counts.completed_twice == 0);
     REQUIRE(rank.negotiator.outstanding() == 0);
     REQUIRE(rank.aborted.ok());
-    REQUIRE(rank.refused == 0);
+    REQUIRE(rank.counts.refused_after_end == 0);
     for (const auto& [id, lane] : rank.lanes) {
       REQUIRE(lane->queue.empty());
       REQUIRE(lane->table.in_flight() == 0);
@@ -118,12 +118,12 @@ void check_all_done(SetsWorld& world) {
   REQUIRE(world.gpus.idle());
 }
 
-// What still waits for an order waits for a member that has not come.
-void check_only_for_uses(SetsWorld& world, const Sets& sets) {
+// A use that still waits for an order waits for a member that has not come.
+void check_only_for_uses(World& world, const Sets& sets) {
   for (ProcessSetId set = 0; set < sets.size(); ++set) {
     std::map<std::string, std::size_t> waiting;
     for (const int rank : sets[set]) {
-      const SetsRank::Lane* lane = world.ranks[static_cast<std::size_t>(rank)]->find({.process_set = set});
+      const Lane* lane = world.ranks[static_cast<std::size_t>(rank)]->find({.process_set = set});
       if (lane == nullptr) continue;
       const auto ordered = lane->ordered();
       for (const auto& [name, handle] : lane->in_flight) waiting[name] += ordered.contains(name) ? 0U : 1U;
@@ -132,7 +132,7 @@ void check_only_for_uses(SetsWorld& world, const Sets& sets) {
   }
 }
 
-std::size_t turns_in(const SetsWorld& world) {
+std::size_t turns_in(const World& world) {
   std::size_t turns = 0;
   for (const auto& rank : world.ranks) turns += rank->taken.size();
   return turns;
@@ -146,7 +146,7 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);
-    SetsWorld world(seed, sets, options_of(random));
+    World world(seed, sets, options_of(random));
     tell(world, sets, 1 + world.pick(4), world.pick(4) == 0);
     REQUIRE(world.run());
     check_all_done(world);
@@ -155,14 +155,14 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[
   CHECK(turns > 60'000);
 }
 
-// The property above is not empty: the same programs, and every rank enqueues as orders come.
+// The test above would find a fault: the same programs get stuck when every rank enqueues as orders come.
 TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
   int stuck = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);
-    SetsWorld world(seed, sets, options_of(random), false);
+    World world(seed, sets, options_of(random), false);
     tell(world, sets, 4, false);
     REQUIRE(world.run());
     stuck += world.gpus.idle() ? 0 : 1;
@@ -176,7 +176,7 @@ TEST_CASE("who uses no GPU, or has the world alone, takes no turns", "[sim][turn
     std::mt19937_64 random(seed);
     const bool alone = seed % 2 == 0;
     const Sets sets = random_sets(random, size_for(seed), alone ? 0 : 2);
-    SetsWorld world(seed, sets, options_of(random));
+    World world(seed, sets, options_of(random));
     tell(world, sets, alone ? 4 : 0, seed % 3 == 0);
     REQUIRE(world.run());
     check_all_done(world);
@@ -184,7 +184,7 @@ TEST_CASE("who uses no GPU, or has the world alone, takes no turns", "[sim][turn
   }
 }
 
-// Steps that repeat, before there is another set, beside it and after it.
+// Steps repeat before there is another set, while there is one, and after it.
 TEST_CASE("no schedule has operations on a GPU while there are several sets", "[sim][turns][interleavings]") {
   int locked_before = 0, locked_after = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
@@ -195,32 +195,32 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
     options.schedule_lock = true;
     options.fire = {1, Duration{0}};
     const Sets sets = random_sets(random, 2 + static_cast<int>(seed % 4), 1);
-    SetsWorld world(seed, sets, options);
+    World world(seed, sets, options);
     const auto steps = [&](std::size_t count, bool with_set) {
       for (auto& script : world.scripts) {
         const std::size_t rank = static_cast<std::size_t>(&script - world.scripts.data());
         for (std::size_t i = 0; i < count; ++i) {
-          script.push_back({.name = "g", .device = DeviceType::kGpu});
-          script.push_back({.name = "c"});
+          script.uses.push_back({.name = "g", .device = DeviceType::kGpu});
+          script.uses.push_back({.name = "c"});
           if (with_set && in(sets[1], rank))
-            script.push_back({.set = 1, .name = "g", .device = DeviceType::kGpu});
+            script.uses.push_back({.name = "g", .device = DeviceType::kGpu, .set = 1});
         }
       }
     };
     const auto entered = [&] {
       int sum = 0;
-      for (const auto& rank : world.ranks) sum += rank->entered_on_gpu;
+      for (const auto& rank : world.ranks) sum += rank->counts.entered_on_gpu;
       return sum;
     };
     Story story(world, sets, 4);
     steps(10, false);
-    story.change(Step::Kind::kAdd, 1);
+    story.add(1);
     REQUIRE(world.run());
     const int before = entered();
     steps(15, true);
     REQUIRE(world.run());
     if (sets[1].size() > 1) REQUIRE(entered() == before);
-    story.change(Step::Kind::kRemove, 1);
+    story.remove(1);
     steps(10, false);
     REQUIRE(world.run());
     check_all_done(world);
@@ -231,34 +231,34 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
   CHECK(locked_after > 1000);
 }
 
-// Ranks leave one by one. What was ordered is carried out, all else ends with an error, also in sets of
-// others.
+// Ranks leave one by one. Ordered operations are carried out, all others end with an error, also in sets
+// without these ranks.
 TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][interleavings]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, 3 + static_cast<int>(seed % 5), 1 + random() % 4);
-    SetsWorld world(seed, sets, options_of(random));
+    World world(seed, sets, options_of(random));
     tell(world, sets, 1 + world.pick(4), false);
     const std::size_t leaver = world.pick(world.ranks.size());
     const std::size_t first = 10 + world.pick(150), second = first + world.pick(100);
-    world.inject = [&](SetsWorld& w, std::size_t turn) {
-      if (turn == first) w.leave(leaver);
-      if (turn == second) w.leave(0);
+    world.inject = [&](World& w, std::size_t turn) {
+      if (turn == first) w.exit(leaver);
+      if (turn == second) w.exit(0);
     };
     REQUIRE(world.run());
-    world.leave(0);  // if the programs had ended before
+    world.exit(0);  // if the programs had ended before
     REQUIRE(world.run());
     for (const auto& rank : world.ranks) {
-      REQUIRE(rank->completed_twice == 0);
+      REQUIRE(rank->counts.completed_twice == 0);
       REQUIRE(rank->aborted.ok());
       check_chain(*rank);
       for (const auto& [id, lane] : rank->lanes) {
         REQUIRE(lane->queue.empty());
         if (lane->over()) REQUIRE(lane->in_flight.empty());
       }
-      turns_ended += rank->turns_ended;
+      turns_ended += rank->counts.turns_ended;
     }
     REQUIRE(world.gpus.idle());
     check_only_for_uses(world, sets);
@@ -266,29 +266,29 @@ TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][in
   CHECK(turns_ended > 300);
 }
 
-// Who shares no set with rank 0 hears of its death when the world is over, and does not end because of it.
+// A rank that shares no open set with rank 0 hears of its death and goes on.
 TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = {{0, 1, 2, 3}, {2, 3}};
-    SetsWorld world(seed, sets, options_of(random));
+    World world(seed, sets, options_of(random));
     Story story(world, sets, 1 + world.pick(4));
-    story.change(Step::Kind::kAdd, 1);
+    story.add(1);
     for (int phase = 0; phase < 10; ++phase) story.use({0, 1}, false);
     const std::size_t when = 10 + world.pick(80);
-    const auto world_is_over = [](const auto& rank) { return rank->find({})->over(); };
-    world.inject = [&](SetsWorld& w, std::size_t turn) {
-      if (turn == when) w.leave(1);
-      if (!w.gone(0) && std::all_of(w.ranks.begin(), w.ranks.end(), world_is_over)) w.kill(0);
+    const auto world_is_over = [](const auto& rank) { return rank->world().over(); };
+    world.inject = [&](World& w, std::size_t turn) {
+      if (turn == when) w.exit(1);
+      if (!w.dead(0) && std::all_of(w.ranks.begin(), w.ranks.end(), world_is_over)) w.kill(0);
     };
     REQUIRE(world.run());
-    if (!world.gone(0)) continue;  // the programs had ended before
+    if (!world.dead(0)) continue;  // the programs had ended before
     for (const auto& rank : world.ranks) {
       REQUIRE(rank->aborted.ok());
-      REQUIRE(rank->completed_twice == 0);
-      turns_ended += rank->turns_ended;
+      REQUIRE(rank->counts.completed_twice == 0);
+      turns_ended += rank->counts.turns_ended;
     }
     check_only_for_uses(world, sets);
   }
@@ -300,20 +300,20 @@ TEST_CASE("a rank that dies ends everything, whoever waits for a turn", "[sim][t
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);
-    SetsWorld world(seed, sets, options_of(random));
+    World world(seed, sets, options_of(random));
     tell(world, sets, 1 + world.pick(4), false);
     const std::size_t victim = world.pick(world.ranks.size());
     const std::size_t when = 10 + world.pick(200);
-    world.inject = [&](SetsWorld& w, std::size_t turn) {
+    world.inject = [&](World& w, std::size_t turn) {
       if (turn == when) w.kill(victim);
     };
     REQUIRE(world.run());
-    if (!world.gone(victim)) continue;
+    if (!world.dead(victim)) continue;
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
-      const SetsRank& rank = *world.ranks[r];
-      REQUIRE(rank.completed_twice == 0);
+      const Rank& rank = *world.ranks[r];
+      REQUIRE(rank.counts.completed_twice == 0);
       if (r == victim) continue;
-      REQUIRE(rank.completed == rank.submitted);
+      REQUIRE(rank.counts.completed == rank.counts.submitted);
       REQUIRE(rank.aborted.message().find("rank " + std::to_string(victim) + " is gone") !=
               std::string::npos);
     }

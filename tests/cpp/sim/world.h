@@ -1,14 +1,17 @@
-// N ranks in one thread: their negotiators over the inproc channel, a fake clock, and a seed that decides
-// everything.
+// N ranks in one thread: their negotiators over the inproc channel, process sets that come and go, a GPU
+// each, a fake clock, and a seed that decides everything.
 //
 // Each rank follows a script of uses of names. The scheduler picks at random who submits, steps or receives
 // next, so that one seed is one schedule, and a failing one can be run again.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "channel/inproc/hub.h"
@@ -19,33 +22,44 @@ namespace roundelay::sim {
 struct Script {
   std::vector<Use> uses;
   std::size_t stop_at = SIZE_MAX;  // falls silent (but keeps stepping) before this use
-  bool removes = false;            // removes the process set behind its last use
+  bool removes = false;            // removes the world after its last use
 };
+
+// The world ranks of each process set, ascending; set 0 is the world.
+using Sets = std::vector<std::vector<int>>;
+
+inline Sets only_world(int size) {
+  Sets sets(1);
+  for (int rank = 0; rank < size; ++rank) sets[0].push_back(rank);
+  return sets;
+}
 
 class World {
  public:
-  World(std::uint64_t seed, int size, negotiate::CoordinatorOptions options)
-      : hub_(size, channel::Delivery::kByHand), random_(seed) {
-    const auto words = std::make_shared<AnnouncedWords::Words>(size);
-    for (int r = 0; r < size; ++r)
-      ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options, words));
-    position_.assign(ranks.size(), 0);
-    dead_.assign(ranks.size(), false);
-    removing_.assign(ranks.size(), false);
+  // Set 0 is there from the start; the others come by Use::Kind::kAddSet.
+  World(std::uint64_t seed, Sets sets, const negotiate::CoordinatorOptions& options, bool heeds_turns = true)
+      : gpus(static_cast<int>(sets.front().size())),
+        sets_(std::move(sets)),
+        hub_(static_cast<int>(sets_.front().size()), channel::Delivery::kByHand),
+        random_(seed) {
+    for (const auto& members : sets_)
+      words_.push_back(std::make_shared<AnnouncedWords::Words>(members.size()));
+    const int size = static_cast<int>(sets_.front().size());
+    for (int r = 0; r < size; ++r) {
+      ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options, gpus, heeds_turns));
+      open(r, 0);
+    }
+    scripts.resize(ranks.size());
+    places_.resize(ranks.size());
   }
-
-  void kill(int rank) {
-    dead_[static_cast<std::size_t>(rank)] = true;
-    hub_.disconnect(rank);
-  }
+  World(std::uint64_t seed, int size, const negotiate::CoordinatorOptions& options)
+      : World(seed, only_world(size), options) {}
 
   // Runs until nothing can happen any more. Returns false if that takes longer than any schedule should.
-  bool run(const std::vector<Script>& scripts) {
+  bool run() {
     for (int calm = 0, round = 0; calm < 2; ++round) {
       if (round > 200'000) return false;
-      if (random_turn(scripts)) {
-        calm = 0;
-      } else if (settle_everyone(scripts)) {
+      if (random_turn() || settle_everyone()) {
         calm = 0;
       } else if (!advance_clock()) {
         ++calm;
@@ -54,38 +68,125 @@ class World {
     return true;
   }
 
+  // The rank calls shutdown(); its program goes on.
+  void leave(std::size_t r) { ranks[r]->negotiator.request_leave(); }
+  // The rank calls shutdown() and exits: its program ends, and it reads no messages when its lanes are over.
+  void exit(std::size_t r) {
+    leave(r);
+    places_[r].step = SIZE_MAX;
+    places_[r].exits = true;
+  }
+  void kill(std::size_t r) {
+    places_[r].dead = true;
+    hub_.disconnect(static_cast<int>(r));
+  }
+  [[nodiscard]] bool dead(std::size_t r) const { return places_[r].dead; }
+  [[nodiscard]] bool finished(std::size_t r) const { return places_[r].step >= scripts[r].uses.size(); }
+  [[nodiscard]] bool links_empty() const { return hub_.pending_links().empty(); }
   [[nodiscard]] std::size_t pick(std::size_t below) {
     return std::uniform_int_distribution<std::size_t>(0, below - 1)(random_);
   }
   [[nodiscard]] std::mt19937_64& random() { return random_; }
-  [[nodiscard]] bool dead(std::size_t rank) const { return dead_[rank]; }
-  [[nodiscard]] bool links_empty() const { return hub_.pending_links().empty(); }
 
+  Gpus gpus;
   std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<Script> scripts;  // by rank; may grow between runs
   std::size_t messages = 0;
   // Called before each random turn: faults are injected here.
   std::function<void(World&, std::size_t turn)> inject;
 
  private:
-  bool submit_next(std::size_t r, const std::vector<Script>& scripts) {
+  // A rank in its script.
+  struct Place {
+    std::size_t step = 0;
+    int stage = 0;  // of a step that adds or removes a set
+    bool removing = false;
+    bool dead = false;
+    bool exits = false;
+    bool reads_no_more = false;
+  };
+
+  static LaneId lane_of(ProcessSetId set) { return {.process_set = set}; }
+
+  void open(int rank, ProcessSetId set) {
+    const auto& members = sets_[set];
+    const auto self = std::find(members.begin(), members.end(), rank);
+    if (self == members.end()) return;
+    const Group group{set, members, static_cast<int>(self - members.begin())};
+    ranks[static_cast<std::size_t>(rank)]->open(lane_of(set), group, words_[set]);
+  }
+
+  // The rank's program goes on. False if it cannot.
+  bool advance(std::size_t r) {
+    Place& place = places_[r];
+    if (place.dead) return false;
+    if (ranks[r]->close_removed()) return true;
     const Script& script = scripts[r];
-    if (dead_[r] || position_[r] >= std::min(script.uses.size(), script.stop_at))
-      return !dead_[r] && script.removes && remove_once(r);
-    if (!ranks[r]->submit(script.uses[position_[r]], pick(2) == 0)) {
+    if (place.step >= std::min(script.uses.size(), script.stop_at)) return script.removes && remove_once(r);
+    const int before = place.stage;
+    if (!take(r, script.uses[place.step], place.stage)) {
       // What it waits for may never come, as others remove the set: it goes on to do so too.
-      if (script.removes && pick(8) == 0) position_[r] = script.uses.size();
-      return script.removes;
+      if (script.removes && pick(8) == 0) place.step = script.uses.size();
+      return script.removes || place.stage != before;
     }
-    ++position_[r];
+    ++place.step;
+    place.stage = 0;
     if (pick(4) == 0) ranks[r]->negotiator.request_flush();
     return true;
   }
 
   bool remove_once(std::size_t r) {
-    if (removing_[r]) return false;
-    removing_[r] = true;
+    if (std::exchange(places_[r].removing, true)) return false;
     ranks[r]->negotiator.begin_removal(LaneId{});
     return true;
+  }
+
+  // True: the step is over.
+  bool take(std::size_t r, const Use& use, int& stage) {
+    if (use.kind == Use::Kind::kAddSet) return add(r, use.set, stage);
+    if (use.kind == Use::Kind::kRemoveSet) return remove(r, use.set, stage);
+    Lane* lane = ranks[r]->find(lane_of(use.set));
+    return lane == nullptr || lane->submit(use, pick(2) == 0);
+  }
+
+  // All ranks of the world call this. True: it is over. Its outcome: Lane::failed.
+  bool agree(std::size_t r, const std::string& name, int& stage) {
+    Lane& world = ranks[r]->world();
+    if (stage == 0) {
+      if (!world.submit({.name = name, .shape = {}, .cacheable = false}, false)) return false;
+      ranks[r]->negotiator.request_flush(LaneId{});
+      stage = 1;
+    }
+    return !world.waits_for(name);
+  }
+
+  bool add(std::size_t r, ProcessSetId set, int& stage) {
+    const std::string name = "add." + std::to_string(set);
+    const bool is_new = ranks[r]->find(lane_of(set)) == nullptr;
+    if (stage == 0 && is_new && ranks[r]->aborted.ok()) open(static_cast<int>(r), set);
+    if (!agree(r, name, stage)) return false;
+    const bool failed = ranks[r]->world().failed.contains(name);
+    if (failed && ranks[r]->find(lane_of(set)) != nullptr) ranks[r]->close(lane_of(set));
+    return true;
+  }
+
+  bool remove(std::size_t r, ProcessSetId set, int& stage) {
+    const std::string name = "remove." + std::to_string(set);
+    if (stage < 2 && !agree(r, name, stage)) return false;
+    if (ranks[r]->find(lane_of(set)) == nullptr || ranks[r]->world().failed.contains(name)) return true;
+    if (stage < 2) ranks[r]->begin_removal(lane_of(set));
+    stage = 2;
+    return pick(4) == 0;  // another thread may go on with something else
+  }
+
+  // A rank that has exited steps once more and reads no messages any more. Its queues still run.
+  bool step(std::size_t r) {
+    const auto& lanes = ranks[r]->lanes;
+    const auto over = [](const auto& entry) { return entry.second->over(); };
+    if (places_[r].exits && std::all_of(lanes.begin(), lanes.end(), over) &&
+        std::exchange(places_[r].reads_no_more, true))
+      return false;
+    return ranks[r]->negotiator.step(now_);
   }
 
   bool deliver_one() {
@@ -96,33 +197,37 @@ class World {
     return hub_.deliver(link.from, link.to);
   }
 
-  bool random_turn(const std::vector<Script>& scripts) {
+  bool random_turn() {
     if (inject) inject(*this, turn_++);
     const std::size_t r = pick(ranks.size());
-    switch (pick(6)) {
-      case 0:
-      case 1:
-        return submit_next(r, scripts);
-      case 2:
-        return deliver_one();
-      case 3:
-        return !dead_[r] && ranks[r]->run_lane();
-      case 4:
-        return !dead_[r] && ranks[r]->enter();
-      default:
-        return !dead_[r] && ranks[r]->negotiator.step(now_);  // also wake-ups for nothing
-    }
+    const std::size_t what = pick(gpus.any_runnable() ? 7 : 6);
+    if (what == 6) return gpus.run();
+    if (what == 2) return deliver_one();
+    if (places_[r].dead) return false;
+    if (what < 2) return advance(r);
+    if (what == 5) return step(r);  // also wake-ups for nothing
+    const LaneId lane = any_lane(r);
+    return what == 3 ? ranks[r]->run_lane(lane) : ranks[r]->enter(lane);
+  }
+
+  LaneId any_lane(std::size_t r) {
+    const auto& lanes = ranks[r]->lanes;
+    if (lanes.size() == 1) return lanes.begin()->first;
+    return std::next(lanes.begin(), static_cast<std::ptrdiff_t>(pick(lanes.size())))->first;
   }
 
   // Nothing moved at random: give everyone one turn of everything.
-  bool settle_everyone(const std::vector<Script>& scripts) {
+  bool settle_everyone() {
     bool moved = deliver_one();
+    moved = gpus.run() || moved;
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (dead_[r]) continue;
-      moved = ranks[r]->negotiator.step(now_) || moved;
-      moved = ranks[r]->enter() || moved;
-      moved = ranks[r]->run_lane() || moved;
-      moved = submit_next(r, scripts) || moved;
+      if (places_[r].dead) continue;
+      moved = step(r) || moved;
+      for (auto& [id, lane] : ranks[r]->lanes) {
+        moved = ranks[r]->enter(id) || moved;
+        moved = ranks[r]->run_lane(id) || moved;
+      }
+      moved = advance(r) || moved;
     }
     return moved;
   }
@@ -130,19 +235,21 @@ class World {
   bool advance_clock() {
     Deadline due = Deadline::never();
     for (std::size_t r = 0; r < ranks.size(); ++r) {
-      if (!dead_[r]) due = due.sooner(ranks[r]->negotiator.next_due()).sooner(ranks[r]->look(now_));
+      if (places_[r].dead) continue;
+      due = due.sooner(ranks[r]->negotiator.next_due());
+      for (auto& [id, lane] : ranks[r]->lanes) due = due.sooner(lane->table.look(now_));
     }
     if (due == Deadline::never()) return false;
     now_ = std::max(now_ + std::chrono::microseconds(1), due.when());
     return true;
   }
 
+  const Sets sets_;
   channel::Hub hub_;
   std::mt19937_64 random_;
   TimePoint now_{std::chrono::seconds(1000)};
-  std::vector<std::size_t> position_;
-  std::vector<bool> dead_;
-  std::vector<bool> removing_;
+  std::vector<std::shared_ptr<AnnouncedWords::Words>> words_;
+  std::vector<Place> places_;
   std::size_t turn_ = 0;
 };
 

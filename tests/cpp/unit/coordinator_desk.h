@@ -14,7 +14,7 @@ inline constexpr TimePoint kStart{std::chrono::hours(1)};
 
 inline CoordinatorOptions eager() {
   CoordinatorOptions options;
-  options.plan = {std::size_t{1} << 20, 0, SIZE_MAX};
+  options.plan = {std::size_t{1} << 20, 0};
   options.fire = {1, Duration{0}};
   return options;
 }

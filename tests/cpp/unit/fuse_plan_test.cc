@@ -49,7 +49,6 @@ std::string broken_promise(const std::vector<Candidate>& candidates, const PlanL
     if (operation.size() == 1) continue;
     if (fusion_class == kNoFusion) return "what must not be fused was";
     if (total > limits.fusion_threshold_bytes) return "an operation is above the threshold";
-    if (operation.size() > limits.max_members) return "an operation has too many members";
   }
   for (const int times : seen) {
     if (times != 1) return "an index is missing or twice there";
@@ -65,7 +64,6 @@ TEST_CASE("the plan keeps its promises for random inputs", "[fuse]") {
     PlanLimits limits;
     limits.fusion_threshold_bytes = random() % 6 == 0 ? 0 : random() % 20000;
     limits.theta_bytes = random() % 2 == 0 ? 0 : random() % 8000;
-    if (random() % 3 == 0) limits.max_members = 1 + random() % 6;
     const Plan first = plan(candidates, limits);
     INFO("round " << round);
     REQUIRE(broken_promise(candidates, limits, first) == "");
@@ -112,21 +110,10 @@ TEST_CASE("a tensor above the threshold stands alone and parts its class", "[fus
   REQUIRE(plan(extreme, {.fusion_threshold_bytes = huge}) == Plan{{0}, {1}, {2}});
 }
 
-TEST_CASE("theta closes an operation, max_members too", "[fuse]") {
+TEST_CASE("theta closes an operation", "[fuse]") {
   const std::vector<Candidate> candidates(5, Candidate{64, 1});
   REQUIRE(plan(candidates, {.fusion_threshold_bytes = 4096, .theta_bytes = 100}) ==
           Plan{{0, 1}, {2, 3}, {4}});
-  REQUIRE(plan(candidates, {.fusion_threshold_bytes = 4096, .max_members = 3}) == Plan{{0, 1, 2}, {3, 4}});
-}
-
-TEST_CASE("the plan for plain integers", "[fuse]") {
-  const auto good = plan_integers({64, 64, 8}, {1, 1, -1}, 4096, 0);
-  REQUIRE(good.ok());
-  REQUIRE(good.value() == std::vector<std::vector<std::int64_t>>{{0, 1}, {2}});
-  REQUIRE(plan_integers({64}, {}, 4096, 0).status().code() == StatusCode::kInvalidArgument);
-  REQUIRE(plan_integers({-1}, {1}, 4096, 0).status().code() == StatusCode::kInvalidArgument);
-  REQUIRE(plan_integers({1}, {1}, -1, 0).status().code() == StatusCode::kInvalidArgument);
-  REQUIRE(plan_integers({1}, {1}, 4096, -1).status().code() == StatusCode::kInvalidArgument);
 }
 
 TEST_CASE("ready tensors fire at theta, at a flush, or after the linger", "[fuse]") {

@@ -1,5 +1,5 @@
-// In place of csrc/base/shared_word.h: every access is one step of the member that makes it, sequentially
-// consistent, and the explorer chooses who makes the next one.
+// Replaces csrc/base/shared_word.h in explorations: every access is one step of a member, and the explorer
+// chooses the member that makes the next step.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ class SharedWord {
     explore::wrote(this, seen);
     return same;
   }
-  // Not a step: for models of what the kernel does.
+  // Reads the word without a step; for models of the kernel.
   [[nodiscard]] T peek() const { return value_; }
 
  private:

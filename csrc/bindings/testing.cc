@@ -1,6 +1,4 @@
 // The pure parts of the core, for property tests: roundelay._core.testing.
-#include "fuse/plan.h"
-
 #include <pybind11/stl.h>
 
 #include <algorithm>
@@ -65,18 +63,10 @@ Report decode_report(const py::bytes& message) {
   return {std::move(tensors), report->cached, report->flush};
 }
 
-std::vector<std::vector<std::int64_t>> plan(const std::vector<std::int64_t>& sizes,
-                                            const std::vector<std::int64_t>& classes,
-                                            std::int64_t fusion_threshold, std::int64_t theta) {
-  return value_of(fuse::plan_integers(sizes, classes, fusion_threshold, theta));
-}
-
 }  // namespace
 
-void bind_plan(py::module_& module) {
+void bind_testing(py::module_& module) {
   py::class_<Testing>(module, "testing", "The pure parts of the core, for property tests.")
-      .def_static("plan", plan, py::arg("sizes"), py::arg("classes"), py::arg("fusion_threshold"),
-                  py::arg("theta"))
       .def_static("codec_roundtrip", codec_roundtrip, py::arg("message"))
       .def_static("encode_report", encode_report, py::arg("tensors"), py::arg("cached"), py::arg("flush"))
       .def_static("decode_report", decode_report, py::arg("message"));

@@ -1,0 +1,59 @@
+// What an order means for one rank. Participant::apply() returns these values; lanes carry them out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "wire/messages.h"
+
+namespace roundelay::negotiate {
+
+// A use that ended without an operation.
+struct Settled {
+  std::string name;
+  Status status;
+  std::vector<std::uint64_t> counters{};  // of a join: as in wire::Failure
+};
+
+// When this rank may enqueue an operation on its GPU: after the operation that has the ticket `previous`.
+struct GpuTicket {
+  std::uint64_t number = 0;
+  std::uint64_t previous = 0;  // 0: at once
+  friend bool operator==(const GpuTicket&, const GpuTicket&) = default;
+};
+
+// A fused operation that was ordered.
+struct Execution {
+  std::vector<std::string> names;     // its tensors, in buffer order; empty if skipped
+  std::vector<std::int64_t> extents;  // as in wire::FusedOperation
+  std::vector<int> absent;            // group members (indices, ascending) that have joined and skip it
+  bool skipped = false;               // this rank is one of them
+  std::optional<GpuTicket> ticket{};  // on a GPU that other process sets use too
+  friend bool operator==(const Execution&, const Execution&) = default;
+};
+
+// A schedule that is locked.
+struct Schedule {
+  std::uint64_t number = 0;                            // of the lock
+  std::vector<std::vector<wire::Request>> operations;  // one period: their members, in buffer order
+  // Uses that this rank submitted and that are neither ordered nor failed, in order by name. They are the
+  // schedule's, or wait for its end.
+  std::vector<wire::Request> returned;
+};
+
+// In the order in which it has to be done.
+struct Applied {
+  std::optional<std::uint64_t> unlock{};  // the lock ends at this position
+  bool freeze = false;                    // the table has to freeze
+  std::vector<Execution> operations;
+  std::vector<Settled> failed;
+  std::optional<wire::Joined> joined;  // the join in flight is over
+  std::optional<Schedule> schedule{};  // a lock begins
+  int shut_down_by = -1;               // world rank; not -1: no order follows
+  bool removed = false;                // the process set was removed: no order follows
+};
+
+}  // namespace roundelay::negotiate

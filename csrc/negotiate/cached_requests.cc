@@ -1,0 +1,51 @@
+#include "negotiate/cached_requests.h"
+
+#include <utility>
+
+namespace roundelay::negotiate {
+
+wire::CacheId CachedRequests::id_of(const wire::Request& request) const {
+  const auto cached = by_name_.find(request.name);
+  return cached != by_name_.end() && cached->second.request == request ? cached->second.id : wire::kNoCacheId;
+}
+
+Result<std::string> CachedRequests::name_of(const wire::FusedTensor& member) const {
+  if (!member.name.empty()) return member.name;
+  const auto found = names_.find(member.id);
+  if (found == names_.end()) {
+    return Status::internal("an order names cache id " + std::to_string(member.id) +
+                            ", which this rank does not know");
+  }
+  return found->second;
+}
+
+Result<const wire::Request*> CachedRequests::request_of(wire::CacheId id) const {
+  const Result<std::string> name = name_of({id, {}});
+  if (!name.ok()) return name.status();
+  const auto cached = by_name_.find(*name);
+  if (cached == by_name_.end() || cached->second.id != id)
+    return Status::internal("an order locks an outdated use of '" + *name + "'");
+  return &cached->second.request;
+}
+
+Status CachedRequests::assign(const wire::FusedTensor& member, const wire::Request& request) {
+  if (member.name.empty() || member.id == wire::kNoCacheId) return {};
+  if (names_.contains(member.id)) {
+    return Status::internal("an order assigns cache id " + std::to_string(member.id) + " twice");
+  }
+  by_name_.insert_or_assign(member.name, Cached{member.id, request});
+  names_.emplace(member.id, member.name);
+  return {};
+}
+
+std::optional<std::string> CachedRequests::evict(wire::CacheId id) {
+  const auto found = names_.find(id);
+  if (found == names_.end()) return std::nullopt;
+  std::string name = std::move(found->second);
+  names_.erase(found);
+  if (const auto cached = by_name_.find(name); cached != by_name_.end() && cached->second.id == id)
+    by_name_.erase(cached);
+  return name;
+}
+
+}  // namespace roundelay::negotiate

@@ -1,0 +1,38 @@
+// A member's view of the response cache: the requests that it can report by id. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "wire/messages.h"
+
+namespace roundelay::negotiate {
+
+// Orders assign and evict ids. All errors are kInternal: the coordinator broke the protocol.
+class CachedRequests {
+ public:
+  // Returns the id that stands for exactly this request, or kNoCacheId.
+  [[nodiscard]] wire::CacheId id_of(const wire::Request& request) const;
+  // Returns the name that an order means.
+  [[nodiscard]] Result<std::string> name_of(const wire::FusedTensor& member) const;
+  // Returns the request that the id stands for. The pointer is valid until the next assign() or evict().
+  [[nodiscard]] Result<const wire::Request*> request_of(wire::CacheId id) const;
+
+  // The order may give the request a new id: `request` is this rank's version.
+  Status assign(const wire::FusedTensor& member, const wire::Request& request);
+  // Forgets the id. Returns its name; nothing if this rank does not know the id.
+  std::optional<std::string> evict(wire::CacheId id);
+
+ private:
+  struct Cached {
+    wire::CacheId id;
+    wire::Request request;
+  };
+
+  std::unordered_map<std::string, Cached> by_name_;  // a name's newest id
+  std::unordered_map<wire::CacheId, std::string> names_;
+};
+
+}  // namespace roundelay::negotiate

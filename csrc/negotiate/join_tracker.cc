@@ -1,0 +1,68 @@
+#include "negotiate/join_tracker.h"
+
+#include "wire/describe.h"
+
+namespace roundelay::negotiate {
+
+void JoinTracker::end() {
+  entry_ = nullptr;
+  ended_ = true;
+}
+
+bool JoinTracker::has_joined(int member) const {
+  return entry_ != nullptr && entry_->reported[static_cast<std::size_t>(member)];
+}
+
+void JoinTracker::restart_clock(TimePoint now) {
+  if (entry_ != nullptr) entry_->first_seen = entry_->warned = now;
+}
+
+std::vector<std::int32_t> JoinTracker::absent_from(const PendingRequest& entry) const {
+  std::vector<std::int32_t> absent;
+  if (entry_ == nullptr || entry.missing == 0) return absent;
+  for (int member = 0; member < group_.size(); ++member) {
+    if (!entry.reported[static_cast<std::size_t>(member)] && has_joined(member)) absent.push_back(member);
+  }
+  return absent;
+}
+
+std::vector<int> JoinTracker::awaited_by(const PendingRequest& entry) const {
+  std::vector<int> ranks;
+  for (int member = 0; member < group_.size(); ++member) {
+    const auto m = static_cast<std::size_t>(member);
+    if (!entry.reported[m] && !has_joined(member)) ranks.push_back(group_.ranks[m]);
+  }
+  return ranks;
+}
+
+std::string JoinTracker::refusal_of(const PendingRequest& entry) const {
+  const wire::Request& request = entry.request;
+  for (const std::int32_t member : absent_from(entry)) {
+    const int rank = group_.ranks[static_cast<std::size_t>(member)];
+    const std::string who = wire::describe(request) + ": rank " + std::to_string(rank);
+    switch (request.operation) {
+      case Operation::kBroadcast:
+        if (request.root == rank) return who + ", its root, has joined";
+        break;
+      case Operation::kAlltoall:
+      case Operation::kReducescatter:
+      case Operation::kProcessSet:
+        return who + " has joined, and this operation needs every rank";
+      default:
+        break;
+    }
+  }
+  return {};
+}
+
+std::optional<wire::Request> JoinTracker::take_deferred(int member) {
+  const auto join = deferred_.extract(member);
+  if (join.empty()) return std::nullopt;
+  return std::move(join.mapped());
+}
+
+void JoinTracker::drop_deferred(const std::string& name) {
+  std::erase_if(deferred_, [&](const auto& join) { return join.second.name == name; });
+}
+
+}  // namespace roundelay::negotiate

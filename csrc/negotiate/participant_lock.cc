@@ -1,0 +1,67 @@
+// The schedule lock on the members' side: it returns uses that are not ordered, and ends after a freeze.
+#include <algorithm>
+#include <utility>
+
+#include "negotiate/participant.h"
+
+namespace roundelay::negotiate {
+
+void Participant::freeze(std::uint64_t announced) {
+  if (lock_.active && !lock_.frozen) lock_.frozen = announced;
+}
+
+std::optional<wire::Report> Participant::take_report_of_freeze() {
+  if (!lock_.frozen || std::exchange(lock_.reported, true)) return std::nullopt;
+  wire::Report report;
+  report.lane = lane_;
+  report.last_order = last_order_;
+  report.frozen = lock_.frozen;
+  return report;
+}
+
+// Returns all uses that are neither ordered nor failed, as if they had not begun. Of each name the use in
+// flight comes before those that wait for it. A join is the last of all.
+std::vector<wire::Request> Participant::take_all_back() {
+  std::vector<wire::Request> uses;
+  for (const auto& [name, pending] : pending_) uses.push_back(pending.request);
+  for (const auto& [name, request] : own_errors_) uses.push_back(request);
+  std::sort(uses.begin(), uses.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (const auto& [name, requests] : deferred_) uses.insert(uses.end(), requests.begin(), requests.end());
+  std::stable_partition(uses.begin(), uses.end(), [&](const auto& use) { return use.name != join_; });
+  pending_.clear();
+  own_errors_.clear();
+  deferred_.clear();
+  to_report_.clear();
+  join_.clear();
+  return uses;
+}
+
+Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
+  if (lock_.active) return Status::internal("an order locks the schedule twice");
+  Schedule& schedule = applied.schedule.emplace();
+  schedule.number = lock.number;
+  for (const auto& ids : lock.operations) {
+    auto& members = schedule.operations.emplace_back();
+    for (const wire::CacheId id : ids) {
+      const Result<const wire::Request*> request = cache_.request_of(id);
+      if (!request.ok()) return request.status();
+      members.push_back(**request);
+    }
+  }
+  schedule.returned = take_all_back();
+  lock_ = {};
+  lock_.active = true;
+  // The coordinator has dropped these reports too: they are made again after the lock.
+  leave_reported_ = removal_reported_ = unflushed_ = false;
+  return {};
+}
+
+Status Participant::apply_unlock(std::uint64_t from, Applied& applied) {
+  if (!lock_.active || !lock_.frozen || from > *lock_.frozen)
+    return Status::internal("an order ends a lock that this rank has not frozen, or not so early");
+  applied.unlock = from;
+  lock_ = {};
+  return {};
+}
+
+}  // namespace roundelay::negotiate

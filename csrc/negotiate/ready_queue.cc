@@ -1,0 +1,106 @@
+#include "negotiate/ready_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "fuse/layout.h"
+
+namespace roundelay::negotiate {
+namespace {
+
+std::size_t bytes_of(DType dtype, const std::vector<std::int64_t>& shape) {
+  std::size_t count = 1;
+  for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
+  return count * size_of(dtype);
+}
+
+// The bytes of a request in a fusion buffer, without the padding after a single tensor.
+std::size_t bytes_of(const wire::Request& request) {
+  std::size_t sum = bytes_of(request.dtype, request.shape);
+  if (request.others.empty()) return sum;
+  sum += fuse::padding_after(sum);
+  for (const wire::TensorSpec& tensor : request.others) {
+    const std::size_t bytes = bytes_of(tensor.dtype, tensor.shape);
+    sum += bytes + fuse::padding_after(bytes);
+  }
+  return sum;
+}
+
+}  // namespace
+
+void ReadyQueue::push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now) {
+  if (ready_.empty()) oldest_ = now;
+  const std::size_t bytes = bytes_of(entry.request);
+  bytes_ += bytes;
+  const std::uint64_t fusion_class = fusion_class_of(entry.request, absent);
+  ready_.push_back(
+      {std::move(entry.request), bytes, fusion_class, std::move(entry.extents), std::move(absent)});
+}
+
+bool ReadyQueue::fires(bool flush, TimePoint now) const {
+  return !ready_.empty() && fuse::fires(bytes_, oldest_, now, flush, fire_);
+}
+
+Deadline ReadyQueue::next_due() const {
+  return ready_.empty() ? Deadline::never() : Deadline::at(fuse::next_fire(bytes_, oldest_, false, fire_));
+}
+
+std::uint64_t ReadyQueue::fusion_class_of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
+  const bool one_dtype = std::all_of(r.others.begin(), r.others.end(),
+                                     [&](const wire::TensorSpec& tensor) { return tensor.dtype == r.dtype; });
+  // Adasum is not linear: fused tensors would share their coefficients.
+  if (r.operation != Operation::kAllreduce || r.reduce_op == ReduceOp::kAdasum || !one_dtype)
+    return fuse::kNoFusion;
+  const ClassKey key{r.dtype,
+                     r.device,
+                     r.reduce_op,
+                     r.prescale.factor,
+                     r.prescale.divisor,
+                     r.postscale.factor,
+                     r.postscale.divisor,
+                     absent};
+  return classes_.try_emplace(key, classes_.size() + 1).first->second;
+}
+
+// The name of a ready request in the order: its id, a new id with the name, or the name alone.
+wire::FusedTensor ReadyQueue::tensor_for(const Ready& ready, Writing& writing) const {
+  const wire::Request& request = ready.request;
+  if (!request.cacheable) return {wire::kNoCacheId, request.name};
+  ResponseCache& cache = writing.cache;
+  if (const wire::CacheId id = cache.id_of(request); id != wire::kNoCacheId) return {id, {}};
+  // An absent member does not know the request that an id would stand for.
+  if (!ready.absent.empty() || (writing.cache_full && !cache.knows(request.name)))
+    return {wire::kNoCacheId, request.name};
+  // An id must live while a rank's report may name it, and while this very order does.
+  const auto in_use = [&](const std::string& name) {
+    if (writing.names.empty()) {
+      for (const Ready& other : ready_) writing.names.insert(other.request.name);
+    }
+    return writing.table.contains(name) || writing.names.contains(name);
+  };
+  const wire::CacheId id = cache.insert(request, in_use, writing.order.evicted);
+  writing.cache_full = id == wire::kNoCacheId;
+  return {id, request.name};
+}
+
+void ReadyQueue::write(wire::Order& order, ResponseCache& cache, const RequestTable& table,
+                       bool takes_tickets) {
+  Writing writing{order, cache, table};
+  std::vector<fuse::Candidate> candidates;
+  candidates.reserve(ready_.size());
+  for (const Ready& ready : ready_) candidates.push_back({ready.bytes, ready.fusion_class});
+  for (const auto& indices : fuse::plan(candidates, plan_)) {
+    auto& operation = order.operations.emplace_back();
+    for (const std::size_t i : indices) operation.tensors.push_back(tensor_for(ready_[i], writing));
+    operation.extents = std::move(ready_[indices.front()].extents);
+    operation.absent = std::move(ready_[indices.front()].absent);
+    if (!takes_tickets || ready_[indices.front()].request.device != DeviceType::kGpu) continue;
+    if (!order.tickets) order.tickets.emplace();
+    order.tickets->operations.push_back(static_cast<std::int32_t>(order.operations.size() - 1));
+  }
+  classes_.clear();  // they matter within one plan only, and scales may change from step to step
+  ready_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace roundelay::negotiate

@@ -1,0 +1,71 @@
+// Requests that all members have reported, until an order takes them. Pure.
+//
+// They gather until fuse's firing rule (theta, a flush, the linger) lets them go together. The order lists
+// them as fused operations and names each by its cache id.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_set>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "fuse/plan.h"
+#include "negotiate/request_table.h"
+#include "negotiate/response_cache.h"
+#include "wire/messages.h"
+
+namespace roundelay::negotiate {
+
+class ReadyQueue {
+ public:
+  ReadyQueue(fuse::PlanLimits plan, fuse::FireLimits fire) : plan_(plan), fire_(fire) {}
+
+  // `absent`: members (ascending) that have joined and skip the operation.
+  void push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now);
+  [[nodiscard]] bool empty() const { return ready_.empty(); }
+  // True if the firing rule lets the requests go now. `flush`: a member waits for them.
+  [[nodiscard]] bool fires(bool flush, TimePoint now) const;
+  // When the linger of the oldest request ends.
+  [[nodiscard]] Deadline next_due() const;
+
+  // Moves all requests into `order` as fused operations. Assigns cache ids; the ids that have to go are in
+  // order.evicted. Ids of names in `table` stay, as a member's report may name them. `takes_tickets`: marks
+  // the operations on GPUs in order.tickets.
+  void write(wire::Order& order, ResponseCache& cache, const RequestTable& table, bool takes_tickets);
+
+ private:
+  struct Ready {
+    wire::Request request;
+    std::size_t bytes;
+    std::uint64_t fusion_class;
+    std::vector<std::int64_t> extents;
+    std::vector<std::int32_t> absent;
+  };
+  // One order in the making.
+  struct Writing {
+    wire::Order& order;
+    ResponseCache& cache;
+    const RequestTable& table;
+    std::unordered_set<std::string_view> names{};  // of ready_; filled when first needed
+    bool cache_full = false;
+  };
+  using ClassKey = std::tuple<DType, DeviceType, ReduceOp, double, std::int64_t, double, std::int64_t,
+                              std::vector<std::int32_t>>;
+
+  std::uint64_t fusion_class_of(const wire::Request& request, const std::vector<std::int32_t>& absent);
+  wire::FusedTensor tensor_for(const Ready& ready, Writing& writing) const;
+
+  fuse::PlanLimits plan_;
+  fuse::FireLimits fire_;
+  std::vector<Ready> ready_;  // in the order in which they became ready
+  std::size_t bytes_ = 0;
+  TimePoint oldest_{};
+  std::map<ClassKey, std::uint64_t> classes_;  // fusion classes of ready_
+};
+
+}  // namespace roundelay::negotiate

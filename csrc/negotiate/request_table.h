@@ -1,0 +1,53 @@
+// The requests that some members of a group have reported and others have not, by name. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "wire/messages.h"
+
+namespace roundelay::negotiate {
+
+struct PendingRequest {
+  wire::Request request;  // the first reporter's
+  int first_member = 0;
+  std::vector<bool> reported;         // by member
+  int missing = 0;                    // how many members have not reported it
+  std::vector<std::int64_t> extents;  // as in wire::FusedOperation
+  TimePoint first_seen{};
+  TimePoint warned{};  // the last warning; first_seen if there is none
+};
+
+// Entries keep their address until they are taken or the table is cleared.
+class RequestTable {
+ public:
+  using Entries = std::unordered_map<std::string, PendingRequest>;
+  using Position = Entries::iterator;
+
+  explicit RequestTable(int members) : members_(static_cast<std::size_t>(members)) {}
+
+  [[nodiscard]] Position find(const std::string& name) { return entries_.find(name); }
+  [[nodiscard]] bool contains(const std::string& name) const { return entries_.contains(name); }
+  // Adds an entry that no member has reported yet. `member` is about to report it. The name is new.
+  Position open(int member, const wire::Request& request, TimePoint now);
+  // Records the report of a member that has not reported the entry yet.
+  void report(PendingRequest& entry, int member, const wire::Request& request);
+  // Removes the entry and returns it.
+  PendingRequest take(Position position);
+  void clear() { entries_.clear(); }
+
+  [[nodiscard]] bool empty() const { return entries_.empty(); }
+  [[nodiscard]] std::size_t size() const { return entries_.size(); }
+  [[nodiscard]] Entries& entries() { return entries_; }
+  [[nodiscard]] const Entries& entries() const { return entries_; }
+
+ private:
+  std::size_t members_;
+  Entries entries_;
+};
+
+}  // namespace roundelay::negotiate

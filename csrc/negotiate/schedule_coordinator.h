@@ -1,0 +1,65 @@
+// The coordinator's side of the schedule lock: begins a lock when orders repeat exactly, and ends it when a
+// member freezes. Under a lock members need no orders. Pure. The members' side is in participant_lock.cc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "base/clock.h"
+#include "base/group.h"
+#include "base/status.h"
+#include "negotiate/schedule_finder.h"
+#include "negotiate/schedule_keeper.h"
+#include "negotiate/stall_clock.h"
+#include "wire/messages.h"
+
+namespace roundelay::negotiate {
+
+class ScheduleCoordinator {
+ public:
+  // `group` outlives this object. `limits`: how long a member may leave a freeze unanswered.
+  ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
+
+  [[nodiscard]] bool locked() const { return keeper_.locked(); }
+  // True if the report was written before the last lock began. The lock has returned all that it says to its
+  // writer.
+  [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
+
+  // Records the operations of a negotiated order. False if the order has more in it than a schedule can
+  // repeat.
+  bool on_order(const wire::Order& order);
+  // No period goes across this moment.
+  void interrupt() { finder_.interrupted(); }
+  // Begins a lock with `order` if the operations up to it repeat. True if it does.
+  bool begin_if_periodic(wire::Order& order);
+
+  // A report under the lock. kInternal: the member broke the protocol.
+  Status on_report(int member, const wire::Report& report, TimePoint now);
+  // Writes into `order` that members have to freeze, or that the lock is over. False if neither is due.
+  bool write(wire::Order& order);
+
+  // When a member that does not answer a freeze is worth a warning or an abort.
+  [[nodiscard]] Deadline next_due() const;
+  // A line that names the members that do not answer; again after every further warning time. Adds their
+  // ranks to `late`.
+  std::optional<std::string> take_warning(TimePoint now, std::set<int>& late);
+  // The fault of a member that has not answered in time.
+  [[nodiscard]] std::optional<wire::Abort> fault(TimePoint now) const;
+
+ private:
+  [[nodiscard]] std::string silence(TimePoint now) const;
+  [[nodiscard]] std::vector<int> silent_ranks() const;
+
+  const Group& group_;
+  const StallLimits limits_;
+  ScheduleFinder finder_;
+  ScheduleKeeper keeper_;
+  std::size_t period_ = 0;       // of the last lock, in operations
+  std::uint64_t locked_by_ = 0;  // sequence of the order that began the last lock
+  TimePoint warned_{};           // of silent members; when they were asked if there was no warning
+};
+
+}  // namespace roundelay::negotiate

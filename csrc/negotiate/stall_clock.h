@@ -1,0 +1,54 @@
+// Finds the requests that some members reported and others did not report in time: warns of them, and gives
+// them up. Pure.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/group.h"
+#include "negotiate/join_tracker.h"
+#include "negotiate/request_table.h"
+
+namespace roundelay::negotiate {
+
+struct StallLimits {
+  Duration warning{0};  // zero: no warnings
+  Duration abort{0};    // zero: gives nothing up
+};
+
+class StallClock {
+ public:
+  // `group` and `joins` outlive the clock.
+  StallClock(const Group& group, const JoinTracker& joins, StallLimits limits)
+      : group_(group), joins_(joins), limits_(limits) {}
+
+  // `entry` was added to `table`.
+  void on_opened(const RequestTable& table, const PendingRequest& entry);
+  // When a request of `table` may be overdue; sometimes a little before that.
+  [[nodiscard]] Deadline next_due(const RequestTable& table) const;
+
+  // Lines that name overdue requests and the ranks that did not submit them; a request comes again after
+  // every further warning time. Adds the ranks to `late`.
+  std::vector<std::string> take_warnings(RequestTable& table, TimePoint now, std::set<int>& late);
+  // Names (ascending) of the requests that have to be given up.
+  [[nodiscard]] std::vector<std::string> overdue(const RequestTable& table, TimePoint now) const;
+  // Why `entry` is given up.
+  [[nodiscard]] std::string abort_text(const PendingRequest& entry) const;
+
+ private:
+  [[nodiscard]] TimePoint due_of(const PendingRequest& entry) const;
+  [[nodiscard]] bool warns_of(const PendingRequest& entry, Duration age, TimePoint now) const;
+  [[nodiscard]] std::vector<int> reporters_of(const PendingRequest& entry) const;
+  [[nodiscard]] bool crossed(const PendingRequest& one, const PendingRequest& other) const;
+  [[nodiscard]] std::string crossed_with(const RequestTable& table, const PendingRequest& entry) const;
+
+  const Group& group_;
+  const JoinTracker& joins_;
+  const StallLimits limits_;
+  TimePoint due_ = TimePoint::max();  // no request in the table is overdue before
+};
+
+}  // namespace roundelay::negotiate

@@ -1,0 +1,285 @@
+// A simulated rank's lane of one process set: its uses of names, and the outcome of each.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "complete/completer.h"
+#include "negotiate/applied.h"
+#include "submit/table.h"
+#include "tests/cpp/announced_words.h"
+
+namespace roundelay::sim {
+
+// One call of a rank's program.
+struct Use {
+  enum class Kind : unsigned char { kOperation, kAddSet, kRemoveSet };
+
+  std::string name{};  // empty: the table gives a name
+  Operation operation = Operation::kAllreduce;
+  std::vector<std::int64_t> shape{4};
+  DType dtype = DType::kFloat32;
+  std::vector<wire::TensorSpec> others{};
+  int root = -1;
+  std::string local_error{};   // not empty: this rank's checks fail
+  bool may_duplicate = false;  // may be called while the use before it is in flight
+  bool cacheable = true;
+  DeviceType device = DeviceType::kCpu;
+  ProcessSetId set = 0;
+  Kind kind = Kind::kOperation;
+};
+
+inline Use join() { return {.operation = Operation::kJoin, .shape = {}}; }
+
+// How one use of a name ended on one rank.
+struct Outcome {
+  bool local = false;  // refused by this rank's own checks: the caller saw it at once
+  Status status{};
+};
+
+// Totals of one rank over all its lanes.
+struct Counts {
+  int submitted = 0;
+  int completed = 0;
+  int completed_twice = 0;
+  int refused_after_end = 0;
+  int wrong_extents = 0;
+  int locks = 0;
+  int unlocks = 0;
+  int entered = 0;  // operations that no order named
+  int entered_on_gpu = 0;
+  int turns_ended = 0;  // lanes without rank 0 that ended because rank 0 left
+};
+
+class Lane {
+ public:
+  // An ordered operation, or the end of a join.
+  struct Work {
+    negotiate::Execution execution;
+    std::vector<std::shared_ptr<submit::Entry>> entries;
+    std::optional<wire::Joined> joined{};
+
+    [[nodiscard]] bool on_gpu() const {
+      return !entries.empty() && entries.front()->request.device == DeviceType::kGpu;
+    }
+  };
+
+  // `handles` and `counts` outlive the lane.
+  Lane(Group members, std::shared_ptr<AnnouncedWords::Words> words, submit::HandleTable& handles,
+       Counts& counts)
+      : group(std::move(members)),
+        table(std::make_shared<AnnouncedWords>(std::move(words), group.index)),
+        handles_(handles),
+        completer_(handles, [](const submit::Entry&, TimePoint) {}),
+        counts_(counts) {}
+
+  // Makes one use. False if it has to wait: its name is in flight, or this rank has joined. `duplicate`:
+  // makes a use that may be a duplicate even if its name is in flight.
+  bool submit(const Use& use, bool duplicate) {
+    if (in_flight.contains(submit::kJoinName)) return false;
+    const std::string name = name_of_next(use);
+    const bool busy = in_flight.contains(name);
+    if (busy && !(use.may_duplicate && duplicate)) return !waits_for(name);
+    if (use.name.empty() && use.operation != Operation::kJoin) ++unnamed_[index_of(use)];
+    submit::Entry entry = entry_of(use);
+    if (!use.local_error.empty() && !busy) {
+      entry.request.error = use.local_error;
+      table.add_error(entry.request);
+      outcomes[key(name)].push_back({true, Status::invalid(use.local_error)});
+      return true;
+    }
+    auto handle = table.add(std::move(entry), handles_);
+    if (handle.ok()) {
+      in_flight[name] = {*handle, key(name)};
+      outcomes[key(name)].push_back({});
+      ++counts_.submitted;
+    } else if (!ended.ok()) {
+      failed.insert(name);
+      ++counts_.refused_after_end;
+    } else {
+      pending_errors_[name].push_back({true, handle.status()});
+    }
+    return true;
+  }
+
+  // True while the use is in flight. Tells the table that a caller waits for it.
+  bool waits_for(const std::string& name) {
+    const auto found = in_flight.find(name);
+    if (found == in_flight.end()) return false;
+    table.waited_for(found->second.handle);
+    return true;
+  }
+
+  // Queues an operation that was ordered or entered.
+  void execute(negotiate::Execution execution) {
+    Work work;
+    for (const std::string& name : execution.names) {
+      auto entry = table.extract(name);
+      if (entry == nullptr) {
+        ++counts_.completed_twice;
+        continue;
+      }
+      check_extents(execution, entry->request);
+      work.entries.push_back(std::move(entry));
+    }
+    work.execution = std::move(execution);
+    queue.push_back(std::move(work));
+  }
+
+  // Completes the foremost operation.
+  void complete_foremost() {
+    Work work = std::move(queue.front());
+    queue.pop_front();
+    ++operations;
+    for (auto& entry : work.entries) {
+      const std::string name = entry->request.name;
+      if (!completer_.complete(table, *entry, Status{})) ++counts_.completed_twice;
+      record(name, Status{});
+    }
+    executed.push_back(std::move(work.execution));
+  }
+
+  // Ends the join that is foremost in the queue.
+  void complete_join() {
+    const wire::Joined joined = *queue.front().joined;
+    queue.pop_front();
+    for (std::size_t i = 0; i < unnamed_.size(); ++i) unnamed_[i] = joined.counters.at(i);
+    last_joined.push_back(joined.last_rank);
+    table.joined(joined.counters);
+    finish(submit::kJoinName, Status{});
+    ++epoch_;
+  }
+
+  // Ends a use that no order names.
+  void settle(negotiate::Settled settled) {
+    for (std::size_t i = 0; i < settled.counters.size(); ++i)
+      unnamed_[i] = std::max(unnamed_[i], settled.counters[i]);
+    table.join_failed(settled.counters);
+    finish(settled.name, std::move(settled.status));
+  }
+
+  // No order follows. What was ordered before completes, unless `lane_too`: then the data plane is gone too.
+  void end(const Status& why, bool lane_too) {
+    ended = why;
+    if (lane_too) {
+      for (Work& work : queue) {
+        for (auto& entry : work.entries) completer_.complete(table, *entry, why);
+      }
+      queue.clear();
+    }
+    std::erase_if(queue, [](const Work& work) { return work.joined.has_value(); });
+    completer_.fail_all(table, why);
+    const std::set<std::string> still_ordered = ordered();
+    std::vector<std::string> over;
+    for (const auto& [name, use] : in_flight) {
+      if (still_ordered.contains(name)) continue;
+      over.push_back(name);
+      if (!handles_.done(use.handle).value_or(true)) ++counts_.completed_twice;
+    }
+    for (const std::string& name : over) record(name, why);
+  }
+
+  // Names in the queue.
+  [[nodiscard]] std::set<std::string> ordered() const {
+    std::set<std::string> names;
+    for (const Work& work : queue) {
+      for (const auto& entry : work.entries) names.insert(entry->request.name);
+    }
+    return names;
+  }
+  [[nodiscard]] bool over() const { return removed || shut_down_by >= 0; }
+  [[nodiscard]] bool quiet() const { return queue.empty() && !table.anything_queued(); }
+
+  struct InFlight {
+    submit::Handle handle;
+    std::string key;  // in outcomes
+  };
+
+  const Group group;
+  submit::TensorTable table;
+  std::deque<Work> queue;
+  std::size_t operations = 0;  // completed
+  std::map<std::string, InFlight> in_flight;
+  std::map<std::string, std::vector<Outcome>> outcomes;  // by name and number of joins, in order of use
+  std::set<std::string> failed;                          // names of which a use failed
+  std::vector<negotiate::Execution> executed;
+  std::vector<int> last_joined;
+  bool removing = false;
+  bool removed = false;
+  int shut_down_by = -1;
+  Status ended;  // an abort, or a rank left
+
+ private:
+  static std::size_t index_of(const Use& use) { return static_cast<std::size_t>(use.operation); }
+  [[nodiscard]] std::string name_of_next(const Use& use) const {
+    if (use.operation == Operation::kJoin) return submit::kJoinName;
+    if (!use.name.empty()) return use.name;
+    return std::string(roundelay::name_of(use.operation)) + ".noname." +
+           std::to_string(unnamed_[index_of(use)] + 1);
+  }
+  [[nodiscard]] std::string key(const std::string& name) const {
+    return name + " after " + std::to_string(epoch_) + " joins";
+  }
+  static submit::Entry entry_of(const Use& use) {
+    submit::Entry entry;
+    entry.request.name = use.name;
+    entry.request.operation = use.operation;
+    entry.request.shape = use.shape;
+    entry.request.dtype = use.dtype;
+    entry.request.others = use.others;
+    entry.request.root = use.root;
+    entry.request.device = use.device;
+    entry.request.cacheable = use.cacheable;
+    return entry;
+  }
+
+  void finish(const std::string& name, Status status) {
+    if (!completer_.complete(table, name, status)) ++counts_.completed_twice;
+    record(name, std::move(status));
+  }
+  void record(const std::string& name, Status status) {
+    ++counts_.completed;
+    if (!status.ok()) failed.insert(name);
+    const auto found = in_flight.find(name);
+    auto& list = outcomes[found->second.key];
+    list.back().status = std::move(status);
+    in_flight.erase(found);
+    for (Outcome& late : pending_errors_[name]) list.push_back(std::move(late));
+    pending_errors_.erase(name);
+  }
+  void check_extents(const negotiate::Execution& execution, const wire::Request& request) {
+    const auto size = static_cast<std::size_t>(group.size());
+    const bool gathers = request.operation == Operation::kAllgather;
+    if (execution.extents.size() != (gathers ? (1 + request.others.size()) * size : 0)) {
+      ++counts_.wrong_extents;
+      return;
+    }
+    if (!gathers) return;
+    const auto mine = static_cast<std::size_t>(group.index);
+    for (std::size_t t = 0; t <= request.others.size(); ++t) {
+      const auto& shape = t == 0 ? request.shape : request.others[t - 1].shape;
+      if (execution.extents[t * size + mine] != shape[0]) ++counts_.wrong_extents;
+      for (const int absent : execution.absent) {
+        if (execution.extents[t * size + static_cast<std::size_t>(absent)] != 0) ++counts_.wrong_extents;
+      }
+    }
+  }
+
+  submit::HandleTable& handles_;
+  complete::Completer completer_;
+  Counts& counts_;
+  std::array<std::uint64_t, kOperationCount> unnamed_{};
+  int epoch_ = 0;                                               // joins whose end this rank has seen
+  std::map<std::string, std::vector<Outcome>> pending_errors_;  // refused duplicates of a use in flight
+};
+
+}  // namespace roundelay::sim
