@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstddef>
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 
 namespace roundelay::collective {
 
@@ -27,9 +27,9 @@ struct Doubling {
 };
 
 // What travels: the buffer's own type, for Adasum at least fp32.
-DType working_type(const Call& call);
+DType working_type(const Reduction& how);
 
 // a = a op b, where a is the lower member's.
-void merge(const Call& call, std::byte* a, const std::byte* b, std::size_t count);
+void merge(const Reduction& how, std::byte* a, const std::byte* b, std::size_t count);
 
 }  // namespace roundelay::collective

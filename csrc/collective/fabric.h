@@ -11,31 +11,15 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <vector>
 
-#include "base/abort.h"
 #include "base/announcements.h"
-#include "base/clock.h"
-#include "base/dtype.h"
-#include "base/gpu.h"
 #include "base/group.h"
 #include "base/region.h"
 #include "base/status.h"
 #include "collective/backoff.h"
-#include "collective/scatter_list.h"
+#include "collective/call.h"
 
 namespace roundelay::collective {
-
-struct Buffer {
-  std::byte* base = nullptr;
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-  // Allreduce: `base` is the region's own part, and all members' buffers are at this offset of regions with
-  // one key. Null: any memory of this process.
-  const Region* region = nullptr;
-
-  [[nodiscard]] std::byte* data() const { return base + offset; }
-};
 
 // What a member has done, for a test to bound: relaxed, one writer at a time.
 struct FabricWork {
@@ -46,34 +30,6 @@ struct FabricWork {
     const std::int64_t now = counter.load(std::memory_order_relaxed);
     counter.store(now + static_cast<std::int64_t>(n), std::memory_order_relaxed);
   }
-};
-
-struct Call {
-  Operation operation = Operation::kAllreduce;
-  Buffer buffer;  // the result; allreduce and broadcast: in place, the input before
-  // Allreduce but Adasum, where Fabric::takes_scattered(): the bytes lie here, not in `buffer`, which has no
-  // memory and as many bytes. Members may have cut theirs differently. Outlives the call.
-  const ScatterList* scattered = nullptr;
-  // All-gather, alltoall, reduce-scatter: what this member gives, apart from `buffer`, which for the last may
-  // be this member's shard of it.
-  const std::byte* input = nullptr;
-  // By member, 0 for absent ones. Alltoall: what each gets, reduce-scatter: each one's shard; in this order
-  // in `input`.
-  std::vector<std::size_t> send_bytes;
-  // By member, 0 for absent ones. All-gather, alltoall: what comes from each; in this order in `buffer`,
-  // where the input of an all-gather may lie in its place.
-  std::vector<std::size_t> receive_bytes;
-  std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
-  DType dtype = DType::kFloat32;
-  ReduceOp reduce_op = ReduceOp::kSum;  // never kAverage: that is kSum with a divisor in `scale`
-  Scale prescale;  // allreduce, reduce-scatter: of each part, rounded, before the reduction
-  Scale scale;     // a divisor: of the result before it is rounded; a factor: of the rounded result
-  int root = 0;    // index in the group; broadcast only
-  // Not null: the call's memory is a GPU's. The call takes its turn in this stream, and is done when it has
-  // its place there: the device may still have to do it.
-  GpuStream stream = nullptr;
-  Deadline deadline = Deadline::never();
-  const AbortToken* abort = nullptr;  // looked at by every test; may be null
 };
 
 // A call in progress. One thread at a time.

@@ -7,9 +7,10 @@
 
 #include <coroutine>
 #include <utility>
+#include <variant>
 
+#include "collective/call.h"
 #include "collective/exchange.h"
-#include "collective/fabric.h"
 
 namespace roundelay::collective {
 
@@ -41,10 +42,16 @@ class Program {
   Handle handle_;
 };
 
-// An algorithm has a name for people and a program; the exchange outlives the program.
+// An algorithm has a name for people and a program. The exchange and the call outlive the program.
 struct Algorithm {
   const char* name;
-  Program (*program)(Exchange& net, Call call);
+  Program (*program)(Exchange& net, const Call& call);
 };
+
+// Makes an algorithm for calls of one kind.
+template <class Kind, Program (*kProgram)(Exchange& net, const Kind& call)>
+constexpr Algorithm algorithm_for(const char* name) {
+  return {name, [](Exchange& net, const Call& call) { return kProgram(net, std::get<Kind>(call)); }};
+}
 
 }  // namespace roundelay::collective

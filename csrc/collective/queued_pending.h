@@ -102,7 +102,8 @@ class QueuedPending final : public Pending {
 // `call` has been checked.
 template <class State>
 Result<std::unique_ptr<Pending>> start_queued(const std::shared_ptr<State>& state, const Call& call) {
-  if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
+  const AbortToken* const abort = options_of(call).abort;
+  if (abort != nullptr && abort->raised()) return abort->cause();
   auto pending = std::make_unique<QueuedPending<State>>(state, call);
   // What can move moves now; what is wrong, the first test says.
   static_cast<void>(pending->test());

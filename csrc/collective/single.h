@@ -1,4 +1,4 @@
-// What a call is where nobody else takes part: copying and scaling.
+// Calls in which nobody else takes part: they copy and scale.
 #pragma once
 
 #include "collective/fabric.h"

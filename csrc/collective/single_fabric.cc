@@ -13,7 +13,7 @@ SingleFabric::SingleFabric(Group group) : group_(std::move(group)) { assert(grou
 
 Result<std::unique_ptr<Pending>> SingleFabric::start(const Call& call) {
   ROUNDELAY_RETURN_IF_ERROR(check_call(call, group_, takes_scattered()));
-  if (!is_absent(call, group_.index)) finish_single(call);
+  if (!is_absent(options_of(call), group_.index)) finish_single(call);
   return finished_call();
 }
 

@@ -7,7 +7,7 @@
 
 namespace roundelay::collective {
 
-Program direct_allreduce(Exchange& net, Call call) {
+Program direct_allreduce(Exchange& net, const AllreduceCall& call) {
   const int size = net.size();
   const std::size_t bytes = call.buffer.bytes;
   std::byte* place = net.scratch(bytes * static_cast<std::size_t>(size - 1));

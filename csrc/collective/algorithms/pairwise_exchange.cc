@@ -47,16 +47,15 @@ Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vecto
 
 }  // namespace
 
-Program pairwise_all_gather(Exchange& net, Call call) {
+Program pairwise_all_gather(Exchange& net, const AllgatherCall& call) {
   const std::size_t own = call.receive_bytes[static_cast<std::size_t>(net.index())];
   std::vector<ConstByteSpan> given(static_cast<std::size_t>(net.size()), ConstByteSpan(call.input, own));
-  return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));
+  return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.output.data(), call.receive_bytes));
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): all algorithms have this signature
-Program pairwise_alltoall(Exchange& net, Call call) {
+Program pairwise_alltoall(Exchange& net, const AlltoallCall& call) {
   return exchange_all(net, consecutive<ConstByteSpan>(call.input, call.send_bytes),
-                      consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));
+                      consecutive<ByteSpan>(call.output.data(), call.receive_bytes));
 }
 
 }  // namespace roundelay::collective

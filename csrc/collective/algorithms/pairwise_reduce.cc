@@ -11,7 +11,7 @@ namespace {
 constexpr int kFinished = 1;  // the stream; parts go by stream 0
 
 // As even as whole elements allow: the first ones have one more.
-std::vector<std::size_t> even_shards(const Call& call, int size) {
+std::vector<std::size_t> even_shards(const AllreduceCall& call, int size) {
   const std::size_t element = size_of(call.dtype), members = static_cast<std::size_t>(size);
   const std::size_t count = call.buffer.bytes / element;
   std::vector<std::size_t> bytes(members);
@@ -23,7 +23,7 @@ std::vector<std::size_t> even_shards(const Call& call, int size) {
 
 }  // namespace
 
-Program pairwise_allreduce(Exchange& net, Call call) {
+Program pairwise_allreduce(Exchange& net, const AllreduceCall& call) {
   std::byte* const buffer = call.buffer.data();
   Shards shards(net, call, buffer, even_shards(call, net.size()));
   for (std::size_t piece = 0; piece < shards.pieces(); ++piece) {
@@ -44,9 +44,9 @@ Program pairwise_allreduce(Exchange& net, Call call) {
   co_await net.all();
 }
 
-Program pairwise_reduce_scatter(Exchange& net, Call call) {
-  Shards shards(net, call, call.input, call.send_bytes);
-  std::byte* to = call.buffer.data();
+Program pairwise_reduce_scatter(Exchange& net, const ReducescatterCall& call) {
+  Shards shards(net, call, call.input, call.shard_bytes);
+  std::byte* to = call.output.data();
   for (std::size_t piece = 0; piece < shards.pieces(); ++piece) {
     shards.post_up_to(piece);
     for (int step = 1; step < net.size(); ++step) co_await net.done(shards.received(piece, step));

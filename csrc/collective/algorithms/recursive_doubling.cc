@@ -9,7 +9,7 @@
 
 namespace roundelay::collective {
 
-Program recursive_doubling_allreduce(Exchange& net, Call call) {
+Program recursive_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
   const DType dtype = working_type(call);
   const std::size_t bytes = count * size_of(dtype);

@@ -19,7 +19,7 @@ constexpr int kFirstStep = 1;
 // Arithmetic of one call. A unit is a piece of the shard that is received in a step.
 class Cut {
  public:
-  Cut(const Call& call, int size, int index)
+  Cut(const AllreduceCall& call, int size, int index)
       : base_(call.buffer.data()),
         element_(size_of(call.dtype)),
         count_(call.buffer.bytes / element_),
@@ -58,17 +58,17 @@ class Cut {
   std::size_t pieces_ = 1, piece_count_ = 0;
 };
 
-void add(const Call& call, ByteSpan own, const std::byte* incoming, bool finished) {
-  const std::size_t count = own.size() / size_of(call.dtype);
-  kernels::reduce(own.data(), incoming, count, call.dtype, call.reduce_op);
-  if (finished && !call.scale.identity()) {
-    kernels::scale_copy(own.data(), own.data(), count, call.dtype, call.scale);
+void add(const Reduction& how, ByteSpan own, const std::byte* incoming, bool finished) {
+  const std::size_t count = own.size() / size_of(how.dtype);
+  kernels::reduce(own.data(), incoming, count, how.dtype, how.reduce_op);
+  if (finished && !how.scale.identity()) {
+    kernels::scale_copy(own.data(), own.data(), count, how.dtype, how.scale);
   }
 }
 
 }  // namespace
 
-Program ring_allreduce(Exchange& net, Call call) {
+Program ring_allreduce(Exchange& net, const AllreduceCall& call) {
   const Cut cut(call, net.size(), net.index());
   kernels::scale_copy(call.buffer.data(), call.buffer.data(), call.buffer.bytes / size_of(call.dtype),
                       call.dtype, call.prescale);

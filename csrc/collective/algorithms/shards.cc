@@ -17,13 +17,8 @@ std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlig
 
 }  // namespace
 
-Shards::Shards(Exchange& net, const Call& call, const std::byte* input, std::vector<std::size_t> bytes)
-    : net_(net),
-      call_(call),
-      input_(input),
-      index_(net.index()),
-      size_(net.size()),
-      bytes_(std::move(bytes)) {
+Shards::Shards(Exchange& net, const Reduction& how, const std::byte* input, std::vector<std::size_t> bytes)
+    : net_(net), how_(how), input_(input), index_(net.index()), size_(net.size()), bytes_(std::move(bytes)) {
   std::size_t offset = 0;
   for (const std::size_t shard : bytes_) {
     offsets_.push_back(offset);
@@ -67,8 +62,8 @@ void Shards::reduce(std::size_t piece, std::byte* to) {
   for (int step = 1; step < size_; ++step) {
     parts_[static_cast<std::size_t>(source(step))] = slot(piece, step);
   }
-  kernels::reduce_parts(to, parts_, bytes / size_of(call_.dtype), call_.dtype, call_.reduce_op,
-                        call_.prescale, call_.scale);
+  kernels::reduce_parts(to, parts_, bytes / size_of(how_.dtype), how_.dtype, how_.reduce_op, how_.prescale,
+                        how_.scale);
 }
 
 }  // namespace roundelay::collective

@@ -5,15 +5,15 @@
 #include <cstddef>
 #include <vector>
 
+#include "collective/call.h"
 #include "collective/exchange.h"
-#include "collective/fabric.h"
 
 namespace roundelay::collective {
 
 class Shards {
  public:
   // `bytes` by member: the shards, which follow each other in `input`.
-  Shards(Exchange& net, const Call& call, const std::byte* input, std::vector<std::size_t> bytes);
+  Shards(Exchange& net, const Reduction& how, const std::byte* input, std::vector<std::size_t> bytes);
 
   // Every shard has as many pieces, the last ones perhaps empty.
   [[nodiscard]] std::size_t pieces() const { return pieces_; }
@@ -44,7 +44,7 @@ class Shards {
   }
 
   Exchange& net_;
-  const Call& call_;
+  const Reduction& how_;
   const std::byte* const input_;
   const int index_, size_;
   const std::vector<std::size_t> bytes_;

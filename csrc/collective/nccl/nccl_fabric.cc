@@ -5,7 +5,7 @@
 
 #include "collective/check.h"
 #include "collective/gpu_single.h"
-#include "collective/nccl/turn.h"
+#include "collective/nccl/nccl_operation.h"
 #include "collective/queued_pending.h"
 
 namespace roundelay::collective {
@@ -30,7 +30,7 @@ class NcclCall {
     if (staged_) return staged_->test();
     Result<bool> enqueued = host_.tools.communicator.ready();
     if (!enqueued.ok() || !*enqueued) return enqueued;
-    ROUNDELAY_RETURN_IF_ERROR(turn_->end());
+    ROUNDELAY_RETURN_IF_ERROR(operation_->end());
     return true;
   }
   Status interrupted(CallWatch& watch) const { return staged_ ? Status() : watch.interrupted(-1); }
@@ -40,7 +40,7 @@ class NcclCall {
 
  private:
   Status begin() {
-    if (nccl::fits(call_, host_.tools.group.size())) return turn_.emplace(host_.tools, call_).begin();
+    if (nccl::fits(call_, host_.tools.group.size())) return operation_.emplace(host_.tools, call_).begin();
     auto started = host_.staged.start(call_);
     if (!started.ok()) return started.status();
     staged_ = std::move(started).value();
@@ -50,7 +50,7 @@ class NcclCall {
   const NcclHost& host_;
   const Call& call_;
   bool begun_ = false;
-  std::optional<nccl::Turn> turn_;
+  std::optional<nccl::NcclOperation> operation_;
   std::unique_ptr<Pending> staged_;
 };
 

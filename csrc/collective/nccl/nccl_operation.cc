@@ -1,4 +1,4 @@
-#include "collective/nccl/turn.h"
+#include "collective/nccl/nccl_operation.h"
 
 #include <algorithm>
 #include <functional>
@@ -7,10 +7,6 @@
 
 namespace roundelay::collective::nccl {
 namespace {
-
-bool reduces(const Call& call) {
-  return call.operation == Operation::kAllreduce || call.operation == Operation::kReducescatter;
-}
 
 // What comes before this member's part, in bytes.
 std::size_t before(const std::vector<std::size_t>& parts, std::size_t member) {
@@ -24,146 +20,156 @@ bool are_equal(const std::vector<std::size_t>& parts) {
   return std::adjacent_find(parts.begin(), parts.end(), std::not_equal_to<>()) == parts.end();
 }
 
+// NCCL and kernels carry out all calls but some reductions.
+bool fits_reduction(const Reduction& how, int members) { return reduction_of(how, members).has_value(); }
+bool fits_kind(const AllreduceCall& call, int members) { return fits_reduction(call, members); }
+bool fits_kind(const ReducescatterCall& call, int members) { return fits_reduction(call, members); }
+bool fits_kind(const BroadcastCall& /*call*/, int /*members*/) { return true; }
+bool fits_kind(const BarrierCall& /*call*/, int /*members*/) { return true; }
+bool fits_kind(const AllgatherCall& /*call*/, int /*members*/) { return true; }
+bool fits_kind(const AlltoallCall& /*call*/, int /*members*/) { return true; }
+
 }  // namespace
 
 bool fits(const Call& call, int members) {
-  return call.absent.empty() && (!reduces(call) || reduction_of(call, members));
+  return options_of(call).absent.empty() &&
+         std::visit([members](const auto& one) { return fits_kind(one, members); }, call);
 }
 
-Turn::Turn(const Tools& tools, const Call& call) : tools_(tools), call_(call) {
-  if (reduces(call)) how_ = reduction_of(call, tools.group.size()).value_or(Reduction{});
+NcclOperation::NcclOperation(const Tools& tools, const Call& call)
+    : tools_(tools), call_(call), stream_(options_of(call).stream) {}
+
+Status NcclOperation::begin() {
+  return std::visit([this](const auto& one) { return start(one); }, call_);
 }
 
-Status Turn::begin() {
-  switch (call_.operation) {
-    case Operation::kAllreduce:
-      return reduce_all();
-    case Operation::kReducescatter:
-      return scatter();
-    case Operation::kAllgather:
-      return gather();
-    case Operation::kAlltoall:
-      return exchange();
-    case Operation::kBroadcast:
-      if (call_.buffer.bytes == 0) return {};
-      return tools_.communicator.broadcast(result(), call_.buffer.bytes, call_.root, call_.stream);
-    default:
-      return barrier();
+Status NcclOperation::end() {
+  if (last_copy_) {
+    ROUNDELAY_RETURN_IF_ERROR(
+        tools_.kernels.copy_batch(tools_.device, {&*last_copy_, 1}, how_.after, stream_));
   }
+  return scratch_taken_ ? tools_.scratch.give(stream_) : Status{};
 }
 
-Status Turn::end() {
-  const bool in_place = reduced_ == result() && how_.after.identity();
-  if (reduced_ != nullptr && count() > 0 && !in_place) {
-    const kernels::GpuCopy items[] = {{result(), reduced_, count(), call_.dtype, how_.wire}};
-    ROUNDELAY_RETURN_IF_ERROR(tools_.kernels.copy_batch(tools_.device, items, how_.after, call_.stream));
-  }
-  return scratch_taken_ ? tools_.scratch.give(call_.stream) : Status{};
-}
-
-Result<std::byte*> Turn::take_scratch(std::size_t bytes) {
+Result<std::byte*> NcclOperation::take_scratch(std::size_t bytes) {
   scratch_taken_ = true;
-  return tools_.scratch.take(bytes, call_.stream);
+  return tools_.scratch.take(bytes, stream_);
 }
 
-Status Turn::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+Status NcclOperation::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (to == from || bytes == 0) return {};
-  return tools_.runtime.copy(tools_.device, to, from, bytes, call_.stream);
+  return tools_.runtime.copy(tools_.device, to, from, bytes, stream_);
 }
 
-Status Turn::widen(std::byte* to, const std::byte* from, std::size_t elements) {
-  const kernels::GpuCopy items[] = {{to, from, elements, how_.wire, call_.dtype}};
-  return tools_.kernels.copy_batch(tools_.device, items, how_.before, call_.stream);
+Status NcclOperation::widen(std::byte* to, const std::byte* from, std::size_t elements, DType dtype) {
+  const kernels::GpuCopy items[] = {{to, from, elements, how_.wire, dtype}};
+  return tools_.kernels.copy_batch(tools_.device, items, how_.before, stream_);
+}
+
+void NcclOperation::finish_later(const std::byte* reduced, ByteSpan result, DType dtype) {
+  if (result.empty() || (reduced == result.data() && how_.after.identity())) return;
+  last_copy_ = {result.data(), reduced, result.size() / size_of(dtype), dtype, how_.wire};
 }
 
 // The group is the thread's: it ends whatever happens in it.
-Status Turn::grouped(const std::function<Status()>& calls) {
+Status NcclOperation::grouped(const std::function<Status()>& calls) {
   ROUNDELAY_RETURN_IF_ERROR(tools_.communicator.begin_group());
   const Status called = calls();
   const Status ended = tools_.communicator.end_group();
   return called.ok() ? ended : called;
 }
 
-Status Turn::reduce_all() {
-  if (count() == 0) return {};
-  std::byte* at = result();
-  if (widens()) {
-    const Result<std::byte*> scratch = take_scratch(count() * size_of(how_.wire));
+Status NcclOperation::start(const AllreduceCall& call) {
+  const ByteSpan buffer(call.buffer.data(), call.buffer.bytes);
+  const std::size_t elements = buffer.size() / size_of(call.dtype);
+  if (elements == 0) return {};
+  how_ = reduction_of(call, tools_.group.size()).value_or(ReductionPlan{});
+  std::byte* at = buffer.data();
+  if (widens(call.dtype)) {
+    const Result<std::byte*> scratch = take_scratch(elements * size_of(how_.wire));
     if (!scratch.ok()) return scratch.status();
     at = *scratch;
   }
-  if (widens() || !how_.before.identity()) ROUNDELAY_RETURN_IF_ERROR(widen(at, result(), count()));
-  reduced_ = at;
-  return tools_.communicator.all_reduce(at, at, count(), how_.wire, how_.reduction, call_.stream);
+  if (widens(call.dtype) || !how_.before.identity()) {
+    ROUNDELAY_RETURN_IF_ERROR(widen(at, buffer.data(), elements, call.dtype));
+  }
+  finish_later(at, buffer, call.dtype);
+  return tools_.communicator.all_reduce(at, at, elements, how_.wire, how_.reduction, stream_);
 }
 
-// Unequal shards, which NCCL does not know: all members reduce all, and keep their own.
-Status Turn::scatter() {
-  const std::size_t element = size_of(call_.dtype);
-  const std::size_t elements = total(call_.send_bytes) / element;
+// NCCL knows no unequal shards: all members reduce all of them, and keep their own.
+Status NcclOperation::start(const ReducescatterCall& call) {
+  const std::size_t element = size_of(call.dtype);
+  const std::size_t elements = total(call.shard_bytes) / element;
   if (elements == 0) return {};
-  const bool equal = are_equal(call_.send_bytes);
-  const bool prepared = widens() || !how_.before.identity();
-  const std::byte* from = call_.input;
+  how_ = reduction_of(call, tools_.group.size()).value_or(ReductionPlan{});
+  const bool equal = are_equal(call.shard_bytes), widened = widens(call.dtype);
+  const bool prepared = widened || !how_.before.identity();
+  const std::byte* from = call.input;
   std::byte *all = nullptr, *own = nullptr;
   if (prepared || !equal) {
     const Result<std::byte*> scratch = take_scratch(elements * size_of(how_.wire));
     if (!scratch.ok()) return scratch.status();
     all = *scratch;
-    own = all + before(call_.send_bytes, self()) / element * size_of(how_.wire);
+    own = all + before(call.shard_bytes, self()) / element * size_of(how_.wire);
   }
   if (prepared) {
-    ROUNDELAY_RETURN_IF_ERROR(widen(all, call_.input, elements));
+    ROUNDELAY_RETURN_IF_ERROR(widen(all, call.input, elements, call.dtype));
     from = all;
   }
   platform::NcclCommunicator& communicator = tools_.communicator;
-  reduced_ = equal && !widens() ? result() : own;
-  if (!equal) return communicator.all_reduce(from, all, elements, how_.wire, how_.reduction, call_.stream);
-  std::byte* const to = widens() ? own : result();
-  return communicator.reduce_scatter(from, to, count(), how_.wire, how_.reduction, call_.stream);
+  std::byte* const reduced = equal && !widened ? call.output.data() : own;
+  finish_later(reduced, call.output, call.dtype);
+  if (!equal) return communicator.all_reduce(from, all, elements, how_.wire, how_.reduction, stream_);
+  return communicator.reduce_scatter(from, reduced, call.output.size() / element, how_.wire, how_.reduction,
+                                     stream_);
 }
 
-Status Turn::gather() {
-  const std::vector<std::size_t>& parts = call_.receive_bytes;
+Status NcclOperation::start(const BroadcastCall& call) {
+  if (call.buffer.empty()) return {};
+  return tools_.communicator.broadcast(call.buffer.data(), call.buffer.size(), call.root, stream_);
+}
+
+Status NcclOperation::start(const AllgatherCall& call) {
+  const std::vector<std::size_t>& parts = call.receive_bytes;
   if (total(parts) == 0) return {};
-  if (!are_equal(parts)) return gather_unevenly();
-  return tools_.communicator.all_gather(call_.input, result(), parts.front(), call_.stream);
+  if (!are_equal(parts)) return gather_unevenly(call);
+  return tools_.communicator.all_gather(call.input, call.output.data(), parts.front(), stream_);
 }
 
-Status Turn::gather_unevenly() {
-  const std::vector<std::size_t>& parts = call_.receive_bytes;
-  ROUNDELAY_RETURN_IF_ERROR(copy(result() + before(parts, self()), call_.input, parts[self()]));
+Status NcclOperation::gather_unevenly(const AllgatherCall& call) {
+  const std::vector<std::size_t>& parts = call.receive_bytes;
+  ROUNDELAY_RETURN_IF_ERROR(copy(call.output.data() + before(parts, self()), call.input, parts[self()]));
   return grouped([&] {
-    std::byte* at = result();
+    std::byte* at = call.output.data();
     for (std::size_t root = 0; root < parts.size(); at += parts[root++]) {
       if (parts[root] == 0) continue;
       ROUNDELAY_RETURN_IF_ERROR(
-          tools_.communicator.broadcast(at, parts[root], static_cast<int>(root), call_.stream));
+          tools_.communicator.broadcast(at, parts[root], static_cast<int>(root), stream_));
     }
     return Status{};
   });
 }
 
-Status Turn::exchange() {
-  std::byte* const own = result() + before(call_.receive_bytes, self());
-  ROUNDELAY_RETURN_IF_ERROR(
-      copy(own, call_.input + before(call_.send_bytes, self()), call_.send_bytes[self()]));
-  const std::size_t kept = call_.send_bytes[self()];
-  if (total(call_.send_bytes) == kept && total(call_.receive_bytes) == kept) return {};
-  return grouped([this] { return send_and_receive(); });
+Status NcclOperation::start(const AlltoallCall& call) {
+  std::byte* const own = call.output.data() + before(call.receive_bytes, self());
+  const std::size_t kept = call.send_bytes[self()];
+  ROUNDELAY_RETURN_IF_ERROR(copy(own, call.input + before(call.send_bytes, self()), kept));
+  if (total(call.send_bytes) == kept && total(call.receive_bytes) == kept) return {};
+  return grouped([this, &call] { return send_and_receive(call); });
 }
 
-Status Turn::send_and_receive() {
-  const std::byte* from = call_.input;
-  std::byte* to = result();
-  for (std::size_t peer = 0; peer < call_.send_bytes.size(); ++peer) {
-    const std::size_t out = call_.send_bytes[peer], in = call_.receive_bytes[peer];
+Status NcclOperation::send_and_receive(const AlltoallCall& call) {
+  const std::byte* from = call.input;
+  std::byte* to = call.output.data();
+  for (std::size_t peer = 0; peer < call.send_bytes.size(); ++peer) {
+    const std::size_t out = call.send_bytes[peer], in = call.receive_bytes[peer];
     const auto number = static_cast<int>(peer);
     if (peer != self() && out > 0) {
-      ROUNDELAY_RETURN_IF_ERROR(tools_.communicator.send(from, out, number, call_.stream));
+      ROUNDELAY_RETURN_IF_ERROR(tools_.communicator.send(from, out, number, stream_));
     }
     if (peer != self() && in > 0) {
-      ROUNDELAY_RETURN_IF_ERROR(tools_.communicator.receive(to, in, number, call_.stream));
+      ROUNDELAY_RETURN_IF_ERROR(tools_.communicator.receive(to, in, number, stream_));
     }
     from += out;
     to += in;
@@ -172,10 +178,10 @@ Status Turn::send_and_receive() {
 }
 
 // Nobody looks at the byte.
-Status Turn::barrier() {
+Status NcclOperation::start(const BarrierCall& /*call*/) {
   const Result<std::byte*> byte = take_scratch(1);
   if (!byte.ok()) return byte.status();
-  return tools_.communicator.all_reduce(*byte, *byte, 1, DType::kUInt8, {.op = ReduceOp::kMax}, call_.stream);
+  return tools_.communicator.all_reduce(*byte, *byte, 1, DType::kUInt8, {.op = ReduceOp::kMax}, stream_);
 }
 
 }  // namespace roundelay::collective::nccl

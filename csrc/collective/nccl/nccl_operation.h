@@ -1,11 +1,13 @@
-// One call's turn in its stream: kernels, what NCCL does, kernels.
+// One call that NCCL carries out in its stream: kernels, NCCL's work, kernels.
 #pragma once
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 
 #include "base/gpu_runtime.h"
-#include "collective/fabric.h"
+#include "base/group.h"
+#include "collective/call.h"
 #include "collective/nccl/device_scratch.h"
 #include "collective/nccl/reduction.h"
 #include "kernels/gpu.h"
@@ -13,7 +15,7 @@
 
 namespace roundelay::collective::nccl {
 
-// What turns work with. Outlives them.
+// What the calls of one member work with. Outlives them.
 struct Tools {
   const Group& group;
   platform::NcclCommunicator& communicator;
@@ -23,43 +25,46 @@ struct Tools {
   DeviceScratch& scratch;
 };
 
-// Whether NCCL can carry it out; all members say the same.
+// Whether NCCL can carry out the call; all members say the same.
 [[nodiscard]] bool fits(const Call& call, int members);
 
-// Calls without data start nothing, on no member.
-class Turn {
+// A call without data starts nothing, on no member.
+class NcclOperation {
  public:
   // `call` outlives it, and fits().
-  Turn(const Tools& tools, const Call& call);
+  NcclOperation(const Tools& tools, const Call& call);
 
+  // Enqueues the kernels before NCCL's work, and starts that work.
   [[nodiscard]] Status begin();
-  // When all that begin() started is enqueued.
+  // Enqueues the kernels after NCCL's work. Call it when all that begin() started is enqueued.
   [[nodiscard]] Status end();
 
  private:
-  Status reduce_all();
-  Status scatter();
-  Status gather();
-  Status gather_unevenly();
-  Status exchange();
-  Status send_and_receive();
-  Status barrier();
+  Status start(const AllreduceCall& call);
+  Status start(const BroadcastCall& call);
+  Status start(const BarrierCall& call);
+  Status start(const AllgatherCall& call);
+  Status start(const AlltoallCall& call);
+  Status start(const ReducescatterCall& call);
+  Status gather_unevenly(const AllgatherCall& call);
+  Status send_and_receive(const AlltoallCall& call);
 
   Status grouped(const std::function<Status()>& calls);
   Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
-  // Elements to what NCCL reduces, scaled by how_.before.
-  Status widen(std::byte* to, const std::byte* from, std::size_t elements);
+  // Casts elements of `dtype` to the type that NCCL reduces, scaled by how_.before.
+  Status widen(std::byte* to, const std::byte* from, std::size_t elements, DType dtype);
+  // Keeps for end() that the result is to be made of what NCCL has reduced at `reduced`.
+  void finish_later(const std::byte* reduced, ByteSpan result, DType dtype);
   Result<std::byte*> take_scratch(std::size_t bytes);
 
-  [[nodiscard]] bool widens() const { return size_of(how_.wire) != size_of(call_.dtype); }
+  [[nodiscard]] bool widens(DType dtype) const { return size_of(how_.wire) != size_of(dtype); }
   [[nodiscard]] std::size_t self() const { return static_cast<std::size_t>(tools_.group.index); }
-  [[nodiscard]] std::byte* result() const { return call_.buffer.data(); }
-  [[nodiscard]] std::size_t count() const { return call_.buffer.bytes / size_of(call_.dtype); }
 
   const Tools& tools_;
   const Call& call_;
-  Reduction how_;                       // of reductions
-  const std::byte* reduced_ = nullptr;  // what NCCL makes of this member's part of the result; null: nothing
+  const GpuStream stream_;
+  ReductionPlan how_;                          // of reductions
+  std::optional<kernels::GpuCopy> last_copy_;  // what end() has to enqueue
   bool scratch_taken_ = false;
 };
 

@@ -3,12 +3,12 @@
 
 #include <optional>
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 #include "platform/nccl/api.h"
 
 namespace roundelay::collective::nccl {
 
-struct Reduction {
+struct ReductionPlan {
   DType wire = DType::kFloat32;  // what NCCL reduces; wider than the elements where they have to be widened
   Scale before;                  // of each part, by a kernel
   platform::NcclCommunicator::Reduction reduction{};
@@ -16,6 +16,6 @@ struct Reduction {
 };
 
 // Null: NCCL and kernels would not give what the CPU gives, but for rounding. The same on all members.
-[[nodiscard]] std::optional<Reduction> reduction_of(const Call& call, int members);
+[[nodiscard]] std::optional<ReductionPlan> reduction_of(const Reduction& given, int members);
 
 }  // namespace roundelay::collective::nccl

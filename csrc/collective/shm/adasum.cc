@@ -31,7 +31,7 @@ std::vector<Level> levels_of(int index, int size) {
 
 }  // namespace
 
-Program adasum(Rounds& net, Call call) {
+Program adasum(Rounds& net, const AllreduceCall& call) {
   const DType dtype = working_type(call);
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
   const Cuts chunks{count * size_of(dtype), net.slot_bytes()};

@@ -17,8 +17,8 @@ using Run = ScatterList::Run;
 // slots.
 class Parts {
  public:
-  Parts(const Rounds& net, const Call& call)
-      : net_(net), call_(call), parts_(static_cast<std::size_t>(net.size())) {}
+  Parts(const Rounds& net, const Reduction& how)
+      : net_(net), how_(how), parts_(static_cast<std::size_t>(net.size())) {}
 
   // `range` of the slots; `to` may be `own`.
   void reduce(std::uint64_t round, Range range, const std::byte* own, std::byte* to) {
@@ -26,13 +26,13 @@ class Parts {
       parts_[static_cast<std::size_t>(member)] =
           member == net_.index() ? own : net_.slot_of(member, round) + range.offset;
     }
-    kernels::reduce_parts(to, parts_, range.bytes / size_of(call_.dtype), call_.dtype, call_.reduce_op,
-                          call_.prescale, call_.scale);
+    kernels::reduce_parts(to, parts_, range.bytes / size_of(how_.dtype), how_.dtype, how_.reduce_op,
+                          how_.prescale, how_.scale);
   }
 
  private:
   const Rounds& net_;
-  const Call& call_;
+  const Reduction& how_;
   std::vector<const void*> parts_;
 };
 
@@ -88,7 +88,7 @@ ScatterList in_place(const Buffer& buffer) {
   return list;
 }
 
-Program allreduce_together(Rounds& net, Call call) {
+Program allreduce_together(Rounds& net, const AllreduceCall& call) {
   const ScatterList whole = in_place(call.buffer);
   const ScatterList& list = call.scattered != nullptr ? *call.scattered : whole;
   Parts parts(net, call);
@@ -101,7 +101,7 @@ Program allreduce_together(Rounds& net, Call call) {
   });
 }
 
-Program allreduce_by_shares(Rounds& net, Call call) {
+Program allreduce_by_shares(Rounds& net, const AllreduceCall& call) {
   const ScatterList whole = in_place(call.buffer);
   const ScatterList& list = call.scattered != nullptr ? *call.scattered : whole;
   const Cuts chunks{list.bytes(), net.slot_bytes()};
@@ -130,35 +130,35 @@ Program allreduce_by_shares(Rounds& net, Call call) {
 
 }  // namespace
 
-Program allreduce(Rounds& net, const Call& call) {
+Program allreduce(Rounds& net, const AllreduceCall& call) {
   const bool together = call.buffer.bytes <= std::min(kMostTogether, net.slot_bytes());
   return together ? allreduce_together(net, call) : allreduce_by_shares(net, call);
 }
 
-Program reduce_scatter(Rounds& net, Call call) {
+Program reduce_scatter(Rounds& net, const ReducescatterCall& call) {
   const auto members = static_cast<std::size_t>(net.size());
   const auto self = static_cast<std::size_t>(net.index());
   const std::size_t piece = whole_lines_down(net.slot_bytes() / members);
-  const std::vector<std::size_t> offsets = offsets_of(call.send_bytes);
+  const std::vector<std::size_t> offsets = offsets_of(call.shard_bytes);
   std::uint64_t rounds = 0;
-  for (const std::size_t bytes : call.send_bytes) rounds = std::max(rounds, Cuts{bytes, piece}.count());
+  for (const std::size_t bytes : call.shard_bytes) rounds = std::max(rounds, Cuts{bytes, piece}.count());
   Parts parts(net, call);
   std::uint64_t staged = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     for (; staged < rounds && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       for (std::size_t member = 0; member < members; ++member) {
-        const Range range = Cuts{call.send_bytes[member], piece}[staged];
+        const Range range = Cuts{call.shard_bytes[member], piece}[staged];
         if (member == self || range.bytes == 0) continue;
         net.put(staged, member * piece, call.input + offsets[member] + range.offset, range.bytes);
       }
       net.stage(staged);
     }
-    const Range mine = Cuts{call.send_bytes[self], piece}[round];
+    const Range mine = Cuts{call.shard_bytes[self], piece}[round];
     if (mine.bytes > 0) {
       co_await net.staged(round);
       parts.reduce(round, {self * piece, mine.bytes}, call.input + offsets[self] + mine.offset,
-                   call.buffer.data() + mine.offset);
+                   call.output.data() + mine.offset);
     }
     net.release(round);
   }

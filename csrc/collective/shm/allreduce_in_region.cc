@@ -19,7 +19,7 @@ Cuts pieces(std::size_t bytes, int members) {
 
 }  // namespace
 
-Program allreduce_in_region(Rounds& net, Call call) {
+Program allreduce_in_region(Rounds& net, const AllreduceCall& call) {
   const Region& region = *call.buffer.region;
   std::vector<std::byte*> parts(static_cast<std::size_t>(net.size()));
   for (std::size_t member = 0; member < parts.size(); ++member) {

@@ -15,8 +15,8 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-Program broadcast(Rounds& net, Call call) {
-  const Cuts chunks{call.buffer.bytes, net.slot_bytes()};
+Program broadcast(Rounds& net, const BroadcastCall& call) {
+  const Cuts chunks{call.buffer.size(), net.slot_bytes()};
   for (std::uint64_t round = 0; round < chunks.count(); ++round) {
     std::byte* const here = call.buffer.data() + chunks[round].offset;
     if (net.index() == call.root) {
@@ -31,17 +31,17 @@ Program broadcast(Rounds& net, Call call) {
   }
 }
 
-Program barrier(Rounds& net, Call /*call*/) {
+Program barrier(Rounds& net) {
   net.stage(0);
   co_await net.staged(0);
 }
 
 // In this and the next, members with more bytes have more rounds: each waits only for what it gets.
-Program all_gather(Rounds& net, Call call) {
+Program all_gather(Rounds& net, const AllgatherCall& call) {
   const std::vector<std::size_t> offsets = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index());
   const Cuts own{call.receive_bytes[self], net.slot_bytes()};
-  std::byte* const buffer = call.buffer.data();
+  std::byte* const output = call.output.data();
   std::uint64_t rounds = 0, staged = 0;
   for (const std::size_t bytes : call.receive_bytes) {
     rounds = std::max(rounds, Cuts{bytes, net.slot_bytes()}.count());
@@ -58,14 +58,14 @@ Program all_gather(Rounds& net, Call call) {
       const Range range = Cuts{call.receive_bytes[from], net.slot_bytes()}[round];
       if (range.bytes == 0) continue;
       co_await net.staged(member, round);
-      put(buffer + offsets[from] + range.offset, net.slot_of(member, round), range.bytes);
+      put(output + offsets[from] + range.offset, net.slot_of(member, round), range.bytes);
     }
     net.release(round);
   }
-  put(buffer + offsets[self], call.input, own.bytes);
+  put(output + offsets[self], call.input, own.bytes);
 }
 
-Program alltoall(Rounds& net, Call call) {
+Program alltoall(Rounds& net, const AlltoallCall& call) {
   const std::vector<std::size_t> from_here = offsets_of(call.send_bytes), to = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index()), members = from_here.size();
   const std::size_t piece = whole_lines_down(net.slot_bytes() / members);
@@ -90,12 +90,12 @@ Program alltoall(Rounds& net, Call call) {
       const Range range = Cuts{call.receive_bytes[member], piece}[round];
       if (range.bytes == 0) continue;
       co_await net.staged(static_cast<int>(member), round);
-      put(call.buffer.data() + to[member] + range.offset,
+      put(call.output.data() + to[member] + range.offset,
           net.slot_of(static_cast<int>(member), round) + self * piece, range.bytes);
     }
     net.release(round);
   }
-  put(call.buffer.data() + to[self], call.input + from_here[self], call.send_bytes[self]);
+  put(call.output.data() + to[self], call.input + from_here[self], call.send_bytes[self]);
 }
 
 }  // namespace roundelay::collective::shm

@@ -45,10 +45,13 @@ struct ShmState {
 
 // A call that has come to the head of the queue.
 struct Running {
-  Running(ShmState& state, const Call& call, std::uint64_t number)
-      : rounds(state.history, present_members(call, state.group.size()), number, state.scratch),
-        program(shm::program_of(among_present(call, state.group.size()), rounds)) {}
+  Running(ShmState& state, const Call& started, std::uint64_t number)
+      : call(among_present(started, state.group.size())),
+        rounds(state.history, present_members(options_of(started), state.group.size()), number,
+               state.scratch),
+        program(shm::program_of(call, rounds)) {}
 
+  const Call call;  // as the present members see it
   Rounds rounds;
   Program program;
 };
@@ -115,8 +118,9 @@ class ShmPending final : public Pending {
   }
 
   [[nodiscard]] Duration time_left() const {
-    if (call_.deadline == Deadline::never()) return kLongestSleep;
-    return std::max(Duration{0}, call_.deadline.when() - steady_now());
+    const Deadline deadline = options_of(call_).deadline;
+    if (deadline == Deadline::never()) return kLongestSleep;
+    return std::max(Duration{0}, deadline.when() - steady_now());
   }
 
   const std::shared_ptr<ShmState> state_;
@@ -146,9 +150,10 @@ class ShmFabric final : public Fabric {
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group, takes_scattered()));
-    if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
+    const CallOptions& options = options_of(call);
+    if (options.abort != nullptr && options.abort->raised()) return options.abort->cause();
     const std::uint64_t number = ++state_->calls;
-    if (is_absent(call, state_->group.index)) return finished_call();
+    if (is_absent(options, state_->group.index)) return finished_call();
     auto pending = std::make_unique<ShmPending>(state_, call, number);
     // What can move moves now; what is wrong, the first test says.
     static_cast<void>(pending->test());
@@ -164,35 +169,36 @@ class ShmFabric final : public Fabric {
 namespace shm {
 namespace {
 
-Program alone(Call call) {
+Program alone(const Call& call) {
   finish_single(call);
   co_return;
 }
 
-bool in_shared_region(const Call& call) {
+bool in_shared_region(const AllreduceCall& call) {
   return call.buffer.region != nullptr && !call.buffer.region->parts.empty();
 }
+
+// Picks the program of a call of each kind.
+struct Picker {
+  Rounds& net;
+
+  Program operator()(const AllreduceCall& call) const {
+    if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
+    return in_shared_region(call) ? allreduce_in_region(net, call) : allreduce(net, call);
+  }
+  Program operator()(const BroadcastCall& call) const { return broadcast(net, call); }
+  Program operator()(const BarrierCall& /*call*/) const { return barrier(net); }
+  Program operator()(const AllgatherCall& call) const { return all_gather(net, call); }
+  Program operator()(const AlltoallCall& call) const { return alltoall(net, call); }
+  Program operator()(const ReducescatterCall& call) const { return reduce_scatter(net, call); }
+};
 
 }  // namespace
 
 Program program_of(const Call& call, Rounds& net) {
-  const bool nothing = call.operation == Operation::kAllreduce && call.buffer.bytes == 0;
+  const bool nothing = operation_of(call) == Operation::kAllreduce && result_bytes(call) == 0;
   if (net.size() == 1 || nothing) return alone(call);
-  switch (call.operation) {
-    case Operation::kAllreduce:
-      if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
-      return in_shared_region(call) ? allreduce_in_region(net, call) : allreduce(net, call);
-    case Operation::kReducescatter:
-      return reduce_scatter(net, call);
-    case Operation::kBroadcast:
-      return broadcast(net, call);
-    case Operation::kAllgather:
-      return all_gather(net, call);
-    case Operation::kAlltoall:
-      return alltoall(net, call);
-    default:
-      return barrier(net, call);
-  }
+  return std::visit(Picker{net}, call);
 }
 
 }  // namespace shm

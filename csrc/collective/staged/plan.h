@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 
 namespace roundelay::collective::staged {
 
@@ -35,10 +35,14 @@ class Plan {
   [[nodiscard]] Call on_host(const Step& step, std::byte* pinned) const;
 
  private:
-  [[nodiscard]] Step piece(std::uint64_t number) const;
-  [[nodiscard]] Step gather() const;
-  [[nodiscard]] Step exchange() const;
-  [[nodiscard]] Step scatter() const;
+  [[nodiscard]] Step step_of(const AllreduceCall& call, std::uint64_t number) const;
+  [[nodiscard]] Step step_of(const BroadcastCall& call, std::uint64_t number) const;
+  [[nodiscard]] static Step step_of(const BarrierCall& call, std::uint64_t number);
+  [[nodiscard]] Step step_of(const AllgatherCall& call, std::uint64_t number) const;
+  [[nodiscard]] static Step step_of(const AlltoallCall& call, std::uint64_t number);
+  [[nodiscard]] Step step_of(const ReducescatterCall& call, std::uint64_t number) const;
+  // Returns where this piece of so many bytes lies.
+  [[nodiscard]] Range piece(std::uint64_t number, std::size_t bytes) const;
 
   const Call& call_;
   const std::size_t self_;

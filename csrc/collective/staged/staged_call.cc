@@ -5,7 +5,10 @@
 namespace roundelay::collective::staged {
 
 StagedCall::StagedCall(Host& host, const Call& call)
-    : host_(host), call_(call), plan_(call, host.cpu.group().index, host.piece_bytes) {}
+    : host_(host),
+      call_(call),
+      stream_(options_of(call).stream),
+      plan_(call, host.cpu.group().index, host.piece_bytes) {}
 
 StagedCall::~StagedCall() {
   if (!crossing_) return;
@@ -61,11 +64,11 @@ Status StagedCall::fetch(Coming& coming) {
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
     ROUNDELAY_RETURN_IF_ERROR(host_.runtime.copy(host_.device, coming.block->data() + step.given.offset,
-                                                 step.from, step.given.bytes, call_.stream));
-  } else if (call_.operation != Operation::kBarrier || call_.stream == nullptr) {
+                                                 step.from, step.given.bytes, stream_));
+  } else if (operation_of(call_) != Operation::kBarrier || stream_ == nullptr) {
     return {};
   }
-  auto there = host_.runtime.mark(host_.device, call_.stream);
+  auto there = host_.runtime.mark(host_.device, stream_);
   if (!there.ok()) return there.status();
   coming.done = std::move(*there);
   if (coming.block != nullptr) coming.block->busy_until(coming.done);
@@ -115,8 +118,8 @@ Status StagedCall::send_up(const Coming& coming) {
   const Step& step = coming.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
   ROUNDELAY_RETURN_IF_ERROR(host_.runtime.copy(
-      host_.device, step.to, coming.block->data() + step.result.offset, step.result.bytes, call_.stream));
-  auto up = host_.runtime.mark(host_.device, call_.stream);
+      host_.device, step.to, coming.block->data() + step.result.offset, step.result.bytes, stream_));
+  auto up = host_.runtime.mark(host_.device, stream_);
   if (!up.ok()) return up.status();
   coming.block->busy_until(std::move(*up));
   return {};

@@ -53,6 +53,7 @@ class StagedCall {
 
   Host& host_;
   const Call& call_;
+  const GpuStream stream_;
   const Plan plan_;
   std::deque<Coming> coming_;          // on their way down, or there; the first one perhaps crossing
   std::unique_ptr<Pending> crossing_;  // of the first; null: the device is waited for

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 
 namespace roundelay::collective::two_level {
 
@@ -68,9 +68,9 @@ struct Scales {
 
 // An average of equal parts is that part again only if each level divides what it has added up; and a half's
 // partial sum then overflows no sooner than the result. A factor is for the whole sum.
-inline Scales split(const Call& call, int members) {
-  Scales scales{{}, call.scale};
-  if (call.reduce_op == ReduceOp::kSum && call.scale.divisor % members == 0) {
+inline Scales split(const Reduction& how, int members) {
+  Scales scales{{}, how.scale};
+  if (how.reduce_op == ReduceOp::kSum && how.scale.divisor % members == 0) {
     scales.inside.divisor = members;
     scales.between.divisor /= members;
   }
@@ -79,8 +79,9 @@ inline Scales split(const Call& call, int members) {
 
 // Integers are truncated once, after a sum that is wider than they are: not to be done in parts.
 inline bool fits(const Call& call) {
-  return call.operation == Operation::kAllreduce && call.reduce_op != ReduceOp::kAdasum &&
-         call.absent.empty() && (is_floating(call.dtype) || call.scale.identity());
+  const auto* const allreduce = std::get_if<AllreduceCall>(&call);
+  return allreduce != nullptr && allreduce->reduce_op != ReduceOp::kAdasum && allreduce->absent.empty() &&
+         (is_floating(allreduce->dtype) || allreduce->scale.identity());
 }
 
 }  // namespace roundelay::collective::two_level

@@ -8,9 +8,9 @@ namespace roundelay::collective::two_level {
 
 TwoLevelCall::TwoLevelCall(const Host& host, const Call& call)
     : host_(host),
-      call_(call),
-      chunks_(call.buffer.bytes, size_of(call.dtype), host.inner.group().size(), host.cut.shard_bytes),
-      scales_(split(call, host.inner.group().size())),
+      call_(std::get<AllreduceCall>(call)),
+      chunks_(call_.buffer.bytes, size_of(call_.dtype), host.inner.group().size(), host.cut.shard_bytes),
+      scales_(split(call_, host.inner.group().size())),
       order_(chunks_.count(), host.cut.most_across) {}
 
 Result<bool> TwoLevelCall::advance() {
@@ -79,40 +79,34 @@ Range TwoLevelCall::own_shard(std::uint64_t chunk) const {
   return {chunks_[chunk].offset + std::accumulate(shards.begin(), own, std::size_t{0}), *own};
 }
 
-Call TwoLevelCall::part_of_call(Operation operation, std::uint64_t chunk) const {
-  const bool whole = operation == Operation::kAllgather;
-  const Range range = whole ? chunks_[chunk] : own_shard(chunk);
-  Call part;
-  part.operation = operation;
-  part.buffer = {call_.buffer.base, call_.buffer.offset + range.offset, range.bytes, nullptr};
-  part.dtype = call_.dtype;
-  part.reduce_op = call_.reduce_op;
-  part.stream = call_.stream;
-  part.deadline = call_.deadline;
-  part.abort = call_.abort;
-  return part;
+CallOptions TwoLevelCall::options() const {
+  return {.absent = {}, .stream = call_.stream, .deadline = call_.deadline, .abort = call_.abort};
+}
+
+Reduction TwoLevelCall::reduction(Scale prescale, Scale scale) const {
+  return {.dtype = call_.dtype, .reduce_op = call_.reduce_op, .prescale = prescale, .scale = scale};
+}
+
+ByteSpan TwoLevelCall::bytes_at(Range range) const {
+  return {call_.buffer.data() + range.offset, range.bytes};
 }
 
 Call TwoLevelCall::scatter(std::uint64_t chunk) const {
-  Call part = part_of_call(Operation::kReducescatter, chunk);
-  part.input = call_.buffer.data() + chunks_[chunk].offset;
-  part.send_bytes = chunks_.shards(chunk);
-  part.prescale = call_.prescale;
-  part.scale = scales_.inside;
-  return part;
+  return ReducescatterCall{options(), reduction(call_.prescale, scales_.inside),
+                           bytes_at(chunks_[chunk]).data(), bytes_at(own_shard(chunk)),
+                           chunks_.shards(chunk)};
 }
 
 Call TwoLevelCall::cross(std::uint64_t chunk) const {
-  Call part = part_of_call(Operation::kAllreduce, chunk);
-  part.scale = scales_.between;
-  return part;
+  const Range own = own_shard(chunk);
+  return AllreduceCall{options(),
+                       reduction({}, scales_.between),
+                       {call_.buffer.base, call_.buffer.offset + own.offset, own.bytes, nullptr}};
 }
 
 Call TwoLevelCall::gather(std::uint64_t chunk) const {
-  Call part = part_of_call(Operation::kAllgather, chunk);
-  part.input = call_.buffer.base + call_.buffer.offset + own_shard(chunk).offset;
-  part.receive_bytes = chunks_.shards(chunk);
-  return part;
+  return AllgatherCall{options(), bytes_at(own_shard(chunk)).data(), bytes_at(chunks_[chunk]),
+                       chunks_.shards(chunk)};
 }
 
 int TwoLevelCall::in_group(const Fabric& fabric, int member) const {

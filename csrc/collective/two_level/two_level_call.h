@@ -41,13 +41,15 @@ class TwoLevelCall {
   [[nodiscard]] Call scatter(std::uint64_t chunk) const;
   [[nodiscard]] Call cross(std::uint64_t chunk) const;
   [[nodiscard]] Call gather(std::uint64_t chunk) const;
-  [[nodiscard]] Call part_of_call(Operation operation, std::uint64_t chunk) const;
+  [[nodiscard]] CallOptions options() const;
+  [[nodiscard]] Reduction reduction(Scale prescale, Scale scale) const;
+  [[nodiscard]] ByteSpan bytes_at(Range range) const;
   [[nodiscard]] Range own_shard(std::uint64_t chunk) const;
   // Of a member of one of the fabrics: its index in the whole group.
   [[nodiscard]] int in_group(const Fabric& fabric, int member) const;
 
   const Host& host_;
-  const Call& call_;
+  const AllreduceCall& call_;
   const Chunks chunks_;
   const Scales scales_;
   Order order_;

@@ -39,12 +39,9 @@ class GpuFabric::CommunicatorSetup final : public Pending {
 
   Status begin() {
     ROUNDELAY_RETURN_IF_ERROR(write_gpu_info());
-    Call call = cpu_call(Operation::kAllgather, DType::kUInt8);
     gpu_infos_.resize(members() * sizeof(GpuInfo));
-    call.input = mine_.data();
-    call.receive_bytes.assign(members(), sizeof(GpuInfo));
-    call.buffer = {gpu_infos_.data(), 0, gpu_infos_.size()};
-    return start(fabric_.cpu_, call);
+    return start(fabric_.cpu_, collective::AllgatherCall{cpu_options(deadline_), mine_.data(), gpu_infos_,
+                                                         std::vector(members(), sizeof(GpuInfo))});
   }
 
   Result<bool> test() override {
@@ -98,14 +95,10 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     return {};
   }
 
-  Call cpu_call(Operation operation, DType dtype) const {
-    Call call;
-    call.operation = operation;
-    call.dtype = dtype;
-    call.deadline = deadline_;
-    call.abort = call_.abort;
-    return call;
+  [[nodiscard]] collective::CallOptions cpu_options(Deadline deadline) const {
+    return {.absent = {}, .stream = nullptr, .deadline = deadline, .abort = abort()};
   }
+  [[nodiscard]] const AbortToken* abort() const { return collective::options_of(call_).abort; }
 
   Status start(Fabric& fabric, const Call& call) {
     auto pending = fabric.start(call);
@@ -133,7 +126,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
 
   // Until this member's communicator is there, or is not to be had. True: the others are told.
   Result<bool> joined() {
-    if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
+    if (abort() != nullptr && abort()->raised()) return abort()->cause();
     if (failure_.ok()) {
       const Result<bool> there = communicator_->ready();
       if (there.ok() && !*there && !deadline_.passed()) return false;
@@ -142,11 +135,13 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     }
     const int self = fabric_.group().index, size = fabric_.group().size();
     votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
-    Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
-    call.reduce_op = ReduceOp::kMin;
-    call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may be late for a peer
-    call.buffer = {reinterpret_cast<std::byte*>(votes_.data()), 0, sizeof(std::int64_t)};
-    ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
+    // Others may be late for a peer.
+    const Deadline deadline = Deadline::after(2 * fabric_.options_.patience);
+    ROUNDELAY_RETURN_IF_ERROR(start(
+        fabric_.cpu_,
+        collective::AllreduceCall{cpu_options(deadline),
+                                  {.dtype = DType::kInt64, .reduce_op = ReduceOp::kMin},
+                                  {reinterpret_cast<std::byte*>(votes_.data()), 0, sizeof(std::int64_t)}}));
     step_ = Step::kAgree;
     return true;
   }
@@ -242,7 +237,8 @@ Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
     return collective::finished_call();
   }
   if (chosen_ != nullptr) return chosen_->start(call);
-  if (!call.absent.empty()) return staged_->start(call);  // not all would come to the meeting
+  if (!collective::options_of(call).absent.empty())
+    return staged_->start(call);  // not all would come to the meeting
   auto meeting = std::make_unique<CommunicatorSetup>(*this, call);
   ROUNDELAY_RETURN_IF_ERROR(meeting->begin());
   return std::unique_ptr<Pending>(std::move(meeting));

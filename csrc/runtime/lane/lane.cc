@@ -102,7 +102,7 @@ Lane::Batches Lane::cut(const Entries& entries, const negotiate::Execution& exec
       }
     }
     batch->steps = steps_of(batch->request().operation);
-    batch->call.absent = batch->absent = execution.absent;
+    batch->absent = execution.absent;
     if (!execution.extents.empty()) {
       const auto members = static_cast<std::ptrdiff_t>(group_.size());
       const auto first = execution.extents.begin() + static_cast<std::ptrdiff_t>(indices.front()) * members;
@@ -202,10 +202,11 @@ bool Lane::start_prepared() {
 }
 
 void Lane::start(Batch& batch) {
-  const std::size_t bytes = std::max(batch.call.buffer.bytes, batch.bytes());
-  batch.call.deadline = progress_deadline(steady_now(), patience(batch), bytes);
-  batch.call.abort = &abort_;
-  DeviceBuffers& buffers = batch.call.stream == nullptr ? *host_ : buffers_of(batch);
+  const std::size_t bytes = std::max(collective::result_bytes(batch.call), batch.bytes());
+  collective::CallOptions& options = collective::options_of(batch.call);
+  options.deadline = progress_deadline(steady_now(), patience(batch), bytes);
+  options.abort = &abort_;
+  DeviceBuffers& buffers = options.stream == nullptr ? *host_ : buffers_of(batch);
   auto pending = buffers.fabric().start(batch.call);
   if (pending.ok()) {
     batch.pending = std::move(pending).value();
@@ -267,7 +268,7 @@ void Lane::release(Batch& batch, const Status& outcome) {
 void Lane::on_error(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
   const int peer = culprit(batch);
-  if (batch.call.deadline.passed()) {
+  if (collective::options_of(batch.call).deadline.passed()) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
     const std::string size = std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count());
     faults_.stuck(

@@ -33,7 +33,7 @@ platform::Prepare prepare(const Group& group) {
 // The least index of the members that are not `well`; the group's size: all are. Collective.
 Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
   std::vector<std::int64_t> first = {well ? fabric.group().size() : fabric.group().index};
-  collective::Call call;
+  collective::AllreduceCall call;
   call.buffer = {reinterpret_cast<std::byte*>(first.data()), 0, sizeof(std::int64_t), nullptr};
   call.dtype = DType::kInt64;
   call.reduce_op = ReduceOp::kMin;

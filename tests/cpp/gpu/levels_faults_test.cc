@@ -10,7 +10,6 @@
 namespace roundelay::gpu_test {
 namespace {
 
-using collective::Call;
 using collective::Fabric;
 using collective::Pending;
 
@@ -39,7 +38,7 @@ struct Quartet {
   }
   Result<std::unique_ptr<Pending>> start_again(int index) {
     const auto at = static_cast<std::size_t>(index);
-    Call call = contract::call_over(Operation::kAllreduce, memory[at].get(), kBytes);
+    collective::AllreduceCall call = contract::allreduce_over(memory[at].get(), kBytes);
     call.stream = streams[at];
     call.deadline = deadline;
     call.abort = &abort;

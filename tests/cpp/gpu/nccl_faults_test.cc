@@ -10,10 +10,10 @@
 namespace roundelay::gpu_test {
 namespace {
 
+using collective::AllreduceCall;
 using collective::Call;
 using collective::Fabric;
 using collective::Pending;
-using contract::call_over;
 
 const Status kCause = Status::aborted("rank 11 was killed");
 
@@ -22,8 +22,8 @@ struct Place {
   explicit Place(doubles::FakeGpu& of)
       : gpu(of), stream(*of.make_stream(0)), memory(*of.allocate(0, kBytes)) {}
 
-  [[nodiscard]] Call call(std::size_t bytes = kBytes) const {
-    Call made = call_over(Operation::kAllreduce, memory.get(), bytes);
+  [[nodiscard]] AllreduceCall call(std::size_t bytes = kBytes) const {
+    AllreduceCall made = contract::allreduce_over(memory.get(), bytes);
     made.stream = stream;
     return made;
   }
@@ -45,7 +45,7 @@ TEST_CASE("nccl: a call that is not enqueued until its deadline fails and poison
   NcclWorld world(2);
   world.nccl[0]->hang();
   const Place place(world.gpu(0));
-  Call call = place.call();
+  AllreduceCall call = place.call();
   call.deadline = Deadline::after(std::chrono::milliseconds(30));
   Fabric& fabric = *world.fabrics[0];
   const Status error = run(fabric, call);
@@ -62,7 +62,7 @@ TEST_CASE("nccl: the abort word ends a call that is not enqueued", "[gpu]") {
   world.nccl[0]->hang();
   const Place place(world.gpu(0));
   AbortToken abort;
-  Call call = place.call();
+  AllreduceCall call = place.call();
   call.deadline = Deadline::never();
   call.abort = &abort;
   auto pending = world.fabrics[0]->start(call);
@@ -105,20 +105,31 @@ TEST_CASE("nccl: an error that comes when calls are done is told by health", "[g
   CHECK(fabric.start(place.call()).status() == cause);
 }
 
+// A call for which NCCL's function of this name is called.
+Call call_that_uses(std::string_view name, const Place& place, const std::byte* input) {
+  Call call = place.call(104);
+  auto exchange = contract::patient<collective::AlltoallCall>();
+  exchange.input = input;
+  exchange.output = {place.memory.get(), 104};
+  exchange.send_bytes = exchange.receive_bytes = {52, 52};
+  if (name == "broadcast") {
+    call = contract::broadcast_over(place.memory.get(), 104);
+  } else if (name != "all_reduce") {
+    call = exchange;
+  }
+  collective::options_of(call).stream = place.stream;
+  return call;
+}
+
 TEST_CASE("nccl: a call that NCCL refuses has NCCL's words, and so have those after it", "[gpu]") {
   for (const char* name : {"all_reduce", "broadcast", "begin_group", "end_group", "send"}) {
     NcclWorld world(2);
     const Place place(world.gpu(0));
     const Status cause = Status::aborted("NCCL: unhandled system error");
     world.nccl[0]->fail(name, cause);
-    Call call = place.call(104);
-    if (name != std::string("all_reduce")) call.operation = Operation::kAlltoall;
-    if (name == std::string("broadcast")) call.operation = Operation::kBroadcast;
-    call.send_bytes = call.receive_bytes = {52, 52};
     const GpuMemory input = *place.gpu.allocate(0, 104);
-    call.input = input.get();
     INFO(name);
-    CHECK(run(*world.fabrics[0], call).message() == cause.message());
+    CHECK(run(*world.fabrics[0], call_that_uses(name, place, input.get())).message() == cause.message());
     CHECK(world.fabrics[0]->start(place.call()).status() == cause);
     CHECK(place.ends());
   }
@@ -128,7 +139,7 @@ TEST_CASE("nccl: no memory for scratch is said, and the peers can be ended", "[g
   NcclWorld world(2);
   const Place one(world.gpu(0)), two(world.gpu(1));
   one.gpu.limit_memory(Place::kBytes);
-  Call call = one.call();
+  AllreduceCall call = one.call();
   call.dtype = DType::kInt16;
   CHECK(run(*world.fabrics[0], call).code() == StatusCode::kUnavailable);
   CHECK(world.fabrics[0]->poisoned());
@@ -154,7 +165,7 @@ TEST_CASE("nccl: one call's fault ends those behind it with its cause", "[gpu]")
   world.nccl[0]->hang();
   const Place place(world.gpu(0));
   AbortToken abort;
-  Call first = place.call(400);
+  AllreduceCall first = place.call(400);
   first.abort = &abort;
   auto a = world.fabrics[0]->start(first);
   auto b = world.fabrics[0]->start(place.call(800));
