@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/announcements.h"
 #include "base/group.h"
@@ -44,7 +45,7 @@ class Pending {
   // True where ranks outnumber cores: spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
   // After a test() that said no: how to pass the time until another one makes sense. Where the medium wakes
-  // sleepers, and Fabric::wake() does, this may be a long sleep.
+  // sleepers, and Waker::wake() does, this may be a long sleep.
   virtual Nap idle(Backoff& backoff) { return backoff.next(); }
   // Tests until done, spinning briefly, then yielding, then asleep.
   Status wait();
@@ -53,32 +54,62 @@ class Pending {
 // A call that needs nobody.
 std::unique_ptr<Pending> finished_call();
 
+// Ends sleeps. Belongs to a fabric.
+class Waker {
+ public:
+  virtual ~Waker() = default;
+  // Ends a sleep in one of this member's calls. From any thread.
+  virtual void wake() = 0;
+};
+
+// The calls of a fabric that are done for the host and still on their way on a device. Belongs to the fabric.
+// The thread is the one that calls Fabric::start().
+class DeviceCalls {
+ public:
+  virtual ~DeviceCalls() = default;
+  // Returns what has gone wrong with them since they were done. After an error the fabric is poisoned.
+  [[nodiscard]] virtual Status health() = 0;
+  // Ends them: they cannot end well any more. The fabric is poisoned with `cause`, unless it was before.
+  virtual void give_up(const Status& cause) = 0;
+};
+
+// What only some fabrics have. A fabric gets it when it is made and keeps it unchanged, so that its users may
+// read it once. A null pointer, or false, says that the fabric does not have it.
+struct FabricCapabilities {
+  bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
+  Waker* waker = nullptr;         // lives as long as the fabric
+  DeviceCalls* device = nullptr;  // lives as long as the fabric
+  // Makes regions for buffers that the group's calls work on. May outlive the fabric. From any thread.
+  RegionMaker make_region = make_private_region;
+  // Shows members at once what the others announce. May outlive the fabric.
+  std::shared_ptr<Announcements> announcements{};
+  // Counts this member's work. May outlive the fabric.
+  std::shared_ptr<const FabricWork> work{};
+};
+
 class Fabric {
  public:
   virtual ~Fabric() = default;
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const Group& group() const = 0;
-  // At most a few calls may be in progress at once; they may finish in any order.
+  // Starts a call, which is copied. A few calls may be in progress at once; they may end in any order.
+  // Errors: kInvalidArgument where the call makes no sense, which leaves the fabric as it was; the first
+  // cause where the fabric is poisoned; the abort word's cause.
   virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
   // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
+  // True after an error: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
-  // Whether allreduces may be Call::scattered: the same on all members.
-  [[nodiscard]] virtual bool takes_scattered() const { return false; }
-  // What went wrong since, where calls that are done are still on their way (on a device). The thread as
-  // start()'s.
-  [[nodiscard]] virtual Status health() { return {}; }
-  // Ends what is on its way: it can come to no good end any more. The fabric is poisoned with `cause`, if it
-  // was not before. The thread as start()'s.
-  virtual void give_up(const Status& cause) { static_cast<void>(cause); }
-  // Ends a sleep in one of this member's calls. From any thread.
-  virtual void wake() {}
-  // Where members see at once what the others announce; null: nowhere. May outlive the fabric.
-  [[nodiscard]] virtual std::shared_ptr<Announcements> announcements() const { return nullptr; }
-  // For buffers that the group's calls work on. From any thread; the maker may outlive the fabric.
-  [[nodiscard]] virtual RegionMaker region_maker() const { return make_private_region; }
-  // Of this member; null where nobody counts. May outlive the fabric.
-  [[nodiscard]] virtual std::shared_ptr<const FabricWork> work() const { return nullptr; }
+  [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
+
+ protected:
+  explicit Fabric(FabricCapabilities capabilities = {}) : capabilities_(std::move(capabilities)) {}
+
+ private:
+  const FabricCapabilities capabilities_;
 };
 
 }  // namespace roundelay::collective

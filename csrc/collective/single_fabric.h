@@ -16,7 +16,6 @@ class SingleFabric final : public Fabric {
   Result<std::unique_ptr<Pending>> start(const Call& call) override;
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] bool takes_scattered() const override { return true; }
 
  private:
   const Group group_;

@@ -55,7 +55,7 @@ class NcclCall {
 };
 
 // What the calls of one member share. One thread at a time.
-struct NcclState : CallQueue<NcclState> {
+struct NcclState final : CallQueue<NcclState>, DeviceCalls {
   using RunningCall = NcclCall;
 
   explicit NcclState(NcclFabricParts given)
@@ -68,6 +68,19 @@ struct NcclState : CallQueue<NcclState> {
 
   [[nodiscard]] const Group& group() const { return members; }
 
+  Status health() override {
+    if (!poison.ok()) return poison;
+    Status error = communicator->ready().status();
+    if (error.ok() && staged_calls() != nullptr) error = staged_calls()->health();
+    if (!error.ok()) fail(error);
+    return error;
+  }
+  void give_up(const Status& cause) override {
+    fail(cause);
+    if (staged_calls() != nullptr) staged_calls()->give_up(cause);
+  }
+  [[nodiscard]] DeviceCalls* staged_calls() const { return host.staged.capabilities().device; }
+
   const Group members;
   const std::unique_ptr<platform::NcclCommunicator> communicator;
   nccl::DeviceScratch scratch;
@@ -76,7 +89,11 @@ struct NcclState : CallQueue<NcclState> {
 
 class NcclFabric final : public Fabric {
  public:
-  explicit NcclFabric(std::shared_ptr<NcclState> state) : state_(std::move(state)) {}
+  explicit NcclFabric(std::shared_ptr<NcclState> state)
+      : Fabric({.waker = state->host.staged.capabilities().waker,
+                .device = state.get(),
+                .make_region = no_gpu_region}),
+        state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return "nccl"; }
   [[nodiscard]] const Group& group() const override { return state_->members; }
@@ -84,25 +101,11 @@ class NcclFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || state_->host.staged.poisoned();
   }
-  void wake() override { state_->host.staged.wake(); }
-  [[nodiscard]] RegionMaker region_maker() const override { return no_gpu_region; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->members));
     return start_queued(state_, call);
-  }
-
-  Status health() override {
-    if (!state_->poison.ok()) return state_->poison;
-    Status error = state_->communicator->ready().status();
-    if (error.ok()) error = state_->host.staged.health();
-    if (!error.ok()) state_->fail(error);
-    return error;
-  }
-  void give_up(const Status& cause) override {
-    state_->fail(cause);
-    state_->host.staged.give_up(cause);
   }
 
  private:

@@ -25,12 +25,22 @@ constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
 class ShmPending;
 
 // What the calls of one member share. One thread at a time.
-struct ShmState {
+struct ShmState final : Waker {
   ShmState(std::shared_ptr<std::byte> shared, Group members, ShmFabricOptions given)
       : memory(std::move(shared)),
         group(std::move(members)),
         options(std::move(given)),
         history({memory.get(), group.size()}, group.index) {}
+
+  void wake() override { history.segment.doorbell(group.index).ring(); }
+
+  [[nodiscard]] FabricCapabilities capabilities() {
+    return {.scattered = true,
+            .waker = this,
+            .make_region = options.make_region,
+            .announcements = shm::make_announcements(memory, group.index, group.size()),
+            .work = history.work};
+  }
 
   const std::shared_ptr<std::byte> memory;
   const Group group;
@@ -133,23 +143,17 @@ class ShmPending final : public Pending {
 
 class ShmFabric final : public Fabric {
  public:
-  explicit ShmFabric(std::shared_ptr<ShmState> state) : state_(std::move(state)) {}
+  explicit ShmFabric(std::shared_ptr<ShmState> state)
+      : Fabric(state->capabilities()), state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return "shm"; }
   [[nodiscard]] const Group& group() const override { return state_->group; }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
-  [[nodiscard]] bool takes_scattered() const override { return true; }
-  [[nodiscard]] RegionMaker region_maker() const override { return state_->options.make_region; }
-  [[nodiscard]] std::shared_ptr<const FabricWork> work() const override { return state_->history.work; }
-  [[nodiscard]] std::shared_ptr<Announcements> announcements() const override {
-    return shm::make_announcements(state_->memory, state_->group.index, state_->group.size());
-  }
-  void wake() override { state_->history.segment.doorbell(state_->group.index).ring(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group, takes_scattered()));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group, capabilities().scattered));
     const CallOptions& options = options_of(call);
     if (options.abort != nullptr && options.abort->raised()) return options.abort->cause();
     const std::uint64_t number = ++state_->calls;

@@ -191,7 +191,8 @@ class GpuFabric::CommunicatorSetup final : public Pending {
 };
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
-    : parts_(parts),
+    : Fabric({.waker = cpu.capabilities().waker, .device = this, .make_region = collective::no_gpu_region}),
+      parts_(parts),
       cpu_(cpu),
       options_(std::move(options)),
       levels_(options_.wish == GpuFabricWish::kTwoLevel ? collective::levels_of(cpu) : nullptr) {}
@@ -250,10 +251,12 @@ bool GpuFabric::poisoned() const {
   return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (faster_ && faster_->poisoned());
 }
 
-Status GpuFabric::health() { return chosen_ == nullptr ? Status{} : chosen_->health(); }
+Status GpuFabric::health() {
+  return chosen_ == nullptr ? Status{} : chosen_->capabilities().device->health();
+}
 
 void GpuFabric::give_up(const Status& cause) {
-  if (chosen_ != nullptr) chosen_->give_up(cause);
+  if (chosen_ != nullptr) chosen_->capabilities().device->give_up(cause);
 }
 
 }  // namespace roundelay::runtime

@@ -34,7 +34,7 @@ struct GpuFabricOptions {
   collective::LevelsCut cut = kGpuCut;           // of two levels
 };
 
-class GpuFabric final : public collective::Fabric {
+class GpuFabric final : private collective::DeviceCalls, public collective::Fabric {
  public:
   // `cpu`: of the same group; outlives this, and carries no other call while one of these is in progress.
   // Nor do its levels, if it has any.
@@ -48,15 +48,15 @@ class GpuFabric final : public collective::Fabric {
   Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
-  [[nodiscard]] RegionMaker region_maker() const override { return collective::no_gpu_region; }
-  [[nodiscard]] Status health() override;
-  void give_up(const Status& cause) override;
-  void wake() override { cpu_.wake(); }
 
  private:
   class CommunicatorSetup;
   using FabricPtr = std::unique_ptr<collective::Fabric>;
   using CommunicatorPtr = std::unique_ptr<platform::NcclCommunicator>;
+
+  // Nothing has to be ended, and nothing can have failed, before the members have met.
+  [[nodiscard]] Status health() override;
+  void give_up(const Status& cause) override;
 
   // Whose communicator NCCL's would be: all members', or those of this node.
   [[nodiscard]] const Group& joining() const { return levels_ ? levels_->inner->group() : group(); }

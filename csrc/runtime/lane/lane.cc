@@ -35,15 +35,15 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
            timeline::Timeline& timeline, const AbortToken& abort, LaneOptions options, Faults faults)
     : id_(id),
       group_(fabric->group()),
-      make_region_(fabric->region_maker()),
-      fabric_work_(fabric->work()),
+      make_region_(fabric->capabilities().make_region),
+      fabric_work_(fabric->capabilities().work),
       fabric_(std::move(fabric)),
       completer_(completer),
       timeline_(timeline),
       abort_(abort),
       options_(std::move(options)),
       faults_(std::move(faults)),
-      announcements_(options_.schedule_lock ? fabric_->announcements() : nullptr),
+      announcements_(options_.schedule_lock ? fabric_->capabilities().announcements : nullptr),
       table_(announcements_),
       host_(std::make_unique<HostBuffers>(*fabric_, options_.fusion_threshold)) {
   if (!options_.gpu) return;
@@ -339,7 +339,7 @@ void Lane::wake() {
   woken_ = true;
   work_came_.notify_all();
   if (announcements_) announcements_->wake();
-  if (fabric_) fabric_->wake();
+  if (fabric_ && fabric_->capabilities().waker != nullptr) fabric_->capabilities().waker->wake();
 }
 
 }  // namespace roundelay::runtime

@@ -48,7 +48,7 @@ void Lane::look_at_device() {
   const TimePoint now = steady_now();
   if (now < next_look_ || faulted_) return;
   next_look_ = now + kBetweenLooks;
-  Status failed = gpu_->fabric().health();
+  Status failed = gpu_->fabric().capabilities().device->health();
   while (failed.ok() && !enqueued_.empty()) {
     const Result<bool> done = enqueued_.front().batch->done->reached();
     failed = done.status();
@@ -77,7 +77,7 @@ void Lane::look_at_device() {
 // wait for ever.
 bool Lane::give_up_device(bool enqueueing) {
   if (!gpu_ || !(enqueueing || watches_device())) return false;
-  gpu_->fabric().give_up(abort_.cause());
+  gpu_->fabric().capabilities().device->give_up(abort_.cause());
   enqueued_.clear();
   watches_device_.store(false, std::memory_order_release);
   return true;

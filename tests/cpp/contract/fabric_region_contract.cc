@@ -11,7 +11,7 @@ constexpr std::size_t kRegionBytes = 192 << 10;
 
 // The same on all members: they make regions in the same order.
 Result<RegionPtr> next_region(Fabric& fabric, std::uint64_t key) {
-  auto region = fabric.region_maker()(key, kRegionBytes);
+  auto region = fabric.capabilities().make_region(key, kRegionBytes);
   if (!region.ok()) return region;
   const std::string error = run_call(fabric, patient<BarrierCall>());
   return error.empty() ? region : Result<RegionPtr>(Status::internal(error));

@@ -89,7 +89,7 @@ std::string same_bits(Fabric& fabric, const Case& of, const std::vector<int>& ab
 
 std::string wherever_tensors_lie(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
-    if (!fabric.takes_scattered()) return std::string();
+    if (!fabric.capabilities().scattered) return std::string();
     unsigned seed = 0;
     for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
                               DType::kInt64, DType::kInt8, DType::kBool}) {
@@ -135,7 +135,8 @@ std::string refused(Medium& medium, int size) {
     wrong = call;
     wrong.reduce_op = ReduceOp::kAdasum;
     if (!refuses(wrong)) return std::string("a scattered Adasum was accepted");
-    if (!fabric.takes_scattered() && !refuses(call)) return std::string("what it does not take was accepted");
+    if (!fabric.capabilities().scattered && !refuses(call))
+      return std::string("what it does not take was accepted");
     return run_call(fabric, allreduce_over(memory.data(), memory.size()));
   });
 }

@@ -99,7 +99,7 @@ TEST_CASE("shm keeps the fabric contract", "[fabric]") {
 class Script {
  public:
   Script(Fabric& fabric, unsigned seed)
-      : fabric_(fabric), random_(seed), region_(*fabric.region_maker()(1, 1 << 20)) {}
+      : fabric_(fabric), random_(seed), region_(*fabric.capabilities().make_region(1, 1 << 20)) {}
 
   // Starts the next call if none is in progress, and tests it once. False when all is over.
   bool step(int calls) {
@@ -234,7 +234,7 @@ TEST_CASE("shm: around the edges of its slots", "[fabric]") {
   }
 }
 
-TEST_CASE("shm: a sleeper is woken by its peer, and by wake()", "[fabric]") {
+TEST_CASE("shm: a sleeper is woken by its peer, and by its waker", "[fabric]") {
   auto fabrics = fabrics_of(2);
   for (int round = 0; round < 20; ++round) {
     const TimePoint begin = steady_now();
@@ -253,7 +253,7 @@ TEST_CASE("shm: a sleeper is woken by its peer, and by wake()", "[fabric]") {
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     abort.raise(Status::aborted("cause"));
-    fabrics[0]->wake();
+    fabrics[0]->capabilities().waker->wake();
   });
   CHECK((*pending)->wait().message() == "cause");
   other.join();

@@ -52,7 +52,7 @@ TEST_CASE("nccl: a call that is not enqueued until its deadline fails and poison
   CHECK(error.message() == "allreduce of 4000 bytes made no progress until its deadline");
   CHECK(fabric.poisoned());
   CHECK(fabric.start(place.call()).status() == error);
-  CHECK(fabric.health() == error);
+  CHECK(device_calls(fabric).health() == error);
   CHECK(world.nccl[0]->aborts() == 1);
   CHECK(place.ends());
 }
@@ -80,15 +80,15 @@ TEST_CASE("nccl: giving up frees the stream of a call whose peer does not come",
   REQUIRE(run(fabric, place.call()).ok());  // enqueued
   const auto behind = place.gpu.mark(0, place.stream);
   REQUIRE(behind.ok());
-  CHECK(fabric.health().ok());
+  CHECK(device_calls(fabric).health().ok());
   CHECK_FALSE(*(*behind)->reached());
-  fabric.give_up(kCause);
+  device_calls(fabric).give_up(kCause);
   CHECK(place.ends());
   CHECK(fabric.poisoned());
-  CHECK(fabric.health() == kCause);
+  CHECK(device_calls(fabric).health() == kCause);
   CHECK(fabric.start(place.call()).status() == kCause);
-  fabric.give_up(Status::aborted("later"));
-  CHECK(fabric.health() == kCause);
+  device_calls(fabric).give_up(Status::aborted("later"));
+  CHECK(device_calls(fabric).health() == kCause);
 }
 
 TEST_CASE("nccl: an error that comes when calls are done is told by health", "[gpu]") {
@@ -96,10 +96,10 @@ TEST_CASE("nccl: an error that comes when calls are done is told by health", "[g
   const Place place(world.gpu(0));
   Fabric& fabric = *world.fabrics[0];
   REQUIRE(run(fabric, place.call()).ok());
-  CHECK(fabric.health().ok());
+  CHECK(device_calls(fabric).health().ok());
   const Status cause = Status::aborted("NCCL: remote process exited");
   world.nccl[0]->report(cause);
-  CHECK(fabric.health() == cause);
+  CHECK(device_calls(fabric).health() == cause);
   CHECK(fabric.poisoned());
   CHECK(place.ends());
   CHECK(fabric.start(place.call()).status() == cause);
@@ -146,7 +146,7 @@ TEST_CASE("nccl: no memory for scratch is said, and the peers can be ended", "[g
   call = two.call();
   call.dtype = DType::kInt16;
   CHECK(run(*world.fabrics[1], call).ok());
-  world.fabrics[1]->give_up(kCause);
+  device_calls(*world.fabrics[1]).give_up(kCause);
   CHECK(two.ends());
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("nccl: dropping a call in progress poisons the fabric", "[gpu]") {
   auto pending = world.fabrics[0]->start(place.call());
   REQUIRE(pending.ok());
   pending->reset();
-  CHECK(world.fabrics[0]->health().message() == "allreduce was dropped before its end");
+  CHECK(device_calls(*world.fabrics[0]).health().message() == "allreduce was dropped before its end");
 }
 
 TEST_CASE("nccl: one call's fault ends those behind it with its cause", "[gpu]") {
@@ -181,9 +181,9 @@ TEST_CASE("nccl: members that disagree on a call are told by health", "[gpu]") {
   REQUIRE(run(*world.fabrics[0], one.call(400)).ok());
   REQUIRE(run(*world.fabrics[1], two.call(800)).ok());
   const Deadline deadline = Deadline::after(std::chrono::seconds(30));
-  while (world.fabrics[0]->health().ok() && !deadline.passed()) std::this_thread::yield();
-  CHECK(world.fabrics[0]->health().message().find("disagree") != std::string::npos);
-  CHECK_FALSE(world.fabrics[1]->health().ok());
+  while (device_calls(*world.fabrics[0]).health().ok() && !deadline.passed()) std::this_thread::yield();
+  CHECK(device_calls(*world.fabrics[0]).health().message().find("disagree") != std::string::npos);
+  CHECK_FALSE(device_calls(*world.fabrics[1]).health().ok());
   CHECK((one.ends() && two.ends()));
 }
 
@@ -208,7 +208,7 @@ TEST_CASE("fake NCCL: calls of two communicators in different orders in one stre
   const Deadline deadline = Deadline::after(std::chrono::milliseconds(30));
   while (!deadline.passed()) REQUIRE_FALSE(*(*behind)->reached());
   for (auto* fabrics : {&world.fabrics, &others}) {
-    for (const auto& fabric : *fabrics) fabric->give_up(kCause);
+    for (const auto& fabric : *fabrics) device_calls(*fabric).give_up(kCause);
   }
   CHECK((one.ends() && two.ends()));
 }

@@ -199,7 +199,10 @@ class OnDevicePending final : public Pending {
 class OnDevice final : public Fabric {
  public:
   OnDevice(std::unique_ptr<Fabric> fabric, doubles::FakeGpu& gpu, GpuStream stream)
-      : fabric_(std::move(fabric)), gpu_(gpu), stream_(stream) {}
+      : Fabric({.waker = fabric->capabilities().waker}),
+        fabric_(std::move(fabric)),
+        gpu_(gpu),
+        stream_(stream) {}
   ~OnDevice() override {
     fabric_.reset();
     gpu_.free_stream(0, stream_);
@@ -209,7 +212,6 @@ class OnDevice final : public Fabric {
   [[nodiscard]] const Group& group() const override { return fabric_->group(); }
   [[nodiscard]] bool any_thread() const override { return fabric_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return fabric_->poisoned(); }
-  void wake() override { fabric_->wake(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     const bool here = !is_absent(collective::options_of(call), group().index);

@@ -268,7 +268,8 @@ TEST_CASE("staged: calls on the host's memory are refused", "[gpu]") {
   std::byte memory[4]{};
   const auto refused = world.members[0].staged->start(contract::allreduce_over(memory, 4));
   CHECK(refused.status().code() == StatusCode::kInvalidArgument);
-  CHECK(world.members[0].staged->region_maker()(1, 8).status().code() == StatusCode::kUnavailable);
+  CHECK(world.members[0].staged->capabilities().make_region(1, 8).status().code() ==
+        StatusCode::kUnavailable);
   CHECK_FALSE(world.members[0].staged->poisoned());
 }
 

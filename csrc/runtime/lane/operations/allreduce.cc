@@ -73,7 +73,7 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
   set_reduction(call, batch.request(), buffers.fabric().group().size());
   const bool in_region = batch.pieces.front().tensor().region != nullptr;
   const bool scatters =
-      buffers.fabric().takes_scattered() && call.reduce_op != ReduceOp::kAdasum && !in_region;
+      buffers.fabric().capabilities().scattered && call.reduce_op != ReduceOp::kAdasum && !in_region;
   if (scatters) {
     scatter(batch, call);
     return {};
