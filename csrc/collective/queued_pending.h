@@ -80,7 +80,7 @@ class QueuedPending final : public Pending {
 
   // Of the first call.
   Result<bool> advance() {
-    if (!running_) running_.emplace(state_->host, call_);
+    if (!running_) running_.emplace(state_->resources, call_);
     Result<bool> over = running_->advance();
     done_ = over.ok() && *over;
     if (done_) running_.reset();

@@ -29,13 +29,13 @@ Program pairwise_allreduce(Exchange& net, const AllreduceCall& call) {
   for (std::size_t piece = 0; piece < shards.pieces(); ++piece) {
     shards.post_up_to(piece);
     for (int step = 1; step < net.size(); ++step) co_await net.done(shards.received(piece, step));
-    const Shards::Range mine = shards.range(net.index(), piece);
+    const ByteRange mine = shards.range(net.index(), piece);
     shards.reduce(piece, buffer + mine.offset);
     for (int step = 1; step < net.size() && mine.bytes > 0; ++step) {
       net.send(shards.target(step), {buffer + mine.offset, mine.bytes}, kFinished);
     }
     for (int step = 1; step < net.size(); ++step) {
-      const Shards::Range theirs = shards.range(shards.target(step), piece);
+      const ByteRange theirs = shards.range(shards.target(step), piece);
       if (theirs.bytes == 0) continue;
       co_await net.done(shards.sent(piece, step));  // the finished piece overwrites the part
       net.receive(shards.target(step), {buffer + theirs.offset, theirs.bytes}, kFinished);

@@ -37,7 +37,7 @@ Shards::Shards(Exchange& net, const Reduction& how, const std::byte* input, std:
   parts_.resize(bytes_.size());
 }
 
-Shards::Range Shards::range(int member, std::size_t piece) const {
+ByteRange Shards::range(int member, std::size_t piece) const {
   const auto shard = static_cast<std::size_t>(member);
   const std::size_t begin = std::min(piece * piece_bytes_, bytes_[shard]);
   return {offsets_[shard] + begin, std::min(piece_bytes_, bytes_[shard] - begin)};

@@ -27,10 +27,7 @@ class Shards {
   void reduce(std::size_t piece, std::byte* to);
 
   // Where a piece of a member's shard lies in `input`.
-  struct Range {
-    std::size_t offset, bytes;
-  };
-  [[nodiscard]] Range range(int member, std::size_t piece) const;
+  [[nodiscard]] ByteRange range(int member, std::size_t piece) const;
   [[nodiscard]] int target(int step) const { return (index_ + step) % size_; }
   [[nodiscard]] int source(int step) const { return (index_ + size_ - step) % size_; }
 

@@ -11,7 +11,7 @@
 namespace roundelay::collective {
 namespace {
 
-struct NcclHost {
+struct NcclResources {
   const nccl::Tools tools;
   Fabric& staged;
 };
@@ -20,7 +20,7 @@ struct NcclHost {
 // wait in the stream for what peers have not started yet.
 class NcclCall {
  public:
-  NcclCall(const NcclHost& host, const Call& call) : host_(host), call_(call) {}
+  NcclCall(const NcclResources& resources, const Call& call) : resources_(resources), call_(call) {}
 
   Result<bool> advance() {
     if (!begun_) {
@@ -28,7 +28,7 @@ class NcclCall {
       ROUNDELAY_RETURN_IF_ERROR(begin());
     }
     if (staged_) return staged_->test();
-    Result<bool> enqueued = host_.tools.communicator.ready();
+    Result<bool> enqueued = resources_.tools.communicator.ready();
     if (!enqueued.ok() || !*enqueued) return enqueued;
     ROUNDELAY_RETURN_IF_ERROR(operation_->end());
     return true;
@@ -40,14 +40,15 @@ class NcclCall {
 
  private:
   Status begin() {
-    if (nccl::fits(call_, host_.tools.group.size())) return operation_.emplace(host_.tools, call_).begin();
-    auto started = host_.staged.start(call_);
+    if (nccl::fits(call_, resources_.tools.group.size()))
+      return operation_.emplace(resources_.tools, call_).begin();
+    auto started = resources_.staged.start(call_);
     if (!started.ok()) return started.status();
     staged_ = std::move(started).value();
     return {};
   }
 
-  const NcclHost& host_;
+  const NcclResources& resources_;
   const Call& call_;
   bool begun_ = false;
   std::optional<nccl::NcclOperation> operation_;
@@ -62,7 +63,8 @@ struct NcclState final : CallQueue<NcclState>, DeviceCalls {
       : members(std::move(given.group)),
         communicator(std::move(given.communicator)),
         scratch(given.runtime, given.device),
-        host{{members, *communicator, given.runtime, given.kernels, given.device, scratch}, given.staged} {
+        resources{{members, *communicator, given.runtime, given.kernels, given.device, scratch},
+                  given.staged} {
     on_poison = [this] { communicator->abort(); };
   }
 
@@ -79,27 +81,27 @@ struct NcclState final : CallQueue<NcclState>, DeviceCalls {
     fail(cause);
     if (staged_calls() != nullptr) staged_calls()->give_up(cause);
   }
-  [[nodiscard]] DeviceCalls* staged_calls() const { return host.staged.capabilities().device; }
+  [[nodiscard]] DeviceCalls* staged_calls() const { return resources.staged.capabilities().device; }
 
   const Group members;
   const std::unique_ptr<platform::NcclCommunicator> communicator;
   nccl::DeviceScratch scratch;
-  const NcclHost host;
+  const NcclResources resources;
 };
 
 class NcclFabric final : public Fabric {
  public:
   explicit NcclFabric(std::shared_ptr<NcclState> state)
-      : Fabric({.waker = state->host.staged.capabilities().waker,
+      : Fabric({.waker = state->resources.staged.capabilities().waker,
                 .device = state.get(),
                 .make_region = no_gpu_region}),
         state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return "nccl"; }
   [[nodiscard]] const Group& group() const override { return state_->members; }
-  [[nodiscard]] bool any_thread() const override { return state_->host.staged.any_thread(); }
+  [[nodiscard]] bool any_thread() const override { return state_->resources.staged.any_thread(); }
   [[nodiscard]] bool poisoned() const override {
-    return !state_->poison.ok() || state_->host.staged.poisoned();
+    return !state_->poison.ok() || state_->resources.staged.poisoned();
   }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {

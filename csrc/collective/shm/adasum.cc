@@ -44,7 +44,7 @@ Program adasum(Rounds& net, const AllreduceCall& call) {
   std::uint64_t round = 0;
   for (const Level level : levels) {
     for (std::uint64_t chunk = 0; chunk < chunks.count(); ++chunk, ++round) {
-      const Range range = chunks[chunk];
+      const ByteRange range = chunks[chunk];
       if (level.gives) {
         co_await net.writable(round);
         net.put(round, 0, mine + range.offset, range.bytes);

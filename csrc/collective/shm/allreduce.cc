@@ -21,7 +21,7 @@ class Parts {
       : net_(net), how_(how), parts_(static_cast<std::size_t>(net.size())) {}
 
   // `range` of the slots; `to` may be `own`.
-  void reduce(std::uint64_t round, Range range, const std::byte* own, std::byte* to) {
+  void reduce(std::uint64_t round, ByteRange range, const std::byte* own, std::byte* to) {
     for (int member = 0; member < net_.size(); ++member) {
       parts_[static_cast<std::size_t>(member)] =
           member == net_.index() ? own : net_.slot_of(member, round) + range.offset;
@@ -39,23 +39,23 @@ class Parts {
 // One round: a chunk of the list, at the beginning of the slots.
 class Chunk {
  public:
-  Chunk(const ScatterList& list, Range chunk) : list_(list), chunk_(chunk) {}
+  Chunk(const ScatterList& list, ByteRange chunk) : list_(list), chunk_(chunk) {}
 
   // `range` of the chunk.
-  void copy_in(Rounds& net, std::uint64_t round, Range range) const {
+  void copy_in(Rounds& net, std::uint64_t round, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
       net.put(round, range.offset + at, run.input, run.bytes);
     });
   }
-  void copy_out(const std::byte* slot, Range range) const {
+  void copy_out(const std::byte* slot, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
       std::memcpy(run.output, slot + range.offset + at, run.bytes);
     });
   }
   // To the outputs, and to the slot for the others.
-  void reduce(Rounds& net, std::uint64_t round, Parts& parts, Range range) const {
+  void reduce(Rounds& net, std::uint64_t round, Parts& parts, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
-      const Range in_slot{range.offset + at, run.bytes};
+      const ByteRange in_slot{range.offset + at, run.bytes};
       parts.reduce(round, in_slot, run.input, run.output);
       net.put(round, in_slot.offset, run.output, run.bytes);
     });
@@ -63,18 +63,18 @@ class Chunk {
 
  private:
   const ScatterList& list_;
-  const Range chunk_;
+  const ByteRange chunk_;
 };
 
 // What the others reduce of this member's part of a round.
-void stage(Rounds& net, std::uint64_t round, const Chunk& chunk, Range mine, std::size_t bytes) {
+void stage(Rounds& net, std::uint64_t round, const Chunk& chunk, ByteRange mine, std::size_t bytes) {
   const std::size_t end = mine.offset + mine.bytes;
   chunk.copy_in(net, round, {0, mine.offset});
   chunk.copy_in(net, round, {end, bytes - end});
   net.stage(round);
 }
 
-void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, const Chunk& chunk, Range mine) {
+void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, const Chunk& chunk, ByteRange mine) {
   const Cuts blocks{mine.bytes, kBlock};
   for (std::uint64_t i = 0; i < blocks.count(); ++i) {
     chunk.reduce(net, round, parts, {mine.offset + blocks[i].offset, blocks[i].bytes});
@@ -112,7 +112,7 @@ Program allreduce_by_shares(Rounds& net, const AllreduceCall& call) {
     // The next round's part is staged before this one is waited for.
     for (; staged < chunks.count() && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
-      const Range chunk = chunks[staged];
+      const ByteRange chunk = chunks[staged];
       stage(net, staged, Chunk(list, chunk), shares(chunk.bytes, net.size())[self], chunk.bytes);
     }
     const Chunk chunk(list, chunks[round]);
@@ -148,13 +148,13 @@ Program reduce_scatter(Rounds& net, const ReducescatterCall& call) {
     for (; staged < rounds && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       for (std::size_t member = 0; member < members; ++member) {
-        const Range range = Cuts{call.shard_bytes[member], piece}[staged];
+        const ByteRange range = Cuts{call.shard_bytes[member], piece}[staged];
         if (member == self || range.bytes == 0) continue;
         net.put(staged, member * piece, call.input + offsets[member] + range.offset, range.bytes);
       }
       net.stage(staged);
     }
-    const Range mine = Cuts{call.shard_bytes[self], piece}[round];
+    const ByteRange mine = Cuts{call.shard_bytes[self], piece}[round];
     if (mine.bytes > 0) {
       co_await net.staged(round);
       parts.reduce(round, {self * piece, mine.bytes}, call.input + offsets[self] + mine.offset,

@@ -31,7 +31,7 @@ Program allreduce_in_region(Rounds& net, const AllreduceCall& call) {
   co_await net.staged(0);
   const Cuts work = pieces(call.buffer.bytes, net.size());
   while (const auto taken = net.claim(work.count())) {
-    const Range piece = work[*taken];
+    const ByteRange piece = work[*taken];
     const Cuts blocks{piece.bytes, kBlock};
     for (std::uint64_t i = 0; i < blocks.count(); ++i) {
       const std::size_t offset = piece.offset + blocks[i].offset;

@@ -6,22 +6,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/bytes.h"
+
 namespace roundelay::collective::shm {
 
 inline constexpr std::size_t kLine = 64;  // shares of one slot, written by different cores, begin on lines
 // Reduced at a time: with every member's part it stays in the first-level cache.
 inline constexpr std::size_t kBlock = 16 << 10;
 
-struct Range {
-  std::size_t offset, bytes;
-};
-
 // Cuts of a range of bytes, all but the last of the same length.
 struct Cuts {
   std::size_t bytes, each;
 
   [[nodiscard]] std::uint64_t count() const { return (bytes + each - 1) / each; }
-  [[nodiscard]] Range operator[](std::uint64_t i) const {
+  [[nodiscard]] ByteRange operator[](std::uint64_t i) const {
     const std::size_t offset = std::min(bytes, static_cast<std::size_t>(i) * each);
     return {offset, std::min(each, bytes - offset)};
   }

@@ -55,7 +55,7 @@ Program all_gather(Rounds& net, const AllgatherCall& call) {
     for (int step = 1; step < net.size(); ++step) {
       const int member = (net.index() + step) % net.size();
       const auto from = static_cast<std::size_t>(member);
-      const Range range = Cuts{call.receive_bytes[from], net.slot_bytes()}[round];
+      const ByteRange range = Cuts{call.receive_bytes[from], net.slot_bytes()}[round];
       if (range.bytes == 0) continue;
       co_await net.staged(member, round);
       put(output + offsets[from] + range.offset, net.slot_of(member, round), range.bytes);
@@ -79,7 +79,7 @@ Program alltoall(Rounds& net, const AlltoallCall& call) {
     for (; staged < sends && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       for (std::size_t member = 0; member < members; ++member) {
-        const Range range = Cuts{call.send_bytes[member], piece}[staged];
+        const ByteRange range = Cuts{call.send_bytes[member], piece}[staged];
         if (member == self || range.bytes == 0) continue;
         net.put(staged, member * piece, call.input + from_here[member] + range.offset, range.bytes);
       }
@@ -87,7 +87,7 @@ Program alltoall(Rounds& net, const AlltoallCall& call) {
     }
     for (std::size_t step = 1; step < members; ++step) {
       const std::size_t member = (self + step) % members;
-      const Range range = Cuts{call.receive_bytes[member], piece}[round];
+      const ByteRange range = Cuts{call.receive_bytes[member], piece}[round];
       if (range.bytes == 0) continue;
       co_await net.staged(static_cast<int>(member), round);
       put(call.output.data() + to[member] + range.offset,

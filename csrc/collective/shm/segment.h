@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/announcements.h"
+#include "base/bytes.h"
 #include "base/futex.h"
 #include "base/shared_word.h"
 
@@ -67,10 +68,7 @@ class Segment {
     return slots_of(members, members, slot_bytes).offset;
   }
   // The part that only this member writes to: to be allocated near it.
-  struct Range {
-    std::size_t offset, bytes;
-  };
-  static constexpr Range slots_of(int member, int members, std::size_t slot_bytes = kSlotBytes) {
+  static constexpr ByteRange slots_of(int member, int members, std::size_t slot_bytes = kSlotBytes) {
     const std::size_t each = kSlots * slot_bytes;
     return {control_bytes(members) + static_cast<std::size_t>(member) * each, each};
   }

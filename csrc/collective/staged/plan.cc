@@ -27,7 +27,7 @@ std::optional<std::size_t> divisible(const AlltoallCall& /*call*/) { return std:
 std::optional<std::size_t> divisible(const ReducescatterCall& /*call*/) { return std::nullopt; }
 
 // The part of a step in pinned memory; null where there is none.
-ByteSpan part_of(std::byte* pinned, Range range) {
+ByteSpan part_of(std::byte* pinned, ByteRange range) {
   return pinned == nullptr ? ByteSpan() : ByteSpan(pinned + range.offset, range.bytes);
 }
 
@@ -72,14 +72,14 @@ Step Plan::operator[](std::uint64_t number) const {
 }
 
 Step Plan::step_of(const AllreduceCall& call, std::uint64_t number) const {
-  const Range range = piece(number, call.buffer.bytes);
+  const ByteRange range = piece(number, call.buffer.bytes);
   if (range.bytes == 0) return {};
   std::byte* const data = call.buffer.data() + range.offset;
   return {range.bytes, data, {0, range.bytes}, data, {0, range.bytes}};
 }
 
 Step Plan::step_of(const BroadcastCall& call, std::uint64_t number) const {
-  const Range range = piece(number, call.buffer.size());
+  const ByteRange range = piece(number, call.buffer.size());
   if (range.bytes == 0) return {};
   std::byte* const data = call.buffer.data() + range.offset;
   const bool root = static_cast<std::size_t>(call.root) == self_;
@@ -92,7 +92,7 @@ Step Plan::step_of(const BarrierCall& /*call*/, std::uint64_t /*number*/) { retu
 // The own part lies in its place in the result.
 Step Plan::step_of(const AllgatherCall& call, std::uint64_t /*number*/) const {
   const std::size_t bytes = call.output.size();
-  const Range own{sum(call.receive_bytes, self_), call.receive_bytes[self_]};
+  const ByteRange own{sum(call.receive_bytes, self_), call.receive_bytes[self_]};
   return {bytes, call.input, own, call.output.data(), {0, bytes}};
 }
 
@@ -106,11 +106,11 @@ Step Plan::step_of(const AlltoallCall& call, std::uint64_t /*number*/) {
 // The result is the own shard of what is given.
 Step Plan::step_of(const ReducescatterCall& call, std::uint64_t /*number*/) const {
   const std::size_t given = sum(call.shard_bytes, call.shard_bytes.size());
-  const Range own{sum(call.shard_bytes, self_), call.shard_bytes[self_]};
+  const ByteRange own{sum(call.shard_bytes, self_), call.shard_bytes[self_]};
   return {given, call.input, {0, given}, call.output.data(), own};
 }
 
-Range Plan::piece(std::uint64_t number, std::size_t bytes) const {
+ByteRange Plan::piece(std::uint64_t number, std::size_t bytes) const {
   const std::size_t offset = number == 0 ? 0 : static_cast<std::size_t>(number) * piece_bytes_;
   return {offset, std::min(piece_bytes_, bytes - offset)};
 }

@@ -10,17 +10,13 @@ namespace roundelay::collective::staged {
 
 inline constexpr std::size_t kElement = 8;  // bytes of the largest
 
-struct Range {
-  std::size_t offset = 0, bytes = 0;
-};
-
 // One call of the CPU's fabric, in so many bytes of pinned memory.
 struct Step {
   std::size_t pinned = 0;
   const std::byte* from = nullptr;  // on the device: what comes down to `given` before; null: nothing
-  Range given;
+  ByteRange given;
   std::byte* to = nullptr;  // on the device: where `result` goes up to after; null: nowhere
-  Range result;
+  ByteRange result;
 };
 
 class Plan {
@@ -42,7 +38,7 @@ class Plan {
   [[nodiscard]] static Step step_of(const AlltoallCall& call, std::uint64_t number);
   [[nodiscard]] Step step_of(const ReducescatterCall& call, std::uint64_t number) const;
   // Returns where this piece of so many bytes lies.
-  [[nodiscard]] Range piece(std::uint64_t number, std::size_t bytes) const;
+  [[nodiscard]] ByteRange piece(std::uint64_t number, std::size_t bytes) const;
 
   const Call& call_;
   const std::size_t self_;

@@ -14,7 +14,7 @@
 namespace roundelay::collective::staged {
 
 // What the calls of one member work with.
-struct Host {
+struct StagedResources {
   Fabric& cpu;
   GpuRuntime& runtime;
   const int device;
@@ -24,8 +24,8 @@ struct Host {
 
 class StagedCall {
  public:
-  // Both outlive it. `call` has been checked; the calls of one host are carried out one after the other.
-  StagedCall(Host& host, const Call& call);
+  // Both outlive it. `call` has been checked; the calls of one member are carried out one after the other.
+  StagedCall(StagedResources& resources, const Call& call);
   // In the middle: memory that the CPU's medium may still write to is given up for good.
   ~StagedCall();
   StagedCall(const StagedCall&) = delete;
@@ -51,7 +51,7 @@ class StagedCall {
   [[nodiscard]] Result<bool> begin(const Coming& coming);
   Status send_up(const Coming& coming);
 
-  Host& host_;
+  StagedResources& resources_;
   const Call& call_;
   const GpuStream stream_;
   const Plan plan_;

@@ -17,29 +17,31 @@ struct StagedState final : CallQueue<StagedState>, DeviceCalls {
   using RunningCall = staged::StagedCall;
 
   StagedState(Fabric& cpu, GpuRuntime& runtime, int device, std::size_t piece_bytes)
-      : host{cpu, runtime, device, piece_bytes}, name("staged " + std::string(cpu.name())) {}
+      : resources{cpu, runtime, device, piece_bytes}, name("staged " + std::string(cpu.name())) {}
 
-  [[nodiscard]] const Group& group() const { return host.cpu.group(); }
+  [[nodiscard]] const Group& group() const { return resources.cpu.group(); }
   // A call is done when the last copy is enqueued, and who waits for that copy hears of its failure.
   Status health() override { return {}; }
   void give_up(const Status& cause) override { fail(cause); }
 
-  staged::Host host;
+  staged::StagedResources resources;
   const std::string name;
 };
 
 class StagedFabric final : public Fabric {
  public:
   explicit StagedFabric(std::shared_ptr<StagedState> state)
-      : Fabric({.waker = state->host.cpu.capabilities().waker,
+      : Fabric({.waker = state->resources.cpu.capabilities().waker,
                 .device = state.get(),
                 .make_region = no_gpu_region}),
         state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return state_->name; }
   [[nodiscard]] const Group& group() const override { return state_->group(); }
-  [[nodiscard]] bool any_thread() const override { return state_->host.cpu.any_thread(); }
-  [[nodiscard]] bool poisoned() const override { return !state_->poison.ok() || state_->host.cpu.poisoned(); }
+  [[nodiscard]] bool any_thread() const override { return state_->resources.cpu.any_thread(); }
+  [[nodiscard]] bool poisoned() const override {
+    return !state_->poison.ok() || state_->resources.cpu.poisoned();
+  }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;

@@ -10,10 +10,6 @@
 
 namespace roundelay::collective::two_level {
 
-struct Range {
-  std::size_t offset = 0, bytes = 0;
-};
-
 // Chunks of a shard for each of the node's members; the last one is shared evenly, too.
 class Chunks {
  public:
@@ -24,7 +20,7 @@ class Chunks {
         each_(members_ * shard_bytes) {}
 
   [[nodiscard]] std::uint64_t count() const { return (bytes_ + each_ - 1) / each_; }
-  [[nodiscard]] Range operator[](std::uint64_t chunk) const {
+  [[nodiscard]] ByteRange operator[](std::uint64_t chunk) const {
     const std::size_t offset = static_cast<std::size_t>(chunk) * each_;
     return {offset, std::min(each_, bytes_ - offset)};
   }
@@ -45,9 +41,9 @@ class Chunks {
 // The steps inside the node, which all its members take in this order whatever comes back from the wire
 // first: chunk c is gathered when c + most_across + 1 have been scattered, so that one is ready when a place
 // on the wire becomes free.
-class Order {
+class StepOrder {
  public:
-  Order(std::uint64_t chunks, std::uint64_t most_across) : chunks_(chunks), most_across_(most_across) {}
+  StepOrder(std::uint64_t chunks, std::uint64_t most_across) : chunks_(chunks), most_across_(most_across) {}
 
   [[nodiscard]] bool over() const { return gathered_ == chunks_; }
   [[nodiscard]] bool scatters_next() const {

@@ -6,12 +6,13 @@
 
 namespace roundelay::collective::two_level {
 
-TwoLevelCall::TwoLevelCall(const Host& host, const Call& call)
-    : host_(host),
+TwoLevelCall::TwoLevelCall(const TwoLevelResources& resources, const Call& call)
+    : resources_(resources),
       call_(std::get<AllreduceCall>(call)),
-      chunks_(call_.buffer.bytes, size_of(call_.dtype), host.inner.group().size(), host.cut.shard_bytes),
-      scales_(split(call_, host.inner.group().size())),
-      order_(chunks_.count(), host.cut.most_across) {}
+      chunks_(call_.buffer.bytes, size_of(call_.dtype), resources.inner.group().size(),
+              resources.cut.shard_bytes),
+      scales_(split(call_, resources.inner.group().size())),
+      order_(chunks_.count(), resources.cut.most_across) {}
 
 Result<bool> TwoLevelCall::advance() {
   bool again = true;
@@ -43,14 +44,14 @@ Status TwoLevelCall::start_step() {
   if (order_.over()) return {};
   const std::uint64_t chunk = order_.next();
   if (!order_.scatters_next() && chunk >= crossed_) return {};
-  auto started = host_.inner.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
+  auto started = resources_.inner.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
   if (!started.ok()) return started.status();
   step_ = std::move(started).value();
   return {};
 }
 
 Status TwoLevelCall::between() {
-  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < host_.cut.most_across) {
+  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < resources_.cut.most_across) {
     ROUNDELAY_RETURN_IF_ERROR(start_crossing());
   }
   for (std::unique_ptr<Pending>& pending : crossing_) {
@@ -67,15 +68,15 @@ Status TwoLevelCall::between() {
 }
 
 Status TwoLevelCall::start_crossing() {
-  auto started = host_.outer.start(cross(crossed_ + crossing_.size()));
+  auto started = resources_.outer.start(cross(crossed_ + crossing_.size()));
   if (!started.ok()) return started.status();
   crossing_.push_back(std::move(started).value());
   return {};
 }
 
-Range TwoLevelCall::own_shard(std::uint64_t chunk) const {
+ByteRange TwoLevelCall::own_shard(std::uint64_t chunk) const {
   const std::vector<std::size_t> shards = chunks_.shards(chunk);
-  const auto own = shards.begin() + host_.inner.group().index;
+  const auto own = shards.begin() + resources_.inner.group().index;
   return {chunks_[chunk].offset + std::accumulate(shards.begin(), own, std::size_t{0}), *own};
 }
 
@@ -87,7 +88,7 @@ Reduction TwoLevelCall::reduction(Scale prescale, Scale scale) const {
   return {.dtype = call_.dtype, .reduce_op = call_.reduce_op, .prescale = prescale, .scale = scale};
 }
 
-ByteSpan TwoLevelCall::bytes_at(Range range) const {
+ByteSpan TwoLevelCall::bytes_at(ByteRange range) const {
   return {call_.buffer.data() + range.offset, range.bytes};
 }
 
@@ -98,7 +99,7 @@ Call TwoLevelCall::scatter(std::uint64_t chunk) const {
 }
 
 Call TwoLevelCall::cross(std::uint64_t chunk) const {
-  const Range own = own_shard(chunk);
+  const ByteRange own = own_shard(chunk);
   return AllreduceCall{options(),
                        reduction({}, scales_.between),
                        {call_.buffer.base, call_.buffer.offset + own.offset, own.bytes, nullptr}};
@@ -111,16 +112,17 @@ Call TwoLevelCall::gather(std::uint64_t chunk) const {
 
 int TwoLevelCall::in_group(const Fabric& fabric, int member) const {
   const int rank = fabric.group().ranks[static_cast<std::size_t>(member)];
-  return static_cast<int>(std::lower_bound(host_.group.ranks.begin(), host_.group.ranks.end(), rank) -
-                          host_.group.ranks.begin());
+  return static_cast<int>(
+      std::lower_bound(resources_.group.ranks.begin(), resources_.group.ranks.end(), rank) -
+      resources_.group.ranks.begin());
 }
 
 int TwoLevelCall::waiting_for() const {
   const int inside = step_ ? step_->waiting_for() : -1;
-  if (inside >= 0) return in_group(host_.inner, inside);
+  if (inside >= 0) return in_group(resources_.inner, inside);
   for (const std::unique_ptr<Pending>& pending : crossing_) {
     const int between = pending ? pending->waiting_for() : -1;
-    if (between >= 0) return in_group(host_.outer, between);
+    if (between >= 0) return in_group(resources_.outer, between);
   }
   return -1;
 }

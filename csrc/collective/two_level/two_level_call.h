@@ -12,7 +12,7 @@
 namespace roundelay::collective::two_level {
 
 // What the calls of one member work with.
-struct Host {
+struct TwoLevelResources {
   Fabric& inner;
   Fabric& outer;
   const Group& group;
@@ -23,7 +23,7 @@ class TwoLevelCall {
  public:
   // Both outlive it. `call` has been checked; the members' calls are carried out one after the other, in
   // one order.
-  TwoLevelCall(const Host& host, const Call& call);
+  TwoLevelCall(const TwoLevelResources& resources, const Call& call);
 
   // Moves it on without blocking. True: it is over.
   Result<bool> advance();
@@ -43,16 +43,16 @@ class TwoLevelCall {
   [[nodiscard]] Call gather(std::uint64_t chunk) const;
   [[nodiscard]] CallOptions options() const;
   [[nodiscard]] Reduction reduction(Scale prescale, Scale scale) const;
-  [[nodiscard]] ByteSpan bytes_at(Range range) const;
-  [[nodiscard]] Range own_shard(std::uint64_t chunk) const;
+  [[nodiscard]] ByteSpan bytes_at(ByteRange range) const;
+  [[nodiscard]] ByteRange own_shard(std::uint64_t chunk) const;
   // Of a member of one of the fabrics: its index in the whole group.
   [[nodiscard]] int in_group(const Fabric& fabric, int member) const;
 
-  const Host& host_;
+  const TwoLevelResources& resources_;
   const AllreduceCall& call_;
   const Chunks chunks_;
   const Scales scales_;
-  Order order_;
+  StepOrder order_;
   std::unique_ptr<Pending> step_;
   // In the order of chunks; null when done. The first one is of chunk `crossed_`.
   std::deque<std::unique_ptr<Pending>> crossing_;

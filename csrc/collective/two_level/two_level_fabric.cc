@@ -21,7 +21,7 @@ struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
       : levels(std::move(given)),
         whole(levels.flat->group()),
         name(std::string(levels.inner->name()) + "+" + std::string(levels.outer->name())),
-        host{*levels.inner, *levels.outer, whole, cut} {
+        resources{*levels.inner, *levels.outer, whole, cut} {
     // On a device there may be work that waits for what does not come any more.
     on_poison = [this] { give_up_parts(poison); };
   }
@@ -55,7 +55,7 @@ struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
   Levels levels;
   const Group whole;
   const std::string name;
-  const two_level::Host host;
+  const two_level::TwoLevelResources resources;
 };
 
 // A call that the flat fabric carries out.

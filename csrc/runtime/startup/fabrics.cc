@@ -25,7 +25,7 @@ platform::Prepare prepare(const Group& group) {
   return [index = group.index, size = group.size()](const platform::SharedMemory& memory) -> Status {
     if (memory.span().size() != Segment::bytes(size)) return Status::internal("it has another size");
     if (index == 0) ROUNDELAY_RETURN_IF_ERROR(memory.allocate(0, Segment::control_bytes(size)));
-    const Segment::Range own = Segment::slots_of(index, size);
+    const ByteRange own = Segment::slots_of(index, size);
     return memory.allocate(own.offset, own.bytes);
   };
 }

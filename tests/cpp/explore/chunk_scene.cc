@@ -255,7 +255,7 @@ void ChunkScene::wait(Rounds& rounds, int member) {
   past_last_word(place);
 }
 
-// As ShmPending does.
+// Carries out a call as ShmPassage does.
 void ChunkScene::make(std::size_t number, History& history) {
   const int member = history.index;
   const std::size_t self = index_of(member);
