@@ -9,7 +9,7 @@ namespace roundelay::collective {
 namespace {
 
 // Calls in progress at once need different tags; MPI guarantees tags up to 32767.
-constexpr int kCallTags = 1 << 14;  // two each
+constexpr int kCallTags = 1 << 14;  // each call has two
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// What a fabric is asked to do: one struct for each operation, and Call for any of them. Code that treats
-// operations differently visits the Call with one overload for each struct, so that the compiler names what
-// is missing.
+// A call asks a fabric to carry out an operation. Each operation has a struct, and Call holds any of them.
+// Code that treats operations differently visits the Call with one overload for each struct, so that the
+// compiler finds an operation without one.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace roundelay::collective {
 
-// What every call has.
+// The options that every call has.
 struct CallOptions {
   std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
   // Not null: the call's memory is a GPU's. The call takes its place in this stream and is done when it has
@@ -27,7 +27,7 @@ struct CallOptions {
   const AbortToken* abort = nullptr;  // every test looks at it; may be null
 };
 
-// How elements become one.
+// The arithmetic of a reduction.
 struct Reduction {
   DType dtype = DType::kFloat32;
   ReduceOp reduce_op = ReduceOp::kSum;  // never kAverage: that is kSum with a divisor in `scale`
@@ -72,11 +72,12 @@ struct BarrierCall : CallOptions {
   [[nodiscard]] static std::size_t result_bytes() { return 0; }
 };
 
-// The sizes are by member of the group, and 0 for absent ones. Parts follow each other in this order.
+// In the next three, vectors of sizes have one entry for each member of the group, 0 for absent ones. Parts
+// follow each other in memory in this order, without gaps.
 struct AllgatherCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAllgather;
-  const std::byte* input = nullptr;  // this member's part; may lie in its place in `output`
-  ByteSpan output;
+  const std::byte* input = nullptr;        // this member's part; may lie in its place in `output`
+  ByteSpan output;                         // the parts of all members
   std::vector<std::size_t> receive_bytes;  // the size of each member's part
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
@@ -84,8 +85,8 @@ struct AllgatherCall : CallOptions {
 
 struct AlltoallCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAlltoall;
-  const std::byte* input = nullptr;
-  ByteSpan output;
+  const std::byte* input = nullptr;        // this member's parts for all members
+  ByteSpan output;                         // all members' parts for this one
   std::vector<std::size_t> send_bytes;     // what each member gets from this one
   std::vector<std::size_t> receive_bytes;  // what this member gets from each
 
@@ -94,7 +95,7 @@ struct AlltoallCall : CallOptions {
 
 struct ReducescatterCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kReducescatter;
-  const std::byte* input = nullptr;      // this member's part of all shards
+  const std::byte* input = nullptr;      // this member's parts of all shards
   ByteSpan output;                       // this member's shard; may be its place in `input`
   std::vector<std::size_t> shard_bytes;  // the size of each member's shard
 

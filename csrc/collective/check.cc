@@ -18,7 +18,7 @@ Status refuse(Operation operation, const std::string& why) {
 
 std::size_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}); }
 
-// Checks one member's call, which takes part. Returns kInvalidArgument.
+// Checks the call of a member that takes part. Returns kInvalidArgument, or ok.
 class Checker {
  public:
   Checker(const Group& group, bool takes_scattered) : group_(group), takes_scattered_(takes_scattered) {}
@@ -87,7 +87,7 @@ class Checker {
     return refuse(call.kOperation, "the root, rank " + rank_of(call.root) + ", has joined");
   }
 
-  // One size a member, none for those that are absent.
+  // There must be one size for each member, and 0 for absent ones.
   template <class Kind>
   [[nodiscard]] Status check_sizes(const Kind& call, const Sizes& sizes, const std::string& what) const {
     if (sizes.size() != static_cast<std::size_t>(group_.size())) {

@@ -1,9 +1,13 @@
-// The data plane: a group of ranks with one way to move bytes.
+// The data plane's interface: a fabric moves bytes between the members of a group.
 //
-// Contract of every fabric: all members start the same calls in the same order; results are bit-equal on all
-// members; a call ends by its deadline or when the abort word is raised. After an error the fabric is
-// poisoned: later calls fail with the first cause, and buffers of unfinished calls may still be written by
-// the medium, so the caller must leak them (Fabric::poisoned()).
+// Contract of every fabric:
+// - All members start the same calls in the same order. Results have the same bits on all members.
+// - One thread at a time calls start() and the functions of a Pending.
+// - The caller owns a call's memory. It neither frees nor writes it until a test() says true.
+// - A call ends by its deadline, and when the abort word is raised.
+// - After an error, or when a Pending is destroyed before its end, the fabric is poisoned: all other calls
+//   fail with the first cause. The medium may still write to the buffers of unfinished calls, so that the
+//   caller must leak them (Fabric::poisoned()).
 #pragma once
 
 #include <atomic>
@@ -22,9 +26,9 @@
 
 namespace roundelay::collective {
 
-// What a member has done, for a test to bound: relaxed, one writer at a time.
+// Counts the work of one member, for tests. One thread at a time writes, any thread reads; relaxed.
 struct FabricWork {
-  std::atomic<std::int64_t> bytes_staged{0};  // copied to where only a fabric's members read them
+  std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
   std::atomic<std::int64_t> sleeps{0}, wakes{0};
 
   static void add(std::atomic<std::int64_t>& counter, std::size_t n = 1) {
@@ -33,28 +37,29 @@ struct FabricWork {
   }
 };
 
-// A call in progress. One thread at a time.
+// A call in progress.
 class Pending {
  public:
   virtual ~Pending() = default;
-  // Moves the call on without blocking. True: the result is in place and no peer reads this rank's part any
-  // more.
+  // Moves the call on without blocking. True: the result is in place, and no peer reads this member's
+  // part any more. An error is the fabric's first cause.
   virtual Result<bool> test() = 0;
-  // The member of the group this call is waiting for now, -1 if none: names the culprit at a missed deadline.
+  // Returns the group's index of the member that the call waits for now, or -1. It names the culprit of a
+  // missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
-  // True where ranks outnumber cores: spinning would take the core that a peer needs.
+  // True where ranks outnumber cores, so that spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
-  // After a test() that said no: how to pass the time until another one makes sense. Where the medium wakes
-  // sleepers, and Waker::wake() does, this may be a long sleep.
+  // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep
+  // where the fabric has a Waker.
   virtual Nap idle(Backoff& backoff) { return backoff.next(); }
-  // Tests until done, spinning briefly, then yielding, then asleep.
+  // Blocks until the call is over: tests it, and takes pauses between.
   Status wait();
 };
 
-// A call that needs nobody.
+// Makes a call that is over.
 std::unique_ptr<Pending> finished_call();
 
-// Ends sleeps. Belongs to a fabric.
+// Ends sleeps in a fabric's calls. The fabric owns it.
 class Waker {
  public:
   virtual ~Waker() = default;
@@ -62,19 +67,21 @@ class Waker {
   virtual void wake() = 0;
 };
 
-// The calls of a fabric that are done for the host and still on their way on a device. Belongs to the fabric.
-// The thread is the one that calls Fabric::start().
+// Speaks for calls that are over for the host while a device still works on them. The fabric owns it. The
+// thread that calls Fabric::start() calls it.
 class DeviceCalls {
  public:
   virtual ~DeviceCalls() = default;
   // Returns what has gone wrong with them since they were done. After an error the fabric is poisoned.
   [[nodiscard]] virtual Status health() = 0;
-  // Ends them: they cannot end well any more. The fabric is poisoned with `cause`, unless it was before.
+  // Ends them, because they cannot end well any more. The fabric is poisoned with `cause`, unless it was
+  // before.
   virtual void give_up(const Status& cause) = 0;
 };
 
-// What only some fabrics have. A fabric gets it when it is made and keeps it unchanged, so that its users may
-// read it once. A null pointer, or false, says that the fabric does not have it.
+// The abilities that only some fabrics have. Every fabric has the virtual functions of Fabric; an ability
+// that only some have is an object here. Null, or false, means that the fabric does not have it. A fabric
+// gets them when it is made and never changes them, so that a user may read them once.
 struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric

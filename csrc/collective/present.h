@@ -1,4 +1,4 @@
-// Calls that some members skip because they have joined: the others see a smaller group.
+// Some members skip a call because they have joined. The others carry it out as a smaller group.
 #pragma once
 
 #include <vector>
@@ -7,6 +7,7 @@
 
 namespace roundelay::collective {
 
+// True if this index of the group is among the absent members.
 bool is_absent(const CallOptions& call, int member);
 
 // Returns the group's indices of the members that take part, ascending.

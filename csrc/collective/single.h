@@ -5,6 +5,7 @@
 
 namespace roundelay::collective {
 
+// Carries out a call of a group of one. `call` has been checked and its memory is the CPU's.
 void finish_single(const Call& call);
 
 }  // namespace roundelay::collective

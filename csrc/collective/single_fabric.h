@@ -1,4 +1,4 @@
-// The fabric of a group of one: no transport, no thread. Calls only copy and scale.
+// The fabric of a group of one. Calls copy and scale; they are over when they have started.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@ namespace roundelay::collective {
 
 class SingleFabric final : public Fabric {
  public:
+  // `group` has one rank.
   explicit SingleFabric(Group group);
 
   [[nodiscard]] std::string_view name() const override { return "local"; }

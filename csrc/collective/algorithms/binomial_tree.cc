@@ -1,6 +1,6 @@
-// Broadcast down a binomial tree. Numbers count from the root; a member's parent is its number with the
-// lowest set bit cleared. Segments follow each other down, so that inner members send one while receiving the
-// next.
+// Broadcast down a binomial tree. Members are numbered from the root. A member's parent has its number with
+// the lowest set bit cleared. Segments follow each other down, so that inner members send one while they
+// receive the next.
 #include <algorithm>
 #include <vector>
 
@@ -20,7 +20,7 @@ Program binomial_tree_broadcast(Exchange& net, const BroadcastCall& call) {
   const int parent = number == 0 ? -1 : ((number & (number - 1)) + call.root) % size;
   const std::size_t segments = (call.buffer.size() + kSegmentBytes - 1) / kSegmentBytes;
   std::vector<Transfer> received(segments, kNoTransfer);
-  std::vector<Transfer> posted_by(segments, 0);  // all transfers up to and with this segment's sends
+  std::vector<Transfer> posted_by(segments, 0);  // transfers posted up to and with this segment's sends
 
   std::size_t posted = 0;
   for (std::size_t segment = 0; segment < segments; ++segment) {

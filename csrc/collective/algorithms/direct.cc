@@ -1,5 +1,5 @@
-// Direct allreduce: everyone sends all it has to everyone and reduces for itself. One round, for small
-// buffers.
+// Direct allreduce: every member sends its buffer to all others, and reduces all buffers itself. It takes one
+// round, and is for small buffers.
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"

@@ -1,5 +1,6 @@
-// Allreduce and reduce-scatter by pairwise exchange. As many bytes as the ring's, but every element is summed
-// in one place. A finished piece of the allreduce leaves for everyone while the next ones arrive.
+// Allreduce and reduce-scatter by pairwise exchange. Members send as many bytes as in the ring, but every
+// element is summed in one place. A finished piece of the allreduce leaves for all members while the next
+// ones arrive.
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"
@@ -8,9 +9,9 @@
 namespace roundelay::collective {
 namespace {
 
-constexpr int kFinished = 1;  // the stream; parts go by stream 0
+constexpr int kFinished = 1;  // the stream of finished pieces; parts travel in stream 0
 
-// As even as whole elements allow: the first ones have one more.
+// Returns shards as even as whole elements allow. The first ones have one element more.
 std::vector<std::size_t> even_shards(const AllreduceCall& call, int size) {
   const std::size_t element = size_of(call.dtype), members = static_cast<std::size_t>(size);
   const std::size_t count = call.buffer.bytes / element;

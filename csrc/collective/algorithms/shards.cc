@@ -9,8 +9,8 @@
 namespace roundelay::collective {
 namespace {
 
-constexpr std::size_t kScratchBytes = 4 << 20;      // for them, where members are few enough
-constexpr std::size_t kLeastPieceBytes = 16 << 10;  // else
+constexpr std::size_t kScratchBytes = 4 << 20;      // bounds the memory for pieces, where members are few
+constexpr std::size_t kLeastPieceBytes = 16 << 10;  // bounds the size of a piece, where they are many
 constexpr std::size_t kAlignment = 64;              // a cache line; a multiple of every element's size
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }

@@ -11,13 +11,14 @@
 namespace roundelay::collective {
 namespace {
 
+// The objects that the calls of one member use.
 struct NcclResources {
   const nccl::Tools tools;
   Fabric& staged;
 };
 
-// One call, in progress: NCCL takes it when the one before is enqueued. A staged one before would otherwise
-// wait in the stream for what peers have not started yet.
+// One call in progress. NCCL gets it when the call before it is enqueued: a staged call before it would
+// otherwise wait in the stream for peers that have not started theirs.
 class NcclCall {
  public:
   NcclCall(const NcclResources& resources, const Call& call) : resources_(resources), call_(call) {}
@@ -55,7 +56,7 @@ class NcclCall {
   std::unique_ptr<Pending> staged_;
 };
 
-// What the calls of one member share. One thread at a time.
+// The state that the calls of one member share. One thread at a time.
 struct NcclState final : CallQueue<NcclState>, DeviceCalls {
   using RunningCall = NcclCall;
 

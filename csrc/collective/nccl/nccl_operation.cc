@@ -8,7 +8,7 @@
 namespace roundelay::collective::nccl {
 namespace {
 
-// What comes before this member's part, in bytes.
+// Returns the bytes before a member's part.
 std::size_t before(const std::vector<std::size_t>& parts, std::size_t member) {
   const auto end = parts.begin() + static_cast<std::ptrdiff_t>(member);
   return std::accumulate(parts.begin(), end, std::size_t{0});
@@ -20,7 +20,7 @@ bool are_equal(const std::vector<std::size_t>& parts) {
   return std::adjacent_find(parts.begin(), parts.end(), std::not_equal_to<>()) == parts.end();
 }
 
-// NCCL and kernels carry out all calls but some reductions.
+// NCCL and kernels can carry out all kinds of calls but some reductions.
 bool fits_reduction(const Reduction& how, int members) { return reduction_of(how, members).has_value(); }
 bool fits_kind(const AllreduceCall& call, int members) { return fits_reduction(call, members); }
 bool fits_kind(const ReducescatterCall& call, int members) { return fits_reduction(call, members); }
@@ -71,7 +71,7 @@ void NcclOperation::finish_later(const std::byte* reduced, ByteSpan result, DTyp
   last_copy_ = {result.data(), reduced, result.size() / size_of(dtype), dtype, how_.wire};
 }
 
-// The group is the thread's: it ends whatever happens in it.
+// A group belongs to the thread, and has to end even after an error in it.
 Status NcclOperation::grouped(const std::function<Status()>& calls) {
   ROUNDELAY_RETURN_IF_ERROR(tools_.communicator.begin_group());
   const Status called = calls();
@@ -97,7 +97,7 @@ Status NcclOperation::start(const AllreduceCall& call) {
   return tools_.communicator.all_reduce(at, at, elements, how_.wire, how_.reduction, stream_);
 }
 
-// NCCL knows no unequal shards: all members reduce all of them, and keep their own.
+// NCCL knows no unequal shards. Where they are unequal, every member reduces all of them and keeps its own.
 Status NcclOperation::start(const ReducescatterCall& call) {
   const std::size_t element = size_of(call.dtype);
   const std::size_t elements = total(call.shard_bytes) / element;
@@ -177,7 +177,7 @@ Status NcclOperation::send_and_receive(const AlltoallCall& call) {
   return {};
 }
 
-// Nobody looks at the byte.
+// All members reduce one byte, whose value does not matter.
 Status NcclOperation::start(const BarrierCall& /*call*/) {
   const Result<std::byte*> byte = take_scratch(1);
   if (!byte.ok()) return byte.status();

@@ -1,4 +1,4 @@
-// One call that NCCL carries out in its stream: kernels, NCCL's work, kernels.
+// One call that NCCL carries out in its stream: kernels first, then NCCL's work, then kernels.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace roundelay::collective::nccl {
 
-// What the calls of one member work with. Outlives them.
+// The objects that the calls of one member use. They outlive the calls.
 struct Tools {
   const Group& group;
   platform::NcclCommunicator& communicator;
@@ -25,13 +25,14 @@ struct Tools {
   DeviceScratch& scratch;
 };
 
-// Whether NCCL can carry out the call; all members say the same.
+// True if NCCL can carry out the call. The same on all members.
 [[nodiscard]] bool fits(const Call& call, int members);
 
-// A call without data starts nothing, on no member.
+// One thread at a time. A call without data starts nothing, on any member. Errors: kUnavailable (no memory),
+// kAborted (NCCL or the device failed).
 class NcclOperation {
  public:
-  // `call` outlives it, and fits().
+  // `tools` and `call` outlive it. fits() is true for the call.
   NcclOperation(const Tools& tools, const Call& call);
 
   // Enqueues the kernels before NCCL's work, and starts that work.
@@ -49,11 +50,13 @@ class NcclOperation {
   Status gather_unevenly(const AllgatherCall& call);
   Status send_and_receive(const AlltoallCall& call);
 
+  // Runs NCCL calls that belong together between the begin and the end of a group.
   Status grouped(const std::function<Status()>& calls);
   Status copy(std::byte* to, const std::byte* from, std::size_t bytes);
-  // Casts elements of `dtype` to the type that NCCL reduces, scaled by how_.before.
+  // Enqueues a kernel that casts elements of `dtype` to the type that NCCL reduces, and scales them by
+  // how_.before.
   Status widen(std::byte* to, const std::byte* from, std::size_t elements, DType dtype);
-  // Keeps for end() that the result is to be made of what NCCL has reduced at `reduced`.
+  // Makes end() cast and scale the sums at `reduced` to the result, where that changes anything.
   void finish_later(const std::byte* reduced, ByteSpan result, DType dtype);
   Result<std::byte*> take_scratch(std::size_t bytes);
 
@@ -63,8 +66,8 @@ class NcclOperation {
   const Tools& tools_;
   const Call& call_;
   const GpuStream stream_;
-  ReductionPlan how_;                          // of reductions
-  std::optional<kernels::GpuCopy> last_copy_;  // what end() has to enqueue
+  ReductionPlan how_;                          // how NCCL carries out this call, if it is a reduction
+  std::optional<kernels::GpuCopy> last_copy_;  // the copy that end() enqueues
   bool scratch_taken_ = false;
 };
 

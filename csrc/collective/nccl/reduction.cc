@@ -7,7 +7,7 @@ namespace {
 
 bool is_unscaled(const Reduction& given) { return given.prescale.identity() && given.scale.identity(); }
 
-// As bytes that are 0 or 1.
+// NCCL reduces booleans as bytes of 0 or 1.
 std::optional<ReductionPlan> of_booleans(const Reduction& given) {
   if (!is_unscaled(given)) return std::nullopt;
   const bool any = given.reduce_op == ReduceOp::kSum || given.reduce_op == ReduceOp::kMax;
@@ -23,8 +23,8 @@ std::optional<ReductionPlan> of_integers(const Reduction& given, int members) {
   how.after = given.scale;
   how.wire = platform::nccl_reduces(given.dtype) ? given.dtype : DType::kInt32;
   if (is_unscaled(given)) return how;
-  // An average: the sum must not overflow, and the quotient is in the type's range. Other scales saturate in
-  // ways that only the CPU's kernels have.
+  // In an average the sum must not overflow, and the quotient is in the type's range. Other scales saturate
+  // in ways that only the CPU's kernels have.
   const bool average = given.reduce_op == ReduceOp::kSum && given.prescale.identity() &&
                        given.scale.factor == 1.0 && given.scale.divisor >= members;
   if (!average) return std::nullopt;
@@ -39,7 +39,7 @@ ReductionPlan of_floats(const Reduction& given, int members) {
   how.before = given.prescale;
   how.after = given.scale;
   const bool average = given.reduce_op == ReduceOp::kSum && given.scale == Scale{1.0, members};
-  // A half's factor has too few bits, unless it is a power of two; then it also keeps the sum in range.
+  // A half has too few bits for the factor, unless that is a power of two, which also keeps the sum in range.
   const bool half = size_of(given.dtype) == 2;
   if (average && (!half || std::has_single_bit(static_cast<unsigned>(members)))) {
     how.reduction.average = true;

@@ -9,18 +9,18 @@
 namespace roundelay::collective::shm {
 namespace {
 
-constexpr std::size_t kMostTogether = 8 << 10;  // that each member had better sum up by itself
+constexpr std::size_t kMostTogether = 8 << 10;  // up to here each member sums up all parts itself
 
 using Run = ScatterList::Run;
 
-// The same bytes of all members, in the order of members: this one's where they are, the others' from their
-// slots.
+// Reduces the same bytes of all members, in the order of members: this member's where they lie, the others'
+// from their slots.
 class Parts {
  public:
   Parts(const Rounds& net, const Reduction& how)
       : net_(net), how_(how), parts_(static_cast<std::size_t>(net.size())) {}
 
-  // `range` of the slots; `to` may be `own`.
+  // `range` is a part of the slots. `to` may be `own`.
   void reduce(std::uint64_t round, ByteRange range, const std::byte* own, std::byte* to) {
     for (int member = 0; member < net_.size(); ++member) {
       parts_[static_cast<std::size_t>(member)] =
@@ -36,12 +36,12 @@ class Parts {
   std::vector<const void*> parts_;
 };
 
-// One round: a chunk of the list, at the beginning of the slots.
+// The chunk of the list that travels in one round, from the beginning of the slots on. A `range` is a part of
+// it.
 class Chunk {
  public:
   Chunk(const ScatterList& list, ByteRange chunk) : list_(list), chunk_(chunk) {}
 
-  // `range` of the chunk.
   void copy_in(Rounds& net, std::uint64_t round, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
       net.put(round, range.offset + at, run.input, run.bytes);
@@ -52,7 +52,7 @@ class Chunk {
       std::memcpy(run.output, slot + range.offset + at, run.bytes);
     });
   }
-  // To the outputs, and to the slot for the others.
+  // Reduces to the outputs, and copies the result to the slot for the others.
   void reduce(Rounds& net, std::uint64_t round, Parts& parts, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
       const ByteRange in_slot{range.offset + at, run.bytes};
@@ -66,7 +66,7 @@ class Chunk {
   const ByteRange chunk_;
 };
 
-// What the others reduce of this member's part of a round.
+// Stages what the others reduce of this member's part of a round: all but `mine`.
 void stage(Rounds& net, std::uint64_t round, const Chunk& chunk, ByteRange mine, std::size_t bytes) {
   const std::size_t end = mine.offset + mine.bytes;
   chunk.copy_in(net, round, {0, mine.offset});
@@ -109,7 +109,7 @@ Program allreduce_by_shares(Rounds& net, const AllreduceCall& call) {
   Parts parts(net, call);
   std::uint64_t staged = 0;
   for (std::uint64_t round = 0; round < chunks.count(); ++round) {
-    // The next round's part is staged before this one is waited for.
+    // It stages the next round's part before it waits for this round.
     for (; staged < chunks.count() && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       const ByteRange chunk = chunks[staged];

@@ -9,8 +9,8 @@
 namespace roundelay::collective::shm {
 namespace {
 
-constexpr std::size_t kMostPiece = 128 << 10;  // taken at a time: few claims, and nobody is late by much
-constexpr std::size_t kPieces = 4;             // for each member at least, of a call that is large enough
+constexpr std::size_t kMostPiece = 128 << 10;  // few claims, and no member ends much later than the others
+constexpr std::size_t kPieces = 4;             // a large call has so many pieces for each member
 
 Cuts pieces(std::size_t bytes, int members) {
   const std::size_t even = bytes / (kPieces * static_cast<std::size_t>(members));

@@ -1,4 +1,4 @@
-// What moves bytes and computes nothing.
+// The programs that move bytes and compute nothing.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -36,7 +36,8 @@ Program barrier(Rounds& net) {
   co_await net.staged(0);
 }
 
-// In this and the next, members with more bytes have more rounds: each waits only for what it gets.
+// In this program and the next, members with more bytes have more rounds. Each waits only for the bytes that
+// it gets.
 Program all_gather(Rounds& net, const AllgatherCall& call) {
   const std::vector<std::size_t> offsets = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index());

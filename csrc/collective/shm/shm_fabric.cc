@@ -21,7 +21,7 @@ using shm::Rounds;
 
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
 
-// What the calls of one member work with.
+// The objects that the calls of one member use.
 struct ShmResources {
   ShmResources(std::shared_ptr<std::byte> shared, Group members, ShmFabricOptions given)
       : memory(std::move(shared)),
@@ -34,7 +34,7 @@ struct ShmResources {
   const ShmFabricOptions options;
   History history;
   ScratchPool scratch;
-  std::uint64_t calls = 0;  // begun, also those that this member skips: the same on all members
+  std::uint64_t calls = 0;  // the number of calls begun, also of those that this member skips
 };
 
 // A program over the rounds of one call.
@@ -50,7 +50,8 @@ struct Running {
   Program program;
 };
 
-// One call that has come to the head of the queue.
+// One call that has come to the head of the queue. Calls are numbered in the order of the queue, which is the
+// same on all members.
 class ShmPassage {
  public:
   ShmPassage(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
@@ -95,7 +96,7 @@ class ShmPassage {
   bool moved_ = false;              // the program has gone on since the last idle()
 };
 
-// What the calls of one member share. One thread at a time.
+// The state that the calls of one member share. One thread at a time.
 struct ShmState final : CallQueue<ShmState>, Waker {
   using RunningCall = ShmPassage;
 

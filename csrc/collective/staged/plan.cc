@@ -15,7 +15,8 @@ std::size_t sum(const std::vector<std::size_t>& sizes, std::size_t members) {
   return std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(members), std::size_t{0});
 }
 
-// Bytes that may be cut into pieces; nothing: the call is whole. Adasum's dot products are over all elements.
+// Returns the bytes that may be cut into pieces; nothing: the call stays whole. Adasum's dot products are
+// over all elements.
 std::optional<std::size_t> divisible(const AllreduceCall& call) {
   if (call.reduce_op == ReduceOp::kAdasum) return std::nullopt;
   return call.buffer.bytes;
@@ -26,7 +27,7 @@ std::optional<std::size_t> divisible(const AllgatherCall& /*call*/) { return std
 std::optional<std::size_t> divisible(const AlltoallCall& /*call*/) { return std::nullopt; }
 std::optional<std::size_t> divisible(const ReducescatterCall& /*call*/) { return std::nullopt; }
 
-// The part of a step in pinned memory; null where there is none.
+// Returns a part of a step's pinned memory; null where it has none.
 ByteSpan part_of(std::byte* pinned, ByteRange range) {
   return pinned == nullptr ? ByteSpan() : ByteSpan(pinned + range.offset, range.bytes);
 }
@@ -89,7 +90,7 @@ Step Plan::step_of(const BroadcastCall& call, std::uint64_t number) const {
 // A barrier has no bytes.
 Step Plan::step_of(const BarrierCall& /*call*/, std::uint64_t /*number*/) { return {}; }
 
-// The own part lies in its place in the result.
+// The input is given in its place in the result.
 Step Plan::step_of(const AllgatherCall& call, std::uint64_t /*number*/) const {
   const std::size_t bytes = call.output.size();
   const ByteRange own{sum(call.receive_bytes, self_), call.receive_bytes[self_]};
@@ -103,7 +104,7 @@ Step Plan::step_of(const AlltoallCall& call, std::uint64_t /*number*/) {
   return {behind + taken, call.input, {0, given}, call.output.data(), {behind, taken}};
 }
 
-// The result is the own shard of what is given.
+// The result takes the place of this member's shard in the input.
 Step Plan::step_of(const ReducescatterCall& call, std::uint64_t /*number*/) const {
   const std::size_t given = sum(call.shard_bytes, call.shard_bytes.size());
   const ByteRange own{sum(call.shard_bytes, self_), call.shard_bytes[self_]};

@@ -30,12 +30,12 @@ Result<bool> StagedCall::advance() {
   return over_ == plan_.count();
 }
 
-// The CPU's fabric looks after its own calls.
 Status StagedCall::interrupted(CallWatch& watch) const {
   return crossing_ ? Status() : watch.interrupted(-1, "waited for its GPU until its deadline");
 }
 
-// Nothing rings when the device is done with a copy, and the next piece may wait for one.
+// Nothing wakes a sleeper when the device is done with a copy, and the next piece may wait for one. So the
+// sleep is short.
 Nap StagedCall::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
@@ -58,7 +58,7 @@ Status StagedCall::come_down() {
   return {};
 }
 
-// A barrier has no bytes, but its turn in the stream.
+// A barrier has no bytes, but it too waits for the work that is in the stream before it.
 Status StagedCall::fetch(Coming& coming) {
   const Step& step = coming.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
@@ -95,7 +95,7 @@ Status StagedCall::cross() {
   return {};
 }
 
-// Peers may come late, or never: the device's own failure is not to wait for them.
+// Peers may come late, or never. A failure of the device must not wait for them.
 Status StagedCall::device_works() const {
   const GpuEventPtr& last = coming_.back().done;
   return last ? last->reached().status() : Status{};

@@ -12,7 +12,7 @@
 namespace roundelay::collective {
 namespace {
 
-// What the calls of one member share. One thread at a time.
+// The state that the calls of one member share. One thread at a time.
 struct StagedState final : CallQueue<StagedState>, DeviceCalls {
   using RunningCall = staged::StagedCall;
 
@@ -20,7 +20,7 @@ struct StagedState final : CallQueue<StagedState>, DeviceCalls {
       : resources{cpu, runtime, device, piece_bytes}, name("staged " + std::string(cpu.name())) {}
 
   [[nodiscard]] const Group& group() const { return resources.cpu.group(); }
-  // A call is done when the last copy is enqueued, and who waits for that copy hears of its failure.
+  // Only copies up may still be on their way, and the event that marks their end tells of a failure.
   Status health() override { return {}; }
   void give_up(const Status& cause) override { fail(cause); }
 

@@ -132,7 +132,8 @@ bool TwoLevelCall::crowded() const {
   return !crossing_.empty() && crossing_.front()->crowded();
 }
 
-// A peer on this node ends a sleep in the inner fabric, but nobody does who is behind the outer one.
+// A peer on this node ends a sleep in the inner fabric. Peers on other nodes cannot, so that the sleep is
+// short while an allreduce with them is in progress.
 Nap TwoLevelCall::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   if (!step_) return crossing_.empty() ? Nap() : crossing_.front()->idle(backoff);

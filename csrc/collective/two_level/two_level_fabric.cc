@@ -13,7 +13,7 @@
 namespace roundelay::collective {
 namespace {
 
-// What the calls of one member share. One thread at a time.
+// The state that the calls of one member share. One thread at a time.
 struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
   using RunningCall = two_level::TwoLevelCall;
 
@@ -22,7 +22,7 @@ struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
         whole(levels.flat->group()),
         name(std::string(levels.inner->name()) + "+" + std::string(levels.outer->name())),
         resources{*levels.inner, *levels.outer, whole, cut} {
-    // On a device there may be work that waits for what does not come any more.
+    // A device may have work that waits for peers which do not come any more.
     on_poison = [this] { give_up_parts(poison); };
   }
 
