@@ -14,6 +14,12 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<std::byte>;
 using ConstByteSpan = std::span<const std::byte>;
 
+// A part of memory that the user of the range knows.
+struct ByteRange {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
 // Copies the characters of `text`.
 inline Bytes to_bytes(std::string_view text) {
   const auto* const data = reinterpret_cast<const std::byte*>(text.data());

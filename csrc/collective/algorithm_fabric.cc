@@ -9,7 +9,7 @@ namespace roundelay::collective {
 namespace {
 
 // Calls in progress at once need different tags; MPI guarantees tags up to 32767.
-constexpr int kCallTags = 1 << 14;  // two each
+constexpr int kCallTags = 1 << 14;  // each call has two
 
 }  // namespace
 
@@ -19,11 +19,12 @@ AlgorithmFabric::AlgorithmFabric(std::shared_ptr<FabricState> state, Options opt
 Result<std::unique_ptr<Pending>> AlgorithmFabric::start(const Call& call) {
   if (!state_->poison.ok()) return state_->poison;
   ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group));
-  if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
+  const CallOptions& options = options_of(call);
+  if (options.abort != nullptr && options.abort->raised()) return options.abort->cause();
   if (state_->usable) ROUNDELAY_RETURN_IF_ERROR(state_->usable());
   const int tag = 2 * (calls_ % kCallTags);
   calls_ = (calls_ + 1) % kCallTags;
-  if (is_absent(call, state_->group.index)) return finished_call();
+  if (is_absent(options, state_->group.index)) return finished_call();
   return std::unique_ptr<Pending>(std::make_unique<ProgramPending>(state_, call, options_.select, tag));
 }
 

@@ -1,4 +1,5 @@
-// A Fabric made of a Transport and the algorithms: what collective/inproc and collective/mpi are built from.
+// A Fabric that runs the algorithms of collective/algorithms/ over a Transport. The fabrics inproc, mpi and
+// c10d are made of it.
 #pragma once
 
 #include <memory>
@@ -12,11 +13,12 @@ namespace roundelay::collective {
 class AlgorithmFabric final : public Fabric {
  public:
   struct Options {
-    std::string_view name;  // of the medium; static storage
-    bool any_thread = true;
+    std::string_view name;   // the medium's name, in static storage
+    bool any_thread = true;  // what Fabric::any_thread() returns
     Select select = select_algorithm;
   };
 
+  // `state` has a group and a transport of that group.
   AlgorithmFabric(std::shared_ptr<FabricState> state, Options options);
 
   [[nodiscard]] std::string_view name() const override { return options_.name; }
@@ -28,7 +30,7 @@ class AlgorithmFabric final : public Fabric {
  private:
   const std::shared_ptr<FabricState> state_;  // calls in progress hold it too
   const Options options_;
-  int calls_ = 0;
+  int calls_ = 0;  // started so far, modulo the number of tags: calls in progress at once differ in it
 };
 
 }  // namespace roundelay::collective

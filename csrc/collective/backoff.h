@@ -1,4 +1,4 @@
-// How a thread waits for something that only polling can tell: hot, then polite, then asleep.
+// How a thread waits for a condition that it has to poll: it spins, then yields its core, then sleeps.
 #pragma once
 
 #include <sched.h>
@@ -12,12 +12,13 @@
 
 namespace roundelay::collective {
 
-// How to pass the time until the next poll. A value: whoever asked for it may give up its token before.
+// A pause until the next poll. It is a value, so that a thread may release its token between getting a pause
+// and taking it.
 class Nap {
  public:
-  Nap() = default;  // no pause at all
+  Nap() = default;  // no pause
   explicit Nap(Duration sleep) : kind_(Kind::kSleep), most_(sleep) {}
-  // Until `doorbell` is no longer `seen`, or `most` is over. The doorbell outlives the nap.
+  // Sleeps until `doorbell` is no longer `seen`, or `most` is over. The doorbell outlives the nap.
   Nap(const FutexWord& doorbell, std::uint32_t seen, Duration most)
       : kind_(Kind::kDoorbell), most_(most), doorbell_(&doorbell), seen_(seen) {}
   static Nap yield() {
@@ -26,7 +27,7 @@ class Nap {
     return nap;
   }
 
-  // The same, but no longer than that where it sleeps.
+  // Returns the same pause, but no sleep is longer than `longest`.
   [[nodiscard]] Nap at_most(Duration longest) const {
     Nap nap = *this;
     nap.most_ = std::min(nap.most_, longest);
@@ -50,8 +51,8 @@ class Nap {
   std::uint32_t seen_ = 0;
 };
 
-// Spins for 50 us (not at all where ranks outnumber cores: the peer needs this core), yields for as long
-// again, then sleeps in steps that double up to `longest`.
+// Spins for 50 us, yields for as long again, then sleeps in steps that double up to `longest`. `crowded`: it
+// does not spin, because ranks outnumber cores and the peer needs this core.
 class Backoff {
  public:
   static constexpr Duration kSpin = std::chrono::microseconds(50);
@@ -60,10 +61,13 @@ class Backoff {
   explicit Backoff(bool crowded = false, Duration longest = kLongest)
       : crowded_(crowded), longest_(longest) {}
 
+  // Starts again with spinning. Call it when something has moved.
   void reset() { *this = Backoff(crowded_, longest_); }
 
+  // Takes the next pause.
   void pause() { next().take(); }
 
+  // Returns the next pause.
   Nap next() {
     if (sleep_ > Duration{0}) {
       const Duration now = sleep_;

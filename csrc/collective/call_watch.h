@@ -1,4 +1,4 @@
-// When a call in progress has to end early, and what is said of it: the same words on every fabric.
+// Decides when a call in progress has to end early, and writes its error, in the same words on every fabric.
 #pragma once
 
 #include <string>
@@ -8,22 +8,24 @@
 
 namespace roundelay::collective {
 
-// `call` and `group` outlive it. `waiting_for` is the group's index of the member that is waited for, -1:
-// none.
+// One thread at a time. `call` and `group` outlive it. `waiting_for` is the group's index of the member that
+// the call waits for, or -1.
 class CallWatch {
  public:
   CallWatch(const Call& call, const Group& group) : call_(call), group_(group) {}
 
-  // Not ok: aborted, or late. To be looked at only while nothing moves: a call whose data is there ends well,
-  // however late.
+  // Returns kAborted when the abort word is raised or the deadline has passed. Call it only after a test in
+  // which nothing moved, so that a call whose data is there ends well, however late.
   Status interrupted(int waiting_for, std::string_view late = "made no progress until its deadline");
+  // Returns kAborted with the operation, its bytes, `what` and the rank that the call waits for.
   [[nodiscard]] Status explain(const std::string& what, int waiting_for) const;
+  // Returns kAborted for a call that its owner dropped before its end.
   [[nodiscard]] Status dropped() const;
 
  private:
   const Call& call_;
   const Group& group_;
-  unsigned tests_ = 0;
+  unsigned tests_ = 0;  // the clock is read in one of several
 };
 
 }  // namespace roundelay::collective

@@ -1,119 +1,147 @@
 #include "collective/check.h"
 
-#include <algorithm>
 #include <numeric>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "collective/present.h"
 
 namespace roundelay::collective {
 namespace {
 
-Status refuse(const Call& call, const std::string& why) {
-  return Status::invalid(std::string(name_of(call.operation)) + ": " + why);
+using Sizes = std::vector<std::size_t>;
+
+Status refuse(Operation operation, const std::string& why) {
+  return Status::invalid(std::string(name_of(operation)) + ": " + why);
 }
 
-bool reduces(const Call& call) {
-  return call.operation == Operation::kAllreduce || call.operation == Operation::kReducescatter;
-}
+std::size_t sum(const Sizes& sizes) { return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}); }
+
+// Checks the call of a member that takes part. Returns kInvalidArgument, or ok.
+class Checker {
+ public:
+  Checker(const Group& group, bool takes_scattered) : group_(group), takes_scattered_(takes_scattered) {}
+
+  Status operator()(const AllreduceCall& call) const {
+    ROUNDELAY_RETURN_IF_ERROR(check_memory(call));
+    const std::size_t sizes[] = {call.buffer.bytes};
+    return check_reduction(call.kOperation, call, sizes);
+  }
+  Status operator()(const BroadcastCall& call) const {
+    ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.buffer));
+    return check_root(call);
+  }
+  Status operator()(const BarrierCall& /*call*/) const { return {}; }
+  Status operator()(const AllgatherCall& call) const {
+    ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.output));
+    ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.receive_bytes, "to receive from"));
+    return check_parts(call, call.receive_bytes[self()], sum(call.receive_bytes));
+  }
+  Status operator()(const AlltoallCall& call) const {
+    ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.output));
+    ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.send_bytes, "to send to"));
+    ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.receive_bytes, "to receive from"));
+    ROUNDELAY_RETURN_IF_ERROR(check_parts(call, sum(call.send_bytes), sum(call.receive_bytes)));
+    const std::size_t given = call.send_bytes[self()], taken = call.receive_bytes[self()];
+    if (given == taken) return {};
+    return refuse(call.kOperation, "this rank sends itself " + std::to_string(given) +
+                                       " bytes but receives " + std::to_string(taken));
+  }
+  Status operator()(const ReducescatterCall& call) const {
+    ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.output));
+    ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.shard_bytes, "to send to"));
+    ROUNDELAY_RETURN_IF_ERROR(check_parts(call, sum(call.shard_bytes), call.shard_bytes[self()]));
+    return check_reduction(call.kOperation, call, call.shard_bytes);
+  }
+
+ private:
+  [[nodiscard]] std::size_t self() const { return static_cast<std::size_t>(group_.index); }
+  [[nodiscard]] std::string rank_of(int member) const {
+    return std::to_string(group_.ranks[static_cast<std::size_t>(member)]);
+  }
+
+  [[nodiscard]] Status check_memory(const AllreduceCall& call) const {
+    if (call.scattered == nullptr) {
+      return check_memory(call.kOperation, {call.buffer.base, call.buffer.bytes});
+    }
+    if (!takes_scattered_ || call.reduce_op == ReduceOp::kAdasum) {
+      return refuse(call.kOperation, "the buffer may not be scattered");
+    }
+    if (call.buffer.base != nullptr || call.buffer.bytes != call.scattered->bytes()) {
+      return refuse(call.kOperation, "a buffer beside the scattered one");
+    }
+    return {};
+  }
+  [[nodiscard]] static Status check_memory(Operation operation, ByteSpan memory) {
+    const bool missing = !memory.empty() && memory.data() == nullptr;
+    return missing ? refuse(operation, "the buffer has no memory") : Status{};
+  }
+
+  [[nodiscard]] Status check_root(const BroadcastCall& call) const {
+    if (call.root < 0 || call.root >= group_.size()) {
+      return refuse(call.kOperation, "root " + std::to_string(call.root) + " is not in a group of " +
+                                         std::to_string(group_.size()));
+    }
+    if (!is_absent(call, call.root)) return {};
+    return refuse(call.kOperation, "the root, rank " + rank_of(call.root) + ", has joined");
+  }
+
+  // There must be one size for each member, and 0 for absent ones.
+  template <class Kind>
+  [[nodiscard]] Status check_sizes(const Kind& call, const Sizes& sizes, const std::string& what) const {
+    if (sizes.size() != static_cast<std::size_t>(group_.size())) {
+      return refuse(call.kOperation, std::to_string(sizes.size()) + " sizes " + what + " for a group of " +
+                                         std::to_string(group_.size()));
+    }
+    for (const int member : call.absent) {
+      if (sizes[static_cast<std::size_t>(member)] == 0) continue;
+      return refuse(call.kOperation, "bytes " + what + " rank " + rank_of(member) + ", which has joined");
+    }
+    return {};
+  }
+
+  template <class Kind>
+  [[nodiscard]] static Status check_parts(const Kind& call, std::size_t given, std::size_t taken) {
+    if (given > 0 && call.input == nullptr) return refuse(call.kOperation, "the input has no memory");
+    if (taken == call.output.size()) return {};
+    return refuse(call.kOperation, std::to_string(taken) + " bytes do not fit a buffer of " +
+                                       std::to_string(call.output.size()));
+  }
+
+  [[nodiscard]] static Status check_reduction(Operation operation, const Reduction& how,
+                                              std::span<const std::size_t> sizes) {
+    for (const std::size_t bytes : sizes) {
+      if (bytes % size_of(how.dtype) == 0) continue;
+      return refuse(operation, std::to_string(bytes) + " bytes are no whole number of " +
+                                   std::string(name_of(how.dtype)));
+    }
+    const bool adasum = how.reduce_op == ReduceOp::kAdasum;
+    if (how.reduce_op == ReduceOp::kAverage || (adasum && operation != Operation::kAllreduce)) {
+      return refuse(operation, "no fabric reduces by " + std::string(name_of(how.reduce_op)));
+    }
+    if (adasum && !is_floating(how.dtype)) {
+      return refuse(operation, "Adasum of " + std::string(name_of(how.dtype)) + " has no meaning");
+    }
+    for (const Scale scale : {how.prescale, how.scale}) {
+      if (scale.divisor == 0) return refuse(operation, "the divisor is 0");
+      if (scale.divisor != 1 && scale.factor != 1) return refuse(operation, "a factor and a divisor at once");
+    }
+    return {};
+  }
+
+  const Group& group_;
+  const bool takes_scattered_;
+};
 
 Status check_absent(const Call& call, const Group& group) {
   int before = -1;
-  for (const int member : call.absent) {
+  for (const int member : options_of(call).absent) {
     if (member <= before || member >= group.size()) {
-      return refuse(
-          call, "the absent members are not ascending indices of a group of " + std::to_string(group.size()));
+      return refuse(operation_of(call), "the absent members are not ascending indices of a group of " +
+                                            std::to_string(group.size()));
     }
     before = member;
-  }
-  return {};
-}
-
-Status check_root(const Call& call, const Group& group) {
-  if (call.root < 0 || call.root >= group.size()) {
-    return refuse(
-        call, "root " + std::to_string(call.root) + " is not in a group of " + std::to_string(group.size()));
-  }
-  if (is_absent(call, call.root)) {
-    return refuse(call, "the root, rank " + std::to_string(group.ranks[static_cast<std::size_t>(call.root)]) +
-                            ", has joined");
-  }
-  return {};
-}
-
-// One size a member, none for those that are absent.
-Status check_sizes(const Call& call, const Group& group, const std::vector<std::size_t>& sizes,
-                   const std::string& what) {
-  if (sizes.size() != static_cast<std::size_t>(group.size())) {
-    return refuse(call, std::to_string(sizes.size()) + " sizes " + what + " for a group of " +
-                            std::to_string(group.size()));
-  }
-  for (const int member : call.absent) {
-    if (sizes[static_cast<std::size_t>(member)] != 0) {
-      return refuse(call, "bytes " + what + " rank " +
-                              std::to_string(group.ranks[static_cast<std::size_t>(member)]) +
-                              ", which has joined");
-    }
-  }
-  return {};
-}
-
-// The vectors of sizes, the memory of `input` and the size of `buffer`.
-Status check_parts(const Call& call, const Group& group) {
-  const auto self = static_cast<std::size_t>(group.index);
-  const auto sum = [](const std::vector<std::size_t>& sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-  };
-  const bool sends = call.operation != Operation::kAllgather;
-  const bool receives = call.operation != Operation::kReducescatter;
-  if (sends) ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, group, call.send_bytes, "to send to"));
-  if (receives) ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, group, call.receive_bytes, "to receive from"));
-  const std::size_t given = sends ? sum(call.send_bytes) : call.receive_bytes[self];
-  const std::size_t taken = receives ? sum(call.receive_bytes) : call.send_bytes[self];
-  if (given > 0 && call.input == nullptr) return refuse(call, "the input has no memory");
-  if (taken != call.buffer.bytes) {
-    return refuse(
-        call, std::to_string(taken) + " bytes do not fit a buffer of " + std::to_string(call.buffer.bytes));
-  }
-  if (sends && receives && call.send_bytes[self] != call.receive_bytes[self]) {
-    return refuse(call, "this rank sends itself " + std::to_string(call.send_bytes[self]) +
-                            " bytes but receives " + std::to_string(call.receive_bytes[self]));
-  }
-  return {};
-}
-
-Status check_reduction(const Call& call) {
-  const std::size_t element = size_of(call.dtype);
-  std::vector<std::size_t> sizes = call.send_bytes;
-  sizes.push_back(call.buffer.bytes);
-  for (const std::size_t bytes : sizes) {
-    if (bytes % element == 0) continue;
-    return refuse(
-        call, std::to_string(bytes) + " bytes are no whole number of " + std::string(name_of(call.dtype)));
-  }
-  const bool adasum = call.reduce_op == ReduceOp::kAdasum;
-  if (call.reduce_op == ReduceOp::kAverage || (adasum && call.operation != Operation::kAllreduce)) {
-    return refuse(call, "no fabric reduces by " + std::string(name_of(call.reduce_op)));
-  }
-  if (adasum && !is_floating(call.dtype)) {
-    return refuse(call, "Adasum of " + std::string(name_of(call.dtype)) + " has no meaning");
-  }
-  for (const Scale scale : {call.prescale, call.scale}) {
-    if (scale.divisor == 0) return refuse(call, "the divisor is 0");
-    if (scale.divisor != 1 && scale.factor != 1) return refuse(call, "a factor and a divisor at once");
-  }
-  return {};
-}
-
-Status check_memory(const Call& call, bool takes_scattered) {
-  if (call.scattered == nullptr) {
-    const bool missing = call.buffer.bytes > 0 && call.buffer.base == nullptr;
-    return missing ? refuse(call, "the buffer has no memory") : Status{};
-  }
-  const bool fits = call.operation == Operation::kAllreduce && call.reduce_op != ReduceOp::kAdasum;
-  if (!takes_scattered || !fits) return refuse(call, "the buffer may not be scattered");
-  if (call.buffer.base != nullptr || call.buffer.bytes != call.scattered->bytes()) {
-    return refuse(call, "a buffer beside the scattered one");
   }
   return {};
 }
@@ -121,16 +149,9 @@ Status check_memory(const Call& call, bool takes_scattered) {
 }  // namespace
 
 Status check_call(const Call& call, const Group& group, bool takes_scattered) {
-  if (call.operation == Operation::kJoin || call.operation == Operation::kProcessSet) {
-    return refuse(call, "there is no data to move");
-  }
   ROUNDELAY_RETURN_IF_ERROR(check_absent(call, group));
-  if (is_absent(call, group.index)) return {};
-  ROUNDELAY_RETURN_IF_ERROR(check_memory(call, takes_scattered));
-  if (call.operation == Operation::kBroadcast) return check_root(call, group);
-  if (call.operation == Operation::kBarrier) return {};
-  if (call.operation != Operation::kAllreduce) ROUNDELAY_RETURN_IF_ERROR(check_parts(call, group));
-  return reduces(call) ? check_reduction(call) : Status{};
+  if (is_absent(options_of(call), group.index)) return {};
+  return std::visit(Checker(group, takes_scattered), call);
 }
 
 }  // namespace roundelay::collective

@@ -4,14 +4,14 @@
 
 namespace roundelay::collective {
 
-DType working_type(const Call& call) {
-  const bool widened = call.reduce_op == ReduceOp::kAdasum && size_of(call.dtype) < size_of(DType::kFloat32);
-  return widened ? DType::kFloat32 : call.dtype;
+DType working_type(const Reduction& how) {
+  const bool widened = how.reduce_op == ReduceOp::kAdasum && size_of(how.dtype) < size_of(DType::kFloat32);
+  return widened ? DType::kFloat32 : how.dtype;
 }
 
-void merge(const Call& call, std::byte* a, const std::byte* b, std::size_t count) {
-  const DType dtype = working_type(call);
-  if (call.reduce_op != ReduceOp::kAdasum) return kernels::reduce(a, b, count, dtype, call.reduce_op);
+void merge(const Reduction& how, std::byte* a, const std::byte* b, std::size_t count) {
+  const DType dtype = working_type(how);
+  if (how.reduce_op != ReduceOp::kAdasum) return kernels::reduce(a, b, count, dtype, how.reduce_op);
   const kernels::Dots dots = kernels::dots(a, b, count, dtype);
   // A zero vector takes nothing from the other.
   const double factor_a = dots.aa == 0 ? 1 : 1 - dots.ab / (2 * dots.aa);

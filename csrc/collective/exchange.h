@@ -1,4 +1,4 @@
-// One call's view of the medium: what a program (program.h) sends, receives and waits for.
+// The transfers of one call: a program (program.h) posts sends and receives here and waits for them.
 #pragma once
 
 #include <coroutine>
@@ -12,15 +12,17 @@
 
 namespace roundelay::collective {
 
-// A transfer of this call; numbered in the order of posting.
+// A transfer of one call. Transfers are numbered in the order of posting.
 using Transfer = std::uint32_t;
-inline constexpr Transfer kNoTransfer = UINT32_MAX;  // waiting for it is no wait
+inline constexpr Transfer kNoTransfer = UINT32_MAX;  // a wait for it ends at once
 
-// Errors do not reach the program: the first one is kept, and the program is never resumed after it.
+// One thread at a time. It keeps the first error. The program does not see errors: it is not resumed after
+// one.
 class Exchange {
  public:
-  // Between `members`, ascending indices of the transport's group, this one among them; in what follows they
-  // count from 0. `tag` and its successor belong to this call.
+  // `members` are ascending indices of the transport's group, this one among them. All other functions count
+  // members by their position in this list. `tag` and `tag` + 1 belong to this call alone. `transport` and
+  // `pool` outlive it.
   Exchange(Transport& transport, std::vector<int> members, ScratchPool& pool, int tag);
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -29,10 +31,11 @@ class Exchange {
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int size() const { return static_cast<int>(members_.size()); }
 
-  // Messages to one peer match its receives in the order of posting, in each of the two streams by itself.
+  // Post a transfer. The memory stays valid until the transfer is done. Messages to a peer match its receives
+  // in the order of posting, in each of the streams 0 and 1 by itself. Return kNoTransfer after an error.
   Transfer send(int peer, ConstByteSpan data, int stream = 0);
   Transfer receive(int peer, ByteSpan data, int stream = 0);
-  // Memory until the call ends.
+  // Returns memory that is valid until the call ends.
   std::byte* scratch(std::size_t bytes);
 
   struct Waiting {
@@ -41,23 +44,24 @@ class Exchange {
     void await_suspend(std::coroutine_handle<> /*program*/) const noexcept {}
     void await_resume() const noexcept {}
   };
-  // For co_await: one or two transfers, or all that were posted before `end`, or all.
+  // A program co_awaits them: one or two transfers, all that were posted before `end`, or all.
   Waiting done(Transfer first, Transfer second = kNoTransfer);
   Waiting done_before(Transfer end);
   Waiting all() { return done_before(next()); }
+  // Returns the number of the next transfer.
   [[nodiscard]] Transfer next() const { return static_cast<Transfer>(posted_.size()); }
 
-  // Tests what is awaited. False after an error.
+  // Tests the transfers that the program waits for. True: all are done. False after an error.
   bool all_done();
   [[nodiscard]] const Status& error() const { return error_; }
-  [[nodiscard]] int waiting_for() const { return waiting_for_; }  // the group's index; -1: nobody
-  // The medium may still write into this call's scratch memory.
+  [[nodiscard]] int waiting_for() const { return waiting_for_; }  // an index in the whole group, or -1
+  // Gives up the scratch memory for good, because the medium may still write to it.
   void abandon() { abandoned_ = true; }
 
  private:
   struct Posted {
     Ticket ticket;
-    int peer;  // the group's index
+    int peer;  // an index in the whole group
     bool done;
   };
   Transfer post(int peer, Result<Ticket> ticket);

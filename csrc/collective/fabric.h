@@ -1,9 +1,13 @@
-// The data plane: a group of ranks with one way to move bytes.
+// The data plane's interface: a fabric moves bytes between the members of a group.
 //
-// Contract of every fabric: all members start the same calls in the same order; results are bit-equal on all
-// members; a call ends by its deadline or when the abort word is raised. After an error the fabric is
-// poisoned: later calls fail with the first cause, and buffers of unfinished calls may still be written by
-// the medium, so the caller must leak them (Fabric::poisoned()).
+// Contract of every fabric:
+// - All members start the same calls in the same order. Results have the same bits on all members.
+// - One thread at a time calls start() and the functions of a Pending.
+// - The caller owns a call's memory. It neither frees nor writes it until a test() says true.
+// - A call ends by its deadline, and when the abort word is raised.
+// - After an error, or when a Pending is destroyed before its end, the fabric is poisoned: all other calls
+//   fail with the first cause. The medium may still write to the buffers of unfinished calls, so that the
+//   caller must leak them (Fabric::poisoned()).
 #pragma once
 
 #include <atomic>
@@ -11,35 +15,20 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <vector>
+#include <utility>
 
-#include "base/abort.h"
 #include "base/announcements.h"
-#include "base/clock.h"
-#include "base/dtype.h"
-#include "base/gpu.h"
 #include "base/group.h"
 #include "base/region.h"
 #include "base/status.h"
 #include "collective/backoff.h"
-#include "collective/scatter_list.h"
+#include "collective/call.h"
 
 namespace roundelay::collective {
 
-struct Buffer {
-  std::byte* base = nullptr;
-  std::size_t offset = 0;
-  std::size_t bytes = 0;
-  // Allreduce: `base` is the region's own part, and all members' buffers are at this offset of regions with
-  // one key. Null: any memory of this process.
-  const Region* region = nullptr;
-
-  [[nodiscard]] std::byte* data() const { return base + offset; }
-};
-
-// What a member has done, for a test to bound: relaxed, one writer at a time.
+// Counts the work of one member, for tests. One thread at a time writes, any thread reads; relaxed.
 struct FabricWork {
-  std::atomic<std::int64_t> bytes_staged{0};  // copied to where only a fabric's members read them
+  std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
   std::atomic<std::int64_t> sleeps{0}, wakes{0};
 
   static void add(std::atomic<std::int64_t>& counter, std::size_t n = 1) {
@@ -48,81 +37,86 @@ struct FabricWork {
   }
 };
 
-struct Call {
-  Operation operation = Operation::kAllreduce;
-  Buffer buffer;  // the result; allreduce and broadcast: in place, the input before
-  // Allreduce but Adasum, where Fabric::takes_scattered(): the bytes lie here, not in `buffer`, which has no
-  // memory and as many bytes. Members may have cut theirs differently. Outlives the call.
-  const ScatterList* scattered = nullptr;
-  // All-gather, alltoall, reduce-scatter: what this member gives, apart from `buffer`, which for the last may
-  // be this member's shard of it.
-  const std::byte* input = nullptr;
-  // By member, 0 for absent ones. Alltoall: what each gets, reduce-scatter: each one's shard; in this order
-  // in `input`.
-  std::vector<std::size_t> send_bytes;
-  // By member, 0 for absent ones. All-gather, alltoall: what comes from each; in this order in `buffer`,
-  // where the input of an all-gather may lie in its place.
-  std::vector<std::size_t> receive_bytes;
-  std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
-  DType dtype = DType::kFloat32;
-  ReduceOp reduce_op = ReduceOp::kSum;  // never kAverage: that is kSum with a divisor in `scale`
-  Scale prescale;  // allreduce, reduce-scatter: of each part, rounded, before the reduction
-  Scale scale;     // a divisor: of the result before it is rounded; a factor: of the rounded result
-  int root = 0;    // index in the group; broadcast only
-  // Not null: the call's memory is a GPU's. The call takes its turn in this stream, and is done when it has
-  // its place there: the device may still have to do it.
-  GpuStream stream = nullptr;
-  Deadline deadline = Deadline::never();
-  const AbortToken* abort = nullptr;  // looked at by every test; may be null
-};
-
-// A call in progress. One thread at a time.
+// A call in progress.
 class Pending {
  public:
   virtual ~Pending() = default;
-  // Moves the call on without blocking. True: the result is in place and no peer reads this rank's part any
-  // more.
+  // Moves the call on without blocking. True: the result is in place, and no peer reads this member's
+  // part any more. An error is the fabric's first cause.
   virtual Result<bool> test() = 0;
-  // The member of the group this call is waiting for now, -1 if none: names the culprit at a missed deadline.
+  // Returns the group's index of the member that the call waits for now, or -1. It names the culprit of a
+  // missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
-  // True where ranks outnumber cores: spinning would take the core that a peer needs.
+  // True where ranks outnumber cores, so that spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
-  // After a test() that said no: how to pass the time until another one makes sense. Where the medium wakes
-  // sleepers, and Fabric::wake() does, this may be a long sleep.
+  // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep
+  // where the fabric has a Waker.
   virtual Nap idle(Backoff& backoff) { return backoff.next(); }
-  // Tests until done, spinning briefly, then yielding, then asleep.
+  // Blocks until the call is over: tests it, and takes pauses between.
   Status wait();
 };
 
-// A call that needs nobody.
+// Makes a call that is over.
 std::unique_ptr<Pending> finished_call();
+
+// Ends sleeps in a fabric's calls. The fabric owns it.
+class Waker {
+ public:
+  virtual ~Waker() = default;
+  // Ends a sleep in one of this member's calls. From any thread.
+  virtual void wake() = 0;
+};
+
+// Speaks for calls that are over for the host while a device still works on them. The fabric owns it. The
+// thread that calls Fabric::start() calls it.
+class DeviceCalls {
+ public:
+  virtual ~DeviceCalls() = default;
+  // Returns what has gone wrong with them since they were done. After an error the fabric is poisoned.
+  [[nodiscard]] virtual Status health() = 0;
+  // Ends them, because they cannot end well any more. The fabric is poisoned with `cause`, unless it was
+  // before.
+  virtual void give_up(const Status& cause) = 0;
+};
+
+// The abilities that only some fabrics have. Every fabric has the virtual functions of Fabric; an ability
+// that only some have is an object here. Null, or false, means that the fabric does not have it. A fabric
+// gets them when it is made and never changes them, so that a user may read them once.
+struct FabricCapabilities {
+  bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
+  Waker* waker = nullptr;         // lives as long as the fabric
+  DeviceCalls* device = nullptr;  // lives as long as the fabric
+  // Makes regions for buffers that the group's calls work on. May outlive the fabric. From any thread.
+  RegionMaker make_region = make_private_region;
+  // Shows members at once what the others announce. May outlive the fabric.
+  std::shared_ptr<Announcements> announcements{};
+  // Counts this member's work. May outlive the fabric.
+  std::shared_ptr<const FabricWork> work{};
+};
 
 class Fabric {
  public:
   virtual ~Fabric() = default;
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const Group& group() const = 0;
-  // At most a few calls may be in progress at once; they may finish in any order.
+  // Starts a call, which is copied. A few calls may be in progress at once; they may end in any order.
+  // Errors: kInvalidArgument where the call makes no sense, which leaves the fabric as it was; the first
+  // cause where the fabric is poisoned; the abort word's cause.
   virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
   // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
+  // True after an error: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
-  // Whether allreduces may be Call::scattered: the same on all members.
-  [[nodiscard]] virtual bool takes_scattered() const { return false; }
-  // What went wrong since, where calls that are done are still on their way (on a device). The thread as
-  // start()'s.
-  [[nodiscard]] virtual Status health() { return {}; }
-  // Ends what is on its way: it can come to no good end any more. The fabric is poisoned with `cause`, if it
-  // was not before. The thread as start()'s.
-  virtual void give_up(const Status& cause) { static_cast<void>(cause); }
-  // Ends a sleep in one of this member's calls. From any thread.
-  virtual void wake() {}
-  // Where members see at once what the others announce; null: nowhere. May outlive the fabric.
-  [[nodiscard]] virtual std::shared_ptr<Announcements> announcements() const { return nullptr; }
-  // For buffers that the group's calls work on. From any thread; the maker may outlive the fabric.
-  [[nodiscard]] virtual RegionMaker region_maker() const { return make_private_region; }
-  // Of this member; null where nobody counts. May outlive the fabric.
-  [[nodiscard]] virtual std::shared_ptr<const FabricWork> work() const { return nullptr; }
+  [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
+
+ protected:
+  explicit Fabric(FabricCapabilities capabilities = {}) : capabilities_(std::move(capabilities)) {}
+
+ private:
+  const FabricCapabilities capabilities_;
 };
 
 }  // namespace roundelay::collective

@@ -3,31 +3,47 @@
 namespace roundelay::collective {
 namespace {
 
-Status scale_single(const Call& call, const std::byte* input, kernels::GpuKernels& kernels, int device) {
-  const std::size_t count = call.buffer.bytes / size_of(call.dtype);
-  const bool unscaled = call.prescale.identity() && call.scale.identity();
-  if (count == 0 || (unscaled && input == call.buffer.data())) return {};
-  const std::byte* const part[] = {input};
-  const ReduceOp op = call.reduce_op == ReduceOp::kAdasum ? ReduceOp::kSum : call.reduce_op;
-  return kernels.reduce_parts(device, call.buffer.data(), part, count, call.dtype, op, call.prescale,
-                              call.scale, call.stream);
-}
+// Enqueues a call of each kind on one device.
+class Enqueuer {
+ public:
+  Enqueuer(GpuRuntime& runtime, kernels::GpuKernels& kernels, int device)
+      : runtime_(runtime), kernels_(kernels), device_(device) {}
+
+  Status operator()(const AllreduceCall& call) {
+    return scale(call, call.buffer.data(), {call.buffer.data(), call.buffer.bytes}, call.stream);
+  }
+  Status operator()(const ReducescatterCall& call) {
+    return scale(call, call.input, call.output, call.stream);
+  }
+  Status operator()(const AllgatherCall& call) { return copy(call.input, call.output, call.stream); }
+  Status operator()(const AlltoallCall& call) { return copy(call.input, call.output, call.stream); }
+  Status operator()(const BroadcastCall& /*call*/) { return {}; }
+  Status operator()(const BarrierCall& /*call*/) { return {}; }
+
+ private:
+  Status scale(const Reduction& how, const std::byte* input, ByteSpan output, GpuStream stream) {
+    const std::size_t count = output.size() / size_of(how.dtype);
+    const bool unscaled = how.prescale.identity() && how.scale.identity();
+    if (count == 0 || (unscaled && input == output.data())) return {};
+    const std::byte* const part[] = {input};
+    const ReduceOp op = how.reduce_op == ReduceOp::kAdasum ? ReduceOp::kSum : how.reduce_op;
+    return kernels_.reduce_parts(device_, output.data(), part, count, how.dtype, op, how.prescale, how.scale,
+                                 stream);
+  }
+  Status copy(const std::byte* input, ByteSpan output, GpuStream stream) {
+    if (output.empty() || input == output.data()) return {};
+    return runtime_.copy(device_, output.data(), input, output.size(), stream);
+  }
+
+  GpuRuntime& runtime_;
+  kernels::GpuKernels& kernels_;
+  const int device_;
+};
 
 }  // namespace
 
 Status enqueue_single(const Call& call, GpuRuntime& runtime, kernels::GpuKernels& kernels, int device) {
-  switch (call.operation) {
-    case Operation::kAllreduce:
-      return scale_single(call, call.buffer.data(), kernels, device);
-    case Operation::kReducescatter:
-      return scale_single(call, call.input, kernels, device);
-    case Operation::kAllgather:
-    case Operation::kAlltoall:
-      if (call.buffer.bytes == 0 || call.input == call.buffer.data()) return {};
-      return runtime.copy(device, call.buffer.data(), call.input, call.buffer.bytes, call.stream);
-    default:
-      return {};  // nobody to tell
-  }
+  return std::visit(Enqueuer(runtime, kernels, device), call);
 }
 
 Result<RegionPtr> no_gpu_region(std::uint64_t /*key*/, std::size_t /*bytes*/) {

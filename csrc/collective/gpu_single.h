@@ -1,4 +1,4 @@
-// What needs no peer on a GPU.
+// Calls on a GPU that need no peer.
 #pragma once
 
 #include "base/gpu_runtime.h"
@@ -7,11 +7,11 @@
 
 namespace roundelay::collective {
 
-// What a call is where nobody else takes part: copying and scaling, in the stream's turn. Bit-equal to
-// finish_single(). Errors: as base/gpu_runtime.h.
+// Enqueues the copying and scaling of a call of a group of one to the call's stream. The result has the bits
+// of finish_single(). Errors: as base/gpu_runtime.h.
 Status enqueue_single(const Call& call, GpuRuntime& runtime, kernels::GpuKernels& kernels, int device);
 
-// The RegionMaker of fabrics between GPUs.
+// The RegionMaker of fabrics between GPUs. Always returns kUnavailable.
 Result<RegionPtr> no_gpu_region(std::uint64_t key, std::size_t bytes);
 
 }  // namespace roundelay::collective

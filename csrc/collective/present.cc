@@ -5,20 +5,30 @@
 namespace roundelay::collective {
 namespace {
 
-std::vector<std::size_t> pick(const std::vector<std::size_t>& sizes, const std::vector<int>& members) {
-  std::vector<std::size_t> picked;
-  if (sizes.empty()) return picked;
-  for (const int member : members) picked.push_back(sizes[static_cast<std::size_t>(member)]);
-  return picked;
+void keep(std::vector<std::size_t>& sizes, const std::vector<int>& members) {
+  for (std::size_t i = 0; i < members.size(); ++i) sizes[i] = sizes[static_cast<std::size_t>(members[i])];
+  sizes.resize(members.size());
 }
+
+void leave_out(AllreduceCall& /*call*/, const std::vector<int>& /*members*/) {}
+void leave_out(BarrierCall& /*call*/, const std::vector<int>& /*members*/) {}
+void leave_out(BroadcastCall& call, const std::vector<int>& members) {
+  call.root = static_cast<int>(std::ranges::lower_bound(members, call.root) - members.begin());
+}
+void leave_out(AllgatherCall& call, const std::vector<int>& members) { keep(call.receive_bytes, members); }
+void leave_out(AlltoallCall& call, const std::vector<int>& members) {
+  keep(call.send_bytes, members);
+  keep(call.receive_bytes, members);
+}
+void leave_out(ReducescatterCall& call, const std::vector<int>& members) { keep(call.shard_bytes, members); }
 
 }  // namespace
 
-bool is_absent(const Call& call, int member) {
+bool is_absent(const CallOptions& call, int member) {
   return std::binary_search(call.absent.begin(), call.absent.end(), member);
 }
 
-std::vector<int> present_members(const Call& call, int size) {
+std::vector<int> present_members(const CallOptions& call, int size) {
   std::vector<int> members;
   for (int member = 0; member < size; ++member) {
     if (!is_absent(call, member)) members.push_back(member);
@@ -28,13 +38,11 @@ std::vector<int> present_members(const Call& call, int size) {
 
 Call among_present(const Call& call, int size) {
   Call smaller = call;
-  if (call.absent.empty()) return smaller;
-  const std::vector<int> members = present_members(call, size);
-  smaller.absent.clear();
-  smaller.send_bytes = pick(call.send_bytes, members);
-  smaller.receive_bytes = pick(call.receive_bytes, members);
-  smaller.root =
-      static_cast<int>(std::lower_bound(members.begin(), members.end(), call.root) - members.begin());
+  CallOptions& options = options_of(smaller);
+  if (options.absent.empty()) return smaller;
+  const std::vector<int> members = present_members(options, size);
+  options.absent.clear();
+  std::visit([&members](auto& one) { leave_out(one, members); }, smaller);
   return smaller;
 }
 

@@ -1,16 +1,19 @@
-// Calls that some members skip because they have joined: the others see a smaller group.
+// Some members skip a call because they have joined. The others carry it out as a smaller group.
 #pragma once
 
-#include "collective/fabric.h"
+#include <vector>
+
+#include "collective/call.h"
 
 namespace roundelay::collective {
 
-bool is_absent(const Call& call, int member);
+// True if this index of the group is among the absent members.
+bool is_absent(const CallOptions& call, int member);
 
-// The group's indices of the members that take part, ascending.
-std::vector<int> present_members(const Call& call, int size);
+// Returns the group's indices of the members that take part, ascending.
+std::vector<int> present_members(const CallOptions& call, int size);
 
-// The same call as a group of the present members alone sees it: root and sizes by their positions.
+// Returns the call as a group of the present members alone sees it: root and sizes are by their positions.
 Call among_present(const Call& call, int size);
 
 }  // namespace roundelay::collective

@@ -1,15 +1,16 @@
-// A collective algorithm as a resumable program: a coroutine that posts transfers on an Exchange and waits
-// for them with co_await; between waits it computes. Nothing in it blocks.
+// A collective algorithm is a program: a coroutine that posts transfers on an Exchange, waits for them with
+// co_await, and computes between waits. Nothing in it blocks.
 //
-// Rules for authors (compilers in use miscompile the rest): parameters by value or as references to objects
-// that outlive the program; no temporary with a destructor in an expression with co_await.
+// Rules for authors: a parameter is a value, or a reference to an object that outlives the program. An
+// expression with co_await has no temporary with a destructor: compilers in use miscompile it.
 #pragma once
 
 #include <coroutine>
 #include <utility>
+#include <variant>
 
+#include "collective/call.h"
 #include "collective/exchange.h"
-#include "collective/fabric.h"
 
 namespace roundelay::collective {
 
@@ -30,10 +31,11 @@ class Program {
     if (handle_) handle_.destroy();
   }
 
-  // Runs to the next wait that is not over yet, or to the end.
+  // Runs to the next wait that is not over yet, or to the end. Not to be called after the end.
   void resume() { handle_.resume(); }
   [[nodiscard]] bool done() const { return handle_.done(); }
-  [[nodiscard]] bool threw() const { return handle_.promise().threw; }  // out of memory: nothing else throws
+  // True if the program ended because memory ran out; it throws nothing else.
+  [[nodiscard]] bool threw() const { return handle_.promise().threw; }
 
  private:
   using Handle = std::coroutine_handle<promise_type>;
@@ -41,10 +43,16 @@ class Program {
   Handle handle_;
 };
 
-// An algorithm has a name for people and a program; the exchange outlives the program.
+// An algorithm has a name, for tests and logs, and a program. The exchange and the call outlive the program.
 struct Algorithm {
   const char* name;
-  Program (*program)(Exchange& net, Call call);
+  Program (*program)(Exchange& net, const Call& call);
 };
+
+// Returns the algorithm of a program for one kind of call. It may only get calls of that kind.
+template <class Kind, Program (*kProgram)(Exchange& net, const Kind& call)>
+constexpr Algorithm algorithm_for(const char* name) {
+  return {name, [](Exchange& net, const Call& call) { return kProgram(net, std::get<Kind>(call)); }};
+}
 
 }  // namespace roundelay::collective

@@ -11,7 +11,8 @@ ProgramPending::ProgramPending(std::shared_ptr<FabricState> state, const Call& c
     : state_(std::move(state)),
       call_(among_present(call, state_->group.size())),
       watch_(call_, state_->group),
-      exchange_(*state_->transport, present_members(call, state_->group.size()), state_->scratch, tag),
+      exchange_(*state_->transport, present_members(options_of(call), state_->group.size()), state_->scratch,
+                tag),
       program_(select(call_, exchange_.size()).program(exchange_, call_)) {
   program_.resume();  // the first transfers start now
 }
@@ -44,7 +45,7 @@ Status ProgramPending::advance() {
       current().resume();
     }
     if (!exchange_.error().ok() || current().threw() || !has_to_close()) break;
-    closing_.emplace(dissemination_barrier(exchange_, call_));
+    closing_.emplace(dissemination_barrier(exchange_));
   }
   if (current().threw()) {
     exchange_.abandon();

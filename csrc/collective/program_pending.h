@@ -1,4 +1,4 @@
-// A program in progress, as a Pending: resumed by test() when what it awaits is there.
+// A Pending that runs a program: test() resumes it when the transfers that it waits for are done.
 #pragma once
 
 #include <functional>
@@ -13,19 +13,20 @@
 
 namespace roundelay::collective {
 
-// What the calls of one fabric share. One thread at a time.
+// The state that the calls of one fabric share. One thread at a time.
 struct FabricState {
   Group group;
   std::unique_ptr<Transport> transport;
   bool crowded = false;  // ranks outnumber cores
-  // A medium that moves bytes only while its functions are called (MPI) may owe a peer the end of a longer
-  // message after this member has all of its own: calls of more bytes end together, in a closing barrier.
+  // Calls of more bytes end in a barrier. A medium that moves bytes only while its functions are called (MPI)
+  // needs it: a member that has all of its own bytes may still owe a peer the end of a message.
   std::size_t most_open_bytes = SIZE_MAX;
-  std::function<void(const Status&)> on_poison;  // may be empty
-  std::function<Status()> usable;  // may be empty; not ok: the medium has gone (MPI was finalised)
+  std::function<void(const Status&)> on_poison;  // called once, with the first cause; may be empty
+  std::function<Status()> usable;  // an error: the medium has gone (MPI was finalised); may be empty
   ScratchPool scratch;
   Status poison;  // the first cause; ok while the fabric works
 
+  // Poisons the fabric, unless it was before.
   void fail(const Status& cause) {
     if (!poison.ok()) return;
     poison = cause;
@@ -35,10 +36,10 @@ struct FabricState {
 
 class ProgramPending final : public Pending {
  public:
-  // `tag` and its successor are equal on all members for this call and differ from those of others in
-  // progress. This member takes part in the call.
+  // `tag` and `tag` + 1 are the same on all members, and no other call in progress has them. This member
+  // takes part in the call.
   ProgramPending(std::shared_ptr<FabricState> state, const Call& call, Select select, int tag);
-  // A call that is dropped before its end poisons the fabric: its transfers are still out.
+  // A call that is dropped before its end poisons the fabric, because its transfers are still on their way.
   ~ProgramPending() override;
 
   Result<bool> test() override;

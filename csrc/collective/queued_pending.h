@@ -1,5 +1,5 @@
-// Calls that a member carries out one after the other: each test moves the first of those in progress,
-// whichever is tested.
+// A queue of calls, which a member carries out one after the other. A test of any of them moves the first
+// one.
 #pragma once
 
 #include <algorithm>
@@ -17,18 +17,20 @@ namespace roundelay::collective {
 template <class State>
 class QueuedPending;
 
-// What the calls of one member share. One thread at a time. `State` derives from it and has `host`, group()
-// and a type RunningCall, a call's way:
-//   RunningCall(host, call)               both outlive it; the call has been checked
-//   Result<bool> advance()            moves it on without blocking; true: it is over
-//   Status interrupted(CallWatch&)    where nothing that it waits for looks after the call's end itself
-//   waiting_for(), crowded(), idle()  as Pending's
+// The state that the calls of one member share. One thread at a time. `State` derives from it. It has
+// group(), `resources` of any type, and a type RunningCall, which carries out one call when its turn has
+// come:
+// - RunningCall(resources, call): both outlive it; the call has been checked.
+// - Result<bool> advance(): moves the call on without blocking. True: it is over.
+// - Status interrupted(CallWatch&): returns an error if the call must end now. Asked when nothing has moved.
+// - waiting_for(), crowded() and idle(): as Pending's.
 template <class State>
 struct CallQueue {
-  std::deque<QueuedPending<State>*> calls;  // in progress
+  std::deque<QueuedPending<State>*> calls;  // in progress; only the first one moves
   Status poison;                            // the first cause; ok while the fabric works
-  std::function<void()> on_poison;          // may be empty
+  std::function<void()> on_poison;          // called once; may be empty
 
+  // Poisons the fabric, unless it was before.
   void fail(const Status& cause) {
     if (!poison.ok()) return;
     poison = cause;
@@ -43,8 +45,8 @@ class QueuedPending final : public Pending {
       : state_(std::move(state)), call_(call), watch_(call_, state_->group()) {
     state_->calls.push_back(this);
   }
-  // A call that is dropped before its end poisons the fabric, as its peers wait for this member's part; only
-  // then its transfers go.
+  // A call that is dropped before its end poisons the fabric, because its peers wait for this member's part.
+  // Its call is destroyed after that.
   ~QueuedPending() override {
     if (done_) return;
     std::erase(state_->calls, this);
@@ -78,15 +80,16 @@ class QueuedPending final : public Pending {
  private:
   using RunningCall = typename State::RunningCall;
 
-  // Of the first call.
+  // Moves this call, which is the first one.
   Result<bool> advance() {
-    if (!running_) running_.emplace(state_->host, call_);
+    if (!running_) running_.emplace(state_->resources, call_);
     Result<bool> over = running_->advance();
     done_ = over.ok() && *over;
     if (done_) running_.reset();
     return over;
   }
 
+  // Returns the call of the first call. Null if it has none yet.
   [[nodiscard]] RunningCall* moving() const {
     if (state_->calls.empty() || !state_->calls.front()->running_) return nullptr;
     return &*state_->calls.front()->running_;
@@ -99,12 +102,13 @@ class QueuedPending final : public Pending {
   bool done_ = false;
 };
 
-// `call` has been checked.
+// Starts a call that has been checked. Returns the abort word's cause if it is raised.
 template <class State>
 Result<std::unique_ptr<Pending>> start_queued(const std::shared_ptr<State>& state, const Call& call) {
-  if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
+  const AbortToken* const abort = options_of(call).abort;
+  if (abort != nullptr && abort->raised()) return abort->cause();
   auto pending = std::make_unique<QueuedPending<State>>(state, call);
-  // What can move moves now; what is wrong, the first test says.
+  // It moves as far as it can now. The caller's first test returns an error.
   static_cast<void>(pending->test());
   return std::unique_ptr<Pending>(std::move(pending));
 }

@@ -1,5 +1,5 @@
-// The bytes of a call where their owners have them: runs in different places, one behind the other in the
-// order of the list, so that several tensors travel in one call and nobody packs or unpacks them.
+// The bytes of a call where their owners have them. The list joins runs of memory in different places to one
+// sequence of bytes, so that several tensors travel in one call without packing.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace roundelay::collective {
 
 class ScatterList {
  public:
-  // What is given and where the result goes: the same place, or apart from all that the call reads or writes.
+  // The input and the place of its result: the same place, or one that overlaps nothing else of the call.
   struct Run {
     const std::byte* input = nullptr;
     std::byte* output = nullptr;
@@ -21,7 +21,7 @@ class ScatterList {
     runs_.reserve(runs);
     begins_.reserve(runs);
   }
-  // Whole elements, behind what is there. Of an empty run the addresses do not matter.
+  // Appends a run of whole elements. The addresses of an empty run do not matter.
   void add(Run run) {
     if (run.bytes == 0) return;
     runs_.push_back(run);
@@ -31,8 +31,8 @@ class ScatterList {
 
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  // Visits `bytes` bytes from `offset` on, which are in the list, in order: visit(at, run) for each run, cut
-  // to that range; `at` counts from `offset`.
+  // Calls visit(at, run) in order for each run that overlaps the `bytes` bytes from `offset` on, cut to them.
+  // `at` is the run's distance from `offset`. The range is inside the list.
   template <typename Visit>
   void for_each(std::size_t offset, std::size_t bytes, Visit&& visit) const {
     if (bytes == 0) return;
@@ -48,7 +48,7 @@ class ScatterList {
 
  private:
   std::vector<Run> runs_;            // none is empty
-  std::vector<std::size_t> begins_;  // of each, in the whole
+  std::vector<std::size_t> begins_;  // the offset of each run in the list
   std::size_t bytes_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// Working memory of a fabric's calls: kept and reused, because a fresh megabyte costs more than reducing it.
+// The working memory of a fabric's calls. It is kept and used again, because a fresh megabyte costs more than
+// reducing it.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 
 namespace roundelay::collective {
 
+// One thread at a time.
 class ScratchPool {
  public:
   struct Block {
@@ -19,10 +21,11 @@ class ScratchPool {
   ScratchPool(const ScratchPool&) = delete;
   ScratchPool& operator=(const ScratchPool&) = delete;
 
-  // The smallest free block that is large enough, or a new one.
+  // Returns the smallest free block that is large enough, or a new one. Its content is anything.
   Block take(std::size_t bytes);
+  // Takes a block back for later calls.
   void give(Block block);
-  // For memory that the medium may still write: stays allocated for the life of the process.
+  // Keeps memory that the medium may still write to until the process ends.
   static void abandon(Block block);
 
  private:

@@ -1,21 +1,23 @@
-// Which algorithm a call takes: a pure function of operation, bytes and members, so that all members agree.
+// The choice of a call's algorithm. It depends only on the operation, its bytes and the number of members, so
+// that all members agree.
 #pragma once
 
 #include "collective/program.h"
 
 namespace roundelay::collective {
 
-// No message of the call is longer, as far as all its members know: SIZE_MAX for alltoall, of which each
-// knows its own part.
+// Returns a bound for the call's messages that is the same on all members. SIZE_MAX for an alltoall: each
+// member knows only its own part.
 std::size_t agreed_bytes(const Call& call);
 
-// In groups up to this all parts of an element come to one place, to be added up in the order of members:
-// sums depend neither on the size nor on what is fused with what. Beyond it, too many partners at once.
+// In groups of up to so many members all parts of an element come to one place and are added in the order of
+// members, so that sums depend neither on the size nor on fusion. Larger groups would have too many partners.
 inline constexpr int kOnePlaceMembers = 64;
 
+// Returns an algorithm for a call, as the present members see it, and their number.
 using Select = const Algorithm& (*)(const Call& call, int size);
 
-// The table in select.cc, with thresholds measured over MPI's shared memory transport.
+// Chooses by the table in select.cc, whose thresholds were measured over MPI's shared memory transport.
 const Algorithm& select_algorithm(const Call& call, int size);
 
 }  // namespace roundelay::collective

@@ -9,11 +9,13 @@
 
 namespace roundelay::collective {
 
-SingleFabric::SingleFabric(Group group) : group_(std::move(group)) { assert(group_.size() == 1); }
+SingleFabric::SingleFabric(Group group) : Fabric({.scattered = true}), group_(std::move(group)) {
+  assert(group_.size() == 1);
+}
 
 Result<std::unique_ptr<Pending>> SingleFabric::start(const Call& call) {
-  ROUNDELAY_RETURN_IF_ERROR(check_call(call, group_, takes_scattered()));
-  if (!is_absent(call, group_.index)) finish_single(call);
+  ROUNDELAY_RETURN_IF_ERROR(check_call(call, group_, capabilities().scattered));
+  if (!is_absent(options_of(call), group_.index)) finish_single(call);
   return finished_call();
 }
 

@@ -1,4 +1,4 @@
-// The fabric of a group of one: no transport, no thread. Calls only copy and scale.
+// The fabric of a group of one. Calls copy and scale; they are over when they have started.
 #pragma once
 
 #include <memory>
@@ -9,6 +9,7 @@ namespace roundelay::collective {
 
 class SingleFabric final : public Fabric {
  public:
+  // `group` has one rank.
   explicit SingleFabric(Group group);
 
   [[nodiscard]] std::string_view name() const override { return "local"; }
@@ -16,7 +17,6 @@ class SingleFabric final : public Fabric {
   Result<std::unique_ptr<Pending>> start(const Call& call) override;
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return false; }
-  [[nodiscard]] bool takes_scattered() const override { return true; }
 
  private:
   const Group group_;

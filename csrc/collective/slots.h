@@ -1,5 +1,5 @@
-// Numbered places of transfers in progress: what Transport's tickets are. Each is used again, with its
-// memory.
+// Numbered places for transfers in progress. A Transport's tickets are such numbers. A free slot is used
+// again, with the memory that it has.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace roundelay::collective {
 
-// One thread at a time. A slot stays where it is.
+// One thread at a time. A slot's address does not change.
 template <typename Slot>
 class Slots {
  public:
-  // A slot as its last user left it.
+  // Returns a free slot, in the state in which its last user left it.
   Ticket take() {
     if (free_.empty()) {
       slots_.emplace_back();
@@ -28,7 +28,7 @@ class Slots {
   [[nodiscard]] bool all_free() const { return free_.size() == slots_.size(); }
 
   Slot& operator[](Ticket ticket) { return slots_[ticket]; }
-  // All that there are, free ones too.
+  // Iterate over all slots, free ones too.
   [[nodiscard]] auto begin() const { return slots_.begin(); }
   [[nodiscard]] auto end() const { return slots_.end(); }
 

@@ -1,5 +1,4 @@
-// Send and receive between members of one group: what the algorithms of collective/algorithms/ are written
-// over.
+// Send and receive between the members of one group. The algorithms of collective/algorithms/ use it.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +8,22 @@
 
 namespace roundelay::collective {
 
-// A send or receive in progress; slots are reused after test() said true.
+// A send or receive in progress. The number is used again after test() said true.
 using Ticket = std::uint32_t;
 
-// One thread at a time. Messages between two members match by tag, in the order of posting; sizes on both
-// sides are equal. Any size: implementations cut messages at the medium's limit (MPI: below 2^31 bytes).
+// One thread at a time. Messages between two members match by tag, in the order of posting. Both sides give
+// the same size, which may be any: implementations cut messages at the medium's limit (MPI: below 2^31
+// bytes). Errors: kAborted (the medium or the connection failed).
 class Transport {
  public:
   virtual ~Transport() = default;
-  [[nodiscard]] virtual int index() const = 0;  // this process's position in the group
+  [[nodiscard]] virtual int index() const = 0;  // this member's index in the group
   [[nodiscard]] virtual int size() const = 0;
 
-  // The memory must stay valid and (for sends) unchanged until test() says true.
+  // Start a transfer. The memory must stay valid, and for sends unchanged, until test() says true.
   virtual Result<Ticket> send(int peer, ConstByteSpan data, int tag) = 0;
   virtual Result<Ticket> receive(int peer, ByteSpan data, int tag) = 0;
-  // True once: the transfer is done and the ticket is free. Never blocks.
+  // Returns true once the transfer is done; the ticket is then free. Never blocks.
   virtual Result<bool> test(Ticket ticket) = 0;
 };
 

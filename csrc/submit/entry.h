@@ -69,7 +69,7 @@ struct Arguments {
 struct Entry : Arguments {
   Handle handle = 0;           // the table sets it
   std::size_t unfinished = 0;  // batches that still work on this entry; the lane counts them
-  EntryTimes tickets{};
+  EntryTimes times{};
 
   // Names the operation in error messages: "allreduce of 'weight'".
   [[nodiscard]] std::string describe() const;

@@ -56,7 +56,7 @@ Result<Handle> TensorTable::add(Entry entry, HandleTable& handles) {
     return Status::invalid(failed.error);
   }
   if (request.operation == Operation::kJoin) joined_ = true;
-  entry.handle = handles.allocate(entry.tickets.submitted);
+  entry.handle = handles.allocate(entry.times.submitted);
   const Handle handle = entry.handle;
   const auto filed = std::make_shared<Entry>(std::move(entry));
   entries_.emplace(filed->request.name, filed);

@@ -6,36 +6,42 @@
 
 namespace roundelay::collective {
 
-// No transfers: one member, or no bytes.
-Program single(Exchange& net, Call call);
+// For one member, or no bytes: copies and scales, without transfers.
+Program single(Exchange& net, const Call& call);
 
-// Allreduce. Bytes a member sends, rounds on the critical path:
-// The parts of an element come to one place and are reduced in the order of members, in an accumulator wider
-// than they are, with one rounding: the same bits whatever else is in the buffer, and from both.
-Program direct_allreduce(Exchange& net, Call call);    // (P-1) n,       1
-Program pairwise_allreduce(Exchange& net, Call call);  // 2 (P-1)/P n,   2, with P-1 partners at once
-// For groups too large for that. Partial sums travel, rounded.
-Program ring_allreduce(Exchange& net, Call call);                // 2 (P-1)/P n,    2 (P-1)
-Program recursive_doubling_allreduce(Exchange& net, Call call);  // n log2 P,       log2 P (+ 2 to fold)
-// The latter is also Adasum, of whole vectors; halves travel as fp32 then, and are rounded once.
+// Allreduce of n bytes by P members. The comments say how many bytes a member sends, and how many rounds are
+// on the critical path.
+//
+// The first two bring all parts of an element to one place, which reduces them in the order of members, in an
+// accumulator wider than they are, with one rounding. Both give the same bits, whatever else is in the
+// buffer.
+Program direct_allreduce(Exchange& net, const AllreduceCall& call);  // (P-1) n,       1
+Program pairwise_allreduce(Exchange& net,
+                           const AllreduceCall& call);  // 2 (P-1)/P n,   2, with P-1 partners at once
+// The next two are for larger groups. Partial sums travel, rounded.
+Program ring_allreduce(Exchange& net, const AllreduceCall& call);  // 2 (P-1)/P n,    2 (P-1)
+Program recursive_doubling_allreduce(Exchange& net,
+                                     const AllreduceCall& call);  // n log2 P,       log2 P (+ 2 to fold)
+// Recursive doubling also carries out Adasum, of whole vectors. Halves then travel as fp32 and are rounded
+// once.
 
 // Shards are cut into pieces of at most this. Measured over MPI's shared memory: 128 KiB to 512 KiB are alike
 // within the noise, smaller ones cost context switches where ranks outnumber cores.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-// So many pieces are on their way at once: the wire is busy while one is reduced.
+// So many pieces are on their way at once, so that the wire is busy while one is reduced.
 inline constexpr std::size_t kWindow = 4;
 
-// Reduce-scatter as the first half of the pairwise allreduce: (P-1)/P n, 1.
-Program pairwise_reduce_scatter(Exchange& net, Call call);
+// Reduce-scatter is the first half of the pairwise allreduce: (P-1)/P n, 1.
+Program pairwise_reduce_scatter(Exchange& net, const ReducescatterCall& call);
 
-// All-gather and alltoall: every part goes straight to its place, a few partners at a time.
-Program pairwise_all_gather(Exchange& net, Call call);
-Program pairwise_alltoall(Exchange& net, Call call);
+// All-gather and alltoall send every part straight to its place, to a few partners at a time.
+Program pairwise_all_gather(Exchange& net, const AllgatherCall& call);
+Program pairwise_alltoall(Exchange& net, const AlltoallCall& call);
 
-// Broadcast: segments down a binomial tree, log2 P steps.
-Program binomial_tree_broadcast(Exchange& net, Call call);
+// Broadcast sends segments down a binomial tree, in log2 P steps.
+Program binomial_tree_broadcast(Exchange& net, const BroadcastCall& call);
 
-// Barrier: log2 P rounds, in round k with the neighbours at distance 2^k.
-Program dissemination_barrier(Exchange& net, Call call);
+// A barrier takes log2 P rounds. In round k a member hears from, and tells, its neighbours at distance 2^k.
+Program dissemination_barrier(Exchange& net);
 
 }  // namespace roundelay::collective

@@ -1,5 +1,5 @@
-// Direct allreduce: everyone sends all it has to everyone and reduces for itself. One round, for small
-// buffers.
+// Direct allreduce: every member sends its buffer to all others, and reduces all buffers itself. It takes one
+// round, and is for small buffers.
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"
@@ -7,7 +7,7 @@
 
 namespace roundelay::collective {
 
-Program direct_allreduce(Exchange& net, Call call) {
+Program direct_allreduce(Exchange& net, const AllreduceCall& call) {
   const int size = net.size();
   const std::size_t bytes = call.buffer.bytes;
   std::byte* place = net.scratch(bytes * static_cast<std::size_t>(size - 1));

@@ -2,8 +2,8 @@
 
 namespace roundelay::collective {
 
-// After round k everyone has heard, directly or not, of 2^(k+1) members: at the end of all.
-Program dissemination_barrier(Exchange& net, Call /*call*/) {
+// After round k every member has heard, directly or not, of 2^(k+1) members, and in the end of all.
+Program dissemination_barrier(Exchange& net) {
   for (int distance = 1; distance < net.size(); distance *= 2) {
     const int from = (net.index() + net.size() - distance) % net.size();
     const Transfer heard = net.receive(from, {});

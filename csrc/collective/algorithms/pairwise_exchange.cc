@@ -1,5 +1,6 @@
-// All-gather and alltoall. In step s every member sends to the one s places on and receives from the one s
-// places back, so that no member is the target of many at once; a few steps are in flight.
+// All-gather and alltoall by pairwise exchange. In step s every member sends to the one s places on and
+// receives from the one s places back, so that no member is the target of many at once. A few steps are on
+// their way at once.
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int kStepsInFlight = 8;
 
-// From one place to the next, each `bytes[i]` long.
+// Returns spans that follow each other from `place` on, with `bytes[i]` bytes each.
 template <typename Span, typename Pointer>
 std::vector<Span> consecutive(Pointer place, const std::vector<std::size_t>& bytes) {
   std::vector<Span> spans;
@@ -22,11 +23,12 @@ std::vector<Span> consecutive(Pointer place, const std::vector<std::size_t>& byt
   return spans;
 }
 
-// Both by member. Sender and receiver agree on which messages are empty and not sent.
+// `given` and `taken` are by member. Empty messages are not sent: both sides know which they are.
 Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vector<ByteSpan> taken) {
   const int size = net.size();
   const auto self = static_cast<std::size_t>(net.index());
-  std::vector<Transfer> posted_by(static_cast<std::size_t>(size), 0);  // all transfers up to this step's
+  std::vector<Transfer> posted_by(static_cast<std::size_t>(size),
+                                  0);  // transfers posted up to and with this step's
   for (int step = 1; step < size; ++step) {
     if (step > kStepsInFlight) {
       co_await net.done_before(posted_by[static_cast<std::size_t>(step - kStepsInFlight)]);
@@ -47,16 +49,15 @@ Program exchange_all(Exchange& net, std::vector<ConstByteSpan> given, std::vecto
 
 }  // namespace
 
-Program pairwise_all_gather(Exchange& net, Call call) {
+Program pairwise_all_gather(Exchange& net, const AllgatherCall& call) {
   const std::size_t own = call.receive_bytes[static_cast<std::size_t>(net.index())];
   std::vector<ConstByteSpan> given(static_cast<std::size_t>(net.size()), ConstByteSpan(call.input, own));
-  return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));
+  return exchange_all(net, std::move(given), consecutive<ByteSpan>(call.output.data(), call.receive_bytes));
 }
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): all algorithms have this signature
-Program pairwise_alltoall(Exchange& net, Call call) {
+Program pairwise_alltoall(Exchange& net, const AlltoallCall& call) {
   return exchange_all(net, consecutive<ConstByteSpan>(call.input, call.send_bytes),
-                      consecutive<ByteSpan>(call.buffer.data(), call.receive_bytes));
+                      consecutive<ByteSpan>(call.output.data(), call.receive_bytes));
 }
 
 }  // namespace roundelay::collective

@@ -1,6 +1,6 @@
-// Recursive doubling: in round k members at distance 2^k exchange all they have. Few messages, but whole
-// ones. Members beyond the largest power of two fold into a neighbour first and get the result. Adasum is a
-// reduction of whole vectors and goes no other way.
+// Recursive doubling: in round k members at distance 2^k exchange all that they have, in few but long
+// messages. Members beyond the largest power of two give their vector to a neighbour first, and get the
+// result from it. Adasum reduces whole vectors, so that it goes no other way.
 #include <utility>
 
 #include "collective/algorithms/algorithms.h"
@@ -9,7 +9,7 @@
 
 namespace roundelay::collective {
 
-Program recursive_doubling_allreduce(Exchange& net, Call call) {
+Program recursive_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
   const DType dtype = working_type(call);
   const std::size_t bytes = count * size_of(dtype);
@@ -37,7 +37,7 @@ Program recursive_doubling_allreduce(Exchange& net, Call call) {
     const Transfer incoming = net.receive(peer, {other, bytes});
     const Transfer outgoing = net.send(peer, {mine, bytes});
     co_await net.done(incoming, outgoing);
-    // Both sides compute lower op higher, bit for bit the same.
+    // Both sides compute "lower op higher", so that they get the same bits.
     if (net.index() > peer) std::swap(mine, other);
     merge(call, mine, other, count);
   }

@@ -1,8 +1,8 @@
-// Ring allreduce. The buffer is cut into one shard a member. In steps 0..P-2 (reduce-scatter) every member
-// sends a shard's partial sum to the right and adds its own part to what comes from the left; after that it
-// owns the finished shard of its own number, scales it, and in steps P-1..2P-3 (all-gather) finished shards
-// travel round. Shards are cut into pieces, and a piece goes on as soon as it is ready: reducing one overlaps
-// receiving the next, also across steps.
+// Ring allreduce. The buffer is cut into one shard for each member. In steps 0..P-2 (reduce-scatter) every
+// member sends a shard's partial sum to the right and adds its own part to the one that comes from the left.
+// Then it has the finished shard of its own number, and scales it. In steps P-1..2P-3 (all-gather) finished
+// shards travel round. Shards are cut into pieces, and a piece goes on as soon as it is ready, so that
+// reducing one overlaps receiving the next, also across steps.
 #include <algorithm>
 #include <vector>
 
@@ -16,10 +16,10 @@ namespace {
 constexpr int kLaterSteps = 0;
 constexpr int kFirstStep = 1;
 
-// Arithmetic of one call. A unit is a piece of the shard that is received in a step.
+// The arithmetic of one call. A unit is a piece of the shard that a member receives in a step.
 class Cut {
  public:
-  Cut(const Call& call, int size, int index)
+  Cut(const AllreduceCall& call, int size, int index)
       : base_(call.buffer.data()),
         element_(size_of(call.dtype)),
         count_(call.buffer.bytes / element_),
@@ -34,9 +34,9 @@ class Cut {
   [[nodiscard]] std::size_t piece_bytes() const { return piece_count_ * element_; }
   [[nodiscard]] std::size_t reduced_units() const { return (size_ - 1) * pieces_; }
   [[nodiscard]] std::size_t units() const { return 2 * reduced_units(); }
-  // The last unit of reduced_units(): this member's own shard.
+  // True for the units after which this member's own shard is finished.
   [[nodiscard]] bool finishes_shard(std::size_t unit) const { return unit / pieces_ == size_ - 2; }
-  // Where the received unit belongs; the unit that is sent as number n is the one received as n - pieces().
+  // Returns where a received unit belongs. The unit sent as number n is the one received as n - pieces().
   [[nodiscard]] ByteSpan received(std::size_t unit) const {
     return place(unit / pieces_ + 2, unit % pieces_);
   }
@@ -58,17 +58,17 @@ class Cut {
   std::size_t pieces_ = 1, piece_count_ = 0;
 };
 
-void add(const Call& call, ByteSpan own, const std::byte* incoming, bool finished) {
-  const std::size_t count = own.size() / size_of(call.dtype);
-  kernels::reduce(own.data(), incoming, count, call.dtype, call.reduce_op);
-  if (finished && !call.scale.identity()) {
-    kernels::scale_copy(own.data(), own.data(), count, call.dtype, call.scale);
+void add(const Reduction& how, ByteSpan own, const std::byte* incoming, bool finished) {
+  const std::size_t count = own.size() / size_of(how.dtype);
+  kernels::reduce(own.data(), incoming, count, how.dtype, how.reduce_op);
+  if (finished && !how.scale.identity()) {
+    kernels::scale_copy(own.data(), own.data(), count, how.dtype, how.scale);
   }
 }
 
 }  // namespace
 
-Program ring_allreduce(Exchange& net, Call call) {
+Program ring_allreduce(Exchange& net, const AllreduceCall& call) {
   const Cut cut(call, net.size(), net.index());
   kernels::scale_copy(call.buffer.data(), call.buffer.data(), call.buffer.bytes / size_of(call.dtype),
                       call.dtype, call.prescale);

@@ -9,21 +9,16 @@
 namespace roundelay::collective {
 namespace {
 
-constexpr std::size_t kScratchBytes = 4 << 20;      // for them, where members are few enough
-constexpr std::size_t kLeastPieceBytes = 16 << 10;  // else
+constexpr std::size_t kScratchBytes = 4 << 20;      // bounds the memory for pieces, where members are few
+constexpr std::size_t kLeastPieceBytes = 16 << 10;  // bounds the size of a piece, where they are many
 constexpr std::size_t kAlignment = 64;              // a cache line; a multiple of every element's size
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
-Shards::Shards(Exchange& net, const Call& call, const std::byte* input, std::vector<std::size_t> bytes)
-    : net_(net),
-      call_(call),
-      input_(input),
-      index_(net.index()),
-      size_(net.size()),
-      bytes_(std::move(bytes)) {
+Shards::Shards(Exchange& net, const Reduction& how, const std::byte* input, std::vector<std::size_t> bytes)
+    : net_(net), how_(how), input_(input), index_(net.index()), size_(net.size()), bytes_(std::move(bytes)) {
   std::size_t offset = 0;
   for (const std::size_t shard : bytes_) {
     offsets_.push_back(offset);
@@ -42,7 +37,7 @@ Shards::Shards(Exchange& net, const Call& call, const std::byte* input, std::vec
   parts_.resize(bytes_.size());
 }
 
-Shards::Range Shards::range(int member, std::size_t piece) const {
+ByteRange Shards::range(int member, std::size_t piece) const {
   const auto shard = static_cast<std::size_t>(member);
   const std::size_t begin = std::min(piece * piece_bytes_, bytes_[shard]);
   return {offsets_[shard] + begin, std::min(piece_bytes_, bytes_[shard] - begin)};
@@ -67,8 +62,8 @@ void Shards::reduce(std::size_t piece, std::byte* to) {
   for (int step = 1; step < size_; ++step) {
     parts_[static_cast<std::size_t>(source(step))] = slot(piece, step);
   }
-  kernels::reduce_parts(to, parts_, bytes / size_of(call_.dtype), call_.dtype, call_.reduce_op,
-                        call_.prescale, call_.scale);
+  kernels::reduce_parts(to, parts_, bytes / size_of(how_.dtype), how_.dtype, how_.reduce_op, how_.prescale,
+                        how_.scale);
 }
 
 }  // namespace roundelay::collective

@@ -1,36 +1,35 @@
-// Reduce-scatter by pairwise exchange, as the steps of a program: all parts of a member's shard come to it,
-// piece by piece, and are reduced there in the order of members.
+// The steps of a reduce-scatter by pairwise exchange, for programs: all parts of a member's shard come to it,
+// piece by piece, and it reduces them in the order of members.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
+#include "collective/call.h"
 #include "collective/exchange.h"
-#include "collective/fabric.h"
 
 namespace roundelay::collective {
 
+// One thread at a time. What it refers to outlives it.
 class Shards {
  public:
-  // `bytes` by member: the shards, which follow each other in `input`.
-  Shards(Exchange& net, const Call& call, const std::byte* input, std::vector<std::size_t> bytes);
+  // `bytes` has the size of each member's shard. The shards follow each other in `input`.
+  Shards(Exchange& net, const Reduction& how, const std::byte* input, std::vector<std::size_t> bytes);
 
-  // Every shard has as many pieces, the last ones perhaps empty.
+  // Returns the number of pieces, which is the same for all shards; the last ones may be empty.
   [[nodiscard]] std::size_t pieces() const { return pieces_; }
-  // Posts the transfers of all pieces that may be in flight while `piece` is awaited.
+  // Posts the transfers of all pieces that may be on their way while the program waits for `piece`.
   void post_up_to(std::size_t piece);
-  // With the partner of step 1..P-1.
+  // Return the transfer with the partner of a step from 1 to P-1.
   [[nodiscard]] Transfer received(std::size_t piece, int step) const { return received_[unit(piece, step)]; }
   [[nodiscard]] Transfer sent(std::size_t piece, int step) const { return sent_[unit(piece, step)]; }
-  // Of this member's shard, when all parts of the piece have been received. `to` may be where its own part
-  // is.
+  // Reduces a piece of this member's shard to `to`, which may be the place of its own part. Call it when all
+  // parts of the piece have been received.
   void reduce(std::size_t piece, std::byte* to);
 
-  // Where a piece of a member's shard lies in `input`.
-  struct Range {
-    std::size_t offset, bytes;
-  };
-  [[nodiscard]] Range range(int member, std::size_t piece) const;
+  // Returns where a piece of a member's shard lies in `input`.
+  [[nodiscard]] ByteRange range(int member, std::size_t piece) const;
+  // Return the members that this one sends to, and receives from, in a step.
   [[nodiscard]] int target(int step) const { return (index_ + step) % size_; }
   [[nodiscard]] int source(int step) const { return (index_ + size_ - step) % size_; }
 
@@ -44,7 +43,7 @@ class Shards {
   }
 
   Exchange& net_;
-  const Call& call_;
+  const Reduction& how_;
   const std::byte* const input_;
   const int index_, size_;
   const std::vector<std::size_t> bytes_;

@@ -3,7 +3,7 @@
 
 namespace roundelay::collective {
 
-Program single(Exchange& /*net*/, Call call) {
+Program single(Exchange& /*net*/, const Call& call) {
   finish_single(call);
   co_return;
 }

@@ -13,8 +13,8 @@ std::unique_ptr<Fabric> make_c10d_fabric(std::unique_ptr<platform::ProcessGroup>
       std::make_unique<C10dTransport>(std::move(process_group), group, options.most_message_bytes);
   auto state = std::make_shared<FabricState>();
   state->group = group;
-  state->crowded = true;  // who waits leaves the core to the threads that move the bytes
-  // After the first failure nothing will be tested any more: its threads must not wait on.
+  state->crowded = true;  // a thread that waits leaves its core to those that move the bytes
+  // After the first failure nothing is tested any more, and the transport's threads must not wait on.
   state->on_poison = [medium = transport.get()](const Status&) { medium->give_up(); };
   state->transport = std::move(transport);
   AlgorithmFabric::Options fabric;

@@ -1,5 +1,5 @@
-// The data plane over a torch.distributed process group: our algorithms over its send and receive. All types
-// and operations, whatever the group's own collectives can do.
+// The data plane over a torch.distributed process group. It runs our algorithms over the group's send and
+// receive, so that it has all types and operations, whatever the group's own collectives can do.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 namespace roundelay::collective {
 
 struct C10dFabricOptions {
-  std::size_t most_message_bytes = 1U << 30U;  // longer ones are cut; tests use less
+  std::size_t most_message_bytes = 1U << 30U;  // longer messages are cut; tests use less
   Select select = select_algorithm;
 };
 
-// `process_group` has the group's members, with its indices.
+// `process_group` has the members of `group`, with the same indices.
 std::unique_ptr<Fabric> make_c10d_fabric(std::unique_ptr<platform::ProcessGroup> process_group,
                                          const Group& group, const C10dFabricOptions& options);
 

@@ -25,7 +25,7 @@ C10dTransport::~C10dTransport() {
 }
 
 Result<Ticket> C10dTransport::send(int peer, ConstByteSpan data, int tag) {
-  // Only read.
+  // The process group only reads the bytes.
   const ByteSpan bytes(const_cast<std::byte*>(data.data()), data.size());
   return post(peer, bytes, [&](ByteSpan part) { return process_group_->send(peer, part, tag); });
 }
@@ -43,7 +43,7 @@ std::pair<Ticket, C10dTransport::Slot*> C10dTransport::take_slot(int peer) {
   return {ticket, &slot};
 }
 
-// In parts that the medium carries at once; it knows no empty messages.
+// The medium has a limit for messages, and knows no empty ones.
 Result<Ticket> C10dTransport::post(int peer, ByteSpan data, const PostPart& post_part) {
   const auto [ticket, slot] = take_slot(peer);
   if (data.empty()) data = ByteSpan(&slot->nothing, 1);
@@ -62,7 +62,7 @@ Status C10dTransport::failure(const Slot& slot, const Status& cause) const {
   return Status::aborted("the connection to rank " + std::to_string(rank) + " failed: " + cause.message());
 }
 
-// A free thread for each work: one that waits for another could be what that one depends on.
+// Each work gets a free thread. If it had to wait for another work's thread, that work might depend on it.
 Status C10dTransport::have_waited(Slot& slot, WorkPtr work) {
   MutexLock lock(mutex_);
   slot.parts.push_back(work);

@@ -16,15 +16,15 @@
 
 namespace roundelay::collective {
 
-// A process group's works can only be waited for, one thread a work (Gloo's tell that they are complete only
-// to who waits, and a wait that times out closes all connections). So threads of our own wait: as many as
-// there were messages on their way at once.
+// A Transport over a process group. Its works cannot be polled: Gloo's say that they are complete only to a
+// thread that waits, and a wait that times out closes all connections. So this class has threads that wait,
+// one for each message that is on its way at once.
 class C10dTransport final : public Transport {
  public:
   C10dTransport(std::unique_ptr<platform::ProcessGroup> process_group, const Group& group,
                 std::size_t most_message_bytes);
-  // Joins the threads. Transfers still out are given up; then the process group stays, unused: to close it
-  // could wait for the dead.
+  // Joins the threads. Where transfers are still on their way, it gives them up and leaks the process group,
+  // because to close it could wait for dead ranks.
   ~C10dTransport() override;
 
   [[nodiscard]] int index() const override { return group_.index; }
@@ -33,7 +33,7 @@ class C10dTransport final : public Transport {
   Result<Ticket> receive(int peer, ByteSpan data, int tag) override EXCLUDES(mutex_);
   Result<bool> test(Ticket ticket) override EXCLUDES(mutex_);
 
-  // Every transfer still out fails. From any thread.
+  // Makes every transfer fail that is on its way. From any thread.
   void give_up() EXCLUDES(mutex_);
 
  private:
@@ -43,18 +43,21 @@ class C10dTransport final : public Transport {
     std::vector<WorkPtr> parts;
     std::size_t left = 0;
     int peer = 0;
-    std::byte nothing{};  // what an empty message carries
-    Status error;         // the first
+    std::byte nothing{};  // the byte that an empty message carries
+    Status error;         // the first one
   };
   struct Waited {
     WorkPtr work;
     Slot* slot;
   };
   using PostPart = std::function<Result<WorkPtr>(ByteSpan part)>;
+  // Posts a message in parts that the medium carries.
   Result<Ticket> post(int peer, ByteSpan data, const PostPart& post_part) EXCLUDES(mutex_);
   std::pair<Ticket, Slot*> take_slot(int peer) EXCLUDES(mutex_);
+  // Gives a work of this slot to a thread that waits for it.
   Status have_waited(Slot& slot, WorkPtr work) EXCLUDES(mutex_);
   [[nodiscard]] Status failure(const Slot& slot, const Status& cause) const;
+  // Runs on each of the threads.
   void wait_for_works() EXCLUDES(mutex_);
 
   std::unique_ptr<platform::ProcessGroup> process_group_;

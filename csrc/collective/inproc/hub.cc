@@ -14,7 +14,7 @@ namespace roundelay::collective {
 class InprocTransport final : public Transport {
  public:
   InprocTransport(std::shared_ptr<InprocHub> hub, int index) : hub_(std::move(hub)), index_(index) {}
-  // Nobody writes into this member's memory any more.
+  // Afterwards nobody writes to this member's memory.
   ~InprocTransport() override { hub_->withdraw(index_); }
 
   [[nodiscard]] int index() const override { return index_; }

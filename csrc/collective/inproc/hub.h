@@ -1,6 +1,6 @@
-// Any number of members in one process: threads, or one thread that tests each member's calls in turn.
-// Nothing blocks. A transfer is over when both sides have posted it: the strictest medium there is, so that
-// a program that relies on buffering fails here. Faults can be injected.
+// A medium for any number of members in one process: threads, or one thread that tests each member's calls in
+// turn. Nothing blocks. A transfer is over when both sides have posted it, so that a program that relies on
+// buffering fails here. Tests can inject faults.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@
 
 namespace roundelay::collective {
 
-// The medium of one group. Thread-safe; outlives its transports through shared ownership.
+// The medium of one group. Thread-safe. Its transports share its ownership.
 class InprocHub : public std::enable_shared_from_this<InprocHub> {
  public:
   explicit InprocHub(int members);
 
-  // At most one for each member.
+  // Makes the transport of a member. At most one for each member.
   std::unique_ptr<Transport> transport(int index) EXCLUDES(mutex_);
 
-  // Nothing that this member has posted or will post reaches anyone: a stopped process.
+  // Acts as a stopped process: nothing that this member has posted or will post reaches anyone.
   void silence(int index) EXCLUDES(mutex_);
-  // Transfers with this member fail from now on: a lost connection.
+  // Acts as a lost connection: transfers with this member fail from now on.
   void fail(int index) EXCLUDES(mutex_);
 
  private:
   friend class InprocTransport;
   struct Posted {
     int from, to, tag;
-    ConstByteSpan source;  // of a send
-    ByteSpan target;       // of a receive
+    ConstByteSpan source;  // what a send sends
+    ByteSpan target;       // where a receive puts it
     bool done = false;
     bool sizes_differ = false;
   };
@@ -56,7 +56,7 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
   std::vector<bool> failed_ GUARDED_BY(mutex_);
 };
 
-// group.index is this member's index in the hub.
+// Makes the fabric of a member, whose index in the hub is group.index.
 std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub, Group group,
                                            Select select = select_algorithm);
 

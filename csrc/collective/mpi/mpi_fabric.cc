@@ -8,7 +8,8 @@
 namespace roundelay::collective {
 namespace {
 
-// No MPI sends less than this by rendezvous: such a message is the receiver's matter once it has left.
+// No MPI sends fewer bytes by rendezvous, so that a message of fewer bytes needs nothing more from its
+// sender.
 constexpr std::size_t kEagerBytes = 2 << 10;
 
 }  // namespace

@@ -1,5 +1,6 @@
-// The data plane over MPI: our algorithms over Isend, Irecv and Test on a communicator of its own.
-// MPI cannot cancel what is under way: after a fault requests are abandoned, never waited for.
+// The data plane over MPI. It runs our algorithms over MPI_Isend, MPI_Irecv and MPI_Test on a communicator of
+// its own. MPI cannot cancel transfers: after a fault their requests are left alone, and nobody waits for
+// them.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +14,14 @@
 namespace roundelay::collective {
 
 struct MpiFabricOptions {
-  Deadline deadline = Deadline::never();       // to make the communicator
-  std::size_t most_message_bytes = 1U << 30U;  // longer ones are cut; tests use less
+  Deadline deadline = Deadline::never();       // for making the communicator
+  std::size_t most_message_bytes = 1U << 30U;  // longer messages are cut; tests use less
   Select select = select_algorithm;
-  bool poisons_session = true;  // false: the caller shows that all requests end
+  bool poisons_session = true;  // false: the caller makes sure that all requests end
 };
 
-// Collective over the group, in the same order on all members.
+// Makes the fabric. Collective over the group, in the same order on all members. `session` outlives it.
+// Errors: as Session::communicator().
 Result<std::unique_ptr<Fabric>> make_mpi_fabric(mpi::Session& session, const Group& group,
                                                 const MpiFabricOptions& options);
 

@@ -11,11 +11,11 @@
 
 namespace roundelay::collective {
 
-// Owns `communicator`, whose ranks are the group's indices.
+// A Transport over a communicator, which it owns. The communicator's ranks are the group's indices.
 class MpiTransport final : public Transport {
  public:
   MpiTransport(mpi::Session& session, MPI_Comm communicator, std::size_t most_message_bytes);
-  // Frees the communicator, unless transfers are still out: then it stays.
+  // Frees the communicator, unless transfers are still on their way: then it stays.
   ~MpiTransport() override;
 
   [[nodiscard]] int index() const override { return index_; }
@@ -25,10 +25,10 @@ class MpiTransport final : public Transport {
   Result<bool> test(Ticket ticket) override;
 
  private:
-  // One transfer: the message's parts, in order.
+  // One transfer: the requests of the message's parts, in order.
   struct Slot {
     std::vector<MPI_Request> requests;
-    std::size_t next = 0;  // the first that is not done
+    std::size_t next = 0;  // the first request that is not done
   };
   template <typename Post>
   Result<Ticket> post(std::size_t bytes, const Post& post_part);

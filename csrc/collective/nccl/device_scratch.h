@@ -1,5 +1,5 @@
-// Device memory that a fabric's calls work in, one at a time: kept, and as large as the largest of them
-// needed.
+// Scratch memory on the device for a fabric's calls, one at a time. It is kept, as large as the largest of
+// them needed.
 #pragma once
 
 #include <cstddef>
@@ -13,21 +13,24 @@ namespace roundelay::collective::nccl {
 class DeviceScratch {
  public:
   DeviceScratch(GpuRuntime& runtime, int device) : runtime_(runtime), device_(device) {}
+  // Leaks memory that the device still uses.
   ~DeviceScratch();
   DeviceScratch(const DeviceScratch&) = delete;
   DeviceScratch& operator=(const DeviceScratch&) = delete;
 
-  // For work in `stream`, behind that of the call before. kUnavailable: no memory.
+  // Returns memory for work in `stream`, and makes the stream wait for the work of the call before. Errors:
+  // kUnavailable (no memory).
   [[nodiscard]] Result<std::byte*> take(std::size_t bytes, GpuStream stream);
-  // All that uses it is enqueued.
+  // Takes the memory back. Call it when all work that uses it is enqueued to `stream`.
   [[nodiscard]] Status give(GpuStream stream);
 
  private:
   struct Block {
     GpuMemory memory;
     std::size_t bytes = 0;
-    bool taken = false;    // not all that uses it is enqueued
+    bool taken = false;    // from take() to give()
     GpuEventPtr last_use;  // null: never used
+    // True if the device is done with it.
     [[nodiscard]] bool idle() const;
   };
   GpuRuntime& runtime_;

@@ -5,22 +5,23 @@
 
 #include "collective/check.h"
 #include "collective/gpu_single.h"
-#include "collective/nccl/turn.h"
+#include "collective/nccl/nccl_operation.h"
 #include "collective/queued_pending.h"
 
 namespace roundelay::collective {
 namespace {
 
-struct NcclHost {
+// The objects that the calls of one member use.
+struct NcclResources {
   const nccl::Tools tools;
   Fabric& staged;
 };
 
-// One call, in progress: NCCL takes it when the one before is enqueued. A staged one before would otherwise
-// wait in the stream for what peers have not started yet.
+// One call in progress. NCCL gets it when the call before it is enqueued: a staged call before it would
+// otherwise wait in the stream for peers that have not started theirs.
 class NcclCall {
  public:
-  NcclCall(const NcclHost& host, const Call& call) : host_(host), call_(call) {}
+  NcclCall(const NcclResources& resources, const Call& call) : resources_(resources), call_(call) {}
 
   Result<bool> advance() {
     if (!begun_) {
@@ -28,9 +29,9 @@ class NcclCall {
       ROUNDELAY_RETURN_IF_ERROR(begin());
     }
     if (staged_) return staged_->test();
-    Result<bool> enqueued = host_.tools.communicator.ready();
+    Result<bool> enqueued = resources_.tools.communicator.ready();
     if (!enqueued.ok() || !*enqueued) return enqueued;
-    ROUNDELAY_RETURN_IF_ERROR(turn_->end());
+    ROUNDELAY_RETURN_IF_ERROR(operation_->end());
     return true;
   }
   Status interrupted(CallWatch& watch) const { return staged_ ? Status() : watch.interrupted(-1); }
@@ -40,69 +41,74 @@ class NcclCall {
 
  private:
   Status begin() {
-    if (nccl::fits(call_, host_.tools.group.size())) return turn_.emplace(host_.tools, call_).begin();
-    auto started = host_.staged.start(call_);
+    if (nccl::fits(call_, resources_.tools.group.size()))
+      return operation_.emplace(resources_.tools, call_).begin();
+    auto started = resources_.staged.start(call_);
     if (!started.ok()) return started.status();
     staged_ = std::move(started).value();
     return {};
   }
 
-  const NcclHost& host_;
+  const NcclResources& resources_;
   const Call& call_;
   bool begun_ = false;
-  std::optional<nccl::Turn> turn_;
+  std::optional<nccl::NcclOperation> operation_;
   std::unique_ptr<Pending> staged_;
 };
 
-// What the calls of one member share. One thread at a time.
-struct NcclState : CallQueue<NcclState> {
+// The state that the calls of one member share. One thread at a time.
+struct NcclState final : CallQueue<NcclState>, DeviceCalls {
   using RunningCall = NcclCall;
 
   explicit NcclState(NcclFabricParts given)
       : members(std::move(given.group)),
         communicator(std::move(given.communicator)),
         scratch(given.runtime, given.device),
-        host{{members, *communicator, given.runtime, given.kernels, given.device, scratch}, given.staged} {
+        resources{{members, *communicator, given.runtime, given.kernels, given.device, scratch},
+                  given.staged} {
     on_poison = [this] { communicator->abort(); };
   }
 
   [[nodiscard]] const Group& group() const { return members; }
 
+  Status health() override {
+    if (!poison.ok()) return poison;
+    Status error = communicator->ready().status();
+    if (error.ok() && staged_calls() != nullptr) error = staged_calls()->health();
+    if (!error.ok()) fail(error);
+    return error;
+  }
+  void give_up(const Status& cause) override {
+    fail(cause);
+    if (staged_calls() != nullptr) staged_calls()->give_up(cause);
+  }
+  [[nodiscard]] DeviceCalls* staged_calls() const { return resources.staged.capabilities().device; }
+
   const Group members;
   const std::unique_ptr<platform::NcclCommunicator> communicator;
   nccl::DeviceScratch scratch;
-  const NcclHost host;
+  const NcclResources resources;
 };
 
 class NcclFabric final : public Fabric {
  public:
-  explicit NcclFabric(std::shared_ptr<NcclState> state) : state_(std::move(state)) {}
+  explicit NcclFabric(std::shared_ptr<NcclState> state)
+      : Fabric({.waker = state->resources.staged.capabilities().waker,
+                .device = state.get(),
+                .make_region = no_gpu_region}),
+        state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return "nccl"; }
   [[nodiscard]] const Group& group() const override { return state_->members; }
-  [[nodiscard]] bool any_thread() const override { return state_->host.staged.any_thread(); }
+  [[nodiscard]] bool any_thread() const override { return state_->resources.staged.any_thread(); }
   [[nodiscard]] bool poisoned() const override {
-    return !state_->poison.ok() || state_->host.staged.poisoned();
+    return !state_->poison.ok() || state_->resources.staged.poisoned();
   }
-  void wake() override { state_->host.staged.wake(); }
-  [[nodiscard]] RegionMaker region_maker() const override { return no_gpu_region; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->members));
     return start_queued(state_, call);
-  }
-
-  Status health() override {
-    if (!state_->poison.ok()) return state_->poison;
-    Status error = state_->communicator->ready().status();
-    if (error.ok()) error = state_->host.staged.health();
-    if (!error.ok()) state_->fail(error);
-    return error;
-  }
-  void give_up(const Status& cause) override {
-    state_->fail(cause);
-    state_->host.staged.give_up(cause);
   }
 
  private:

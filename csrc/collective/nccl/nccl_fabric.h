@@ -1,19 +1,21 @@
-// The data plane on GPUs by NCCL. A call is done when its place in the stream is fixed; nothing waits for the
-// device.
+// The data plane on GPUs by NCCL. A call is over when its work is enqueued to its stream; the host never
+// waits for the device.
 //
-// What NCCL cannot do as the CPU does it (Adasum, absent members, scaled integers but averages, scaled
-// booleans) is handed to another fabric. Where NCCL's arithmetic is another than the CPU's, u being half an
-// ulp of the element type, relative to the sum of the absolute parts:
+// Another fabric carries out what NCCL cannot do as the CPU does it: Adasum, calls with absent members,
+// scaled integers but averages, scaled booleans. NCCL's arithmetic differs from the CPU's as follows, where u
+// is half an ulp of the element type, relative to the sum of the absolute parts:
 // - sums are rounded at each addition, in an order of NCCL's own: (members - 1) u, all members alike;
 // - fp32, fp64: an average is NCCL's own: each part times a rounded factor, rounded: 2 u more;
 // - fp16, bf16: an average over a power of two of members is NCCL's own, whose parts are exact but for
 //   subnormals; otherwise the sum, which may leave the range of fp16, is divided and rounded (1 u);
 // - minimum and maximum need not pass on a NaN;
 // - products are rounded at each step, as on the CPU, in NCCL's order.
+//
 // Integers' and booleans' results are the CPU's, bit for bit. Booleans are bytes of 0 or 1.
 //
-// Scratch memory on the device, kept, as large as the largest call needed: of an int16, or an average of
-// integers: the elements widened; of a reduce-scatter with unequal shards or prescaled: its input.
+// It keeps scratch memory on the device, as large as its largest call needed: an int16, or an average of
+// integers, needs its elements widened; a reduce-scatter with unequal shards, or with a prescale, needs its
+// input again.
 #pragma once
 
 #include <memory>
@@ -27,14 +29,14 @@ namespace roundelay::collective {
 
 struct NcclFabricParts {
   Group group;
-  std::unique_ptr<platform::NcclCommunicator> communicator;  // settled, of the group's members and indices
+  std::unique_ptr<platform::NcclCommunicator> communicator;  // ready, with the group's members and indices
   GpuRuntime& runtime;
   kernels::GpuKernels& kernels;
   int device;
-  Fabric& staged;  // for all that NCCL cannot do; the same thread drives both
+  Fabric& staged;  // carries out all that NCCL cannot do, on the same thread
 };
 
-// What it refers to outlives it.
+// Makes the fabric. The references in `parts` outlive it.
 std::unique_ptr<Fabric> make_nccl_fabric(NcclFabricParts parts);
 
 }  // namespace roundelay::collective

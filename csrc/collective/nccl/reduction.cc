@@ -5,42 +5,42 @@
 namespace roundelay::collective::nccl {
 namespace {
 
-bool is_unscaled(const Call& call) { return call.prescale.identity() && call.scale.identity(); }
+bool is_unscaled(const Reduction& given) { return given.prescale.identity() && given.scale.identity(); }
 
-// As bytes that are 0 or 1.
-std::optional<Reduction> of_booleans(const Call& call) {
-  if (!is_unscaled(call)) return std::nullopt;
-  const bool any = call.reduce_op == ReduceOp::kSum || call.reduce_op == ReduceOp::kMax;
-  Reduction how;
+// NCCL reduces booleans as bytes of 0 or 1.
+std::optional<ReductionPlan> of_booleans(const Reduction& given) {
+  if (!is_unscaled(given)) return std::nullopt;
+  const bool any = given.reduce_op == ReduceOp::kSum || given.reduce_op == ReduceOp::kMax;
+  ReductionPlan how;
   how.wire = DType::kUInt8;
   how.reduction.op = any ? ReduceOp::kMax : ReduceOp::kMin;
   return how;
 }
 
-std::optional<Reduction> of_integers(const Call& call, int members) {
-  Reduction how;
-  how.reduction.op = call.reduce_op;
-  how.after = call.scale;
-  how.wire = platform::nccl_reduces(call.dtype) ? call.dtype : DType::kInt32;
-  if (is_unscaled(call)) return how;
-  // An average: the sum must not overflow, and the quotient is in the type's range. Other scales saturate in
-  // ways that only the CPU's kernels have.
-  const bool average = call.reduce_op == ReduceOp::kSum && call.prescale.identity() &&
-                       call.scale.factor == 1.0 && call.scale.divisor >= members;
+std::optional<ReductionPlan> of_integers(const Reduction& given, int members) {
+  ReductionPlan how;
+  how.reduction.op = given.reduce_op;
+  how.after = given.scale;
+  how.wire = platform::nccl_reduces(given.dtype) ? given.dtype : DType::kInt32;
+  if (is_unscaled(given)) return how;
+  // In an average the sum must not overflow, and the quotient is in the type's range. Other scales saturate
+  // in ways that only the CPU's kernels have.
+  const bool average = given.reduce_op == ReduceOp::kSum && given.prescale.identity() &&
+                       given.scale.factor == 1.0 && given.scale.divisor >= members;
   if (!average) return std::nullopt;
-  how.wire = size_of(call.dtype) < 4 ? DType::kInt32 : DType::kInt64;
+  how.wire = size_of(given.dtype) < 4 ? DType::kInt32 : DType::kInt64;
   return how;
 }
 
-Reduction of_floats(const Call& call, int members) {
-  Reduction how;
-  how.wire = call.dtype;
-  how.reduction.op = call.reduce_op;
-  how.before = call.prescale;
-  how.after = call.scale;
-  const bool average = call.reduce_op == ReduceOp::kSum && call.scale == Scale{1.0, members};
-  // A half's factor has too few bits, unless it is a power of two; then it also keeps the sum in range.
-  const bool half = size_of(call.dtype) == 2;
+ReductionPlan of_floats(const Reduction& given, int members) {
+  ReductionPlan how;
+  how.wire = given.dtype;
+  how.reduction.op = given.reduce_op;
+  how.before = given.prescale;
+  how.after = given.scale;
+  const bool average = given.reduce_op == ReduceOp::kSum && given.scale == Scale{1.0, members};
+  // A half has too few bits for the factor, unless that is a power of two, which also keeps the sum in range.
+  const bool half = size_of(given.dtype) == 2;
   if (average && (!half || std::has_single_bit(static_cast<unsigned>(members)))) {
     how.reduction.average = true;
     how.after = {};
@@ -50,10 +50,10 @@ Reduction of_floats(const Call& call, int members) {
 
 }  // namespace
 
-std::optional<Reduction> reduction_of(const Call& call, int members) {
-  if (call.reduce_op == ReduceOp::kAdasum) return std::nullopt;
-  if (call.dtype == DType::kBool) return of_booleans(call);
-  return is_floating(call.dtype) ? of_floats(call, members) : of_integers(call, members);
+std::optional<ReductionPlan> reduction_of(const Reduction& given, int members) {
+  if (given.reduce_op == ReduceOp::kAdasum) return std::nullopt;
+  if (given.dtype == DType::kBool) return of_booleans(given);
+  return is_floating(given.dtype) ? of_floats(given, members) : of_integers(given, members);
 }
 
 }  // namespace roundelay::collective::nccl

@@ -1,21 +1,22 @@
-// How NCCL carries out a reduction: what it can do itself, what kernels do before and after.
+// How NCCL carries out a reduction: its own part, and the kernels before and after.
 #pragma once
 
 #include <optional>
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 #include "platform/nccl/api.h"
 
 namespace roundelay::collective::nccl {
 
-struct Reduction {
-  DType wire = DType::kFloat32;  // what NCCL reduces; wider than the elements where they have to be widened
-  Scale before;                  // of each part, by a kernel
+struct ReductionPlan {
+  DType wire = DType::kFloat32;  // the type that NCCL reduces; where elements have to be widened, a wider one
+  Scale before;                  // a kernel scales each part
   platform::NcclCommunicator::Reduction reduction{};
-  Scale after;  // of the result, by a kernel
+  Scale after;  // a kernel scales the result
 };
 
-// Null: NCCL and kernels would not give what the CPU gives, but for rounding. The same on all members.
-[[nodiscard]] std::optional<Reduction> reduction_of(const Call& call, int members);
+// Returns nothing where NCCL and kernels cannot give the CPU's result up to rounding. The same on all
+// members.
+[[nodiscard]] std::optional<ReductionPlan> reduction_of(const Reduction& given, int members);
 
 }  // namespace roundelay::collective::nccl

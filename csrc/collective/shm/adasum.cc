@@ -10,11 +10,11 @@
 namespace roundelay::collective::shm {
 namespace {
 
-// What a member does at one level; all members have as many.
+// The work of a member at one level. All members have as many levels.
 struct Level {
   bool gives = false;
-  int takes_from = -1;  // -1: from nobody
-  bool merges = true;   // else what it takes replaces what it has
+  int takes_from = -1;  // -1: from no member
+  bool merges = true;   // false: the vector that it takes replaces its own
 };
 
 std::vector<Level> levels_of(int index, int size) {
@@ -31,7 +31,7 @@ std::vector<Level> levels_of(int index, int size) {
 
 }  // namespace
 
-Program adasum(Rounds& net, Call call) {
+Program adasum(Rounds& net, const AllreduceCall& call) {
   const DType dtype = working_type(call);
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
   const Cuts chunks{count * size_of(dtype), net.slot_bytes()};
@@ -44,7 +44,7 @@ Program adasum(Rounds& net, Call call) {
   std::uint64_t round = 0;
   for (const Level level : levels) {
     for (std::uint64_t chunk = 0; chunk < chunks.count(); ++chunk, ++round) {
-      const Range range = chunks[chunk];
+      const ByteRange range = chunks[chunk];
       if (level.gives) {
         co_await net.writable(round);
         net.put(round, 0, mine + range.offset, range.bytes);
@@ -57,7 +57,7 @@ Program adasum(Rounds& net, Call call) {
       net.release(round);
     }
     if (level.takes_from < 0) continue;
-    // Both sides compute lower op higher, bit for bit the same.
+    // Both sides compute "lower op higher", so that they get the same bits.
     if (net.index() > level.takes_from) std::swap(mine, other);
     if (level.merges) merge(call, mine, other, count);
   }

@@ -9,53 +9,53 @@
 namespace roundelay::collective::shm {
 namespace {
 
-constexpr std::size_t kMostTogether = 8 << 10;  // that each member had better sum up by itself
+constexpr std::size_t kMostTogether = 8 << 10;  // up to here each member sums up all parts itself
 
 using Run = ScatterList::Run;
 
-// The same bytes of all members, in the order of members: this one's where they are, the others' from their
-// slots.
+// Reduces the same bytes of all members, in the order of members: this member's where they lie, the others'
+// from their slots.
 class Parts {
  public:
-  Parts(const Rounds& net, const Call& call)
-      : net_(net), call_(call), parts_(static_cast<std::size_t>(net.size())) {}
+  Parts(const Rounds& net, const Reduction& how)
+      : net_(net), how_(how), parts_(static_cast<std::size_t>(net.size())) {}
 
-  // `range` of the slots; `to` may be `own`.
-  void reduce(std::uint64_t round, Range range, const std::byte* own, std::byte* to) {
+  // `range` is a part of the slots. `to` may be `own`.
+  void reduce(std::uint64_t round, ByteRange range, const std::byte* own, std::byte* to) {
     for (int member = 0; member < net_.size(); ++member) {
       parts_[static_cast<std::size_t>(member)] =
           member == net_.index() ? own : net_.slot_of(member, round) + range.offset;
     }
-    kernels::reduce_parts(to, parts_, range.bytes / size_of(call_.dtype), call_.dtype, call_.reduce_op,
-                          call_.prescale, call_.scale);
+    kernels::reduce_parts(to, parts_, range.bytes / size_of(how_.dtype), how_.dtype, how_.reduce_op,
+                          how_.prescale, how_.scale);
   }
 
  private:
   const Rounds& net_;
-  const Call& call_;
+  const Reduction& how_;
   std::vector<const void*> parts_;
 };
 
-// One round: a chunk of the list, at the beginning of the slots.
+// The chunk of the list that travels in one round, from the beginning of the slots on. A `range` is a part of
+// it.
 class Chunk {
  public:
-  Chunk(const ScatterList& list, Range chunk) : list_(list), chunk_(chunk) {}
+  Chunk(const ScatterList& list, ByteRange chunk) : list_(list), chunk_(chunk) {}
 
-  // `range` of the chunk.
-  void copy_in(Rounds& net, std::uint64_t round, Range range) const {
+  void copy_in(Rounds& net, std::uint64_t round, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
       net.put(round, range.offset + at, run.input, run.bytes);
     });
   }
-  void copy_out(const std::byte* slot, Range range) const {
+  void copy_out(const std::byte* slot, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
       std::memcpy(run.output, slot + range.offset + at, run.bytes);
     });
   }
-  // To the outputs, and to the slot for the others.
-  void reduce(Rounds& net, std::uint64_t round, Parts& parts, Range range) const {
+  // Reduces to the outputs, and copies the result to the slot for the others.
+  void reduce(Rounds& net, std::uint64_t round, Parts& parts, ByteRange range) const {
     list_.for_each(chunk_.offset + range.offset, range.bytes, [&](std::size_t at, const Run& run) {
-      const Range in_slot{range.offset + at, run.bytes};
+      const ByteRange in_slot{range.offset + at, run.bytes};
       parts.reduce(round, in_slot, run.input, run.output);
       net.put(round, in_slot.offset, run.output, run.bytes);
     });
@@ -63,18 +63,18 @@ class Chunk {
 
  private:
   const ScatterList& list_;
-  const Range chunk_;
+  const ByteRange chunk_;
 };
 
-// What the others reduce of this member's part of a round.
-void stage(Rounds& net, std::uint64_t round, const Chunk& chunk, Range mine, std::size_t bytes) {
+// Stages what the others reduce of this member's part of a round: all but `mine`.
+void stage(Rounds& net, std::uint64_t round, const Chunk& chunk, ByteRange mine, std::size_t bytes) {
   const std::size_t end = mine.offset + mine.bytes;
   chunk.copy_in(net, round, {0, mine.offset});
   chunk.copy_in(net, round, {end, bytes - end});
   net.stage(round);
 }
 
-void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, const Chunk& chunk, Range mine) {
+void reduce_share(Rounds& net, std::uint64_t round, Parts& parts, const Chunk& chunk, ByteRange mine) {
   const Cuts blocks{mine.bytes, kBlock};
   for (std::uint64_t i = 0; i < blocks.count(); ++i) {
     chunk.reduce(net, round, parts, {mine.offset + blocks[i].offset, blocks[i].bytes});
@@ -88,7 +88,7 @@ ScatterList in_place(const Buffer& buffer) {
   return list;
 }
 
-Program allreduce_together(Rounds& net, Call call) {
+Program allreduce_together(Rounds& net, const AllreduceCall& call) {
   const ScatterList whole = in_place(call.buffer);
   const ScatterList& list = call.scattered != nullptr ? *call.scattered : whole;
   Parts parts(net, call);
@@ -101,7 +101,7 @@ Program allreduce_together(Rounds& net, Call call) {
   });
 }
 
-Program allreduce_by_shares(Rounds& net, Call call) {
+Program allreduce_by_shares(Rounds& net, const AllreduceCall& call) {
   const ScatterList whole = in_place(call.buffer);
   const ScatterList& list = call.scattered != nullptr ? *call.scattered : whole;
   const Cuts chunks{list.bytes(), net.slot_bytes()};
@@ -109,10 +109,10 @@ Program allreduce_by_shares(Rounds& net, Call call) {
   Parts parts(net, call);
   std::uint64_t staged = 0;
   for (std::uint64_t round = 0; round < chunks.count(); ++round) {
-    // The next round's part is staged before this one is waited for.
+    // It stages the next round's part before it waits for this round.
     for (; staged < chunks.count() && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
-      const Range chunk = chunks[staged];
+      const ByteRange chunk = chunks[staged];
       stage(net, staged, Chunk(list, chunk), shares(chunk.bytes, net.size())[self], chunk.bytes);
     }
     const Chunk chunk(list, chunks[round]);
@@ -130,35 +130,35 @@ Program allreduce_by_shares(Rounds& net, Call call) {
 
 }  // namespace
 
-Program allreduce(Rounds& net, const Call& call) {
+Program allreduce(Rounds& net, const AllreduceCall& call) {
   const bool together = call.buffer.bytes <= std::min(kMostTogether, net.slot_bytes());
   return together ? allreduce_together(net, call) : allreduce_by_shares(net, call);
 }
 
-Program reduce_scatter(Rounds& net, Call call) {
+Program reduce_scatter(Rounds& net, const ReducescatterCall& call) {
   const auto members = static_cast<std::size_t>(net.size());
   const auto self = static_cast<std::size_t>(net.index());
   const std::size_t piece = whole_lines_down(net.slot_bytes() / members);
-  const std::vector<std::size_t> offsets = offsets_of(call.send_bytes);
+  const std::vector<std::size_t> offsets = offsets_of(call.shard_bytes);
   std::uint64_t rounds = 0;
-  for (const std::size_t bytes : call.send_bytes) rounds = std::max(rounds, Cuts{bytes, piece}.count());
+  for (const std::size_t bytes : call.shard_bytes) rounds = std::max(rounds, Cuts{bytes, piece}.count());
   Parts parts(net, call);
   std::uint64_t staged = 0;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     for (; staged < rounds && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       for (std::size_t member = 0; member < members; ++member) {
-        const Range range = Cuts{call.send_bytes[member], piece}[staged];
+        const ByteRange range = Cuts{call.shard_bytes[member], piece}[staged];
         if (member == self || range.bytes == 0) continue;
         net.put(staged, member * piece, call.input + offsets[member] + range.offset, range.bytes);
       }
       net.stage(staged);
     }
-    const Range mine = Cuts{call.send_bytes[self], piece}[round];
+    const ByteRange mine = Cuts{call.shard_bytes[self], piece}[round];
     if (mine.bytes > 0) {
       co_await net.staged(round);
       parts.reduce(round, {self * piece, mine.bytes}, call.input + offsets[self] + mine.offset,
-                   call.buffer.data() + mine.offset);
+                   call.output.data() + mine.offset);
     }
     net.release(round);
   }

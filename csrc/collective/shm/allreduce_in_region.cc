@@ -9,8 +9,8 @@
 namespace roundelay::collective::shm {
 namespace {
 
-constexpr std::size_t kMostPiece = 128 << 10;  // taken at a time: few claims, and nobody is late by much
-constexpr std::size_t kPieces = 4;             // for each member at least, of a call that is large enough
+constexpr std::size_t kMostPiece = 128 << 10;  // few claims, and no member ends much later than the others
+constexpr std::size_t kPieces = 4;             // a large call has so many pieces for each member
 
 Cuts pieces(std::size_t bytes, int members) {
   const std::size_t even = bytes / (kPieces * static_cast<std::size_t>(members));
@@ -19,7 +19,7 @@ Cuts pieces(std::size_t bytes, int members) {
 
 }  // namespace
 
-Program allreduce_in_region(Rounds& net, Call call) {
+Program allreduce_in_region(Rounds& net, const AllreduceCall& call) {
   const Region& region = *call.buffer.region;
   std::vector<std::byte*> parts(static_cast<std::size_t>(net.size()));
   for (std::size_t member = 0; member < parts.size(); ++member) {
@@ -31,7 +31,7 @@ Program allreduce_in_region(Rounds& net, Call call) {
   co_await net.staged(0);
   const Cuts work = pieces(call.buffer.bytes, net.size());
   while (const auto taken = net.claim(work.count())) {
-    const Range piece = work[*taken];
+    const ByteRange piece = work[*taken];
     const Cuts blocks{piece.bytes, kBlock};
     for (std::uint64_t i = 0; i < blocks.count(); ++i) {
       const std::size_t offset = piece.offset + blocks[i].offset;

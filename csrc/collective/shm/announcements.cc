@@ -16,8 +16,8 @@ class SegmentAnnouncements final : public Announcements {
     return segment_.announced(member).word.load(std::memory_order_seq_cst);
   }
 
-  // Sequentially consistent, as arm() is: either a sleeper sees the word, or it is seen asleep; and of two
-  // members that are last together at least one sees both words.
+  // Sequentially consistent, as arm() is. Either a sleeper sees the word, or this member sees it asleep. Of
+  // two members that are last together at least one sees both words.
   void announce(std::uint64_t word) override {
     SharedWord<Word>& own = segment_.announced(member_).word;
     const Word before = own.load(std::memory_order_relaxed);
@@ -42,7 +42,7 @@ class SegmentAnnouncements final : public Announcements {
 
   [[nodiscard]] const FutexWord& doorbell(Sleeper who) const override { return own_doorbell(who).rings; }
 
-  // To say that it sleeps where it does not costs one ring.
+  // A thread that is marked asleep and is not costs one ring.
   void spare_background(bool spare) override {
     own_doorbell(Sleeper::kBackground).asleep.store(spare ? 0 : 1, std::memory_order_seq_cst);
   }

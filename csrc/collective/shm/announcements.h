@@ -1,4 +1,4 @@
-// Announcements in a segment, for processes or threads that share it.
+// Announcements in a segment, for the processes or threads that share it.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace roundelay::collective::shm {
 
-// `memory`: a segment's, of so many members.
+// Makes the end of one member. `memory` is the segment of a group of so many members; the result shares it.
 std::shared_ptr<Announcements> make_announcements(std::shared_ptr<std::byte> memory, int member, int members);
 
 }  // namespace roundelay::collective::shm

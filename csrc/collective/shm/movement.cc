@@ -1,4 +1,4 @@
-// What moves bytes and computes nothing.
+// The programs that move bytes and compute nothing.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -15,8 +15,8 @@ void put(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-Program broadcast(Rounds& net, Call call) {
-  const Cuts chunks{call.buffer.bytes, net.slot_bytes()};
+Program broadcast(Rounds& net, const BroadcastCall& call) {
+  const Cuts chunks{call.buffer.size(), net.slot_bytes()};
   for (std::uint64_t round = 0; round < chunks.count(); ++round) {
     std::byte* const here = call.buffer.data() + chunks[round].offset;
     if (net.index() == call.root) {
@@ -31,17 +31,18 @@ Program broadcast(Rounds& net, Call call) {
   }
 }
 
-Program barrier(Rounds& net, Call /*call*/) {
+Program barrier(Rounds& net) {
   net.stage(0);
   co_await net.staged(0);
 }
 
-// In this and the next, members with more bytes have more rounds: each waits only for what it gets.
-Program all_gather(Rounds& net, Call call) {
+// In this program and the next, members with more bytes have more rounds. Each waits only for the bytes that
+// it gets.
+Program all_gather(Rounds& net, const AllgatherCall& call) {
   const std::vector<std::size_t> offsets = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index());
   const Cuts own{call.receive_bytes[self], net.slot_bytes()};
-  std::byte* const buffer = call.buffer.data();
+  std::byte* const output = call.output.data();
   std::uint64_t rounds = 0, staged = 0;
   for (const std::size_t bytes : call.receive_bytes) {
     rounds = std::max(rounds, Cuts{bytes, net.slot_bytes()}.count());
@@ -55,17 +56,17 @@ Program all_gather(Rounds& net, Call call) {
     for (int step = 1; step < net.size(); ++step) {
       const int member = (net.index() + step) % net.size();
       const auto from = static_cast<std::size_t>(member);
-      const Range range = Cuts{call.receive_bytes[from], net.slot_bytes()}[round];
+      const ByteRange range = Cuts{call.receive_bytes[from], net.slot_bytes()}[round];
       if (range.bytes == 0) continue;
       co_await net.staged(member, round);
-      put(buffer + offsets[from] + range.offset, net.slot_of(member, round), range.bytes);
+      put(output + offsets[from] + range.offset, net.slot_of(member, round), range.bytes);
     }
     net.release(round);
   }
-  put(buffer + offsets[self], call.input, own.bytes);
+  put(output + offsets[self], call.input, own.bytes);
 }
 
-Program alltoall(Rounds& net, Call call) {
+Program alltoall(Rounds& net, const AlltoallCall& call) {
   const std::vector<std::size_t> from_here = offsets_of(call.send_bytes), to = offsets_of(call.receive_bytes);
   const auto self = static_cast<std::size_t>(net.index()), members = from_here.size();
   const std::size_t piece = whole_lines_down(net.slot_bytes() / members);
@@ -79,7 +80,7 @@ Program alltoall(Rounds& net, Call call) {
     for (; staged < sends && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       for (std::size_t member = 0; member < members; ++member) {
-        const Range range = Cuts{call.send_bytes[member], piece}[staged];
+        const ByteRange range = Cuts{call.send_bytes[member], piece}[staged];
         if (member == self || range.bytes == 0) continue;
         net.put(staged, member * piece, call.input + from_here[member] + range.offset, range.bytes);
       }
@@ -87,15 +88,15 @@ Program alltoall(Rounds& net, Call call) {
     }
     for (std::size_t step = 1; step < members; ++step) {
       const std::size_t member = (self + step) % members;
-      const Range range = Cuts{call.receive_bytes[member], piece}[round];
+      const ByteRange range = Cuts{call.receive_bytes[member], piece}[round];
       if (range.bytes == 0) continue;
       co_await net.staged(static_cast<int>(member), round);
-      put(call.buffer.data() + to[member] + range.offset,
+      put(call.output.data() + to[member] + range.offset,
           net.slot_of(static_cast<int>(member), round) + self * piece, range.bytes);
     }
     net.release(round);
   }
-  put(call.buffer.data() + to[self], call.input + from_here[self], call.send_bytes[self]);
+  put(call.output.data() + to[self], call.input + from_here[self], call.send_bytes[self]);
 }
 
 }  // namespace roundelay::collective::shm

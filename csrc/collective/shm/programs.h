@@ -1,27 +1,29 @@
-// The operations as programs over a segment's slots. See program.h for the rules of writing one.
+// The programs of fabric shm, which move bytes through a segment's slots. program.h has the rules for
+// authors.
 #pragma once
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 #include "collective/program.h"
 #include "collective/shm/rounds.h"
 
 namespace roundelay::collective::shm {
 
-// Every member stages its part, sums up its share of all parts, and takes the others' shares from them.
-// Small ones: every member sums up all parts by itself, which saves a wait.
-Program allreduce(Rounds& net, const Call& call);
-// Where all members reach each other's parts of a region: nothing is staged. Pieces of the sum go to whoever
-// takes them first, which changes no bit of it; each is written to all members' parts.
-Program allreduce_in_region(Rounds& net, Call call);
-// As recursive_doubling_allreduce, bit for bit: whole vectors from partner to partner.
-Program adasum(Rounds& net, Call call);
-Program reduce_scatter(Rounds& net, Call call);
-Program broadcast(Rounds& net, Call call);
-Program all_gather(Rounds& net, Call call);
-Program alltoall(Rounds& net, Call call);
-Program barrier(Rounds& net, Call call);
+// Every member stages its part, reduces its share of all parts, and copies the other shares from the members
+// that have reduced them. In a small call every member reduces all parts itself, which saves a wait.
+Program allreduce(Rounds& net, const AllreduceCall& call);
+// For buffers in a region, where members reach each other's parts: nothing is staged. The member that claims
+// a piece first reduces it, and writes it to all members' parts. The bits do not depend on which member that
+// is.
+Program allreduce_in_region(Rounds& net, const AllreduceCall& call);
+// Passes whole vectors from partner to partner. Gives the bits of recursive_doubling_allreduce.
+Program adasum(Rounds& net, const AllreduceCall& call);
+Program reduce_scatter(Rounds& net, const ReducescatterCall& call);
+Program broadcast(Rounds& net, const BroadcastCall& call);
+Program all_gather(Rounds& net, const AllgatherCall& call);
+Program alltoall(Rounds& net, const AlltoallCall& call);
+Program barrier(Rounds& net);
 
-// `call` as the present members see it.
+// Returns the program of a call, as the present members see it. `call` and `net` outlive it.
 Program program_of(const Call& call, Rounds& net);
 
 }  // namespace roundelay::collective::shm

@@ -15,7 +15,7 @@ Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, S
   for (const int member : members_) {
     history_.last_present[static_cast<std::size_t>(member)] = word_of(call_ + 1, 0);
   }
-  // Of the calls between, which it took no part in, this member reads nothing.
+  // It took no part in the calls since its last one, and reads nothing of them.
   publish(&Progress::released, word_of(call_, 0));
 }
 
@@ -28,7 +28,7 @@ std::byte* Rounds::scratch(std::size_t bytes) {
   return blocks_.back().memory.get();
 }
 
-// Sequentially consistent, as nap() is: either a sleeper sees the word, or it is seen asleep.
+// Sequentially consistent, as nap() is. Either a sleeper sees the word, or this member sees it asleep.
 void Rounds::publish(Counter counter, Word word) {
   const Segment& segment = history_.segment;
   (segment.progress(history_.index).*counter).store(word, std::memory_order_seq_cst);
@@ -40,8 +40,8 @@ void Rounds::publish(Counter counter, Word word) {
   }
 }
 
-// Members of the next call find a larger word than this one's only when nobody claims here any more, and the
-// other way round a late one finds that everything is taken.
+// A member that has gone on to the next call writes a larger word only when all pieces of this one are taken.
+// A late member then finds the larger word, and takes nothing.
 std::optional<std::uint64_t> Rounds::claim(std::uint64_t count) {
   SharedWord<Word>& taken = history_.segment.claims().taken;
   const Word first = word_of(call_, 0);
@@ -61,7 +61,7 @@ Nap Rounds::nap(Duration most) {
   return {doorbell.rings, seen, most};
 }
 
-// Readers of the slot's last use may be members that take no part in this call.
+// Members that take no part in this call may still read the slot's last use.
 Rounds::Waiting Rounds::writable(std::uint64_t round) {
   Word& last_use = history_.last_use[(call_ + round) % Segment::kSlots];
   counter_ = &Progress::released;

@@ -1,6 +1,10 @@
-// One call's view of the segment: what a program (collective/program.h) writes, waits for and reads, round by
-// round. In each round a member stages up to a slot of bytes, perhaps puts reduced bytes in their place, and
-// releases the round when it reads nobody's slot any more. Two rounds may be open at a time.
+// The rounds of one call. A program (collective/program.h) writes to the segment, waits and reads through
+// them. In each round a member
+// - waits until its slot is writable, puts up to a slot of bytes there, and calls stage();
+// - waits until others have staged theirs, may put reduced bytes in its slot, and calls reduce();
+// - calls release() when it reads no slot of the round any more.
+//
+// A member has two slots, so that two rounds may be open at a time.
 #pragma once
 
 #include <coroutine>
@@ -17,22 +21,23 @@
 
 namespace roundelay::collective::shm {
 
-// What one member knows of the calls before: kept from call to call.
+// The memory of one member of its earlier calls. One thread at a time.
 struct History {
   History(const Segment& of, int member)
       : segment(of), index(member), last_present(static_cast<std::size_t>(of.members())) {}
 
   const Segment segment;
   const int index;
-  std::vector<Word> last_present;       // by member: the end of the last call that it takes part in
-  Word last_use[Segment::kSlots] = {};  // of this member's own slots
+  std::vector<Word> last_present;       // by member: the end of the last call that it took part in
+  Word last_use[Segment::kSlots] = {};  // by slot of this member: the round that used it last
   const std::shared_ptr<FabricWork> work = std::make_shared<FabricWork>();
 };
 
+// One thread at a time.
 class Rounds {
  public:
-  // Call number `call` of the group, from 1, between `members` (ascending, this one among them); in what
-  // follows they count from 0.
+  // Begins call number `call` of the group, from 1, between `members` (ascending, this one among them). All
+  // other functions count members by their position in this list. `history` and `pool` outlive it.
   Rounds(History& history, std::vector<int> members, std::uint64_t call, ScratchPool& pool);
   ~Rounds();
   Rounds(const Rounds&) = delete;
@@ -41,26 +46,30 @@ class Rounds {
   [[nodiscard]] int index() const { return index_; }
   [[nodiscard]] int size() const { return static_cast<int>(members_.size()); }
   [[nodiscard]] std::size_t slot_bytes() const { return history_.segment.slot_bytes(); }
-  std::byte* scratch(std::size_t bytes);  // until the call ends
+  // Returns memory that is valid until the call ends.
+  std::byte* scratch(std::size_t bytes);
 
-  // This member's slot of a round, to be written between `co_await writable(round)` and stage(round), then,
-  // in parts that nobody reads before, until reduce(round).
+  // Returns this member's slot of a round. It may be written between `co_await writable(round)` and
+  // stage(round), and then until reduce(round) in parts that no other member reads before.
   [[nodiscard]] std::byte* slot(std::uint64_t round) const { return slot_of(index_, round); }
+  // Returns a member's slot of a round.
   [[nodiscard]] std::byte* slot_of(int member, std::uint64_t round) const {
     return history_.segment.slot(in_group(member), call_ + round);
   }
-  // Bytes into it.
+  // Copies bytes to this member's slot.
   void put(std::uint64_t round, std::size_t offset, const std::byte* from, std::size_t bytes) {
     if (bytes == 0) return;
     std::memcpy(slot(round) + offset, from, bytes);
     FabricWork::add(history_.work->bytes_staged, bytes);
   }
+  // Tell the other members that this one has come so far in a round.
   void stage(std::uint64_t round) { publish(&Progress::staged, word_of(call_, round + 1)); }
   void reduce(std::uint64_t round) { publish(&Progress::reduced, word_of(call_, round + 1)); }
   void release(std::uint64_t round) { publish(&Progress::released, word_of(call_, round + 1)); }
-  // The next of `count` pieces of the call's work, which is this member's to do now; nothing: all are taken.
+  // Returns the next of `count` pieces of the call's work, which this member then has to do. Returns nothing
+  // when all are taken.
   std::optional<std::uint64_t> claim(std::uint64_t count);
-  // The call is over for this member.
+  // Ends the call for this member.
   void finish() { publish(&Progress::released, word_of(call_ + 1, 0)); }
 
   struct Waiting {
@@ -69,20 +78,22 @@ class Rounds {
     void await_suspend(std::coroutine_handle<> /*program*/) const noexcept {}
     void await_resume() const noexcept {}
   };
+  // Returns a member's index in the whole group.
   [[nodiscard]] int in_group(int member) const { return members_[static_cast<std::size_t>(member)]; }
 
-  // For co_await. Nobody reads this member's slot of the round before any more:
+  // A program co_awaits it. No member then reads the earlier bytes in this member's slot of the round.
   Waiting writable(std::uint64_t round);
-  // One member's bytes are there, or everyone's:
+  // A program co_awaits them. One member, or all, then have staged or reduced their bytes of a round.
   Waiting staged(int member, std::uint64_t round) { return wait(&Progress::staged, member, round); }
   Waiting staged(std::uint64_t round) { return wait(&Progress::staged, kEveryone, round); }
   Waiting reduced(int member, std::uint64_t round) { return wait(&Progress::reduced, member, round); }
 
-  // Looks at what is awaited.
+  // Looks at the counters that the program waits for. True: they have come far enough.
   bool all_done();
-  // Until what is awaited may be there, or somebody rings this member's doorbell.
+  // Returns a sleep of up to `most` that ends when the counters have moved, or somebody rings this member's
+  // doorbell.
   Nap nap(Duration most);
-  [[nodiscard]] int waiting_for() const { return waiting_for_; }  // the group's index; -1: nobody
+  [[nodiscard]] int waiting_for() const { return waiting_for_; }  // an index in the whole group, or -1
 
  private:
   using Counter = SharedWord<Word> Progress::*;
@@ -98,8 +109,9 @@ class Rounds {
   const std::uint64_t call_;
   ScratchPool& pool_;
   std::vector<ScratchPool::Block> blocks_;
-  // What is awaited: members from next_ on are to have reached word_. For writable() these are all members of
-  // the group, each held to no more than the end of the last call that it took part in.
+  // The program waits until the members from next_ to end_ have reached word_ in this counter. For writable()
+  // these are all members of the group, and none has to reach more than the end of the last call that it took
+  // part in.
   Counter counter_ = &Progress::staged;
   Word word_ = 0;
   bool of_readers_ = false;

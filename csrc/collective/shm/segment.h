@@ -1,9 +1,9 @@
-// What the members of a group on one node share: for each a line of counters, a doorbell to be woken by, what
-// it has announced of a schedule, and two slots through which its bytes go. Every word and slot is written by
-// its owner alone, but for the doorbells and the claims.
+// The memory that the members of a group on one node share. Each member has counters, a doorbell that wakes
+// it, the word that it announces of a schedule, and two slots for its bytes. Only its owner writes a word or
+// slot; doorbells and claims all members write.
 //
-// All words are 64-bit and only grow: (call << kRoundBits) + rounds of that call that are over. So nothing is
-// ever reset, and a member that took no part in some calls catches up by writing a larger number.
+// A word has 64 bits and only grows: (call << kRoundBits) + the rounds of that call that are over. So nothing
+// is ever reset, and a member that took no part in some calls catches up by writing a larger number.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/announcements.h"
+#include "base/bytes.h"
 #include "base/futex.h"
 #include "base/shared_word.h"
 
@@ -21,37 +22,40 @@ inline constexpr int kRoundBits = 24;  // 8 TiB in slots of 512 KiB; calls: 2^40
 
 constexpr Word word_of(std::uint64_t call, std::uint64_t rounds) { return (call << kRoundBits) + rounds; }
 
-// How far a member is.
+// How far a member has come. Only it writes here.
 struct alignas(128) Progress {
-  SharedWord<Word> staged{0};    // what it gives is in its slot
+  SharedWord<Word> staged{0};    // its bytes are in its slot
   SharedWord<Word> reduced{0};   // its share of the sums is in its slot
-  SharedWord<Word> released{0};  // it reads no slot of that round any more
+  SharedWord<Word> released{0};  // it reads no slot of these rounds any more
 };
 static_assert(SharedWord<Word>::is_always_lock_free);
 
-// What its sleeping threads wait on. Apart from Progress, which its peers read all the time.
+// The futex of a member's sleeping threads. It is apart from Progress, which the peers read all the time.
 struct alignas(128) Doorbell {
   FutexWord rings{0};
-  SharedWord<std::uint32_t> asleep{0};  // set by sleepers, cleared by who rings
+  SharedWord<std::uint32_t> asleep{0};  // a sleeper sets it, and the thread that rings clears it
 
+  // Wakes the sleepers. From any thread of any member.
   void ring() {
     rings.fetch_add(1, std::memory_order_release);
     futex_wake(rings);
   }
 };
 
-// How far a member is in a locked schedule, and the doorbells of who waits for all to be further. Apart from
-// what collectives touch: it is announced while they run.
+// How far a member has come in a locked schedule, and the doorbells of its threads that wait for the others.
+// It is apart from what collectives write, because members announce while collectives run.
 struct alignas(128) Announced {
   SharedWord<Word> word{0};  // as base/announcements.h
   Doorbell doorbells[Announcements::kSleepers];
 };
 
-// Of a call whose members take pieces of one work, whoever has time: (call << kRoundBits) + pieces taken.
+// The pieces of a call's work that members have taken: (call << kRoundBits) + pieces. Members with time take
+// the next.
 struct alignas(128) Claims {
   SharedWord<Word> taken{0};
 };
 
+// A view of the memory. Copies see the same memory.
 class Segment {
  public:
   static constexpr std::size_t kSlotBytes = 512 << 10;
@@ -62,15 +66,12 @@ class Segment {
     return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
 
-  // Of a group of so many members; 2 MiB for two, 64 MiB for 64.
+  // Returns the size of the segment of so many members: 2 MiB for two, 64 MiB for 64.
   static constexpr std::size_t bytes(int members, std::size_t slot_bytes = kSlotBytes) {
     return slots_of(members, members, slot_bytes).offset;
   }
-  // The part that only this member writes to: to be allocated near it.
-  struct Range {
-    std::size_t offset, bytes;
-  };
-  static constexpr Range slots_of(int member, int members, std::size_t slot_bytes = kSlotBytes) {
+  // Returns the slots of a member. Only it writes there, so that the memory should be allocated near it.
+  static constexpr ByteRange slots_of(int member, int members, std::size_t slot_bytes = kSlotBytes) {
     const std::size_t each = kSlots * slot_bytes;
     return {control_bytes(members) + static_cast<std::size_t>(member) * each, each};
   }
@@ -79,8 +80,8 @@ class Segment {
                                                (sizeof(Progress) + sizeof(Doorbell) + sizeof(Announced)));
   }
 
-  // Over memory of bytes(members, slot_bytes), page-aligned, which was all zeros before the first member
-  // came. Slots are whole lines, one for each member at least.
+  // `memory` has bytes(members, slot_bytes) bytes, is page-aligned, outlives the view, and was zero before
+  // the first member came. A slot has whole lines, at least one for each member.
   Segment(std::byte* memory, int members, std::size_t slot_bytes = kSlotBytes)
       : memory_(memory), members_(members), slot_bytes_(slot_bytes) {}
 

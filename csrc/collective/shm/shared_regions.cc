@@ -8,11 +8,12 @@
 namespace roundelay::collective {
 namespace {
 
-// Where the region of a key lies. The memory between is never allocated and costs nothing.
+// A region lies at its key times 2^kRegionBits. The memory between regions is never allocated and costs
+// nothing.
 constexpr int kRegionBits = 40;
 constexpr std::uint64_t kKeys = 1ULL << (62 - kRegionBits);
 
-// A mapping of everyone's parts, of which this member gives its own back.
+// A mapping of all members' parts. It gives the pages of this member's own part back at its end.
 class Mapping {
  public:
   Mapping(platform::SharedMemory memory, std::size_t own_offset, std::size_t own_bytes)

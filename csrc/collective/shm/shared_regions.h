@@ -1,4 +1,4 @@
-// Regions behind a group's segment, in the same memory: to make one needs no word with the other members.
+// Regions after a group's segment, in the same memory. A member makes one without talking to the others.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace roundelay::collective {
 
-// `segment` is the memory that all members of the group share. Keys are below 2^22; a region takes the pages
-// of its own part for real, and gives them back at its end. Forked children have a copy of that part. Errors:
-// kUnavailable (no memory, with the reason).
+// Returns the maker of such regions. `segment` is the memory that all members of the group share; the maker
+// shares its ownership. Keys are below 2^22. A region allocates the pages of its own part and gives them back
+// at its end. Forked children have a copy of that part. Errors: kUnavailable (no memory, with the reason).
 RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment, const Group& group);
 
 }  // namespace roundelay::collective

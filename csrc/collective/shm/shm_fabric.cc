@@ -1,14 +1,13 @@
 #include "collective/shm/shm_fabric.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "collective/call_watch.h"
 #include "collective/check.h"
 #include "collective/present.h"
+#include "collective/queued_pending.h"
 #include "collective/shm/announcements.h"
 #include "collective/shm/programs.h"
 #include "collective/shm/rounds.h"
@@ -22,11 +21,9 @@ using shm::Rounds;
 
 constexpr Duration kLongestSleep = std::chrono::milliseconds(100);
 
-class ShmPending;
-
-// What the calls of one member share. One thread at a time.
-struct ShmState {
-  ShmState(std::shared_ptr<std::byte> shared, Group members, ShmFabricOptions given)
+// The objects that the calls of one member use.
+struct ShmResources {
+  ShmResources(std::shared_ptr<std::byte> shared, Group members, ShmFabricOptions given)
       : memory(std::move(shared)),
         group(std::move(members)),
         options(std::move(given)),
@@ -37,122 +34,103 @@ struct ShmState {
   const ShmFabricOptions options;
   History history;
   ScratchPool scratch;
-  std::deque<ShmPending*> queue;  // calls in progress; only the first one moves
-  std::uint64_t calls = 0;
-  bool moved = false;  // since the last idle()
-  Status poison;       // the first cause; ok while the fabric works
+  std::uint64_t calls = 0;  // the number of calls begun, also of those that this member skips
 };
 
-// A call that has come to the head of the queue.
+// A program over the rounds of one call.
 struct Running {
-  Running(ShmState& state, const Call& call, std::uint64_t number)
-      : rounds(state.history, present_members(call, state.group.size()), number, state.scratch),
-        program(shm::program_of(among_present(call, state.group.size()), rounds)) {}
+  Running(ShmResources& resources, const Call& started, std::uint64_t number)
+      : call(among_present(started, resources.group.size())),
+        rounds(resources.history, present_members(options_of(started), resources.group.size()), number,
+               resources.scratch),
+        program(shm::program_of(call, rounds)) {}
 
+  const Call call;  // as the present members see it
   Rounds rounds;
   Program program;
 };
 
-class ShmPending final : public Pending {
+// One call that has come to the head of the queue. Calls are numbered in the order of the queue, which is the
+// same on all members.
+class ShmPassage {
  public:
-  ShmPending(std::shared_ptr<ShmState> state, const Call& call, std::uint64_t number)
-      : state_(std::move(state)), call_(call), watch_(call_, state_->group), number_(number) {
-    state_->queue.push_back(this);
-  }
-  // A call that is dropped before its end poisons the fabric: its peers wait for this member's part.
-  ~ShmPending() override {
-    if (done_) return;
-    std::erase(state_->queue, this);
-    fail(watch_.dropped());
+  ShmPassage(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
+    const std::uint64_t number = ++resources.calls;
+    if (!is_absent(options_of(call), resources.group.index)) running_.emplace(resources, call, number);
   }
 
-  Result<bool> test() override {
-    if (done_) return true;
-    if (!state_->poison.ok()) return state_->poison;
-    while (!done_ && state_->queue.front()->advance()) state_->queue.pop_front();
-    if (done_) return true;
-    Status why = state_->poison.ok() ? watch_.interrupted(waiting_for()) : state_->poison;
-    if (why.ok()) return false;
-    fail(why);
-    return why;
-  }
-
-  [[nodiscard]] int waiting_for() const override {
-    const ShmPending* const first = state_->queue.empty() ? nullptr : state_->queue.front();
-    return first != nullptr && first->running_ ? first->running_->rounds.waiting_for() : -1;
-  }
-  [[nodiscard]] bool crowded() const override { return state_->options.crowded; }
-
-  Nap idle(Backoff& backoff) override {
-    if (std::exchange(state_->moved, false)) backoff.reset();
-    const Nap nap = backoff.next();
-    if (!nap.sleeps() || state_->queue.empty() || !state_->queue.front()->running_) return nap;
-    return state_->queue.front()->running_->rounds.nap(std::min(kLongestSleep, time_left()));
-  }
-
- private:
-  // Of the first in the queue. True: it is over.
-  bool advance() {
-    if (!running_) running_.emplace(*state_, call_, number_);
+  Result<bool> advance() {
+    if (!running_) return true;
     Program& program = running_->program;
     while (!program.done()) {
       if (!running_->rounds.all_done()) return false;
       program.resume();
-      state_->moved = true;
+      moved_ = true;
     }
-    if (program.threw()) {
-      fail(watch_.explain("ran out of memory", waiting_for()));
-      return false;
-    }
+    if (program.threw())
+      return CallWatch(call_, resources_.group).explain("ran out of memory", waiting_for());
     running_->rounds.finish();
-    running_.reset();
-    done_ = true;
     return true;
   }
+  Status interrupted(CallWatch& watch) const { return watch.interrupted(waiting_for()); }
+  [[nodiscard]] int waiting_for() const { return running_ ? running_->rounds.waiting_for() : -1; }
+  [[nodiscard]] bool crowded() const { return resources_.options.crowded; }
 
-  void fail(const Status& cause) const {
-    if (state_->poison.ok()) state_->poison = cause;
+  Nap idle(Backoff& backoff) {
+    if (std::exchange(moved_, false)) backoff.reset();
+    const Nap nap = backoff.next();
+    if (!nap.sleeps() || !running_) return nap;
+    return running_->rounds.nap(std::min(kLongestSleep, time_left()));
   }
 
+ private:
   [[nodiscard]] Duration time_left() const {
-    if (call_.deadline == Deadline::never()) return kLongestSleep;
-    return std::max(Duration{0}, call_.deadline.when() - steady_now());
+    const Deadline deadline = options_of(call_).deadline;
+    if (deadline == Deadline::never()) return kLongestSleep;
+    return std::max(Duration{0}, deadline.when() - steady_now());
   }
 
-  const std::shared_ptr<ShmState> state_;
-  const Call call_;
-  CallWatch watch_;
-  const std::uint64_t number_;
-  std::optional<Running> running_;
-  bool done_ = false;
+  ShmResources& resources_;
+  const Call& call_;
+  std::optional<Running> running_;  // nothing: this member skips the call
+  bool moved_ = false;              // the program has gone on since the last idle()
+};
+
+// The state that the calls of one member share. One thread at a time.
+struct ShmState final : CallQueue<ShmState>, Waker {
+  using RunningCall = ShmPassage;
+
+  ShmState(std::shared_ptr<std::byte> memory, Group members, ShmFabricOptions options)
+      : resources(std::move(memory), std::move(members), std::move(options)) {}
+
+  [[nodiscard]] const Group& group() const { return resources.group; }
+  void wake() override { resources.history.segment.doorbell(group().index).ring(); }
+
+  [[nodiscard]] FabricCapabilities capabilities() {
+    return {.scattered = true,
+            .waker = this,
+            .make_region = resources.options.make_region,
+            .announcements = shm::make_announcements(resources.memory, group().index, group().size()),
+            .work = resources.history.work};
+  }
+
+  ShmResources resources;
 };
 
 class ShmFabric final : public Fabric {
  public:
-  explicit ShmFabric(std::shared_ptr<ShmState> state) : state_(std::move(state)) {}
+  explicit ShmFabric(std::shared_ptr<ShmState> state)
+      : Fabric(state->capabilities()), state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return "shm"; }
-  [[nodiscard]] const Group& group() const override { return state_->group; }
+  [[nodiscard]] const Group& group() const override { return state_->group(); }
   [[nodiscard]] bool any_thread() const override { return true; }
   [[nodiscard]] bool poisoned() const override { return !state_->poison.ok(); }
-  [[nodiscard]] bool takes_scattered() const override { return true; }
-  [[nodiscard]] RegionMaker region_maker() const override { return state_->options.make_region; }
-  [[nodiscard]] std::shared_ptr<const FabricWork> work() const override { return state_->history.work; }
-  [[nodiscard]] std::shared_ptr<Announcements> announcements() const override {
-    return shm::make_announcements(state_->memory, state_->group.index, state_->group.size());
-  }
-  void wake() override { state_->history.segment.doorbell(state_->group.index).ring(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
-    ROUNDELAY_RETURN_IF_ERROR(check_call(call, state_->group, takes_scattered()));
-    if (call.abort != nullptr && call.abort->raised()) return call.abort->cause();
-    const std::uint64_t number = ++state_->calls;
-    if (is_absent(call, state_->group.index)) return finished_call();
-    auto pending = std::make_unique<ShmPending>(state_, call, number);
-    // What can move moves now; what is wrong, the first test says.
-    static_cast<void>(pending->test());
-    return std::unique_ptr<Pending>(std::move(pending));
+    ROUNDELAY_RETURN_IF_ERROR(check_call(call, group(), capabilities().scattered));
+    return start_queued(state_, call);
   }
 
  private:
@@ -164,35 +142,36 @@ class ShmFabric final : public Fabric {
 namespace shm {
 namespace {
 
-Program alone(Call call) {
+Program alone(const Call& call) {
   finish_single(call);
   co_return;
 }
 
-bool in_shared_region(const Call& call) {
+bool in_shared_region(const AllreduceCall& call) {
   return call.buffer.region != nullptr && !call.buffer.region->parts.empty();
 }
+
+// Picks the program of a call of each kind.
+struct Picker {
+  Rounds& net;
+
+  Program operator()(const AllreduceCall& call) const {
+    if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
+    return in_shared_region(call) ? allreduce_in_region(net, call) : allreduce(net, call);
+  }
+  Program operator()(const BroadcastCall& call) const { return broadcast(net, call); }
+  Program operator()(const BarrierCall& /*call*/) const { return barrier(net); }
+  Program operator()(const AllgatherCall& call) const { return all_gather(net, call); }
+  Program operator()(const AlltoallCall& call) const { return alltoall(net, call); }
+  Program operator()(const ReducescatterCall& call) const { return reduce_scatter(net, call); }
+};
 
 }  // namespace
 
 Program program_of(const Call& call, Rounds& net) {
-  const bool nothing = call.operation == Operation::kAllreduce && call.buffer.bytes == 0;
+  const bool nothing = operation_of(call) == Operation::kAllreduce && result_bytes(call) == 0;
   if (net.size() == 1 || nothing) return alone(call);
-  switch (call.operation) {
-    case Operation::kAllreduce:
-      if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
-      return in_shared_region(call) ? allreduce_in_region(net, call) : allreduce(net, call);
-    case Operation::kReducescatter:
-      return reduce_scatter(net, call);
-    case Operation::kBroadcast:
-      return broadcast(net, call);
-    case Operation::kAllgather:
-      return all_gather(net, call);
-    case Operation::kAlltoall:
-      return alltoall(net, call);
-    default:
-      return barrier(net, call);
-  }
+  return std::visit(Picker{net}, call);
 }
 
 }  // namespace shm

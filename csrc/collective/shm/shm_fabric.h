@@ -1,4 +1,4 @@
-// Ranks of one node that share memory. Calls in progress at once are carried out one after the other.
+// The data plane of ranks that share memory. Calls in progress at once are carried out one after the other.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ struct ShmFabricOptions {
   RegionMaker make_region = make_private_region;
 };
 
-// `memory` has Segment::bytes(group.size()) bytes, which were zeros before the first member came, and is the
-// same for all members, which are threads or processes.
+// Makes the fabric of one member. `memory` has Segment::bytes(group.size()) bytes, which were zero before the
+// first member came. All members, which are threads or processes, have the same memory.
 std::unique_ptr<Fabric> make_shm_fabric(std::shared_ptr<std::byte> memory, Group group,
                                         ShmFabricOptions options = {});
 

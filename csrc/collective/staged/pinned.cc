@@ -10,7 +10,8 @@
 namespace roundelay::collective::staged {
 namespace {
 
-constexpr std::size_t kLeast = std::size_t{64} << 10;  // pinning costs more than the bytes
+constexpr std::size_t kLeast = std::size_t{64}
+                               << 10;  // to pin less would not save much: pinning costs more than the bytes
 constexpr Duration kPatience = std::chrono::milliseconds(250);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Pinned memory that the steps of calls use one after the other.
+// Pinned host memory, which the steps of calls use in turn.
 #pragma once
 
 #include <array>
@@ -10,25 +10,27 @@
 
 namespace roundelay::collective::staged {
 
-// One thread at a time.
+// Memory for one step at a time. One thread at a time.
 class PinnedBlock {
  public:
   PinnedBlock() = default;
-  // Waits for the device, but not for long: memory that it still uses is given up for good.
+  // Waits a short time for the device, and leaks memory that it still uses.
   ~PinnedBlock();
   PinnedBlock(const PinnedBlock&) = delete;
   PinnedBlock& operator=(const PinnedBlock&) = delete;
 
   [[nodiscard]] std::byte* data() const { return memory_.get(); }
-  // Whether the device is through with it.
+  // True if the device is done with it.
   [[nodiscard]] Result<bool> free() const;
+  // Makes free() false until the device has reached `event`.
   void busy_until(GpuEventPtr event) { last_use_ = std::move(event); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  // Other memory, of no content, where it is free; what it had goes back, or is kept to the end. To give
-  // pinned memory back waits for the whole device, also for kernels that wait for their peers.
+  // Allocates other memory, of any content. Call it when the block is free. The first gives the old memory
+  // back, which waits for the whole device, also for kernels that wait for their peers. The second keeps it
+  // until the end. Errors: kUnavailable (no memory).
   [[nodiscard]] Status exchange(GpuRuntime& runtime, std::size_t bytes);
   [[nodiscard]] Status grow(GpuRuntime& runtime, std::size_t bytes);
-  // Somebody may write to it for ever.
+  // Leaks the memory, because the medium may write to it for ever.
   void abandon();
 
  private:
@@ -38,23 +40,24 @@ class PinnedBlock {
   GpuEventPtr last_use_;
 };
 
-// One thread at a time.
+// The blocks of one member. One thread at a time.
 class PinnedBlocks {
  public:
-  // Steps of up to `piece_bytes` take these in turn, which double as they grow; larger ones have one of their
-  // own.
+  // So many blocks are for steps of up to `piece_bytes`, in turn. They double as they grow. Larger steps
+  // share one block of their own.
   static constexpr std::uint64_t kPieces = 3;
 
   PinnedBlocks(GpuRuntime& runtime, std::size_t piece_bytes) : runtime_(runtime), piece_bytes_(piece_bytes) {}
 
-  // Null: the device still uses the one whose turn it is.
+  // Returns the block whose turn it is, with at least `bytes` bytes. Null: the device still uses it. Errors:
+  // kUnavailable (no memory), kAborted (the device failed).
   [[nodiscard]] Result<PinnedBlock*> take(std::size_t bytes);
 
  private:
   GpuRuntime& runtime_;
   const std::size_t piece_bytes_;
   std::array<PinnedBlock, kPieces> pieces_;
-  std::uint64_t taken_ = 0;  // of the pieces
+  std::uint64_t taken_ = 0;  // how often a piece was taken
   PinnedBlock large_;
 };
 

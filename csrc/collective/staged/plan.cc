@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 
 #include "collective/present.h"
 
@@ -14,76 +15,111 @@ std::size_t sum(const std::vector<std::size_t>& sizes, std::size_t members) {
   return std::accumulate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(members), std::size_t{0});
 }
 
-// Adasum's dot products are over all elements; an absent member does not know how many bytes there are.
-bool may_be_cut(const Call& call) {
-  if (!call.absent.empty()) return false;
-  return call.operation == Operation::kBroadcast ||
-         (call.operation == Operation::kAllreduce && call.reduce_op != ReduceOp::kAdasum);
+// Returns the bytes that may be cut into pieces; nothing: the call stays whole. Adasum's dot products are
+// over all elements.
+std::optional<std::size_t> divisible(const AllreduceCall& call) {
+  if (call.reduce_op == ReduceOp::kAdasum) return std::nullopt;
+  return call.buffer.bytes;
+}
+std::optional<std::size_t> divisible(const BroadcastCall& call) { return call.buffer.size(); }
+std::optional<std::size_t> divisible(const BarrierCall& /*call*/) { return std::nullopt; }
+std::optional<std::size_t> divisible(const AllgatherCall& /*call*/) { return std::nullopt; }
+std::optional<std::size_t> divisible(const AlltoallCall& /*call*/) { return std::nullopt; }
+std::optional<std::size_t> divisible(const ReducescatterCall& /*call*/) { return std::nullopt; }
+
+// Returns a part of a step's pinned memory; null where it has none.
+ByteSpan part_of(std::byte* pinned, ByteRange range) {
+  return pinned == nullptr ? ByteSpan() : ByteSpan(pinned + range.offset, range.bytes);
+}
+
+void move_to_host(AllreduceCall& call, const Step& step, std::byte* pinned) {
+  call.buffer = {pinned, step.result.offset, step.result.bytes, nullptr};
+}
+void move_to_host(BroadcastCall& call, const Step& step, std::byte* pinned) {
+  call.buffer = part_of(pinned, step.result);
+}
+void move_to_host(BarrierCall& /*call*/, const Step& /*step*/, std::byte* /*pinned*/) {}
+
+template <class Kind>
+void move_parts_to_host(Kind& call, const Step& step, std::byte* pinned) {
+  call.output = part_of(pinned, step.result);
+  call.input = call.input == nullptr ? nullptr : part_of(pinned, step.given).data();
+}
+void move_to_host(AllgatherCall& call, const Step& step, std::byte* pinned) {
+  move_parts_to_host(call, step, pinned);
+}
+void move_to_host(AlltoallCall& call, const Step& step, std::byte* pinned) {
+  move_parts_to_host(call, step, pinned);
+}
+void move_to_host(ReducescatterCall& call, const Step& step, std::byte* pinned) {
+  move_parts_to_host(call, step, pinned);
 }
 
 }  // namespace
 
 Plan::Plan(const Call& call, int self, std::size_t piece_bytes)
-    : call_(call), self_(static_cast<std::size_t>(self)), absent_(is_absent(call, self)) {
-  if (!may_be_cut(call)) return;
+    : call_(call), self_(static_cast<std::size_t>(self)), absent_(is_absent(options_of(call), self)) {
+  // An absent member does not know how many bytes there are.
+  if (!options_of(call).absent.empty()) return;
+  const auto bytes = std::visit([](const auto& one) { return divisible(one); }, call);
+  if (!bytes) return;
   piece_bytes_ = piece_bytes;
-  count_ = std::max((call.buffer.bytes + piece_bytes_ - 1) / piece_bytes_, std::size_t{1});
+  count_ = std::max((*bytes + piece_bytes_ - 1) / piece_bytes_, std::size_t{1});
 }
 
 Step Plan::operator[](std::uint64_t number) const {
   if (absent_) return {};
-  switch (call_.operation) {
-    case Operation::kAllreduce:
-    case Operation::kBroadcast:
-      return piece(number);
-    case Operation::kAllgather:
-      return gather();
-    case Operation::kAlltoall:
-      return exchange();
-    case Operation::kReducescatter:
-      return scatter();
-    default:
-      return {};  // a barrier has no bytes
-  }
+  return std::visit([&](const auto& one) { return step_of(one, number); }, call_);
 }
 
-Step Plan::piece(std::uint64_t number) const {
-  const std::size_t offset = number == 0 ? 0 : static_cast<std::size_t>(number) * piece_bytes_;
-  const std::size_t bytes = std::min(piece_bytes_, call_.buffer.bytes - offset);
-  if (bytes == 0) return {};
-  std::byte* const data = call_.buffer.data() + offset;
-  const bool broadcast = call_.operation == Operation::kBroadcast;
-  const bool root = static_cast<std::size_t>(call_.root) == self_;
-  const bool gives = !broadcast || root, takes = !broadcast || !root;
-  return {bytes, gives ? data : nullptr, {0, bytes}, takes ? data : nullptr, {0, bytes}};
+Step Plan::step_of(const AllreduceCall& call, std::uint64_t number) const {
+  const ByteRange range = piece(number, call.buffer.bytes);
+  if (range.bytes == 0) return {};
+  std::byte* const data = call.buffer.data() + range.offset;
+  return {range.bytes, data, {0, range.bytes}, data, {0, range.bytes}};
 }
 
-// The own part lies in its place in the result.
-Step Plan::gather() const {
-  const std::size_t bytes = call_.buffer.bytes;
-  const Range own{sum(call_.receive_bytes, self_), call_.receive_bytes[self_]};
-  return {bytes, call_.input, own, call_.buffer.data(), {0, bytes}};
+Step Plan::step_of(const BroadcastCall& call, std::uint64_t number) const {
+  const ByteRange range = piece(number, call.buffer.size());
+  if (range.bytes == 0) return {};
+  std::byte* const data = call.buffer.data() + range.offset;
+  const bool root = static_cast<std::size_t>(call.root) == self_;
+  return {range.bytes, root ? data : nullptr, {0, range.bytes}, root ? nullptr : data, {0, range.bytes}};
 }
 
-Step Plan::exchange() const {
-  const std::size_t given = sum(call_.send_bytes, call_.send_bytes.size());
+// A barrier has no bytes.
+Step Plan::step_of(const BarrierCall& /*call*/, std::uint64_t /*number*/) { return {}; }
+
+// The input is given in its place in the result.
+Step Plan::step_of(const AllgatherCall& call, std::uint64_t /*number*/) const {
+  const std::size_t bytes = call.output.size();
+  const ByteRange own{sum(call.receive_bytes, self_), call.receive_bytes[self_]};
+  return {bytes, call.input, own, call.output.data(), {0, bytes}};
+}
+
+Step Plan::step_of(const AlltoallCall& call, std::uint64_t /*number*/) {
+  const std::size_t given = sum(call.send_bytes, call.send_bytes.size());
   const std::size_t behind = (given + kLine - 1) / kLine * kLine;
-  const std::size_t taken = call_.buffer.bytes;
-  return {behind + taken, call_.input, {0, given}, call_.buffer.data(), {behind, taken}};
+  const std::size_t taken = call.output.size();
+  return {behind + taken, call.input, {0, given}, call.output.data(), {behind, taken}};
 }
 
-// The result is the own shard of what is given.
-Step Plan::scatter() const {
-  const std::size_t given = sum(call_.send_bytes, call_.send_bytes.size());
-  const Range own{sum(call_.send_bytes, self_), call_.send_bytes[self_]};
-  return {given, call_.input, {0, given}, call_.buffer.data(), own};
+// The result takes the place of this member's shard in the input.
+Step Plan::step_of(const ReducescatterCall& call, std::uint64_t /*number*/) const {
+  const std::size_t given = sum(call.shard_bytes, call.shard_bytes.size());
+  const ByteRange own{sum(call.shard_bytes, self_), call.shard_bytes[self_]};
+  return {given, call.input, {0, given}, call.output.data(), own};
+}
+
+ByteRange Plan::piece(std::uint64_t number, std::size_t bytes) const {
+  const std::size_t offset = number == 0 ? 0 : static_cast<std::size_t>(number) * piece_bytes_;
+  return {offset, std::min(piece_bytes_, bytes - offset)};
 }
 
 Call Plan::on_host(const Step& step, std::byte* pinned) const {
   Call host = call_;
-  host.stream = nullptr;
-  host.buffer = {pinned, step.result.offset, step.result.bytes, nullptr};
-  host.input = host.input == nullptr || pinned == nullptr ? nullptr : pinned + step.given.offset;
+  options_of(host).stream = nullptr;
+  std::visit([&](auto& one) { move_to_host(one, step, pinned); }, host);
   return host;
 }
 

@@ -1,49 +1,51 @@
-// How a call on a GPU's memory is cut into steps on the host's. Pure.
+// How a call on a GPU's memory is cut into steps in pinned host memory. Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 
 namespace roundelay::collective::staged {
 
-inline constexpr std::size_t kElement = 8;  // bytes of the largest
+inline constexpr std::size_t kElement = 8;  // the size of the largest element
 
-struct Range {
-  std::size_t offset = 0, bytes = 0;
-};
-
-// One call of the CPU's fabric, in so many bytes of pinned memory.
+// One call of the CPU's fabric. `given` and `result` are parts of its pinned memory.
 struct Step {
-  std::size_t pinned = 0;
-  const std::byte* from = nullptr;  // on the device: what comes down to `given` before; null: nothing
-  Range given;
-  std::byte* to = nullptr;  // on the device: where `result` goes up to after; null: nowhere
-  Range result;
+  std::size_t pinned = 0;           // the size of the pinned memory
+  const std::byte* from = nullptr;  // on the device: is copied down to `given` before; null: nothing is
+  ByteRange given;
+  std::byte* to = nullptr;  // on the device: `result` is copied up to it after; null: nothing is
+  ByteRange result;
 };
 
+// The steps of one call.
 class Plan {
  public:
-  // `call` has been checked, and outlives it. `self`: this member's index in the group. `piece_bytes` is a
+  // `call` has been checked, and outlives it. `self` is this member's index in the group. `piece_bytes` is a
   // multiple of kElement.
   Plan(const Call& call, int self, std::size_t piece_bytes);
 
-  // As many on all members: at least one.
+  // Returns the number of steps, at least one. The same on all members.
   [[nodiscard]] std::uint64_t count() const { return count_; }
   [[nodiscard]] Step operator[](std::uint64_t number) const;
+  // Returns the call of the CPU's fabric for a step, in this pinned memory.
   [[nodiscard]] Call on_host(const Step& step, std::byte* pinned) const;
 
  private:
-  [[nodiscard]] Step piece(std::uint64_t number) const;
-  [[nodiscard]] Step gather() const;
-  [[nodiscard]] Step exchange() const;
-  [[nodiscard]] Step scatter() const;
+  [[nodiscard]] Step step_of(const AllreduceCall& call, std::uint64_t number) const;
+  [[nodiscard]] Step step_of(const BroadcastCall& call, std::uint64_t number) const;
+  [[nodiscard]] static Step step_of(const BarrierCall& call, std::uint64_t number);
+  [[nodiscard]] Step step_of(const AllgatherCall& call, std::uint64_t number) const;
+  [[nodiscard]] static Step step_of(const AlltoallCall& call, std::uint64_t number);
+  [[nodiscard]] Step step_of(const ReducescatterCall& call, std::uint64_t number) const;
+  // Returns where this piece of so many bytes lies.
+  [[nodiscard]] ByteRange piece(std::uint64_t number, std::size_t bytes) const;
 
   const Call& call_;
   const std::size_t self_;
   const bool absent_;
-  std::size_t piece_bytes_ = SIZE_MAX;  // not cut
+  std::size_t piece_bytes_ = SIZE_MAX;  // SIZE_MAX: the call is not cut
   std::uint64_t count_ = 1;
 };
 

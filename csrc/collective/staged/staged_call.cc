@@ -4,13 +4,16 @@
 
 namespace roundelay::collective::staged {
 
-StagedCall::StagedCall(Host& host, const Call& call)
-    : host_(host), call_(call), plan_(call, host.cpu.group().index, host.piece_bytes) {}
+StagedCall::StagedCall(StagedResources& resources, const Call& call)
+    : resources_(resources),
+      call_(call),
+      stream_(options_of(call).stream),
+      plan_(call, resources.cpu.group().index, resources.piece_bytes) {}
 
 StagedCall::~StagedCall() {
   if (!crossing_) return;
   crossing_.reset();
-  if (PinnedBlock* const block = coming_.front().block; block != nullptr && host_.cpu.poisoned()) {
+  if (PinnedBlock* const block = coming_.front().block; block != nullptr && resources_.cpu.poisoned()) {
     block->abandon();
   }
 }
@@ -27,12 +30,12 @@ Result<bool> StagedCall::advance() {
   return over_ == plan_.count();
 }
 
-// The CPU's fabric looks after its own calls.
 Status StagedCall::interrupted(CallWatch& watch) const {
   return crossing_ ? Status() : watch.interrupted(-1, "waited for its GPU until its deadline");
 }
 
-// Nothing rings when the device is done with a copy, and the next piece may wait for one.
+// Nothing wakes a sleeper when the device is done with a copy, and the next piece may wait for one. So the
+// sleep is short.
 Nap StagedCall::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
@@ -42,7 +45,7 @@ Status StagedCall::come_down() {
   while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
     Coming coming{plan_[begun_], nullptr, nullptr};
     if (coming.step.pinned > 0) {
-      const Result<PinnedBlock*> block = host_.blocks.take(coming.step.pinned);
+      const Result<PinnedBlock*> block = resources_.blocks.take(coming.step.pinned);
       if (!block.ok()) return block.status();
       if (*block == nullptr) return {};
       coming.block = *block;
@@ -55,17 +58,17 @@ Status StagedCall::come_down() {
   return {};
 }
 
-// A barrier has no bytes, but its turn in the stream.
+// A barrier has no bytes, but it too waits for the work that is in the stream before it.
 Status StagedCall::fetch(Coming& coming) {
   const Step& step = coming.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
-    ROUNDELAY_RETURN_IF_ERROR(host_.runtime.copy(host_.device, coming.block->data() + step.given.offset,
-                                                 step.from, step.given.bytes, call_.stream));
-  } else if (call_.operation != Operation::kBarrier || call_.stream == nullptr) {
+    ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
+        resources_.device, coming.block->data() + step.given.offset, step.from, step.given.bytes, stream_));
+  } else if (operation_of(call_) != Operation::kBarrier || stream_ == nullptr) {
     return {};
   }
-  auto there = host_.runtime.mark(host_.device, call_.stream);
+  auto there = resources_.runtime.mark(resources_.device, stream_);
   if (!there.ok()) return there.status();
   coming.done = std::move(*there);
   if (coming.block != nullptr) coming.block->busy_until(coming.done);
@@ -92,7 +95,7 @@ Status StagedCall::cross() {
   return {};
 }
 
-// Peers may come late, or never: the device's own failure is not to wait for them.
+// Peers may come late, or never. A failure of the device must not wait for them.
 Status StagedCall::device_works() const {
   const GpuEventPtr& last = coming_.back().done;
   return last ? last->reached().status() : Status{};
@@ -104,7 +107,7 @@ Result<bool> StagedCall::begin(const Coming& coming) {
     if (!there.ok() || !*there) return there;
   }
   std::byte* const pinned = coming.block == nullptr ? nullptr : coming.block->data();
-  auto started = host_.cpu.start(plan_.on_host(coming.step, pinned));
+  auto started = resources_.cpu.start(plan_.on_host(coming.step, pinned));
   if (!started.ok()) return started.status();
   crossing_ = std::move(started).value();
   moved_ = true;
@@ -114,9 +117,9 @@ Result<bool> StagedCall::begin(const Coming& coming) {
 Status StagedCall::send_up(const Coming& coming) {
   const Step& step = coming.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
-  ROUNDELAY_RETURN_IF_ERROR(host_.runtime.copy(
-      host_.device, step.to, coming.block->data() + step.result.offset, step.result.bytes, call_.stream));
-  auto up = host_.runtime.mark(host_.device, call_.stream);
+  ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(
+      resources_.device, step.to, coming.block->data() + step.result.offset, step.result.bytes, stream_));
+  auto up = resources_.runtime.mark(resources_.device, stream_);
   if (!up.ok()) return up.status();
   coming.block->busy_until(std::move(*up));
   return {};

@@ -13,8 +13,8 @@
 
 namespace roundelay::collective::staged {
 
-// What the calls of one member work with.
-struct Host {
+// The objects that the calls of one member use.
+struct StagedResources {
   Fabric& cpu;
   GpuRuntime& runtime;
   const int device;
@@ -22,17 +22,20 @@ struct Host {
   PinnedBlocks blocks{runtime, piece_bytes};
 };
 
+// One call on its way through pinned memory: pieces come down from the device, cross to the other members,
+// and go up. One thread at a time. Errors: as the CPU's fabric and base/gpu_runtime.h.
 class StagedCall {
  public:
-  // Both outlive it. `call` has been checked; the calls of one host are carried out one after the other.
-  StagedCall(Host& host, const Call& call);
-  // In the middle: memory that the CPU's medium may still write to is given up for good.
+  // Both outlive it. `call` has been checked. The calls of one member are carried out one after the other.
+  StagedCall(StagedResources& resources, const Call& call);
+  // Before the call's end it leaks the memory that the CPU's medium may still write to.
   ~StagedCall();
   StagedCall(const StagedCall&) = delete;
   StagedCall& operator=(const StagedCall&) = delete;
 
-  // Moves it on without blocking. True: it is over, but for what the device still has to do.
+  // Moves the call on without blocking. True: it is over for the host; the last copies are enqueued.
   Result<bool> advance();
+  // As QueuedPending needs it. The CPU's fabric watches its own calls.
   Status interrupted(CallWatch& watch) const;
   [[nodiscard]] int waiting_for() const { return crossing_ ? crossing_->waiting_for() : -1; }
   [[nodiscard]] bool crowded() const { return crossing_ && crossing_->crowded(); }
@@ -41,23 +44,26 @@ class StagedCall {
  private:
   struct Coming {
     Step step;
-    PinnedBlock* block = nullptr;  // null: no bytes
-    GpuEventPtr done;              // the bytes have come down; null: none had to
+    PinnedBlock* block = nullptr;  // null: the step has no bytes
+    GpuEventPtr done;              // reached when the bytes have come down; null: none have to
   };
+  // Enqueues the copies down of steps for which there is pinned memory.
   Status come_down();
   Status fetch(Coming& coming);
+  // Starts and tests the CPU's call of the first step, and enqueues its copy up.
   Status cross();
   [[nodiscard]] Status device_works() const;
   [[nodiscard]] Result<bool> begin(const Coming& coming);
   Status send_up(const Coming& coming);
 
-  Host& host_;
+  StagedResources& resources_;
   const Call& call_;
+  const GpuStream stream_;
   const Plan plan_;
-  std::deque<Coming> coming_;          // on their way down, or there; the first one perhaps crossing
-  std::unique_ptr<Pending> crossing_;  // of the first; null: the device is waited for
-  std::uint64_t begun_ = 0, over_ = 0;
-  bool moved_ = false;  // a step has begun or ended since the last idle()
+  std::deque<Coming> coming_;           // steps that have begun and are not over
+  std::unique_ptr<Pending> crossing_;   // the CPU's call of the first one; null: its bytes come down
+  std::uint64_t begun_ = 0, over_ = 0;  // steps
+  bool moved_ = false;                  // a step has begun or ended since the last idle()
 };
 
 }  // namespace roundelay::collective::staged

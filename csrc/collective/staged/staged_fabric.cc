@@ -12,36 +12,42 @@
 namespace roundelay::collective {
 namespace {
 
-// What the calls of one member share. One thread at a time.
-struct StagedState : CallQueue<StagedState> {
+// The state that the calls of one member share. One thread at a time.
+struct StagedState final : CallQueue<StagedState>, DeviceCalls {
   using RunningCall = staged::StagedCall;
 
   StagedState(Fabric& cpu, GpuRuntime& runtime, int device, std::size_t piece_bytes)
-      : host{cpu, runtime, device, piece_bytes}, name("staged " + std::string(cpu.name())) {}
+      : resources{cpu, runtime, device, piece_bytes}, name("staged " + std::string(cpu.name())) {}
 
-  [[nodiscard]] const Group& group() const { return host.cpu.group(); }
+  [[nodiscard]] const Group& group() const { return resources.cpu.group(); }
+  // Only copies up may still be on their way, and the event that marks their end tells of a failure.
+  Status health() override { return {}; }
+  void give_up(const Status& cause) override { fail(cause); }
 
-  staged::Host host;
+  staged::StagedResources resources;
   const std::string name;
 };
 
 class StagedFabric final : public Fabric {
  public:
-  explicit StagedFabric(std::shared_ptr<StagedState> state) : state_(std::move(state)) {}
+  explicit StagedFabric(std::shared_ptr<StagedState> state)
+      : Fabric({.waker = state->resources.cpu.capabilities().waker,
+                .device = state.get(),
+                .make_region = no_gpu_region}),
+        state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return state_->name; }
   [[nodiscard]] const Group& group() const override { return state_->group(); }
-  [[nodiscard]] bool any_thread() const override { return state_->host.cpu.any_thread(); }
-  [[nodiscard]] bool poisoned() const override { return !state_->poison.ok() || state_->host.cpu.poisoned(); }
-  void wake() override { state_->host.cpu.wake(); }
-  void give_up(const Status& cause) override { state_->fail(cause); }
-  [[nodiscard]] RegionMaker region_maker() const override { return no_gpu_region; }
+  [[nodiscard]] bool any_thread() const override { return state_->resources.cpu.any_thread(); }
+  [[nodiscard]] bool poisoned() const override {
+    return !state_->poison.ok() || state_->resources.cpu.poisoned();
+  }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
     ROUNDELAY_RETURN_IF_ERROR(check_call(call, group()));
-    if (call.stream == nullptr && !is_absent(call, group().index)) {
-      return Status::invalid(std::string(name_of(call.operation)) + ": the memory is not a GPU's");
+    if (options_of(call).stream == nullptr && !is_absent(options_of(call), group().index)) {
+      return Status::invalid(std::string(name_of(operation_of(call))) + ": the memory is not a GPU's");
     }
     return start_queued(state_, call);
   }

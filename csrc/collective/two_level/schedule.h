@@ -1,4 +1,4 @@
-// How an allreduce over two levels is cut, and in which order its steps are taken. Pure.
+// How an allreduce over two levels is cut, and the order of its steps. Pure.
 #pragma once
 
 #include <algorithm>
@@ -6,15 +6,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "collective/fabric.h"
+#include "collective/call.h"
 
 namespace roundelay::collective::two_level {
 
-struct Range {
-  std::size_t offset = 0, bytes = 0;
-};
-
-// Chunks of a shard for each of the node's members; the last one is shared evenly, too.
+// Cuts the bytes into chunks, and each chunk into a shard for each member of the node. The last chunk is
+// shared evenly, too.
 class Chunks {
  public:
   Chunks(std::size_t bytes, std::size_t element, int members, std::size_t shard_bytes)
@@ -24,11 +21,11 @@ class Chunks {
         each_(members_ * shard_bytes) {}
 
   [[nodiscard]] std::uint64_t count() const { return (bytes_ + each_ - 1) / each_; }
-  [[nodiscard]] Range operator[](std::uint64_t chunk) const {
+  [[nodiscard]] ByteRange operator[](std::uint64_t chunk) const {
     const std::size_t offset = static_cast<std::size_t>(chunk) * each_;
     return {offset, std::min(each_, bytes_ - offset)};
   }
-  // By member, in bytes; perhaps 0.
+  // Returns the size of each member's shard, in bytes; may be 0.
   [[nodiscard]] std::vector<std::size_t> shards(std::uint64_t chunk) const {
     const std::size_t count = (*this)[chunk].bytes / element_;
     std::vector<std::size_t> shards(members_);
@@ -42,45 +39,50 @@ class Chunks {
   std::size_t bytes_, element_, members_, each_;
 };
 
-// The steps inside the node, which all its members take in this order whatever comes back from the wire
-// first: chunk c is gathered when c + most_across + 1 have been scattered, so that one is ready when a place
-// on the wire becomes free.
-class Order {
+// The order of the steps inside the node. It is the same on all its members, whatever comes back from the
+// other nodes first. Chunk c is gathered when c + most_across + 1 chunks have been scattered, so that one is
+// ready when one of the allreduces between the nodes ends.
+class StepOrder {
  public:
-  Order(std::uint64_t chunks, std::uint64_t most_across) : chunks_(chunks), most_across_(most_across) {}
+  StepOrder(std::uint64_t chunks, std::uint64_t most_across) : chunks_(chunks), most_across_(most_across) {}
 
   [[nodiscard]] bool over() const { return gathered_ == chunks_; }
+  // True if the next step is a reduce-scatter, false if it is an all-gather.
   [[nodiscard]] bool scatters_next() const {
     return scattered_ < chunks_ && scattered_ <= gathered_ + most_across_;
   }
-  // The chunk of the next step.
+  // Returns the chunk of the next step.
   [[nodiscard]] std::uint64_t next() const { return scatters_next() ? scattered_ : gathered_; }
+  // Marks the next step as done.
   void take() { ++(scatters_next() ? scattered_ : gathered_); }
 
  private:
   std::uint64_t chunks_, most_across_, scattered_ = 0, gathered_ = 0;
 };
 
-// What is done with the parts inside the node, and what with the nodes' sums.
+// How the sums inside the node are scaled, and how those between the nodes.
 struct Scales {
   Scale inside, between;
 };
 
-// An average of equal parts is that part again only if each level divides what it has added up; and a half's
-// partial sum then overflows no sooner than the result. A factor is for the whole sum.
-inline Scales split(const Call& call, int members) {
-  Scales scales{{}, call.scale};
-  if (call.reduce_op == ReduceOp::kSum && call.scale.divisor % members == 0) {
+// Splits a call's scale for a node of so many members. Each level divides what it has added up, so that an
+// average of equal parts is that part again, and a half's partial sum overflows no sooner than the result. A
+// factor scales the whole sum.
+inline Scales split(const Reduction& how, int members) {
+  Scales scales{{}, how.scale};
+  if (how.reduce_op == ReduceOp::kSum && how.scale.divisor % members == 0) {
     scales.inside.divisor = members;
     scales.between.divisor /= members;
   }
   return scales;
 }
 
-// Integers are truncated once, after a sum that is wider than they are: not to be done in parts.
+// True if two levels can carry out the call. Scaled integers do not fit: they are truncated once, after a sum
+// that is wider than they are.
 inline bool fits(const Call& call) {
-  return call.operation == Operation::kAllreduce && call.reduce_op != ReduceOp::kAdasum &&
-         call.absent.empty() && (is_floating(call.dtype) || call.scale.identity());
+  const auto* const allreduce = std::get_if<AllreduceCall>(&call);
+  return allreduce != nullptr && allreduce->reduce_op != ReduceOp::kAdasum && allreduce->absent.empty() &&
+         (is_floating(allreduce->dtype) || allreduce->scale.identity());
 }
 
 }  // namespace roundelay::collective::two_level

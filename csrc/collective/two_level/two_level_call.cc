@@ -6,12 +6,13 @@
 
 namespace roundelay::collective::two_level {
 
-TwoLevelCall::TwoLevelCall(const Host& host, const Call& call)
-    : host_(host),
-      call_(call),
-      chunks_(call.buffer.bytes, size_of(call.dtype), host.inner.group().size(), host.cut.shard_bytes),
-      scales_(split(call, host.inner.group().size())),
-      order_(chunks_.count(), host.cut.most_across) {}
+TwoLevelCall::TwoLevelCall(const TwoLevelResources& resources, const Call& call)
+    : resources_(resources),
+      call_(std::get<AllreduceCall>(call)),
+      chunks_(call_.buffer.bytes, size_of(call_.dtype), resources.inner.group().size(),
+              resources.cut.shard_bytes),
+      scales_(split(call_, resources.inner.group().size())),
+      order_(chunks_.count(), resources.cut.most_across) {}
 
 Result<bool> TwoLevelCall::advance() {
   bool again = true;
@@ -43,14 +44,14 @@ Status TwoLevelCall::start_step() {
   if (order_.over()) return {};
   const std::uint64_t chunk = order_.next();
   if (!order_.scatters_next() && chunk >= crossed_) return {};
-  auto started = host_.inner.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
+  auto started = resources_.inner.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
   if (!started.ok()) return started.status();
   step_ = std::move(started).value();
   return {};
 }
 
 Status TwoLevelCall::between() {
-  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < host_.cut.most_across) {
+  while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < resources_.cut.most_across) {
     ROUNDELAY_RETURN_IF_ERROR(start_crossing());
   }
   for (std::unique_ptr<Pending>& pending : crossing_) {
@@ -67,66 +68,61 @@ Status TwoLevelCall::between() {
 }
 
 Status TwoLevelCall::start_crossing() {
-  auto started = host_.outer.start(cross(crossed_ + crossing_.size()));
+  auto started = resources_.outer.start(cross(crossed_ + crossing_.size()));
   if (!started.ok()) return started.status();
   crossing_.push_back(std::move(started).value());
   return {};
 }
 
-Range TwoLevelCall::own_shard(std::uint64_t chunk) const {
+ByteRange TwoLevelCall::own_shard(std::uint64_t chunk) const {
   const std::vector<std::size_t> shards = chunks_.shards(chunk);
-  const auto own = shards.begin() + host_.inner.group().index;
+  const auto own = shards.begin() + resources_.inner.group().index;
   return {chunks_[chunk].offset + std::accumulate(shards.begin(), own, std::size_t{0}), *own};
 }
 
-Call TwoLevelCall::part_of_call(Operation operation, std::uint64_t chunk) const {
-  const bool whole = operation == Operation::kAllgather;
-  const Range range = whole ? chunks_[chunk] : own_shard(chunk);
-  Call part;
-  part.operation = operation;
-  part.buffer = {call_.buffer.base, call_.buffer.offset + range.offset, range.bytes, nullptr};
-  part.dtype = call_.dtype;
-  part.reduce_op = call_.reduce_op;
-  part.stream = call_.stream;
-  part.deadline = call_.deadline;
-  part.abort = call_.abort;
-  return part;
+CallOptions TwoLevelCall::options() const {
+  return {.absent = {}, .stream = call_.stream, .deadline = call_.deadline, .abort = call_.abort};
+}
+
+Reduction TwoLevelCall::reduction(Scale prescale, Scale scale) const {
+  return {.dtype = call_.dtype, .reduce_op = call_.reduce_op, .prescale = prescale, .scale = scale};
+}
+
+ByteSpan TwoLevelCall::bytes_at(ByteRange range) const {
+  return {call_.buffer.data() + range.offset, range.bytes};
 }
 
 Call TwoLevelCall::scatter(std::uint64_t chunk) const {
-  Call part = part_of_call(Operation::kReducescatter, chunk);
-  part.input = call_.buffer.data() + chunks_[chunk].offset;
-  part.send_bytes = chunks_.shards(chunk);
-  part.prescale = call_.prescale;
-  part.scale = scales_.inside;
-  return part;
+  return ReducescatterCall{options(), reduction(call_.prescale, scales_.inside),
+                           bytes_at(chunks_[chunk]).data(), bytes_at(own_shard(chunk)),
+                           chunks_.shards(chunk)};
 }
 
 Call TwoLevelCall::cross(std::uint64_t chunk) const {
-  Call part = part_of_call(Operation::kAllreduce, chunk);
-  part.scale = scales_.between;
-  return part;
+  const ByteRange own = own_shard(chunk);
+  return AllreduceCall{options(),
+                       reduction({}, scales_.between),
+                       {call_.buffer.base, call_.buffer.offset + own.offset, own.bytes, nullptr}};
 }
 
 Call TwoLevelCall::gather(std::uint64_t chunk) const {
-  Call part = part_of_call(Operation::kAllgather, chunk);
-  part.input = call_.buffer.base + call_.buffer.offset + own_shard(chunk).offset;
-  part.receive_bytes = chunks_.shards(chunk);
-  return part;
+  return AllgatherCall{options(), bytes_at(own_shard(chunk)).data(), bytes_at(chunks_[chunk]),
+                       chunks_.shards(chunk)};
 }
 
 int TwoLevelCall::in_group(const Fabric& fabric, int member) const {
   const int rank = fabric.group().ranks[static_cast<std::size_t>(member)];
-  return static_cast<int>(std::lower_bound(host_.group.ranks.begin(), host_.group.ranks.end(), rank) -
-                          host_.group.ranks.begin());
+  return static_cast<int>(
+      std::lower_bound(resources_.group.ranks.begin(), resources_.group.ranks.end(), rank) -
+      resources_.group.ranks.begin());
 }
 
 int TwoLevelCall::waiting_for() const {
   const int inside = step_ ? step_->waiting_for() : -1;
-  if (inside >= 0) return in_group(host_.inner, inside);
+  if (inside >= 0) return in_group(resources_.inner, inside);
   for (const std::unique_ptr<Pending>& pending : crossing_) {
     const int between = pending ? pending->waiting_for() : -1;
-    if (between >= 0) return in_group(host_.outer, between);
+    if (between >= 0) return in_group(resources_.outer, between);
   }
   return -1;
 }
@@ -136,7 +132,8 @@ bool TwoLevelCall::crowded() const {
   return !crossing_.empty() && crossing_.front()->crowded();
 }
 
-// A peer on this node ends a sleep in the inner fabric, but nobody does who is behind the outer one.
+// A peer on this node ends a sleep in the inner fabric. Peers on other nodes cannot, so that the sleep is
+// short while an allreduce with them is in progress.
 Nap TwoLevelCall::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   if (!step_) return crossing_.empty() ? Nap() : crossing_.front()->idle(backoff);

@@ -11,51 +11,56 @@
 
 namespace roundelay::collective::two_level {
 
-// What the calls of one member work with.
-struct Host {
+// The objects that the calls of one member use.
+struct TwoLevelResources {
   Fabric& inner;
   Fabric& outer;
   const Group& group;
   const LevelsCut cut;
 };
 
+// One thread at a time. Errors: as the inner and the outer fabric.
 class TwoLevelCall {
  public:
-  // Both outlive it. `call` has been checked; the members' calls are carried out one after the other, in
-  // one order.
-  TwoLevelCall(const Host& host, const Call& call);
+  // Both outlive it. `call` is an allreduce that fits(), and has been checked. A member carries out its
+  // calls one after the other, in the same order as the others.
+  TwoLevelCall(const TwoLevelResources& resources, const Call& call);
 
-  // Moves it on without blocking. True: it is over.
+  // Moves the call on without blocking. True: it is over.
   Result<bool> advance();
-  // Its steps look after themselves, and there is always one.
+  // As QueuedPending needs it. The steps watch themselves, and there is always one.
   [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;
   Nap idle(Backoff& backoff);
 
  private:
-  Status inside();   // starts and tests the node's steps
-  Status between();  // starts and tests what is on the wire
+  Status inside();   // starts and tests the steps inside the node
+  Status between();  // starts and tests the allreduces between the nodes
   Status start_step();
   Status start_crossing();
+  // Return the calls of a chunk: the reduce-scatter inside, the allreduce between, the all-gather inside.
   [[nodiscard]] Call scatter(std::uint64_t chunk) const;
   [[nodiscard]] Call cross(std::uint64_t chunk) const;
   [[nodiscard]] Call gather(std::uint64_t chunk) const;
-  [[nodiscard]] Call part_of_call(Operation operation, std::uint64_t chunk) const;
-  [[nodiscard]] Range own_shard(std::uint64_t chunk) const;
-  // Of a member of one of the fabrics: its index in the whole group.
+  [[nodiscard]] CallOptions options() const;
+  [[nodiscard]] Reduction reduction(Scale prescale, Scale scale) const;
+  [[nodiscard]] ByteSpan bytes_at(ByteRange range) const;
+  [[nodiscard]] ByteRange own_shard(std::uint64_t chunk) const;
+  // Returns the index in the whole group of a member of one of the fabrics.
   [[nodiscard]] int in_group(const Fabric& fabric, int member) const;
 
-  const Host& host_;
-  const Call& call_;
+  const TwoLevelResources& resources_;
+  const AllreduceCall& call_;
   const Chunks chunks_;
   const Scales scales_;
-  Order order_;
-  std::unique_ptr<Pending> step_;
-  // In the order of chunks; null when done. The first one is of chunk `crossed_`.
+  StepOrder order_;
+  std::unique_ptr<Pending> step_;  // the step inside the node; null: none is in progress
+  // The allreduces between the nodes, in the order of chunks; null when over. The first one is of chunk
+  // crossed_.
   std::deque<std::unique_ptr<Pending>> crossing_;
-  std::uint64_t scattered_ = 0, crossed_ = 0;
-  bool moved_ = false;  // a step has ended since the last idle()
+  std::uint64_t scattered_ = 0, crossed_ = 0;  // how many chunks have been
+  bool moved_ = false;                         // a step has ended since the last idle()
 };
 
 }  // namespace roundelay::collective::two_level

@@ -13,31 +13,49 @@
 namespace roundelay::collective {
 namespace {
 
-// What the calls of one member share. One thread at a time.
-struct TwoLevelState : CallQueue<TwoLevelState> {
+// The state that the calls of one member share. One thread at a time.
+struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
   using RunningCall = two_level::TwoLevelCall;
 
   TwoLevelState(Levels given, LevelsCut cut)
       : levels(std::move(given)),
         whole(levels.flat->group()),
         name(std::string(levels.inner->name()) + "+" + std::string(levels.outer->name())),
-        host{*levels.inner, *levels.outer, whole, cut} {
-    // On a device there may be work that waits for what does not come any more.
-    on_poison = [this] { give_up(poison); };
+        resources{*levels.inner, *levels.outer, whole, cut} {
+    // A device may have work that waits for peers which do not come any more.
+    on_poison = [this] { give_up_parts(poison); };
   }
 
   [[nodiscard]] const Group& group() const { return whole; }
   [[nodiscard]] std::array<Fabric*, 3> all() const {
     return {levels.inner.get(), levels.outer.get(), levels.flat.get()};
   }
-  void give_up(const Status& cause) const {
-    for (Fabric* const fabric : all()) fabric->give_up(cause);
+  void wake() override {
+    for (const Fabric* const fabric : all()) {
+      if (Waker* const waker = fabric->capabilities().waker; waker != nullptr) waker->wake();
+    }
+  }
+  Status health() override {
+    Status error = poison;
+    for (const Fabric* const fabric : all()) {
+      DeviceCalls* const device = fabric->capabilities().device;
+      if (error.ok() && device != nullptr) error = device->health();
+    }
+    if (!error.ok()) fail(error);
+    return error;
+  }
+  void give_up(const Status& cause) override { fail(cause); }
+  void give_up_parts(const Status& cause) const {
+    for (const Fabric* const fabric : all()) {
+      if (DeviceCalls* const device = fabric->capabilities().device; device != nullptr)
+        device->give_up(cause);
+    }
   }
 
   Levels levels;
   const Group whole;
   const std::string name;
-  const two_level::Host host;
+  const two_level::TwoLevelResources resources;
 };
 
 // A call that the flat fabric carries out.
@@ -70,7 +88,8 @@ class FlatPending final : public Pending {
 
 class TwoLevelFabric final : public Fabric {
  public:
-  explicit TwoLevelFabric(std::shared_ptr<TwoLevelState> state) : state_(std::move(state)) {}
+  explicit TwoLevelFabric(std::shared_ptr<TwoLevelState> state)
+      : Fabric({.waker = state.get(), .device = state.get()}), state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return state_->name; }
   [[nodiscard]] const Group& group() const override { return state_->whole; }
@@ -80,18 +99,6 @@ class TwoLevelFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || std::ranges::any_of(state_->all(), &Fabric::poisoned);
   }
-  void wake() override {
-    for (Fabric* const fabric : state_->all()) fabric->wake();
-  }
-  Status health() override {
-    Status error = state_->poison;
-    for (Fabric* const fabric : state_->all()) {
-      if (error.ok()) error = fabric->health();
-    }
-    if (!error.ok()) state_->fail(error);
-    return error;
-  }
-  void give_up(const Status& cause) override { state_->fail(cause); }
   [[nodiscard]] const Levels& levels() const { return state_->levels; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {

@@ -39,12 +39,9 @@ class GpuFabric::CommunicatorSetup final : public Pending {
 
   Status begin() {
     ROUNDELAY_RETURN_IF_ERROR(write_gpu_info());
-    Call call = cpu_call(Operation::kAllgather, DType::kUInt8);
     gpu_infos_.resize(members() * sizeof(GpuInfo));
-    call.input = mine_.data();
-    call.receive_bytes.assign(members(), sizeof(GpuInfo));
-    call.buffer = {gpu_infos_.data(), 0, gpu_infos_.size()};
-    return start(fabric_.cpu_, call);
+    return start(fabric_.cpu_, collective::AllgatherCall{cpu_options(deadline_), mine_.data(), gpu_infos_,
+                                                         std::vector(members(), sizeof(GpuInfo))});
   }
 
   Result<bool> test() override {
@@ -98,14 +95,10 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     return {};
   }
 
-  Call cpu_call(Operation operation, DType dtype) const {
-    Call call;
-    call.operation = operation;
-    call.dtype = dtype;
-    call.deadline = deadline_;
-    call.abort = call_.abort;
-    return call;
+  [[nodiscard]] collective::CallOptions cpu_options(Deadline deadline) const {
+    return {.absent = {}, .stream = nullptr, .deadline = deadline, .abort = abort()};
   }
+  [[nodiscard]] const AbortToken* abort() const { return collective::options_of(call_).abort; }
 
   Status start(Fabric& fabric, const Call& call) {
     auto pending = fabric.start(call);
@@ -134,7 +127,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   // Waits for this member's communicator without blocking. True: it is made, failed or late, and the call
   // that tells the others has begun.
   Result<bool> joined() {
-    if (call_.abort != nullptr && call_.abort->raised()) return call_.abort->cause();
+    if (abort() != nullptr && abort()->raised()) return abort()->cause();
     if (failure_.ok()) {
       const Result<bool> there = communicator_->ready();
       if (there.ok() && !*there && !deadline_.passed()) return false;
@@ -143,11 +136,13 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     }
     const int self = fabric_.group().index, size = fabric_.group().size();
     votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};
-    Call call = cpu_call(Operation::kAllreduce, DType::kInt64);
-    call.reduce_op = ReduceOp::kMin;
-    call.deadline = Deadline::after(2 * fabric_.options_.patience);  // others may wait as long for a peer
-    call.buffer = {reinterpret_cast<std::byte*>(votes_.data()), 0, sizeof(std::int64_t)};
-    ROUNDELAY_RETURN_IF_ERROR(start(fabric_.cpu_, call));
+    // Others may wait as long for a peer.
+    const Deadline deadline = Deadline::after(2 * fabric_.options_.patience);
+    ROUNDELAY_RETURN_IF_ERROR(start(
+        fabric_.cpu_,
+        collective::AllreduceCall{cpu_options(deadline),
+                                  {.dtype = DType::kInt64, .reduce_op = ReduceOp::kMin},
+                                  {reinterpret_cast<std::byte*>(votes_.data()), 0, sizeof(std::int64_t)}}));
     step_ = Step::kAgree;
     return true;
   }
@@ -201,7 +196,8 @@ class GpuFabric::CommunicatorSetup final : public Pending {
 };
 
 GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options)
-    : parts_(parts),
+    : Fabric({.waker = cpu.capabilities().waker, .device = this, .make_region = collective::no_gpu_region}),
+      parts_(parts),
       cpu_(cpu),
       options_(std::move(options)),
       levels_(options_.wish == GpuFabricWish::kTwoLevel ? collective::levels_of(cpu) : nullptr) {}
@@ -246,7 +242,8 @@ Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
     return collective::finished_call();
   }
   if (chosen_ != nullptr) return chosen_->start(call);
-  if (!call.absent.empty()) return staged_->start(call);  // not all members start this call
+  // Not all members start this call.
+  if (!collective::options_of(call).absent.empty()) return staged_->start(call);
   auto meeting = std::make_unique<CommunicatorSetup>(*this, call);
   ROUNDELAY_RETURN_IF_ERROR(meeting->begin());
   return std::unique_ptr<Pending>(std::move(meeting));
@@ -258,10 +255,12 @@ bool GpuFabric::poisoned() const {
   return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (faster_ && faster_->poisoned());
 }
 
-Status GpuFabric::health() { return chosen_ == nullptr ? Status{} : chosen_->health(); }
+Status GpuFabric::health() {
+  return chosen_ == nullptr ? Status{} : chosen_->capabilities().device->health();
+}
 
 void GpuFabric::give_up(const Status& cause) {
-  if (chosen_ != nullptr) chosen_->give_up(cause);
+  if (chosen_ != nullptr) chosen_->capabilities().device->give_up(cause);
 }
 
 }  // namespace roundelay::runtime

@@ -36,7 +36,7 @@ struct GpuFabricOptions {
 };
 
 // One thread at a time calls it, as every fabric; any thread may call wake().
-class GpuFabric final : public collective::Fabric {
+class GpuFabric final : private collective::DeviceCalls, public collective::Fabric {
  public:
   // `cpu`: the group's fabric for host memory. It outlives this fabric. While this fabric has a call in
   // progress, `cpu` and its levels carry no other call.
@@ -50,15 +50,15 @@ class GpuFabric final : public collective::Fabric {
   Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
-  [[nodiscard]] RegionMaker region_maker() const override { return collective::no_gpu_region; }
-  [[nodiscard]] Status health() override;
-  void give_up(const Status& cause) override;
-  void wake() override { cpu_.wake(); }
 
  private:
   class CommunicatorSetup;
   using FabricPtr = std::unique_ptr<collective::Fabric>;
   using CommunicatorPtr = std::unique_ptr<platform::NcclCommunicator>;
+
+  // Before the members have made their communicator, nothing has to be ended and nothing can have failed.
+  [[nodiscard]] Status health() override;
+  void give_up(const Status& cause) override;
 
   // Returns the group of NCCL's communicator: all members, or those of this node.
   [[nodiscard]] const Group& joining() const { return levels_ ? levels_->inner->group() : group(); }

@@ -52,7 +52,7 @@ Batches cut_into_batches(const Entries& entries, const negotiate::Execution& exe
       }
     }
     batch->steps = steps_of(batch->request().operation);
-    batch->call.absent = batch->absent = execution.absent;
+    batch->absent = execution.absent;
     if (!execution.extents.empty()) {
       const auto first = execution.extents.begin() + static_cast<std::ptrdiff_t>(indices.front()) * members;
       batch->extents.assign(first, first + members);

@@ -52,16 +52,17 @@ Status BatchExecutor::prepare(Batch& batch, bool timed) {
 Status BatchExecutor::start(Batch& batch) {
   batch.started = steady_now();
   for (const auto& entry : batch.entries) {
-    if (entry->tickets.started == TimePoint{}) entry->tickets.started = batch.started;
+    if (entry->times.started == TimePoint{}) entry->times.started = batch.started;
   }
   return call(batch);
 }
 
 Status BatchExecutor::call(Batch& batch) {
-  const std::size_t bytes = std::max(batch.call.buffer.bytes, batch.bytes());
-  batch.call.deadline = progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes);
-  batch.call.abort = &abort_;
-  DeviceBuffers& buffers = batch.call.stream == nullptr ? *host_ : buffers_of(batch);
+  const std::size_t bytes = std::max(collective::result_bytes(batch.call), batch.bytes());
+  collective::CallOptions& options = collective::options_of(batch.call);
+  options.deadline = progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes);
+  options.abort = &abort_;
+  DeviceBuffers& buffers = options.stream == nullptr ? *host_ : buffers_of(batch);
   auto pending = buffers.fabric().start(batch.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();

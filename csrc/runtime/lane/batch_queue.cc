@@ -16,7 +16,7 @@ Entries BatchQueue::extract(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     auto entry = table_.extract(name);
     if (!entry) continue;
-    entry->tickets.ordered = now;
+    entry->times.ordered = now;
     if (steps_of(entry->request.operation) == nullptr) {
       completer_.complete(table_, *entry, Status{});
     } else {

@@ -15,10 +15,10 @@ bool GpuWatch::add(std::unique_ptr<Batch> batch) {
   return !active_.exchange(true, std::memory_order_acq_rel);
 }
 
-std::optional<GpuWatch::Failure> GpuWatch::look(TimePoint now, GpuBuffers& place) {
+std::optional<GpuWatch::Failure> GpuWatch::look(TimePoint now, GpuBuffers& buffers) {
   if (now < next_look_) return std::nullopt;
   next_look_ = now + kBetweenLooks;
-  Status failed = buffers.fabric().health();
+  Status failed = buffers.fabric().capabilities().device->health();
   while (failed.ok() && !enqueued_.empty()) {
     const Result<bool> done = enqueued_.front().batch->done->reached();
     failed = done.status();

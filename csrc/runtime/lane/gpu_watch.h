@@ -47,7 +47,7 @@ class GpuWatch {
   [[nodiscard]] bool add(std::unique_ptr<Batch> batch);
   // Frees the batches that the device has done and records their times. Looks at most once in 5 ms. Returns a
   // failure of the device, or the first batch's if it is late.
-  [[nodiscard]] std::optional<Failure> look(TimePoint now, GpuBuffers& place);
+  [[nodiscard]] std::optional<Failure> look(TimePoint now, GpuBuffers& buffers);
   // Frees all batches. The device may still work on them.
   void clear();
   // Returns whether look() has something to look at.

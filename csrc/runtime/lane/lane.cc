@@ -13,11 +13,11 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
       faults_(std::move(faults)),
       executor_(std::move(fabric), abort, options),
       group_(executor_.fabric().group()),
-      make_region_(executor_.fabric().region_maker()),
-      waker_(executor_.fabric(), options.schedule_lock ? executor_.fabric().announcements() : nullptr),
+      make_region_(executor_.fabric().capabilities().make_region),
+      waker_(executor_.fabric(), options.schedule_lock ? executor_.fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements()),
       queue_(group_.size(), options.fusion_threshold, table_, completer),
-      recorder_(timeline, executor_.fabric().work()),
+      recorder_(timeline, executor_.fabric().capabilities().work),
       schedule_(table_, queue_, waker_, recorder_, faults_.news),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
 
@@ -101,9 +101,9 @@ void Lane::release(Batch& batch, const Status& outcome) {
 }
 
 void Lane::look_at_device() {
-  GpuBuffers* const place = executor_.gpu();
-  if (place == nullptr || faulted_) return;
-  if (const auto failure = gpu_watch_.look(steady_now(), *place)) report_device(*failure);
+  GpuBuffers* const buffers = executor_.gpu();
+  if (buffers == nullptr || faulted_) return;
+  if (const auto failure = gpu_watch_.look(steady_now(), *buffers)) report_device(*failure);
 }
 
 bool Lane::fail_everything() {
@@ -120,7 +120,7 @@ bool Lane::fail_everything() {
   if (gives_up) {
     // Lets streams that wait for a peer go on: a thread that synchronizes with the device must not wait for
     // ever.
-    executor_.gpu()->fabric().give_up(cause);
+    executor_.gpu()->fabric().capabilities().device->give_up(cause);
     gpu_watch_.clear();
   }
   for (const auto& batch : batches) {
@@ -135,7 +135,7 @@ bool Lane::fail_everything() {
 void Lane::report(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
   const int peer = culprit(batch);
-  if (batch.call.deadline.passed()) {
+  if (collective::options_of(batch.call).deadline.passed()) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
     const std::string size = std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count());
     faults_.stuck({id_, batch.sequence, peer,

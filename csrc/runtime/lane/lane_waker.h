@@ -16,9 +16,9 @@ namespace roundelay::runtime {
 // inside a call of the fabric. Thread-safe.
 class LaneWaker {
  public:
-  // `announcements`: null without a schedule lock. `fabric` outlives detach_fabric().
+  // `announcements`: null without a schedule lock. The fabric outlives detach_fabric().
   LaneWaker(collective::Fabric& fabric, std::shared_ptr<Announcements> announcements)
-      : announcements_(std::move(announcements)), fabric_(&fabric) {}
+      : announcements_(std::move(announcements)), fabric_(fabric.capabilities().waker) {}
 
   // Ends every sleep for the lane, also one that is about to begin. Any thread.
   void wake() EXCLUDES(mutex_);
@@ -38,7 +38,7 @@ class LaneWaker {
   Mutex mutex_;  // also held while wake() is in the fabric, so that detach_fabric() waits for its return
   CondVar changed_;
   bool was_woken_ GUARDED_BY(mutex_) = false;
-  collective::Fabric* fabric_ GUARDED_BY(mutex_);  // null: detached
+  collective::Waker* fabric_ GUARDED_BY(mutex_);  // null: detached, or its calls never sleep
 };
 
 }  // namespace roundelay::runtime

@@ -76,7 +76,7 @@ Result<submit::Handle> Session::submit(Submission submission) {
   if (!lane.ok()) return lane.status();
   const bool blocking = submission.blocking;
   submit::Entry entry{std::move(submission)};
-  entry.tickets.submitted = steady_now();
+  entry.times.submitted = steady_now();
   std::string wrong = wrong_with(entry, (*lane)->group());
   if (wrong.empty() && entry.request.device == DeviceType::kGpu) wrong = wrong_gpu(entry.gpu);
   if (wrong.empty()) return submit_to(**lane, std::move(entry), blocking);

@@ -52,7 +52,7 @@ Result<submit::Handle> Session::announce(wire::Request request, const std::strin
   }
   submit::Entry entry;
   entry.request = std::move(request);
-  entry.tickets.submitted = steady_now();
+  entry.times.submitted = steady_now();
   return submit_to(*world_, std::move(entry));
 }
 

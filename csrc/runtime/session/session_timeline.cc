@@ -54,7 +54,7 @@ void Session::timeline_switch(wire::TimelineSwitch to) {
 void Session::observe(const submit::Entry& entry, TimePoint now) {
   if (!timeline_.enabled()) return;
   timeline_.record_tensor(entry.request.name,
-                          {entry.tickets.submitted, entry.tickets.ordered, entry.tickets.started, now});
+                          {entry.times.submitted, entry.times.ordered, entry.times.started, now});
 }
 
 void Session::end_wait() {

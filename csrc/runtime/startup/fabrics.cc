@@ -25,7 +25,7 @@ platform::Prepare prepare(const Group& group) {
   return [index = group.index, size = group.size()](const platform::SharedMemory& memory) -> Status {
     if (memory.span().size() != Segment::bytes(size)) return Status::internal("it has another size");
     if (index == 0) ROUNDELAY_RETURN_IF_ERROR(memory.allocate(0, Segment::control_bytes(size)));
-    const Segment::Range own = Segment::slots_of(index, size);
+    const ByteRange own = Segment::slots_of(index, size);
     return memory.allocate(own.offset, own.bytes);
   };
 }
@@ -33,7 +33,7 @@ platform::Prepare prepare(const Group& group) {
 // The least index of the members that are not `well`; the group's size: all are. Collective.
 Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
   std::vector<std::int64_t> first = {well ? fabric.group().size() : fabric.group().index};
-  collective::Call call;
+  collective::AllreduceCall call;
   call.buffer = {reinterpret_cast<std::byte*>(first.data()), 0, sizeof(std::int64_t), nullptr};
   call.dtype = DType::kInt64;
   call.reduce_op = ReduceOp::kMin;

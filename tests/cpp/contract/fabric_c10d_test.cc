@@ -157,8 +157,7 @@ TEST_CASE("c10d keeps the fabric contract", "[fabric]") {
 
 // Only member 0 of three starts a broadcast from member 2.
 std::unique_ptr<Pending> start_broadcast(Fabric& fabric, std::vector<std::byte>& data, Deadline deadline) {
-  Call call = call_over(Operation::kBroadcast, data.data(), data.size());
-  call.root = 2;
+  BroadcastCall call = broadcast_over(data.data(), data.size(), 2);
   call.deadline = deadline;
   auto started = fabric.start(call);
   REQUIRE(started.ok());

@@ -52,7 +52,7 @@ std::string allreduce_once(Fabric& fabric, std::size_t count, DType dtype, Reduc
   std::vector<std::byte> memory(shift + 8 + data.size() + 8, kGuard);
   std::byte* const at = memory.data() + shift + 8;
   std::copy(data.begin(), data.end(), at);
-  Call call = call_over(Operation::kAllreduce, memory.data(), data.size());
+  AllreduceCall call = allreduce_over(memory.data(), data.size());
   call.buffer.offset = shift + 8;
   call.dtype = dtype;
   call.reduce_op = op;
@@ -131,9 +131,8 @@ std::string broadcasts(Medium& medium, int size) {
         std::vector<std::byte> memory(bytes + 1);
         for (std::size_t i = 0; is_root && i < bytes; ++i)
           memory[i] = static_cast<std::byte>(i * 7 + bytes + 1);
-        Call call = call_over(Operation::kBroadcast, memory.data(), bytes);
-        call.root = root;
-        if (std::string error = run_call(fabric, call); !error.empty()) return error;
+        if (std::string error = run_call(fabric, broadcast_over(memory.data(), bytes, root)); !error.empty())
+          return error;
         for (std::size_t i = 0; i < bytes; ++i) {
           if (memory[i] != static_cast<std::byte>(i * 7 + bytes + 1)) {
             return "root " + std::to_string(root) + ": byte " + std::to_string(i) + " is wrong";
@@ -157,14 +156,16 @@ std::string bit_equal(Medium& medium, int size, Select select) {
           state = state * 1664525U + 1013904223U;
           b = static_cast<std::byte>(state >> 24U);
         }
-        Call call = call_over(Operation::kAllreduce, mine.data(), mine.size());
+        AllreduceCall call = allreduce_over(mine.data(), mine.size());
         call.dtype = dtype;
         call.reduce_op = op;
         call.scale = {1.0, 3};
         if (std::string error = run_call(fabric, call); !error.empty()) return error;
         std::vector<std::byte> first = mine;
-        call = call_over(Operation::kBroadcast, first.data(), first.size());
-        if (std::string error = run_call(fabric, call); !error.empty()) return error;
+        if (std::string error = run_call(fabric, broadcast_over(first.data(), first.size()));
+            !error.empty()) {
+          return error;
+        }
         if (first != mine) return std::string(name_of(dtype)) + " differs from member 0's result";
       }
     }
@@ -176,8 +177,7 @@ std::string bit_equal(Medium& medium, int size, Select select) {
 std::string barriers(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
     for (int round = 0; round < 20; ++round) {
-      const Call call = call_over(Operation::kBarrier, nullptr, 0);
-      if (std::string error = run_call(fabric, call); !error.empty()) return error;
+      if (std::string error = run_call(fabric, patient<BarrierCall>()); !error.empty()) return error;
     }
     return std::string();
   });
@@ -193,8 +193,7 @@ std::string two_at_once(Medium& medium, int size) {
       for (const std::size_t count : {std::size_t{100000}, std::size_t{10}, std::size_t{3000}}) {
         memory.push_back(
             encode(inputs(fabric.group().index, count, DType::kFloat32, ReduceOp::kSum), DType::kFloat32));
-        Call call = call_over(Operation::kAllreduce, memory.back().data(), memory.back().size());
-        auto started = fabric.start(call);
+        auto started = fabric.start(allreduce_over(memory.back().data(), memory.back().size()));
         if (!started.ok()) return started.status().message();
         pending.push_back(std::move(*started));
       }
@@ -225,16 +224,16 @@ std::string two_at_once(Medium& medium, int size) {
 std::string refusals(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
     std::vector<std::byte> memory(10);
-    Call call = call_over(Operation::kAllreduce, memory.data(), memory.size());
+    AllreduceCall call = allreduce_over(memory.data(), memory.size());
     if (fabric.start(call).ok()) return std::string("10 bytes of float32 were accepted");
     call.buffer.bytes = 8;
     call.reduce_op = ReduceOp::kAverage;
     if (fabric.start(call).status().code() != StatusCode::kInvalidArgument) {
       return std::string("Average was accepted");
     }
-    call = call_over(Operation::kBroadcast, memory.data(), memory.size());
-    call.root = size;
-    if (fabric.start(call).ok()) return std::string("a root outside the group was accepted");
+    if (fabric.start(broadcast_over(memory.data(), memory.size(), size)).ok()) {
+      return std::string("a root outside the group was accepted");
+    }
     if (fabric.poisoned()) return std::string("a refused call poisoned the fabric");
     return allreduce_once(fabric, 5, DType::kInt32, ReduceOp::kSum);
   });
@@ -305,12 +304,17 @@ std::vector<double> decode(const std::byte* data, std::size_t count, DType dtype
   return values;
 }
 
-Call call_over(Operation operation, std::byte* memory, std::size_t bytes) {
-  Call call;
-  call.operation = operation;
+AllreduceCall allreduce_over(std::byte* memory, std::size_t bytes) {
+  auto call = patient<AllreduceCall>();
   call.buffer.base = memory;
   call.buffer.bytes = bytes;
-  call.deadline = Deadline::after(std::chrono::seconds(60));
+  return call;
+}
+
+BroadcastCall broadcast_over(std::byte* memory, std::size_t bytes, int root) {
+  auto call = patient<BroadcastCall>();
+  call.buffer = {memory, bytes};
+  call.root = root;
   return call;
 }
 

@@ -16,6 +16,9 @@
 
 namespace roundelay::contract {
 
+using collective::AllreduceCall;
+using collective::BarrierCall;
+using collective::BroadcastCall;
 using collective::Call;
 using collective::Fabric;
 using collective::Select;
@@ -52,13 +55,14 @@ std::vector<Test> region_tests();     // buffers in regions
 std::vector<Test> scattered_tests();  // tensors that are reduced in place without packing
 std::vector<Test> movement_tests();   // all-gather, alltoall, members that have joined
 
-// Building blocks, also for tests of a single medium. Selects one algorithm for every allreduce that has
-// something to send.
-template <collective::Program (*kProgram)(collective::Exchange&, Call)>
+// Building blocks, also for tests of one medium.
+// One algorithm for every allreduce that has something to send.
+template <collective::Program (*kProgram)(collective::Exchange&, const AllreduceCall&)>
 Select always() {
   return [](const Call& call, int size) -> const collective::Algorithm& {
-    static constexpr collective::Algorithm kOnly{"only", kProgram};
-    const bool fits = call.operation == Operation::kAllreduce && size > 1 && call.buffer.bytes > 0;
+    static constexpr collective::Algorithm kOnly = collective::algorithm_for<AllreduceCall, kProgram>("only");
+    const auto* const allreduce = std::get_if<AllreduceCall>(&call);
+    const bool fits = allreduce != nullptr && size > 1 && allreduce->buffer.bytes > 0;
     return fits ? kOnly : collective::select_algorithm(call, size);
   };
 }
@@ -75,8 +79,15 @@ std::vector<std::byte> encode(const std::vector<double>& values, DType dtype);
 std::vector<double> decode(const std::byte* data, std::size_t count, DType dtype);
 // Returns values whose sums need rounding. Integers are 0 and 1, so that no reduction overflows.
 std::vector<std::byte> random_elements(std::size_t count, DType dtype, unsigned seed);
-// Makes a call on `memory`. Its deadline is so late that only a hanging test reaches it.
-Call call_over(Operation operation, std::byte* memory, std::size_t bytes);
+// Makes a call whose deadline only a hanging test reaches.
+template <class Kind>
+Kind patient() {
+  Kind call;
+  call.deadline = Deadline::after(std::chrono::seconds(60));
+  return call;
+}
+AllreduceCall allreduce_over(std::byte* memory, std::size_t bytes);
+BroadcastCall broadcast_over(std::byte* memory, std::size_t bytes, int root = 0);
 std::string run_call(Fabric& fabric, const Call& call);
 
 }  // namespace roundelay::contract

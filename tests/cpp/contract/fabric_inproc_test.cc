@@ -14,9 +14,12 @@
 namespace roundelay::contract {
 namespace {
 
+using collective::AllgatherCall;
+using collective::AlltoallCall;
 using collective::InprocHub;
 using collective::make_inproc_fabric;
 using collective::Pending;
+using collective::ReducescatterCall;
 using collective::select_algorithm;
 
 Group group_of(int size, int index) {
@@ -51,13 +54,12 @@ struct Member {
 };
 
 std::vector<Member> start_all(const std::vector<std::unique_ptr<Fabric>>& fabrics, std::size_t count,
-                              const std::function<void(Call&, std::size_t)>& change = {}) {
+                              const std::function<void(AllreduceCall&)>& change = {}) {
   std::vector<Member> members(fabrics.size());
   for (std::size_t i = 0; i < fabrics.size(); ++i) {
     members[i].data.assign(count, 1.0F);
-    Call call =
-        call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[i].data.data()), count * 4);
-    if (change) change(call, i);
+    AllreduceCall call = allreduce_over(reinterpret_cast<std::byte*>(members[i].data.data()), count * 4);
+    if (change) change(call);
     auto started = fabrics[i]->start(call);
     REQUIRE(started.ok());
     members[i].pending = std::move(*started);
@@ -113,7 +115,7 @@ TEST_CASE("a silent member is named at the deadline and the fabric is poisoned",
     const auto fabrics = fabrics_of(hub, 3);
     hub->silence(1);
     const TimePoint begin = steady_now();
-    auto members = start_all(fabrics, count, [](Call& call, std::size_t) {
+    auto members = start_all(fabrics, count, [](AllreduceCall& call) {
       call.deadline = Deadline::after(std::chrono::milliseconds(50));
     });
     step_to_end(members, 1);
@@ -126,7 +128,7 @@ TEST_CASE("a silent member is named at the deadline and the fabric is poisoned",
       named = named || members[i].error.message().find("waiting for rank 11") != std::string::npos;
       // Later calls get the first cause.
       std::vector<float> data(4);
-      const Call late = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 16);
+      const AllreduceCall late = allreduce_over(reinterpret_cast<std::byte*>(data.data()), 16);
       CHECK(fabrics[i]->start(late).status() == members[i].error);
     }
     CHECK(named);
@@ -138,7 +140,7 @@ TEST_CASE("the abort word ends a call that has no deadline", "[fabric]") {
   const auto fabrics = fabrics_of(hub, 2);
   hub->silence(1);
   AbortToken abort;
-  auto members = start_all(fabrics, 1000, [&](Call& call, std::size_t) {
+  auto members = start_all(fabrics, 1000, [&](AllreduceCall& call) {
     call.deadline = Deadline::never();
     call.abort = &abort;
   });
@@ -153,7 +155,7 @@ TEST_CASE("a lost connection ends the calls of all that wait for it", "[fabric]"
   const auto hub = std::make_shared<InprocHub>(4);
   const auto fabrics = fabrics_of(hub, 4, always<collective::ring_allreduce>());
   hub->fail(2);
-  auto members = start_all(fabrics, 100000, [](Call& call, std::size_t) {
+  auto members = start_all(fabrics, 100000, [](AllreduceCall& call) {
     call.deadline = Deadline::after(std::chrono::milliseconds(200));
   });
   step_to_end(members, 7);
@@ -165,9 +167,9 @@ TEST_CASE("one call's fault ends the other calls in progress with its cause", "[
   const auto fabrics = fabrics_of(std::make_shared<InprocHub>(2), 2);
   AbortToken abort;
   std::vector<float> one(4), two(4);
-  Call first = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(one.data()), 16);
+  AllreduceCall first = allreduce_over(reinterpret_cast<std::byte*>(one.data()), 16);
   first.abort = &abort;
-  const Call second = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(two.data()), 16);
+  const AllreduceCall second = allreduce_over(reinterpret_cast<std::byte*>(two.data()), 16);
   auto a = fabrics[0]->start(first);
   auto b = fabrics[0]->start(second);
   REQUIRE((a.ok() && b.ok()));
@@ -179,8 +181,7 @@ TEST_CASE("one call's fault ends the other calls in progress with its cause", "[
 TEST_CASE("dropping a call in progress poisons the fabric", "[fabric]") {
   const auto fabrics = fabrics_of(std::make_shared<InprocHub>(2), 2);
   std::vector<float> data(4);
-  auto pending =
-      fabrics[0]->start(call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), 16));
+  auto pending = fabrics[0]->start(allreduce_over(reinterpret_cast<std::byte*>(data.data()), 16));
   REQUIRE(pending.ok());
   pending->reset();
   CHECK(fabrics[0]->poisoned());
@@ -191,7 +192,7 @@ TEST_CASE("a barrier waits for everyone", "[fabric]") {
     const auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size);
     std::vector<std::unique_ptr<Pending>> pending;
     for (int i = 0; i + 1 < size; ++i) {
-      auto started = fabrics[static_cast<std::size_t>(i)]->start(call_over(Operation::kBarrier, nullptr, 0));
+      auto started = fabrics[static_cast<std::size_t>(i)]->start(patient<BarrierCall>());
       REQUIRE(started.ok());
       pending.push_back(std::move(*started));
     }
@@ -202,7 +203,7 @@ TEST_CASE("a barrier waits for everyone", "[fabric]") {
         REQUIRE_FALSE(*done);
       }
     }
-    auto last = fabrics.back()->start(call_over(Operation::kBarrier, nullptr, 0));
+    auto last = fabrics.back()->start(patient<BarrierCall>());
     REQUIRE(last.ok());
     pending.push_back(std::move(*last));
     bool all = false;
@@ -217,20 +218,26 @@ TEST_CASE("a barrier waits for everyone", "[fabric]") {
 // Every operation that cannot end without another member.
 std::vector<Call> calls_over(std::vector<std::byte>& memory, const std::vector<std::byte>& input,
                              std::size_t each) {
-  std::vector<Call> calls;
-  for (const Operation operation : {Operation::kAllreduce, Operation::kBroadcast, Operation::kBarrier,
-                                    Operation::kAllgather, Operation::kAlltoall, Operation::kReducescatter}) {
-    Call call = call_over(operation, memory.data(), 3 * each);
-    if (operation == Operation::kReducescatter) call.buffer.bytes = each;
-    call.input = input.data();
-    call.send_bytes = call.receive_bytes = {each, 0, each, each};
-    call.absent = {1};
-    call.root = 2;
-    calls.push_back(call);
-    if (operation != Operation::kAllreduce) continue;
-    call.reduce_op = ReduceOp::kAdasum;
-    calls.push_back(call);
-  }
+  const std::vector<std::size_t> sizes = {each, 0, each, each};
+  AllreduceCall allreduce = allreduce_over(memory.data(), 3 * each);
+  AllreduceCall adasum = allreduce;
+  adasum.reduce_op = ReduceOp::kAdasum;
+  auto gather = patient<AllgatherCall>();
+  gather.input = input.data();
+  gather.output = memory;
+  gather.receive_bytes = sizes;
+  auto exchange = patient<AlltoallCall>();
+  exchange.input = input.data();
+  exchange.output = memory;
+  exchange.send_bytes = exchange.receive_bytes = sizes;
+  auto scatter = patient<ReducescatterCall>();
+  scatter.input = input.data();
+  scatter.output = ByteSpan(memory).first(each);
+  scatter.shard_bytes = sizes;
+  std::vector<Call> calls = {
+      allreduce, adasum, broadcast_over(memory.data(), 3 * each, 2), patient<BarrierCall>(), gather,
+      exchange,  scatter};
+  for (Call& call : calls) options_of(call).absent = {1};
   return calls;
 }
 
@@ -248,7 +255,7 @@ TEST_CASE("whatever the operation, a silent member ends it, and has its own numb
       std::vector<std::unique_ptr<Pending>> pending;
       for (std::size_t i = 0; i < 4; ++i) {
         Call call = calls_over(memories[i], input, each)[operation];
-        call.abort = &abort;
+        options_of(call).abort = &abort;
         auto started = fabrics[i]->start(call);
         REQUIRE(started.ok());
         pending.push_back(std::move(*started));
@@ -304,7 +311,7 @@ TEST_CASE("a group of one copies and scales", "[fabric]") {
   collective::SingleFabric fabric(group_of(1, 0));
   std::vector<float> data = {2.0F, 4.0F};
   auto* const memory = reinterpret_cast<std::byte*>(data.data());
-  Call call = call_over(Operation::kAllreduce, memory, 8);
+  AllreduceCall call = allreduce_over(memory, 8);
   call.prescale = {3.0, 1};
   call.scale = {0.5, 1};
   CHECK(run_call(fabric, call) == "");
@@ -315,19 +322,27 @@ TEST_CASE("a group of one copies and scales", "[fabric]") {
   call.absent = {0};  // this member has joined
   CHECK(run_call(fabric, call) == "");
   CHECK(data == std::vector<float>{4.5F, 9.0F});
-  CHECK(run_call(fabric, call_over(Operation::kBarrier, nullptr, 0)) == "");
+  CHECK(run_call(fabric, patient<BarrierCall>()) == "");
 
   std::vector<float> input = {7.0F, 8.0F};
-  for (const Operation operation : {Operation::kAllgather, Operation::kAlltoall, Operation::kReducescatter}) {
-    Call move = call_over(operation, memory, 8);
-    move.send_bytes = move.receive_bytes = {8};
+  const auto check_copy = [&](auto move) {
+    move.output = {memory, 8};
     move.input = reinterpret_cast<const std::byte*>(input.data());
     CHECK(run_call(fabric, move) == "");
     CHECK(data == input);
     move.input = nullptr;
     CHECK(fabric.start(move).status().code() == StatusCode::kInvalidArgument);
     input = {input[1] + 1, input[0]};
-  }
+  };
+  auto gather = patient<AllgatherCall>();
+  gather.receive_bytes = {8};
+  check_copy(gather);
+  auto exchange = patient<AlltoallCall>();
+  exchange.send_bytes = exchange.receive_bytes = {8};
+  check_copy(exchange);
+  auto scatter = patient<ReducescatterCall>();
+  scatter.shard_bytes = {8};
+  check_copy(scatter);
 }
 
 }  // namespace

@@ -11,6 +11,8 @@
 namespace roundelay::contract {
 namespace {
 
+using collective::ReducescatterCall;
+
 constexpr DType kFloating[] = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
 std::vector<double> random_numbers(std::size_t count, unsigned seed) {
@@ -21,8 +23,8 @@ std::vector<double> random_numbers(std::size_t count, unsigned seed) {
   return values;
 }
 
-Call sum_over(std::vector<std::byte>& memory, DType dtype, Scale scale) {
-  Call call = call_over(Operation::kAllreduce, memory.data(), memory.size());
+AllreduceCall sum_over(std::vector<std::byte>& memory, DType dtype, Scale scale) {
+  AllreduceCall call = allreduce_over(memory.data(), memory.size());
   call.dtype = dtype;
   call.scale = scale;
   return call;
@@ -54,7 +56,7 @@ std::string anywhere(Medium& medium, int size) {
       std::vector<std::byte> many = encode(values, dtype);
       const auto begin = many.begin() + static_cast<std::ptrdiff_t>(before * element);
       std::vector<std::byte> alone(begin, begin + static_cast<std::ptrdiff_t>(few * element));
-      Call call = sum_over(alone, dtype, {1.0, 3});
+      AllreduceCall call = sum_over(alone, dtype, {1.0, 3});
       call.prescale = {0.7, 1};
       if (std::string error = run_call(fabric, call); !error.empty()) return error;
       call.buffer = {many.data(), 0, many.size()};
@@ -73,28 +75,35 @@ std::vector<std::byte> random_data(std::size_t count, DType dtype, unsigned seed
   return encode(values, dtype);
 }
 
+void work_on(AllreduceCall& call, std::vector<std::byte>& output, const std::vector<std::byte>& /*input*/) {
+  call.buffer.base = output.data();
+}
+void work_on(ReducescatterCall& call, std::vector<std::byte>& output, const std::vector<std::byte>& input) {
+  call.output = {output.data(), call.output.size()};
+  call.input = input.data();
+}
+
 // Compares a call whose input and result the caller multiplies with a call that scales by itself.
-std::string multiplied_once(Fabric& fabric, Call call, std::size_t count) {
+template <class Kind>
+std::string multiplied_once(Fabric& fabric, Kind call, std::size_t count) {
   constexpr Scale kBefore{0.3, 1}, kAfter{1.7, 1};
   const std::vector<std::byte> given =
       random_data(count, call.dtype, 7U + static_cast<unsigned>(fabric.group().index));
   std::vector<std::byte> want = given, got = given, input = given;
-  const bool scatters = call.operation == Operation::kReducescatter;
-  const auto elements = [&](std::size_t bytes) { return bytes / size_of(call.dtype); };
-  std::vector<std::byte>& multiplied = scatters ? input : want;
+  constexpr bool kScatters = call.kOperation == Operation::kReducescatter;
+  std::vector<std::byte>& multiplied = kScatters ? input : want;
   kernels::scale_copy(multiplied.data(), given.data(), count, call.dtype, kBefore);
-  call.buffer.base = want.data();
-  call.input = input.data();
+  work_on(call, want, input);
   if (std::string error = run_call(fabric, call); !error.empty()) return error;
-  kernels::scale_copy(want.data(), want.data(), elements(call.buffer.bytes), call.dtype, kAfter);
-  call.buffer.base = got.data();
-  call.input = given.data();
+  kernels::scale_copy(want.data(), want.data(), call.result_bytes() / size_of(call.dtype), call.dtype,
+                      kAfter);
+  work_on(call, got, given);
   call.prescale = kBefore;
   call.scale = kAfter;
   if (std::string error = run_call(fabric, call); !error.empty()) return error;
-  const auto end = want.begin() + static_cast<std::ptrdiff_t>(call.buffer.bytes);
+  const auto end = want.begin() + static_cast<std::ptrdiff_t>(call.result_bytes());
   if (std::equal(want.begin(), end, got.begin())) return {};
-  return std::string(name_of(call.operation)) + " of " + std::to_string(count) + " " +
+  return std::string(name_of(call.kOperation)) + " of " + std::to_string(count) + " " +
          std::string(name_of(call.dtype)) + " by " + std::string(name_of(call.reduce_op)) +
          ": not what multiplying before and after gives";
 }
@@ -109,15 +118,17 @@ std::string factors(Medium& medium, int size) {
         if (op == ReduceOp::kAdasum && !is_floating(dtype)) continue;
         for (const std::size_t each : {std::size_t{3}, std::size_t{20011}}) {
           const std::size_t count = each * members, bytes = count * size_of(dtype);
-          Call call = call_over(Operation::kAllreduce, nullptr, bytes);
-          call.dtype = dtype;
-          call.reduce_op = op;
-          std::string bad = multiplied_once(fabric, call, count);
+          AllreduceCall whole = allreduce_over(nullptr, bytes);
+          whole.dtype = dtype;
+          whole.reduce_op = op;
+          std::string bad = multiplied_once(fabric, whole, count);
           if (bad.empty() && op != ReduceOp::kAdasum) {
-            call.operation = Operation::kReducescatter;
-            call.buffer.bytes = bytes / members;
-            call.send_bytes.assign(members, bytes / members);
-            bad = multiplied_once(fabric, call, count);
+            auto shard = patient<ReducescatterCall>();
+            shard.dtype = dtype;
+            shard.reduce_op = op;
+            shard.output = {static_cast<std::byte*>(nullptr), bytes / members};
+            shard.shard_bytes.assign(members, bytes / members);
+            bad = multiplied_once(fabric, shard, count);
           }
           if (!bad.empty()) return bad;
         }
@@ -141,18 +152,16 @@ std::string scatter_once(Fabric& fabric, const std::vector<std::size_t>& counts,
                          Scale prescale, Scale scale) {
   const auto self = static_cast<std::size_t>(fabric.group().index);
   std::size_t total = 0, begin = 0;
-  Call call;
+  auto call = patient<ReducescatterCall>();
   for (std::size_t member = 0; member < counts.size(); ++member) {
     if (member == self) begin = total;
     total += counts[member];
-    call.send_bytes.push_back(counts[member] * size_of(dtype));
+    call.shard_bytes.push_back(counts[member] * size_of(dtype));
   }
   const std::vector<std::byte> given = encode(inputs(fabric.group().index, total, dtype, op), dtype);
   const std::vector<std::byte> before = given;
   std::vector<std::byte> result(counts[self] * size_of(dtype) + 8, std::byte{0x5a});
-  const std::vector<std::size_t> sends = call.send_bytes;
-  call = call_over(Operation::kReducescatter, result.data(), result.size() - 8);
-  call.send_bytes = sends;
+  call.output = {result.data(), result.size() - 8};
   call.input = given.data();
   call.dtype = dtype;
   call.reduce_op = op;
@@ -209,15 +218,15 @@ std::string scatters_in_place(Medium& medium, int size) {
       const std::size_t begin = std::accumulate(counts.begin(), own, std::size_t{0});
       std::vector<std::byte> memory =
           encode(inputs(fabric.group().index, total, DType::kFloat32, ReduceOp::kSum), DType::kFloat32);
-      Call call = call_over(Operation::kReducescatter, memory.data(), *own * sizeof(float));
-      call.buffer.offset = begin * sizeof(float);
+      auto call = patient<ReducescatterCall>();
+      call.output = {memory.data() + begin * sizeof(float), *own * sizeof(float)};
       call.input = memory.data();
-      for (const std::size_t count : counts) call.send_bytes.push_back(count * sizeof(float));
+      for (const std::size_t count : counts) call.shard_bytes.push_back(count * sizeof(float));
       if (std::string error = run_call(fabric, call); !error.empty()) return error;
       const auto want = [&](std::size_t i) {
         return expected(first_members(size), begin + i, DType::kFloat32, ReduceOp::kSum);
       };
-      const auto got = decode(call.buffer.data(), *own, DType::kFloat32);
+      const auto got = decode(call.output.data(), *own, DType::kFloat32);
       if (std::string bad = compare(got, want, "in place"); !bad.empty()) return bad;
     }
     return std::string();
@@ -258,7 +267,7 @@ Vector adasum_of(std::vector<Vector> parts) {
 std::string adasum_once(Fabric& fabric, DType dtype, const std::vector<Vector>& parts, bool exact) {
   const auto self = static_cast<std::size_t>(fabric.group().index);
   std::vector<std::byte> memory = encode(parts[self], dtype);
-  Call call = call_over(Operation::kAllreduce, memory.data(), memory.size());
+  AllreduceCall call = allreduce_over(memory.data(), memory.size());
   call.dtype = dtype;
   call.reduce_op = ReduceOp::kAdasum;
   const std::string what = "Adasum of " + std::string(name_of(dtype));
@@ -278,8 +287,8 @@ std::string adasum_once(Fabric& fabric, DType dtype, const std::vector<Vector>& 
            std::to_string(want[i]);
   }
   std::vector<std::byte> first = memory;
-  call = call_over(Operation::kBroadcast, first.data(), first.size());
-  if (std::string error = run_call(fabric, call); !error.empty()) return error;
+  const std::string error = run_call(fabric, broadcast_over(first.data(), first.size()));
+  if (!error.empty()) return error;
   return first == memory ? std::string() : what + " differs from member 0's result";
 }
 

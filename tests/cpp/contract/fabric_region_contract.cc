@@ -11,9 +11,9 @@ constexpr std::size_t kRegionBytes = 192 << 10;
 
 // Makes a region. All members make their regions in the same order.
 Result<RegionPtr> next_region(Fabric& fabric, std::uint64_t key) {
-  auto region = fabric.region_maker()(key, kRegionBytes);
+  auto region = fabric.capabilities().make_region(key, kRegionBytes);
   if (!region.ok()) return region;
-  const std::string error = run_call(fabric, call_over(Operation::kBarrier, nullptr, 0));
+  const std::string error = run_call(fabric, patient<BarrierCall>());
   return error.empty() ? region : Result<RegionPtr>(Status::internal(error));
 }
 
@@ -31,7 +31,7 @@ std::string same_bits(Fabric& fabric, const Region& region, const Case& of, cons
   std::vector<std::byte> anywhere = random_elements(of.count, of.dtype, static_cast<unsigned>(self + 1));
   std::memset(region.own.data(), 0x5a, region.own.size());
   std::copy(anywhere.begin(), anywhere.end(), region.own.data() + of.offset);
-  Call call = call_over(Operation::kAllreduce, anywhere.data(), bytes);
+  AllreduceCall call = allreduce_over(anywhere.data(), bytes);
   call.dtype = of.dtype;
   call.reduce_op = of.op;
   call.absent = absent;

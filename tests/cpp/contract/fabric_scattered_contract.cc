@@ -70,7 +70,7 @@ std::string same_bits(Fabric& fabric, const Case& of, const std::vector<int>& ab
   std::mt19937 random(seed + 100U * static_cast<unsigned>(self));  // each member cuts differently
   std::vector<std::byte> whole = random_elements(of.count, of.dtype, seed + static_cast<unsigned>(self));
   Tensors tensors(whole, size_of(of.dtype), of.most, random);
-  Call call = call_over(Operation::kAllreduce, whole.data(), whole.size());
+  AllreduceCall call = allreduce_over(whole.data(), whole.size());
   call.dtype = of.dtype;
   call.reduce_op = of.op;
   call.absent = absent;
@@ -89,7 +89,7 @@ std::string same_bits(Fabric& fabric, const Case& of, const std::vector<int>& ab
 
 std::string wherever_tensors_lie(Medium& medium, int size) {
   return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
-    if (!fabric.takes_scattered()) return std::string();
+    if (!fabric.capabilities().scattered) return std::string();
     unsigned seed = 0;
     for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
                               DType::kInt64, DType::kInt8, DType::kBool}) {
@@ -124,9 +124,9 @@ std::string refused(Medium& medium, int size) {
     const auto refuses = [&fabric](const Call& call) {
       return fabric.start(call).status().code() == StatusCode::kInvalidArgument;
     };
-    Call call = call_over(Operation::kAllreduce, nullptr, 16);
+    AllreduceCall call = allreduce_over(nullptr, 16);
     call.scattered = &list;
-    Call wrong = call;
+    AllreduceCall wrong = call;
     wrong.buffer.bytes = 8;
     if (!refuses(wrong)) return std::string("fewer bytes than the list has were accepted");
     wrong = call;
@@ -135,11 +135,9 @@ std::string refused(Medium& medium, int size) {
     wrong = call;
     wrong.reduce_op = ReduceOp::kAdasum;
     if (!refuses(wrong)) return std::string("a scattered Adasum was accepted");
-    wrong = call;
-    wrong.operation = Operation::kBroadcast;
-    if (!refuses(wrong)) return std::string("a scattered broadcast was accepted");
-    if (!fabric.takes_scattered() && !refuses(call)) return std::string("what it does not take was accepted");
-    return run_call(fabric, call_over(Operation::kAllreduce, memory.data(), memory.size()));
+    if (!fabric.capabilities().scattered && !refuses(call))
+      return std::string("what it does not take was accepted");
+    return run_call(fabric, allreduce_over(memory.data(), memory.size()));
   });
 }
 

@@ -18,6 +18,7 @@
 namespace roundelay::contract {
 namespace {
 
+using collective::Buffer;
 using collective::Pending;
 using collective::shm::Segment;
 
@@ -98,7 +99,7 @@ TEST_CASE("shm keeps the fabric contract", "[fabric]") {
 class Script {
  public:
   Script(Fabric& fabric, unsigned seed)
-      : fabric_(fabric), random_(seed), region_(*fabric.region_maker()(1, 1 << 20)) {}
+      : fabric_(fabric), random_(seed), region_(*fabric.capabilities().make_region(1, 1 << 20)) {}
 
   // Starts the next call if none is running, and tests it once. Returns false when all are over.
   bool step(int calls) {
@@ -117,7 +118,7 @@ class Script {
 
  private:
   [[nodiscard]] bool absent(int member) const {
-    return std::binary_search(call_.absent.begin(), call_.absent.end(), member);
+    return std::binary_search(absent_.begin(), absent_.end(), member);
   }
 
   // All members share the seed, so they choose alike.
@@ -129,21 +130,36 @@ class Script {
     const int away = static_cast<int>(random_() % 3);
     const int first = static_cast<int>(random_() % static_cast<unsigned>(size));
     data_.resize(count_);
-    call_ = call_over(reduces ? Operation::kAllreduce : Operation::kBroadcast,
-                      reinterpret_cast<std::byte*>(data_.data()), count_ * sizeof(float));
+    const std::size_t bytes = count_ * sizeof(float);
+    Buffer buffer{reinterpret_cast<std::byte*>(data_.data()), 0, bytes, nullptr};
     if (reduces && random_() % 2 == 0) {
-      call_.buffer = {region_->own.data(), (random_() % 512) * 256, call_.buffer.bytes, region_.get()};
+      buffer = {region_->own.data(), (random_() % 512) * 256, bytes, region_.get()};
     }
-    const auto values = this->values();
-    std::fill(values.begin(), values.end(), static_cast<float>(self + 1));
-    call_.absent.clear();
-    for (int i = 0; i < std::min(away, size - 1); ++i) call_.absent.push_back((first + i) % size);
-    std::sort(call_.absent.begin(), call_.absent.end());
-    call_.root = 0;
-    while (absent(call_.root)) ++call_.root;
-    auto started = fabric_.start(call_);
+    values_ = {reinterpret_cast<float*>(buffer.data()), count_};
+    std::fill(values_.begin(), values_.end(), static_cast<float>(self + 1));
+    absent_.clear();
+    for (int i = 0; i < std::min(away, size - 1); ++i) absent_.push_back((first + i) % size);
+    std::sort(absent_.begin(), absent_.end());
+    root_ = reduces ? -1 : 0;
+    while (!reduces && absent(root_)) ++root_;
+    auto started = reduces ? start_allreduce(buffer) : start_broadcast({buffer.data(), bytes});
     REQUIRE(started.ok());
     pending_ = std::move(*started);
+  }
+
+  Result<std::unique_ptr<Pending>> start_allreduce(const Buffer& buffer) {
+    auto call = patient<AllreduceCall>();
+    call.buffer = buffer;
+    call.absent = absent_;
+    return fabric_.start(call);
+  }
+
+  Result<std::unique_ptr<Pending>> start_broadcast(ByteSpan buffer) {
+    auto call = patient<BroadcastCall>();
+    call.buffer = buffer;
+    call.root = root_;
+    call.absent = absent_;
+    return fabric_.start(call);
   }
 
   void check() const {
@@ -152,14 +168,9 @@ class Script {
     for (int member = 0; member < fabric_.group().size(); ++member) {
       if (!absent(member)) want += static_cast<float>(member + 1);
     }
-    if (call_.operation == Operation::kBroadcast) want = static_cast<float>(call_.root + 1);
+    if (root_ >= 0) want = static_cast<float>(root_ + 1);
     if (absent(self)) want = static_cast<float>(self + 1);
-    const auto values = this->values();
-    REQUIRE(std::count(values.begin(), values.end(), want) == static_cast<std::ptrdiff_t>(count_));
-  }
-
-  [[nodiscard]] std::span<float> values() const {
-    return {reinterpret_cast<float*>(call_.buffer.data()), count_};
+    REQUIRE(std::count(values_.begin(), values_.end(), want) == static_cast<std::ptrdiff_t>(count_));
   }
 
   Fabric& fabric_;
@@ -167,7 +178,9 @@ class Script {
   const RegionPtr region_;
   std::size_t count_ = 0;
   std::vector<float> data_;
-  Call call_;
+  std::span<float> values_;
+  std::vector<int> absent_;
+  int root_ = -1;  // -1: an allreduce
   std::unique_ptr<Pending> pending_;
   int number_ = 0;
 };
@@ -205,7 +218,7 @@ TEST_CASE("shm: around the edges of its slots", "[fabric]") {
       for (const std::size_t around : {std::size_t{8} << 10, slot, 2 * slot, 3 * slot}) {
         for (const std::size_t bytes : {around - 1, around, around + 1}) {
           std::vector<std::byte> data(bytes + 3, std::byte{1});
-          Call call = call_over(Operation::kAllreduce, data.data() + 1, bytes);
+          AllreduceCall call = allreduce_over(data.data() + 1, bytes);
           call.dtype = DType::kUInt8;
           if (std::string error = run_call(fabric, call); !error.empty()) return error;
           const auto sum = static_cast<std::byte>(size);
@@ -221,26 +234,26 @@ TEST_CASE("shm: around the edges of its slots", "[fabric]") {
   }
 }
 
-TEST_CASE("shm: a sleeper is woken by its peer, and by wake()", "[fabric]") {
+TEST_CASE("shm: a sleeper is woken by its peer, and by its waker", "[fabric]") {
   auto fabrics = fabrics_of(2);
   for (int round = 0; round < 20; ++round) {
     const TimePoint begin = steady_now();
     const std::string complaint = run_on_threads(fabrics, [](Fabric& fabric) {
       if (fabric.group().index == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3));
-      return run_call(fabric, call_over(Operation::kBarrier, nullptr, 0));
+      return run_call(fabric, patient<BarrierCall>());
     });
     CHECK(complaint == "");
     CHECK(steady_now() - begin < std::chrono::milliseconds(80));  // it was woken and did not sleep to the end
   }
   AbortToken abort;
-  Call call = call_over(Operation::kBarrier, nullptr, 0);
+  auto call = patient<BarrierCall>();
   call.abort = &abort;
   auto pending = fabrics[0]->start(call);
   REQUIRE(pending.ok());
   std::thread other([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
     abort.raise(Status::aborted("cause"));
-    fabrics[0]->wake();
+    fabrics[0]->capabilities().waker->wake();
   });
   CHECK((*pending)->wait().message() == "cause");
   other.join();
@@ -250,7 +263,7 @@ TEST_CASE("shm: a silent member is named at the deadline and the fabric is poiso
   for (const std::size_t count : {std::size_t{8}, std::size_t{200000}}) {
     const auto fabrics = fabrics_of(3);
     std::vector<float> data(count);
-    Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), count * 4);
+    AllreduceCall call = allreduce_over(reinterpret_cast<std::byte*>(data.data()), count * 4);
     call.deadline = Deadline::after(std::chrono::milliseconds(50));
     auto pending = fabrics[0]->start(call);
     REQUIRE(pending.ok());
@@ -268,7 +281,7 @@ TEST_CASE("shm: a silent member is named at the deadline and the fabric is poiso
 
 TEST_CASE("shm: dropping a call in progress poisons the fabric, and those behind it fail", "[fabric]") {
   const auto fabrics = fabrics_of(2);
-  const Call call = call_over(Operation::kBarrier, nullptr, 0);
+  const auto call = patient<BarrierCall>();
   auto first = fabrics[0]->start(call);
   auto second = fabrics[0]->start(call);
   REQUIRE((first.ok() && second.ok()));

@@ -102,7 +102,7 @@ std::vector<Member> start_all(const World& world, std::size_t count, Deadline de
   for (std::size_t i = 0; i < members.size(); ++i) {
     members[i].data.assign(count, static_cast<float>(i));
     auto* const memory = reinterpret_cast<std::byte*>(members[i].data.data());
-    Call call = call_over(Operation::kAllreduce, memory, count * sizeof(float));
+    AllreduceCall call = allreduce_over(memory, count * sizeof(float));
     call.deadline = deadline;
     call.abort = abort;
     auto started = world.fabrics[i]->start(call);
@@ -177,7 +177,7 @@ TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabr
         CHECK(error.code() == StatusCode::kAborted);
         named = named || error.message().find(name) != std::string::npos;
         // Later calls of any kind get the first cause.
-        CHECK(world.fabrics[at]->start(call_over(Operation::kBarrier, nullptr, 0)).status() == error);
+        CHECK(world.fabrics[at]->start(patient<BarrierCall>()).status() == error);
       }
       CHECK(named);
     }
@@ -189,9 +189,9 @@ TEST_CASE("two levels: the abort word ends a call, and the one behind it", "[fab
     const World world({2, 2, shared});
     AbortToken abort;
     auto members = start_all(world, 1000, Deadline::never(), &abort);
-    auto behind = world.fabrics[0]->start(call_over(Operation::kBarrier, nullptr, 0));
-    auto queued = world.fabrics[0]->start(
-        call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[1].data.data()), 64));
+    auto behind = world.fabrics[0]->start(patient<BarrierCall>());
+    auto queued =
+        world.fabrics[0]->start(allreduce_over(reinterpret_cast<std::byte*>(members[1].data.data()), 64));
     REQUIRE((behind.ok() && queued.ok()));
     CHECK_FALSE(*members[0].pending->test());
     abort.raise(Status::aborted("rank 11 was killed"));
@@ -206,7 +206,7 @@ TEST_CASE("two levels: a fault of the flat fabric ends the allreduce in progress
   const World world({2, 2, true});
   auto members = start_all(world, 1000);
   AbortToken abort;
-  Call barrier = call_over(Operation::kBarrier, nullptr, 0);
+  auto barrier = patient<BarrierCall>();
   barrier.abort = &abort;
   auto pending = world.fabrics[0]->start(barrier);
   REQUIRE(pending.ok());
@@ -218,8 +218,8 @@ TEST_CASE("two levels: a fault of the flat fabric ends the allreduce in progress
 TEST_CASE("two levels: dropping a call poisons the fabric, and those behind it fail", "[fabric]") {
   const World world({2, 2, true});
   auto members = start_all(world, 1000);
-  auto second = world.fabrics[0]->start(
-      call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(members[1].data.data()), 64));
+  auto second =
+      world.fabrics[0]->start(allreduce_over(reinterpret_cast<std::byte*>(members[1].data.data()), 64));
   REQUIRE(second.ok());
   members[0].pending.reset();
   CHECK(world.fabrics[0]->poisoned());
@@ -231,7 +231,7 @@ TEST_CASE("two levels: an average does not overflow", "[fabric]") {
   TwoLevelMedium medium({2, 3, true});
   CHECK(medium.run(6, collective::select_algorithm, [](Fabric& fabric) {
     std::vector<std::byte> data = encode(std::vector<double>(100, 40000.0), DType::kFloat16);
-    Call call = call_over(Operation::kAllreduce, data.data(), data.size());
+    AllreduceCall call = allreduce_over(data.data(), data.size());
     call.dtype = DType::kFloat16;
     call.scale = {1.0, 6};
     if (std::string error = run_call(fabric, call); !error.empty()) return error;

@@ -78,9 +78,9 @@ std::vector<std::uint32_t> reduced(const Planned& planned, const std::vector<int
   for (std::size_t i = 1; i < present.size(); ++i) {
     const auto& part = given[index_of(present[i])];
     if (planned.op == ReduceOp::kAdasum) {
-      Call call;
-      call.reduce_op = planned.op;
-      collective::merge(call, reinterpret_cast<std::byte*>(sum.data()),
+      collective::Reduction how;
+      how.reduce_op = planned.op;
+      collective::merge(how, reinterpret_cast<std::byte*>(sum.data()),
                         reinterpret_cast<const std::byte*>(part.data()), sum.size());
     } else {
       std::transform(sum.begin(), sum.end(), part.begin(), sum.begin(), std::plus<>());
@@ -148,9 +148,9 @@ ChunkScene::ChunkScene(Script script)
   std::size_t most_given = 0, most_got = 0;
   for (std::size_t number = 0; number < script_.calls.size(); ++number) {
     const Planned& planned = script_.calls[number];
-    Call call;
-    call.absent = planned.absent;
-    const auto present = collective::present_members(call, script_.members);
+    collective::CallOptions options;
+    options.absent = planned.absent;
+    const auto present = collective::present_members(options, script_.members);
     for (std::size_t member = 0; member < members; ++member) {
       Elements& given = gives_[number].emplace_back(length_given(planned, member, members));
       for (std::size_t i = 0; i < given.size(); ++i) given[i] = value(number, member, i, planned.op);
@@ -205,26 +205,40 @@ std::vector<ConstByteSpan> ChunkScene::memory() const {
 }
 
 Call ChunkScene::call_of(std::size_t number, int member) {
+  Call call = kind_of(number, member);
+  collective::options_of(call).absent = script_.calls[number].absent;
+  return call;
+}
+
+Call ChunkScene::kind_of(std::size_t number, int member) {
   const Planned& planned = script_.calls[number];
   const std::size_t self = index_of(member), members = index_of(script_.members);
-  Call call;
-  call.operation = planned.operation;
-  call.absent = planned.absent;
-  call.root = planned.root;
-  call.reduce_op = planned.op;
-  call.dtype = planned.op == ReduceOp::kAdasum ? DType::kFloat32 : DType::kInt32;
-  call.input = reinterpret_cast<const std::byte*>(inputs_[self].data());
-  call.buffer = {reinterpret_cast<std::byte*>(outputs_[self].data()), 0,
-                 gets_[number][self].size() * kElementBytes, planned.in_region ? &regions_[self] : nullptr};
-  if (planned.operation == Operation::kAllgather) call.receive_bytes = bytes_of(planned.lengths);
-  if (planned.operation == Operation::kReducescatter) call.send_bytes = bytes_of(planned.lengths);
-  if (planned.operation == Operation::kAlltoall) {
-    call.send_bytes = bytes_of(row(planned, self, members));
-    for (std::size_t giver = 0; giver < members; ++giver) {
-      call.receive_bytes.push_back(row(planned, giver, members)[self] * kElementBytes);
+  const auto* const input = reinterpret_cast<const std::byte*>(inputs_[self].data());
+  const ByteSpan output =
+      std::as_writable_bytes(std::span(outputs_[self])).first(gets_[number][self].size() * kElementBytes);
+  const DType dtype = planned.op == ReduceOp::kAdasum ? DType::kFloat32 : DType::kInt32;
+  const collective::Reduction how{.dtype = dtype, .reduce_op = planned.op};
+  switch (planned.operation) {
+    case Operation::kAllreduce: {
+      const Region* const region = planned.in_region ? &regions_[self] : nullptr;
+      return collective::AllreduceCall{{}, how, {output.data(), 0, output.size(), region}};
     }
+    case Operation::kBroadcast:
+      return collective::BroadcastCall{{}, output, planned.root};
+    case Operation::kAllgather:
+      return collective::AllgatherCall{{}, input, output, bytes_of(planned.lengths)};
+    case Operation::kReducescatter:
+      return collective::ReducescatterCall{{}, how, input, output, bytes_of(planned.lengths)};
+    case Operation::kAlltoall: {
+      std::vector<std::size_t> received;
+      for (std::size_t giver = 0; giver < members; ++giver) {
+        received.push_back(row(planned, giver, members)[self] * kElementBytes);
+      }
+      return collective::AlltoallCall{{}, input, output, bytes_of(row(planned, self, members)), received};
+    }
+    default:
+      return collective::BarrierCall{};
   }
-  return call;
 }
 
 // Waits after the program has looked in vain.
@@ -247,12 +261,15 @@ void ChunkScene::make(std::size_t number, History& history) {
   const int member = history.index;
   const std::size_t self = index_of(member);
   const Call call = call_of(number, member);
-  if (collective::is_absent(call, member)) return;
+  if (collective::is_absent(collective::options_of(call), member)) return;
   const Elements& given = gives_[number][self];
-  const bool in_place = call.operation == Operation::kAllreduce || call.operation == Operation::kBroadcast;
+  const Operation operation = collective::operation_of(call);
+  const bool in_place = operation == Operation::kAllreduce || operation == Operation::kBroadcast;
   std::copy(given.begin(), given.end(), (in_place ? outputs_ : inputs_)[self].begin());
-  Rounds rounds(history, collective::present_members(call, script_.members), number + 1, *pools_[self]);
-  collective::Program program = script_.program(collective::among_present(call, script_.members), rounds);
+  Rounds rounds(history, collective::present_members(collective::options_of(call), script_.members),
+                number + 1, *pools_[self]);
+  const Call among_present = collective::among_present(call, script_.members);
+  collective::Program program = script_.program(among_present, rounds);
   program.resume();
   while (!program.done()) {
     wait(rounds, member);

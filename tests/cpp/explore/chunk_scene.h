@@ -58,6 +58,7 @@ class ChunkScene final : public Scene {
     return {memory_.get(), script_.members, script_.slot_bytes};
   }
   [[nodiscard]] collective::Call call_of(std::size_t number, int member);
+  [[nodiscard]] collective::Call kind_of(std::size_t number, int member);  // no member is absent
   void wait(collective::shm::Rounds& rounds, int member);
   void make(std::size_t number, collective::shm::History& history);
 

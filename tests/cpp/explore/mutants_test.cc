@@ -17,8 +17,8 @@ using collective::shm::Rounds;
 enum class Fault : unsigned char { kNone, kSlotStillRead, kStagedEarly, kReleasedEarly, kNeverStaged };
 
 template <Fault kFault>
-Program broadcast(Rounds& net, Call call) {
-  const Cuts chunks{call.buffer.bytes, net.slot_bytes()};
+Program broadcast(Rounds& net, const collective::BroadcastCall& call) {
+  const Cuts chunks{call.buffer.size(), net.slot_bytes()};
   for (std::uint64_t round = 0; round < chunks.count(); ++round) {
     std::byte* const here = call.buffer.data() + chunks[round].offset;
     if (net.index() == call.root) {
@@ -39,7 +39,9 @@ template <Fault kFault>
 Report broadcasts() {
   Script script;
   script.calls = {{Operation::kBroadcast, {90}}, {Operation::kBroadcast, {70}}};
-  script.program = [](const Call& call, Rounds& net) { return broadcast<kFault>(net, call); };
+  script.program = [](const Call& call, Rounds& net) {
+    return broadcast<kFault>(net, std::get<collective::BroadcastCall>(call));
+  };
   ChunkScene scene(script);
   return explore(scene);
 }

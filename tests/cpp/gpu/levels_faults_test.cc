@@ -10,7 +10,6 @@
 namespace roundelay::gpu_test {
 namespace {
 
-using collective::Call;
 using collective::Fabric;
 using collective::Pending;
 
@@ -39,7 +38,7 @@ struct Quartet {
   }
   Result<std::unique_ptr<Pending>> start_again(int index) {
     const auto at = static_cast<std::size_t>(index);
-    Call call = contract::call_over(Operation::kAllreduce, memory[at].get(), kBytes);
+    collective::AllreduceCall call = contract::allreduce_over(memory[at].get(), kBytes);
     call.stream = streams[at];
     call.deadline = deadline;
     call.abort = &abort;
@@ -87,7 +86,7 @@ TEST_CASE("two levels of GPUs: a member whose NCCL fails says so, and the others
     all.start_all();
     CHECK(all.step_until([&] { return !all.outcome(2).ok(); }));
     CHECK(all.outcome(2) == cause);
-    CHECK(all.fabric(2).health() == cause);
+    CHECK(device_calls(all.fabric(2)).health() == cause);
     all.abort.raise(cause);
     for (int index = 0; index < 4; ++index) {
       INFO("member " << index);
@@ -135,11 +134,11 @@ TEST_CASE("two levels of GPUs: dropping a call frees its stream, and so does giv
     for (const int index : {0, 1, 3}) all.start(index);
     for (int i = 0; i < 100; ++i) REQUIRE(all.outcome(0).ok());
     if (drop) all.pendings[0].reset();
-    if (!drop) all.fabric(0).give_up(kCause);
+    if (!drop) device_calls(all.fabric(0)).give_up(kCause);
     CHECK(all.is_free(0));
     CHECK(all.fabric(0).poisoned());
     const std::string cause = drop ? "allreduce was dropped before its end" : kCause.message();
-    CHECK(all.fabric(0).health().message() == cause);
+    CHECK(device_calls(all.fabric(0)).health().message() == cause);
     CHECK(all.start_again(0).status().message() == cause);
     CHECK(all.world.members[0].nccl->aborts() == 1);
     all.abort.raise(kCause);

@@ -10,9 +10,9 @@
 namespace roundelay::gpu_test {
 namespace {
 
-using collective::Call;
+using collective::AllreduceCall;
 using collective::Fabric;
-using contract::call_over;
+using contract::allreduce_over;
 using contract::run_call;
 
 struct Shape {
@@ -64,7 +64,7 @@ TEST_CASE("two levels of GPUs: a node sends no more than it must", "[gpu][levels
     for (std::size_t i = 0; i < before.size(); ++i) before[i] = world.sent_between[i].load();
     const auto ones = [](Fabric& fabric) -> std::string {
       std::vector<float> data(kBytes / sizeof(float), 1.0F);
-      Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()), kBytes);
+      AllreduceCall call = allreduce_over(reinterpret_cast<std::byte*>(data.data()), kBytes);
       if (std::string error = run_call(fabric, call); !error.empty()) return error;
       const auto sum = static_cast<float>(fabric.group().size());
       const bool right = std::all_of(data.begin(), data.end(), [sum](float x) { return x == sum; });
@@ -87,8 +87,8 @@ TEST_CASE("two levels of GPUs: scaled integers go through host memory", "[gpu][l
   CHECK(contract::run_on_threads(world.for_host_memory(), [](Fabric& fabric) -> std::string {
           for (const bool before : {true, false}) {
             std::vector<std::int32_t> data(5000, 7);
-            Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(data.data()),
-                                  data.size() * sizeof(std::int32_t));
+            AllreduceCall call =
+                allreduce_over(reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(std::int32_t));
             call.dtype = DType::kInt32;
             (before ? call.prescale : call.scale) = Scale{3.0, 1};
             if (std::string error = run_call(fabric, call); !error.empty()) return error;

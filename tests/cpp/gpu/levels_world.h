@@ -88,7 +88,7 @@ struct LevelsWorld {
   [[nodiscard]] std::string meet() {
     return contract::run_on_threads(fabrics, [this](collective::Fabric& fabric) -> std::string {
       doubles::FakeGpu& own = gpu(fabric.group().index);
-      collective::Call call = contract::call_over(Operation::kBarrier, nullptr, 0);
+      auto call = contract::patient<collective::BarrierCall>();
       call.stream = own.make_stream(0).value();
       std::string error = contract::run_call(fabric, call);
       own.free_stream(0, call.stream);

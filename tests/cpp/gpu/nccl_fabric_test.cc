@@ -11,10 +11,12 @@
 namespace roundelay::gpu_test {
 namespace {
 
+using collective::AllreduceCall;
 using collective::Call;
 using collective::Fabric;
 using collective::Pending;
-using contract::call_over;
+using contract::allreduce_over;
+using contract::patient;
 using contract::random_elements;
 using contract::run_call;
 using enum ReduceOp;
@@ -65,14 +67,14 @@ double unit(DType dtype) {
 }
 
 // Returns how much the documented arithmetic may differ from the CPU's; 0 if the bits are promised.
-double allowed(const Call& call, int members) {
+double allowed(const AllreduceCall& call, int members) {
   if (call.reduce_op != kSum || call.scale.divisor == 1) return 0;  // the fake adds as the CPU does
   constexpr double kLargestPart = 2000 / 7.0;
   const double factor = call.prescale.factor / static_cast<double>(call.scale.divisor);
   return (members + 3) * unit(call.dtype) * members * kLargestPart * factor;
 }
 
-std::string compare_with_cpu(Fabric& fabric, Fabric& plain, Call call) {
+std::string compare_with_cpu(Fabric& fabric, Fabric& plain, AllreduceCall call) {
   const auto self = static_cast<unsigned>(fabric.group().index);
   const std::size_t count = call.buffer.bytes / size_of(call.dtype);
   std::vector<std::byte> mine = random_elements(count, call.dtype, self + 1), other = mine;
@@ -101,7 +103,7 @@ std::string all_reductions(Fabric& fabric, Fabric& plain) {
         for (const Scale scale : {Scale{}, Scale{0.7, 1}, Scale{1.0, fabric.group().size()}, Scale{1.0, 7}}) {
           for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{777}}) {
             const auto dtype = static_cast<DType>(type);
-            Call call = call_over(Operation::kAllreduce, nullptr, count * size_of(dtype));
+            AllreduceCall call = allreduce_over(nullptr, count * size_of(dtype));
             call.dtype = dtype;
             call.reduce_op = op;
             call.prescale = prescale;
@@ -130,7 +132,7 @@ TEST_CASE("nccl: an average of small integers does not overflow on the way", "[g
   NcclWorld world(4);
   CHECK(contract::run_on_threads(world.for_host_memory(), [](Fabric& fabric) -> std::string {
           std::vector<unsigned char> values(5, 200);
-          Call call = call_over(Operation::kAllreduce, reinterpret_cast<std::byte*>(values.data()), 5);
+          AllreduceCall call = allreduce_over(reinterpret_cast<std::byte*>(values.data()), 5);
           call.dtype = DType::kUInt8;
           call.scale = {1.0, 4};
           if (std::string error = run_call(fabric, call); !error.empty()) return error;
@@ -138,13 +140,8 @@ TEST_CASE("nccl: an average of small integers does not overflow on the way", "[g
         }) == "");
 }
 
-Call reduction(DType dtype, ReduceOp op, Scale prescale = {}, Scale scale = {}) {
-  Call call;
-  call.dtype = dtype;
-  call.reduce_op = op;
-  call.prescale = prescale;
-  call.scale = scale;
-  return call;
+collective::Reduction reduction(DType dtype, ReduceOp op, Scale prescale = {}, Scale scale = {}) {
+  return {.dtype = dtype, .reduce_op = op, .prescale = prescale, .scale = scale};
 }
 
 TEST_CASE("nccl: what NCCL cannot reduce as the CPU does goes another way", "[gpu]") {
@@ -199,7 +196,7 @@ struct TwoStreams {
     }
   }
   std::string run(Fabric& fabric, std::size_t which, std::size_t number) {
-    Call call = call_over(Operation::kAllreduce, memory[which].get(), kCount * sizeof(float));
+    AllreduceCall call = allreduce_over(memory[which].get(), kCount * sizeof(float));
     call.buffer.offset = number * kCount * sizeof(float);
     call.stream = streams[which];
     return run_call(fabric, call);
@@ -240,22 +237,30 @@ TEST_CASE("nccl: two fabrics work in two streams, call after call", "[gpu]") {
 std::vector<Call> calls_of_all_kinds(std::byte* memory, const std::byte* input) {
   std::vector<Call> calls;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kInt16}) {
-    calls.push_back(call_over(Operation::kAllreduce, memory, 480));
-    calls.back().dtype = dtype;
-    if (is_floating(dtype)) calls.back().prescale = {0.3, 1};
+    AllreduceCall call = allreduce_over(memory, 480);
+    call.dtype = dtype;
+    if (is_floating(dtype)) call.prescale = {0.3, 1};
+    calls.emplace_back(call);
   }
-  calls.push_back(call_over(Operation::kBroadcast, memory, 77));
-  calls.push_back(call_over(Operation::kBarrier, nullptr, 0));
+  calls.emplace_back(contract::broadcast_over(memory, 77));
+  calls.emplace_back(patient<collective::BarrierCall>());
   for (const std::size_t first : {std::size_t{64}, std::size_t{32}}) {
-    calls.push_back(call_over(Operation::kAllgather, memory, first + 64));
-    calls.back().receive_bytes = {first, 64};
-    calls.push_back(call_over(Operation::kAlltoall, memory, 64 + first));
-    calls.back().receive_bytes = calls.back().send_bytes = {64, 64};
-    calls.back().buffer.bytes = 128;
-    calls.push_back(call_over(Operation::kReducescatter, memory, first));
-    calls.back().send_bytes = {first, 64};
+    auto gather = patient<collective::AllgatherCall>();
+    gather.input = input;
+    gather.output = {memory, first + 64};
+    gather.receive_bytes = {first, 64};
+    calls.emplace_back(gather);
+    auto exchange = patient<collective::AlltoallCall>();
+    exchange.input = input;
+    exchange.output = {memory, 128};
+    exchange.receive_bytes = exchange.send_bytes = {64, 64};
+    calls.emplace_back(exchange);
+    auto scatter = patient<collective::ReducescatterCall>();
+    scatter.input = input;
+    scatter.output = {memory, first};
+    scatter.shard_bytes = {first, 64};
+    calls.emplace_back(scatter);
   }
-  for (Call& call : calls) call.input = input;
   return calls;
 }
 
@@ -272,8 +277,10 @@ TEST_CASE("nccl: the host never waits for the device", "[gpu]") {
           input[self] = *gpu.allocate(0, 4096);
           streams[self] = *gpu.make_stream(0);
           for (Call& call : calls_of_all_kinds(memory[self].get(), input[self].get())) {
-            call.stream = streams[self];
-            if (call.operation == Operation::kReducescatter) call.buffer.bytes = call.send_bytes[self];
+            collective::options_of(call).stream = streams[self];
+            if (auto* const scatter = std::get_if<collective::ReducescatterCall>(&call)) {
+              scatter->output = {scatter->output.data(), scatter->shard_bytes[self]};
+            }
             if (std::string error = run_call(fabric, call); !error.empty()) return error;
           }
           return std::string();

@@ -10,10 +10,10 @@
 namespace roundelay::gpu_test {
 namespace {
 
+using collective::AllreduceCall;
 using collective::Call;
 using collective::Fabric;
 using collective::Pending;
-using contract::call_over;
 
 const Status kCause = Status::aborted("rank 11 was killed");
 
@@ -22,8 +22,8 @@ struct Place {
   explicit Place(doubles::FakeGpu& of)
       : gpu(of), stream(*of.make_stream(0)), memory(*of.allocate(0, kBytes)) {}
 
-  [[nodiscard]] Call call(std::size_t bytes = kBytes) const {
-    Call made = call_over(Operation::kAllreduce, memory.get(), bytes);
+  [[nodiscard]] AllreduceCall call(std::size_t bytes = kBytes) const {
+    AllreduceCall made = contract::allreduce_over(memory.get(), bytes);
     made.stream = stream;
     return made;
   }
@@ -45,14 +45,14 @@ TEST_CASE("nccl: a call that is not enqueued until its deadline fails and poison
   NcclWorld world(2);
   world.nccl[0]->hang();
   const Place place(world.gpu(0));
-  Call call = place.call();
+  AllreduceCall call = place.call();
   call.deadline = Deadline::after(std::chrono::milliseconds(30));
   Fabric& fabric = *world.fabrics[0];
   const Status error = run(fabric, call);
   CHECK(error.message() == "allreduce of 4000 bytes made no progress until its deadline");
   CHECK(fabric.poisoned());
   CHECK(fabric.start(place.call()).status() == error);
-  CHECK(fabric.health() == error);
+  CHECK(device_calls(fabric).health() == error);
   CHECK(world.nccl[0]->aborts() == 1);
   CHECK(place.ends());
 }
@@ -62,7 +62,7 @@ TEST_CASE("nccl: the abort word ends a call that is not enqueued", "[gpu]") {
   world.nccl[0]->hang();
   const Place place(world.gpu(0));
   AbortToken abort;
-  Call call = place.call();
+  AllreduceCall call = place.call();
   call.deadline = Deadline::never();
   call.abort = &abort;
   auto pending = world.fabrics[0]->start(call);
@@ -80,15 +80,15 @@ TEST_CASE("nccl: giving up frees the stream of a call whose peer does not come",
   REQUIRE(run(fabric, place.call()).ok());  // enqueued
   const auto behind = place.gpu.mark(0, place.stream);
   REQUIRE(behind.ok());
-  CHECK(fabric.health().ok());
+  CHECK(device_calls(fabric).health().ok());
   CHECK_FALSE(*(*behind)->reached());
-  fabric.give_up(kCause);
+  device_calls(fabric).give_up(kCause);
   CHECK(place.ends());
   CHECK(fabric.poisoned());
-  CHECK(fabric.health() == kCause);
+  CHECK(device_calls(fabric).health() == kCause);
   CHECK(fabric.start(place.call()).status() == kCause);
-  fabric.give_up(Status::aborted("later"));
-  CHECK(fabric.health() == kCause);
+  device_calls(fabric).give_up(Status::aborted("later"));
+  CHECK(device_calls(fabric).health() == kCause);
 }
 
 TEST_CASE("nccl: an error that comes when calls are done is told by health", "[gpu]") {
@@ -96,13 +96,29 @@ TEST_CASE("nccl: an error that comes when calls are done is told by health", "[g
   const Place place(world.gpu(0));
   Fabric& fabric = *world.fabrics[0];
   REQUIRE(run(fabric, place.call()).ok());
-  CHECK(fabric.health().ok());
+  CHECK(device_calls(fabric).health().ok());
   const Status cause = Status::aborted("NCCL: remote process exited");
   world.nccl[0]->report(cause);
-  CHECK(fabric.health() == cause);
+  CHECK(device_calls(fabric).health() == cause);
   CHECK(fabric.poisoned());
   CHECK(place.ends());
   CHECK(fabric.start(place.call()).status() == cause);
+}
+
+// A call for which NCCL's function of this name is called.
+Call call_that_uses(std::string_view name, const Place& place, const std::byte* input) {
+  Call call = place.call(104);
+  auto exchange = contract::patient<collective::AlltoallCall>();
+  exchange.input = input;
+  exchange.output = {place.memory.get(), 104};
+  exchange.send_bytes = exchange.receive_bytes = {52, 52};
+  if (name == "broadcast") {
+    call = contract::broadcast_over(place.memory.get(), 104);
+  } else if (name != "all_reduce") {
+    call = exchange;
+  }
+  collective::options_of(call).stream = place.stream;
+  return call;
 }
 
 TEST_CASE("nccl: a call that NCCL refuses has NCCL's words, and so have those after it", "[gpu]") {
@@ -111,14 +127,9 @@ TEST_CASE("nccl: a call that NCCL refuses has NCCL's words, and so have those af
     const Place place(world.gpu(0));
     const Status cause = Status::aborted("NCCL: unhandled system error");
     world.nccl[0]->fail(name, cause);
-    Call call = place.call(104);
-    if (name != std::string("all_reduce")) call.operation = Operation::kAlltoall;
-    if (name == std::string("broadcast")) call.operation = Operation::kBroadcast;
-    call.send_bytes = call.receive_bytes = {52, 52};
     const GpuMemory input = *place.gpu.allocate(0, 104);
-    call.input = input.get();
     INFO(name);
-    CHECK(run(*world.fabrics[0], call).message() == cause.message());
+    CHECK(run(*world.fabrics[0], call_that_uses(name, place, input.get())).message() == cause.message());
     CHECK(world.fabrics[0]->start(place.call()).status() == cause);
     CHECK(place.ends());
   }
@@ -128,14 +139,14 @@ TEST_CASE("nccl: no memory for scratch is said, and the peers can be ended", "[g
   NcclWorld world(2);
   const Place one(world.gpu(0)), two(world.gpu(1));
   one.gpu.limit_memory(Place::kBytes);
-  Call call = one.call();
+  AllreduceCall call = one.call();
   call.dtype = DType::kInt16;
   CHECK(run(*world.fabrics[0], call).code() == StatusCode::kUnavailable);
   CHECK(world.fabrics[0]->poisoned());
   call = two.call();
   call.dtype = DType::kInt16;
   CHECK(run(*world.fabrics[1], call).ok());
-  world.fabrics[1]->give_up(kCause);
+  device_calls(*world.fabrics[1]).give_up(kCause);
   CHECK(two.ends());
 }
 
@@ -146,7 +157,7 @@ TEST_CASE("nccl: dropping a call in progress poisons the fabric", "[gpu]") {
   auto pending = world.fabrics[0]->start(place.call());
   REQUIRE(pending.ok());
   pending->reset();
-  CHECK(world.fabrics[0]->health().message() == "allreduce was dropped before its end");
+  CHECK(device_calls(*world.fabrics[0]).health().message() == "allreduce was dropped before its end");
 }
 
 TEST_CASE("nccl: one call's fault ends those behind it with its cause", "[gpu]") {
@@ -154,7 +165,7 @@ TEST_CASE("nccl: one call's fault ends those behind it with its cause", "[gpu]")
   world.nccl[0]->hang();
   const Place place(world.gpu(0));
   AbortToken abort;
-  Call first = place.call(400);
+  AllreduceCall first = place.call(400);
   first.abort = &abort;
   auto a = world.fabrics[0]->start(first);
   auto b = world.fabrics[0]->start(place.call(800));
@@ -170,9 +181,9 @@ TEST_CASE("nccl: members that disagree on a call are told by health", "[gpu]") {
   REQUIRE(run(*world.fabrics[0], one.call(400)).ok());
   REQUIRE(run(*world.fabrics[1], two.call(800)).ok());
   const Deadline deadline = Deadline::after(std::chrono::seconds(30));
-  while (world.fabrics[0]->health().ok() && !deadline.passed()) std::this_thread::yield();
-  CHECK(world.fabrics[0]->health().message().find("disagree") != std::string::npos);
-  CHECK_FALSE(world.fabrics[1]->health().ok());
+  while (device_calls(*world.fabrics[0]).health().ok() && !deadline.passed()) std::this_thread::yield();
+  CHECK(device_calls(*world.fabrics[0]).health().message().find("disagree") != std::string::npos);
+  CHECK_FALSE(device_calls(*world.fabrics[1]).health().ok());
   CHECK((one.ends() && two.ends()));
 }
 
@@ -197,7 +208,7 @@ TEST_CASE("fake NCCL: calls of two communicators in different orders in one stre
   const Deadline deadline = Deadline::after(std::chrono::milliseconds(30));
   while (!deadline.passed()) REQUIRE_FALSE(*(*behind)->reached());
   for (auto* fabrics : {&world.fabrics, &others}) {
-    for (const auto& fabric : *fabrics) fabric->give_up(kCause);
+    for (const auto& fabric : *fabrics) device_calls(*fabric).give_up(kCause);
   }
   CHECK((one.ends() && two.ends()));
 }

@@ -14,18 +14,57 @@
 namespace roundelay::gpu_test {
 namespace {
 
+using collective::AllgatherCall;
+using collective::AllreduceCall;
+using collective::AlltoallCall;
+using collective::BarrierCall;
+using collective::BroadcastCall;
 using collective::Call;
 using collective::Fabric;
 using collective::Pending;
+using collective::ReducescatterCall;
 
 constexpr std::byte kGarbage{0xAB};  // the content of the fake device's new memory
 constexpr std::size_t kGuard = 16;
 
-std::size_t bytes_given(const Call& call, int self) {
-  const std::vector<std::size_t>& sends = call.send_bytes;
-  if (call.operation == Operation::kAllgather) return call.receive_bytes[static_cast<std::size_t>(self)];
-  const bool parts = call.operation == Operation::kAlltoall || call.operation == Operation::kReducescatter;
-  return parts ? std::accumulate(sends.begin(), sends.end(), std::size_t{0}) : 0;
+std::size_t sum(const std::vector<std::size_t>& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+}
+
+// What a call gives and gets.
+struct Memory {
+  ConstByteSpan given;
+  ByteSpan result;
+};
+
+Memory memory_of(const AllreduceCall& call, std::size_t /*self*/) {
+  return {{}, {call.buffer.data(), call.buffer.bytes}};
+}
+Memory memory_of(const BroadcastCall& call, std::size_t /*self*/) { return {{}, call.buffer}; }
+Memory memory_of(const BarrierCall& /*call*/, std::size_t /*self*/) { return {}; }
+Memory memory_of(const AllgatherCall& call, std::size_t self) {
+  return {{call.input, call.receive_bytes[self]}, call.output};
+}
+Memory memory_of(const AlltoallCall& call, std::size_t /*self*/) {
+  return {{call.input, sum(call.send_bytes)}, call.output};
+}
+Memory memory_of(const ReducescatterCall& call, std::size_t /*self*/) {
+  return {{call.input, sum(call.shard_bytes)}, call.output};
+}
+
+Memory memory_of_any(const Call& call, int self) {
+  return std::visit([self](const auto& one) { return memory_of(one, static_cast<std::size_t>(self)); }, call);
+}
+
+void work_on(AllreduceCall& call, const Memory& memory) {
+  call.buffer = {memory.result.data(), 0, memory.result.size(), nullptr};
+}
+void work_on(BroadcastCall& call, const Memory& memory) { call.buffer = memory.result; }
+void work_on(BarrierCall& /*call*/, const Memory& /*memory*/) {}
+template <class Kind>
+void work_on(Kind& call, const Memory& memory) {
+  call.input = memory.given.data();
+  call.output = memory.result;
 }
 
 // Host bytes copied to the device, at the same address modulo 16, between guards.
@@ -63,16 +102,18 @@ class Mirror {
 class Mirrors {
  public:
   Mirrors(doubles::FakeGpu& gpu, const Call& call, int self)
-      : result_(call.buffer.bytes == 0 ? nullptr : call.buffer.data(), call.buffer.bytes),
-        given_(call.input, bytes_given(call, self)),
+      : result_(memory_of_any(call, self).result),
+        given_(memory_of_any(call, self).given),
         together_(overlap()),
         first_(gpu, together_ ? both() : ConstByteSpan(result_)),
         second_(gpu, together_ ? ConstByteSpan() : given_) {}
 
   [[nodiscard]] Call on_device(Call call, GpuStream stream) const {
-    call.stream = stream;
-    call.buffer = {result_.empty() ? nullptr : first_.at(result_.data()), 0, result_.size(), nullptr};
-    call.input = given_.empty() ? nullptr : (together_ ? first_ : second_).at(given_.data());
+    Memory memory;
+    if (!result_.empty()) memory.result = {first_.at(result_.data()), result_.size()};
+    if (!given_.empty()) memory.given = {(together_ ? first_ : second_).at(given_.data()), given_.size()};
+    collective::options_of(call).stream = stream;
+    std::visit([&memory](auto& one) { work_on(one, memory); }, call);
     return call;
   }
   // Returns false if bytes outside the buffers were changed.
@@ -158,7 +199,10 @@ class OnDevicePending final : public Pending {
 class OnDevice final : public Fabric {
  public:
   OnDevice(std::unique_ptr<Fabric> fabric, doubles::FakeGpu& gpu, GpuStream stream)
-      : fabric_(std::move(fabric)), gpu_(gpu), stream_(stream) {}
+      : Fabric({.waker = fabric->capabilities().waker}),
+        fabric_(std::move(fabric)),
+        gpu_(gpu),
+        stream_(stream) {}
   ~OnDevice() override {
     fabric_.reset();
     gpu_.free_stream(0, stream_);
@@ -168,13 +212,12 @@ class OnDevice final : public Fabric {
   [[nodiscard]] const Group& group() const override { return fabric_->group(); }
   [[nodiscard]] bool any_thread() const override { return fabric_->any_thread(); }
   [[nodiscard]] bool poisoned() const override { return fabric_->poisoned(); }
-  void wake() override { fabric_->wake(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
-    const bool here = !is_absent(call, group().index);
+    const bool here = !is_absent(collective::options_of(call), group().index);
     if (!here || !check_call(call, group()).ok()) {  // there is nothing to copy
       Call as_it_is = call;
-      as_it_is.stream = stream_;
+      collective::options_of(as_it_is).stream = stream_;
       return fabric_->start(as_it_is);
     }
     auto pending = std::make_unique<OnDevicePending>(gpu_, stream_, Mirrors(gpu_, call, group().index));

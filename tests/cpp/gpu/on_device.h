@@ -14,4 +14,9 @@ namespace roundelay::gpu_test {
 std::unique_ptr<collective::Fabric> on_device(std::unique_ptr<collective::Fabric> fabric,
                                               doubles::FakeGpu& gpu);
 
+// Returns the device's side of a fabric that has one.
+inline collective::DeviceCalls& device_calls(const collective::Fabric& fabric) {
+  return *fabric.capabilities().device;
+}
+
 }  // namespace roundelay::gpu_test

@@ -13,7 +13,9 @@
 namespace roundelay::gpu_test {
 namespace {
 
-using collective::Call;
+using collective::AllreduceCall;
+using collective::BarrierCall;
+using collective::BroadcastCall;
 using collective::Fabric;
 using collective::Pending;
 using doubles::FakeGpu;
@@ -34,17 +36,25 @@ struct Started {
   std::unique_ptr<Pending> pending;
 };
 
-Started start(StagedMember& member, Operation operation, std::size_t bytes,
-              const std::function<void(Call&)>& change = {}) {
+AllreduceCall of_bytes() {
+  auto call = contract::patient<AllreduceCall>();
+  call.dtype = DType::kUInt8;
+  return call;
+}
+
+void work_on(AllreduceCall& call, ByteSpan memory) { call.buffer = {memory.data(), 0, memory.size()}; }
+void work_on(BroadcastCall& call, ByteSpan memory) { call.buffer = memory; }
+void work_on(BarrierCall& /*call*/, ByteSpan /*memory*/) {}
+
+template <class Kind = AllreduceCall>
+Started start(StagedMember& member, std::size_t bytes, Kind call = of_bytes()) {
   Started started;
   started.stream = *member.gpu->make_stream(0);
   started.memory = *member.gpu->allocate(0, bytes);
   std::memset(started.memory.get(), member.staged->group().index + 1, bytes);
   REQUIRE(member.gpu->enqueue(0, started.stream, [] {}).ok());  // the call comes after this work
-  Call call = contract::call_over(operation, started.memory.get(), bytes);
-  call.dtype = DType::kUInt8;
+  work_on(call, {started.memory.get(), bytes});
   call.stream = started.stream;
-  if (change) change(call);
   auto pending = member.staged->start(call);
   REQUIRE(pending.ok());
   started.pending = std::move(*pending);
@@ -77,8 +87,10 @@ Status test_until_over(Started& call) {
   return outcome;
 }
 
-std::function<void(Call&)> with(const AbortToken& abort) {
-  return [&abort](Call& call) { call.abort = &abort; };
+AllreduceCall with(const AbortToken& abort) {
+  AllreduceCall call = of_bytes();
+  call.abort = &abort;
+  return call;
 }
 
 TEST_CASE("staged: while the device is busy, starting and testing a call return", "[gpu]") {
@@ -87,7 +99,7 @@ TEST_CASE("staged: while the device is busy, starting and testing a call return"
   {
     const FakeGpu::Hold hold(*world.members[0].gpu);
     for (StagedMember& member : world.members) {
-      calls.push_back(start(member, Operation::kAllreduce, 5 * kPiece + 1));
+      calls.push_back(start(member, 5 * kPiece + 1));
     }
     for (int i = 0; i < 1000; ++i) {
       for (const Started& call : calls) REQUIRE_FALSE(*call.pending->test());
@@ -105,11 +117,10 @@ TEST_CASE("staged: while the device is busy, starting and testing a call return"
 TEST_CASE("staged: a call is done when it is enqueued, and pinned memory is used again when it is free",
           "[gpu]") {
   StagedWorld world(2);
-  const auto from_first = [](Call& call) { call.root = 0; };
   std::vector<std::vector<Started>> calls(4);
   const auto begin = [&](std::vector<Started>& both) {
     for (StagedMember& member : world.members) {
-      both.push_back(start(member, Operation::kBroadcast, 1000, from_first));
+      both.push_back(start(member, 1000, contract::patient<BroadcastCall>()));
     }
   };
   {
@@ -137,7 +148,8 @@ TEST_CASE("staged: a barrier waits for its turn in every member's stream", "[gpu
   std::vector<Started> calls;
   {
     const FakeGpu::Hold hold(*world.members[1].gpu);
-    for (StagedMember& member : world.members) calls.push_back(start(member, Operation::kBarrier, 0));
+    for (StagedMember& member : world.members)
+      calls.push_back(start(member, 0, contract::patient<BarrierCall>()));
     REQUIRE(world.members[0].gpu->drain(0, calls[0].stream).ok());
     for (int i = 0; i < 1000; ++i) {
       for (const Started& call : calls) REQUIRE_FALSE(*call.pending->test());
@@ -153,7 +165,7 @@ TEST_CASE("staged: a member whose device fails says why, and the others end with
     AbortToken abort;
     std::vector<Started> calls;
     for (StagedMember& member : world.members) {
-      calls.push_back(start(member, Operation::kAllreduce, 50 * kPiece, with(abort)));
+      calls.push_back(start(member, 50 * kPiece, with(abort)));
     }
     for (int i = 0; !at_once && i < 10; ++i) {  // fewer steps than all pieces need
       for (const Started& call : calls) REQUIRE_FALSE(*call.pending->test());
@@ -165,7 +177,7 @@ TEST_CASE("staged: a member whose device fails says why, and the others end with
     CHECK(test_until_over(calls[0]) == first);
     for (const StagedMember& member : world.members) {
       CHECK(member.staged->poisoned());
-      CHECK(member.staged->start(contract::call_over(Operation::kBarrier, nullptr, 0)).status() == first);
+      CHECK(member.staged->start(contract::patient<BarrierCall>()).status() == first);
     }
   }
 }
@@ -176,7 +188,7 @@ TEST_CASE("staged: a member without pinned memory says so, and the others end wi
   world.members[0].gpu->limit_pinned(2 * kPiece);
   std::vector<Started> calls;
   for (StagedMember& member : world.members) {
-    calls.push_back(start(member, Operation::kAllreduce, 5 * kPiece, with(abort)));
+    calls.push_back(start(member, 5 * kPiece, with(abort)));
   }
   const Status first = test_until_over(calls[0]);
   CHECK(first.code() == StatusCode::kUnavailable);
@@ -190,20 +202,21 @@ TEST_CASE("staged: a member without pinned memory says so, and the others end wi
 TEST_CASE("staged: pinned memory is kept within its bounds", "[gpu]") {
   StagedWorld world(1);
   StagedMember& member = world.members[0];
-  const auto whole = [](Call& call) { call.reduce_op = ReduceOp::kAdasum, call.dtype = DType::kFloat32; };
-  const auto run = [&](std::size_t bytes, const std::function<void(Call&)>& change) {
-    Started call = start(member, Operation::kAllreduce, bytes, change);
+  auto whole = contract::patient<AllreduceCall>();
+  whole.reduce_op = ReduceOp::kAdasum;
+  const auto run = [&](std::size_t bytes, const AllreduceCall& kind) {
+    Started call = start(member, bytes, kind);
     const Status outcome = test_until_over(call);
     REQUIRE(member.gpu->drain(0, call.stream).ok());
     return outcome.ok();
   };
   member.gpu->limit_pinned(3 * kPiece + 40 * kPiece);
-  CHECK(run(30 * kPiece, {}));
+  CHECK(run(30 * kPiece, of_bytes()));
   CHECK(run(40 * kPiece, whole));
   CHECK(run(2 * kPiece, whole));  // gives back the 40 pieces
   member.gpu->limit_pinned(3 * kPiece + 2 * kPiece);
   CHECK(run(2 * kPiece, whole));
-  CHECK(run(30 * kPiece, {}));
+  CHECK(run(30 * kPiece, of_bytes()));
   CHECK_FALSE(run(3 * kPiece, whole));
 }
 
@@ -211,11 +224,12 @@ TEST_CASE("staged: whoever is silent is named at the deadline; a late device is 
           "[gpu]") {
   for (const bool busy : {false, true}) {
     StagedWorld world(2);
-    const auto soon = [](Call& call) { call.deadline = Deadline::after(std::chrono::milliseconds(100)); };
+    AllreduceCall soon = of_bytes();
+    soon.deadline = Deadline::after(std::chrono::milliseconds(100));
     if (!busy) world.hub->silence(1);
     std::optional<FakeGpu::Hold> hold;
     if (busy) hold.emplace(*world.members[0].gpu);
-    Started call = start(world.members[0], Operation::kAllreduce, 1000, soon);
+    Started call = start(world.members[0], 1000, soon);
     const Status outcome = test_until_over(call);
     CHECK(outcome.code() == StatusCode::kAborted);
     CHECK(outcome.message().find(busy ? "its GPU" : "waiting for rank 11") != std::string::npos);
@@ -227,8 +241,8 @@ TEST_CASE("staged: the abort word ends a call, and those behind it", "[gpu]") {
   StagedWorld world(2);
   AbortToken abort;
   const FakeGpu::Hold hold(*world.members[0].gpu);
-  Started first = start(world.members[0], Operation::kAllreduce, 1000, with(abort));
-  Started second = start(world.members[0], Operation::kAllreduce, 1000);
+  Started first = start(world.members[0], 1000, with(abort));
+  Started second = start(world.members[0], 1000);
   CHECK_FALSE(*second.pending->test());
   abort.raise(Status::aborted("rank 11 was killed"));
   CHECK(first.pending->test().status().message() == "rank 11 was killed");
@@ -239,8 +253,8 @@ TEST_CASE("staged: dropping a call poisons the fabric, and its memory is not giv
   StagedWorld world(2);
   StagedMember& member = world.members[0];
   member.gpu->limit_pinned(kPiece);
-  Started first = start(member, Operation::kAllreduce, kPiece);
-  Started second = start(member, Operation::kAllreduce, 1000);
+  Started first = start(member, kPiece);
+  Started second = start(member, 1000);
   while (first.pending->waiting_for() != 1) REQUIRE_FALSE(*first.pending->test());
   first.pending.reset();  // from now on the peer may write to its pinned memory
   CHECK(member.staged->poisoned());
@@ -252,9 +266,10 @@ TEST_CASE("staged: dropping a call poisons the fabric, and its memory is not giv
 TEST_CASE("staged: calls on the host's memory are refused", "[gpu]") {
   StagedWorld world(1);
   std::byte memory[4]{};
-  const auto refused = world.members[0].staged->start(contract::call_over(Operation::kAllreduce, memory, 4));
+  const auto refused = world.members[0].staged->start(contract::allreduce_over(memory, 4));
   CHECK(refused.status().code() == StatusCode::kInvalidArgument);
-  CHECK(world.members[0].staged->region_maker()(1, 8).status().code() == StatusCode::kUnavailable);
+  CHECK(world.members[0].staged->capabilities().make_region(1, 8).status().code() ==
+        StatusCode::kUnavailable);
   CHECK_FALSE(world.members[0].staged->poisoned());
 }
 

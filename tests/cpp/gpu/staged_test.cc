@@ -8,11 +8,11 @@
 namespace roundelay::gpu_test {
 namespace {
 
-using collective::Call;
+using collective::AllreduceCall;
 using collective::Fabric;
 using collective::staged::Plan;
 using collective::staged::Step;
-using contract::call_over;
+using contract::allreduce_over;
 using contract::random_elements;
 using contract::run_call;
 
@@ -48,7 +48,7 @@ struct Twins {
   explicit Twins(std::vector<std::byte> memory) : mine(std::move(memory)), other(mine) {}
 
   // Runs it with both fabrics. Returns the difference, "" if there is none.
-  std::string compare(Fabric& staged, Fabric& plain, Call call, const std::string& what) {
+  std::string compare(Fabric& staged, Fabric& plain, AllreduceCall call, const std::string& what) {
     call.buffer.base = mine.data();
     if (std::string error = run_call(staged, call); !error.empty()) return what + ": " + error;
     call.buffer.base = other.data();
@@ -65,7 +65,7 @@ std::string same_reductions(Fabric& staged, Fabric& plain, DType dtype, std::siz
   for (const ReduceOp op : {kSum, kMin, kMax, kProduct, kAdasum}) {
     if (op == kAdasum && !is_floating(dtype)) continue;
     for (const Scale scale : {Scale{}, Scale{0.3, 1}, Scale{1.0, 3}}) {
-      Call call = call_over(Operation::kAllreduce, nullptr, count * size_of(dtype));
+      AllreduceCall call = allreduce_over(nullptr, count * size_of(dtype));
       call.dtype = dtype;
       call.reduce_op = op;
       call.prescale = op == kAdasum ? Scale{} : scale;
@@ -110,7 +110,7 @@ TEST_CASE("staged calls follow each other without waiting for the device", "[gpu
             auto* const values = reinterpret_cast<float*>(memory.get());
             std::iota(values, values + kCalls * kCount, static_cast<float>(self));
             for (std::size_t i = 0; i < kCalls; ++i) {
-              Call call = call_over(Operation::kAllreduce, memory.get(), kCount * sizeof(float));
+              AllreduceCall call = allreduce_over(memory.get(), kCount * sizeof(float));
               call.buffer.offset = i * kCount * sizeof(float);
               call.stream = stream;
               if (std::string error = run_call(staged, call); !error.empty()) return error;
@@ -127,7 +127,7 @@ TEST_CASE("staged calls follow each other without waiting for the device", "[gpu
 
 TEST_CASE("staged: pieces are all of the bytes, and other calls are whole", "[gpu]") {
   std::vector<std::byte> memory(5000);
-  Call call = call_over(Operation::kAllreduce, memory.data(), 0);
+  AllreduceCall call = allreduce_over(memory.data(), 0);
   call.dtype = DType::kFloat64;
   for (const std::size_t bytes : {0, 8, 1016, 1024, 1032, 5000}) {
     call.buffer.bytes = bytes;

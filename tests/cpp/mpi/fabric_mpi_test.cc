@@ -55,13 +55,12 @@ TEST_CASE("mpi: a missed deadline names the late rank and poisons the fabric", "
   REQUIRE((fabric.ok() && gate.ok()));
   std::vector<std::byte> data(64);
   const bool late = session().rank() == size - 1;
-  const Call barrier = call_over(Operation::kBarrier, nullptr, 0);
+  const auto barrier = patient<BarrierCall>();
   if (late) {
     REQUIRE(run_call(**gate, barrier) == "");  // the others come here only after their deadline
     return;
   }
-  Call call = call_over(Operation::kBroadcast, data.data(), data.size());
-  call.root = size - 1;
+  BroadcastCall call = broadcast_over(data.data(), data.size(), size - 1);
   call.deadline = Deadline::after(std::chrono::milliseconds(100));
   const TimePoint begin = steady_now();
   const std::string error = run_call(**fabric, call);

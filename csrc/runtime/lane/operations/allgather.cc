@@ -9,17 +9,16 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   std::int64_t rows = 0;
-  batch.call.operation = Operation::kAllgather;
-  batch.call.dtype = piece.dtype();
+  auto& call = new_call<collective::AllgatherCall>(batch);
   for (const std::int64_t extent : batch.extents) {
     rows += extent;
-    batch.call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
+    call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
   }
   const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
-  batch.call.stream = buffers.stream();
-  batch.call.input = piece.tensor().input;
-  batch.call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
+  call.stream = buffers.stream();
+  call.input = piece.tensor().input;
+  call.output = {*output, static_cast<std::size_t>(rows) * row};
   return {};
 }
 

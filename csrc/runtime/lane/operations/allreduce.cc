@@ -3,6 +3,8 @@
 namespace roundelay::runtime {
 namespace {
 
+using collective::AllreduceCall;
+
 std::string check(const submit::Entry& entry, const Group&) {
   const wire::Request& request = entry.request;
   const auto op = request.reduce_op;
@@ -27,26 +29,26 @@ collective::Buffer buffer_of(const wire::Request& request, const submit::Part& p
 }
 
 // Lists the tensors for a fabric that reduces them where they lie.
-void scatter(Batch& batch) {
+void scatter(Batch& batch, AllreduceCall& call) {
   batch.scattered.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) {
     const submit::Part& part = piece.tensor();
     batch.scattered.add({part.input, part.output, part.bytes()});
   }
-  batch.call.scattered = &batch.scattered;
-  batch.call.buffer.bytes = batch.scattered.bytes();
+  call.scattered = &batch.scattered;
+  call.buffer.bytes = batch.scattered.bytes();
 }
 
-Status prepare_in_place(Batch& batch, DeviceBuffers& buffers) {
+Status prepare_in_place(Batch& batch, AllreduceCall& call, DeviceBuffers& buffers) {
   const submit::Part& part = batch.pieces.front().tensor();
   if (part.input != part.output) {
     ROUNDELAY_RETURN_IF_ERROR(buffers.copy(part.output, part.input, part.bytes()));
   }
-  batch.call.buffer = buffer_of(batch.request(), part);
+  call.buffer = buffer_of(batch.request(), part);
   return {};
 }
 
-Status pack(Batch& batch, DeviceBuffers& buffers) {
+Status pack(Batch& batch, AllreduceCall& call, DeviceBuffers& buffers) {
   std::vector<std::size_t> sizes;
   sizes.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) sizes.push_back(piece.bytes());
@@ -60,21 +62,23 @@ Status pack(Batch& batch, DeviceBuffers& buffers) {
     items.push_back({part.input, batch.layout.slots[i]});
   }
   batch.fusion = *buffer;
-  batch.call.buffer = {*buffer, 0, batch.layout.bytes};
+  call.buffer = {*buffer, 0, batch.layout.bytes};
   return buffers.pack(items, *buffer);
 }
 
 Status prepare(Batch& batch, DeviceBuffers& buffers) {
-  batch.call.operation = Operation::kAllreduce;
-  batch.call.dtype = batch.pieces.front().dtype();
-  batch.call.stream = buffers.stream();
-  set_reduction(batch.call, batch.request(), buffers.fabric().group().size());
+  auto& call = new_call<AllreduceCall>(batch);
+  call.dtype = batch.pieces.front().dtype();
+  call.stream = buffers.stream();
+  set_reduction(call, batch.request(), buffers.fabric().group().size());
   const bool in_region = batch.pieces.front().tensor().region != nullptr;
   const bool scatters =
-      buffers.fabric().takes_scattered() && batch.call.reduce_op != ReduceOp::kAdasum && !in_region;
-  if (!scatters) return batch.pieces.size() == 1 ? prepare_in_place(batch, buffers) : pack(batch, buffers);
-  scatter(batch);
-  return {};
+      buffers.fabric().capabilities().scattered && call.reduce_op != ReduceOp::kAdasum && !in_region;
+  if (scatters) {
+    scatter(batch, call);
+    return {};
+  }
+  return batch.pieces.size() == 1 ? prepare_in_place(batch, call, buffers) : pack(batch, call, buffers);
 }
 
 Status finish(Batch& batch, DeviceBuffers& buffers) {

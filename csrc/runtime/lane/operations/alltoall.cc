@@ -2,6 +2,7 @@
 // rows.
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "runtime/lane/operations/operations.h"
@@ -41,19 +42,17 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
   const auto members = static_cast<std::size_t>(group.size());
   batch.sent = batch.entries.front()->splits;
   batch.received.assign(members, 0);
-  batch.call.operation = Operation::kAlltoall;
-  batch.call.dtype = DType::kInt64;
-  batch.call.send_bytes.assign(members, sizeof(std::int64_t));
-  batch.call.receive_bytes = batch.call.send_bytes;
-  batch.call.input = reinterpret_cast<const std::byte*>(batch.sent.data());
-  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.received.data()), 0,
-                       members * sizeof(std::int64_t)};
+  auto& call = new_call<collective::AlltoallCall>(batch);
+  call.send_bytes.assign(members, sizeof(std::int64_t));
+  call.receive_bytes = call.send_bytes;
+  call.input = reinterpret_cast<const std::byte*>(batch.sent.data());
+  call.output = std::as_writable_bytes(std::span(batch.received));
   return {};
 }
 
 Result<bool> next(Batch& batch, DeviceBuffers& buffers) {
   const Piece& piece = batch.pieces.front();
-  collective::Call& call = batch.call;
+  auto& call = std::get<collective::AlltoallCall>(batch.call);
   if (batch.sent.empty()) return false;  // the second call is over
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   for (std::size_t member = 0; member < batch.sent.size(); ++member) {
@@ -64,10 +63,9 @@ Result<bool> next(Batch& batch, DeviceBuffers& buffers) {
   const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), rows));
   if (!output.ok()) return output.status();
   batch.sent.clear();
-  call.dtype = piece.dtype();
   call.stream = buffers.stream();
   call.input = piece.tensor().input;
-  call.buffer = {*output, 0, static_cast<std::size_t>(rows) * row};
+  call.output = {*output, static_cast<std::size_t>(rows) * row};
   return true;
 }
 

@@ -6,7 +6,7 @@ namespace {
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
 Status prepare(Batch& batch, DeviceBuffers&) {
-  batch.call.operation = Operation::kBarrier;
+  new_call<collective::BarrierCall>(batch);
   return {};
 }
 

@@ -16,14 +16,13 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
   const Group& group = buffers.fabric().group();
   const submit::Part& part = batch.pieces.front().tensor();
   const auto root = std::find(group.ranks.begin(), group.ranks.end(), batch.request().root);
-  batch.call.operation = Operation::kBroadcast;
-  batch.call.dtype = part.dtype;
-  batch.call.root = static_cast<int>(root - group.ranks.begin());
-  if (batch.call.root == group.index && part.input != part.output) {
+  auto& call = new_call<collective::BroadcastCall>(batch);
+  call.root = static_cast<int>(root - group.ranks.begin());
+  if (call.root == group.index && part.input != part.output) {
     ROUNDELAY_RETURN_IF_ERROR(buffers.copy(part.output, part.input, part.bytes()));
   }
-  batch.call.stream = buffers.stream();
-  batch.call.buffer = {part.output, 0, part.bytes()};
+  call.stream = buffers.stream();
+  call.buffer = {part.output, part.bytes()};
   return {};
 }
 

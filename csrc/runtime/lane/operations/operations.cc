@@ -48,7 +48,7 @@ std::string needs_finite_factors(const wire::Request& request) {
   return "prescale_factor and postscale_factor must be finite";
 }
 
-void set_reduction(collective::Call& call, const wire::Request& request, int members) {
+void set_reduction(collective::Reduction& call, const wire::Request& request, int members) {
   const bool average = request.reduce_op == ReduceOp::kAverage;
   call.reduce_op = average ? ReduceOp::kSum : request.reduce_op;
   call.prescale = request.prescale;

@@ -62,8 +62,16 @@ std::string each_dtype(const wire::Request& request, const Check& check) {
   }
   return wrong;
 }
+// Makes batch.call a call of this kind without the batch's absent members, and returns it.
+template <class Kind>
+Kind& new_call(Batch& batch) {
+  Kind& call = batch.call.emplace<Kind>();
+  call.absent = batch.absent;
+  return call;
+}
+
 // Sets the call's operator and factors. An average is a sum with the divisor `members`. With factors it is
 // Horovod's average: the second factor is divided instead.
-void set_reduction(collective::Call& call, const wire::Request& request, int members);
+void set_reduction(collective::Reduction& call, const wire::Request& request, int members);
 
 }  // namespace roundelay::runtime

@@ -28,18 +28,18 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
   const auto rows_of = [&](int member) {
     return rows / group.size() + (member < rows % group.size() ? 1 : 0);
   };
-  batch.call.operation = Operation::kReducescatter;
-  batch.call.dtype = piece.dtype();
-  set_reduction(batch.call, batch.request(), group.size());
+  auto& call = new_call<collective::ReducescatterCall>(batch);
+  call.dtype = piece.dtype();
+  set_reduction(call, batch.request(), group.size());
   for (int member = 0; member < group.size(); ++member) {
-    batch.call.send_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
+    call.shard_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
   }
   const std::int64_t mine = rows_of(group.index);
   const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), mine));
   if (!output.ok()) return output.status();
-  batch.call.stream = buffers.stream();
-  batch.call.input = piece.tensor().input;
-  batch.call.buffer = {*output, 0, static_cast<std::size_t>(mine) * row};
+  call.stream = buffers.stream();
+  call.input = piece.tensor().input;
+  call.output = {*output, static_cast<std::size_t>(mine) * row};
   return {};
 }
 

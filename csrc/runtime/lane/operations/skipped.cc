@@ -1,5 +1,7 @@
 // Operations that some members skip because they have joined. All members start the same calls. Only those
 // that have the tensors know how many batches a grouped operation makes: so they send that number first.
+#include <span>
+
 #include "runtime/lane/operations/operations.h"
 
 namespace roundelay::runtime {
@@ -15,18 +17,15 @@ std::string check(const submit::Entry&, const Group&) { return {}; }
 
 Status tell(Batch& batch, DeviceBuffers&) {
   batch.sent.resize(1);
-  batch.call.operation = Operation::kBroadcast;
-  batch.call.dtype = DType::kInt64;
-  batch.call.root = first_present(batch.absent);
-  batch.call.buffer = {reinterpret_cast<std::byte*>(batch.sent.data()), 0, sizeof(std::int64_t)};
+  auto& call = batch.call.emplace<collective::BroadcastCall>();  // the absent members listen
+  call.root = first_present(batch.absent);
+  call.buffer = std::as_writable_bytes(std::span(batch.sent));
   return {};
 }
 
 Result<bool> skip_one(Batch& batch, DeviceBuffers&) {
   if (batch.sent.front()-- <= 0) return false;
-  batch.call = {};
-  batch.call.operation = Operation::kBarrier;
-  batch.call.absent = batch.absent;
+  new_call<collective::BarrierCall>(batch);
   return true;
 }
 

@@ -1,0 +1,124 @@
+// A call asks a fabric to carry out an operation. Each operation has a struct, and Call holds any of them.
+// Code that treats operations differently visits the Call with one overload for each struct, so that the
+// compiler finds an operation without one.
+#pragma once
+
+#include <cstddef>
+#include <variant>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/gpu.h"
+#include "base/region.h"
+#include "collective/scatter_list.h"
+
+namespace roundelay::collective {
+
+// The options that every call has.
+struct CallOptions {
+  std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
+  // Not null: the call's memory is a GPU's. The call takes its place in this stream and is done when it has
+  // that place. The device may still have to do the work.
+  GpuStream stream = nullptr;
+  Deadline deadline = Deadline::never();
+  const AbortToken* abort = nullptr;  // every test looks at it; may be null
+};
+
+// The arithmetic of a reduction.
+struct Reduction {
+  DType dtype = DType::kFloat32;
+  ReduceOp reduce_op = ReduceOp::kSum;  // never kAverage: that is kSum with a divisor in `scale`
+  Scale prescale{};                     // scales each part, and rounds it, before the reduction
+  Scale scale{};  // a divisor divides the result before it is rounded, a factor multiplies the rounded result
+};
+
+// Memory that may lie in a region.
+struct Buffer {
+  std::byte* base = nullptr;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  // Not null: `base` is the region's own part, and the buffers of all members are at this offset of regions
+  // with one key. Null: any memory of this process.
+  const Region* region = nullptr;
+
+  [[nodiscard]] std::byte* data() const { return base + offset; }
+};
+
+struct AllreduceCall : CallOptions, Reduction {
+  static constexpr Operation kOperation = Operation::kAllreduce;
+  Buffer buffer;  // holds the input, then the result
+  // Not null: the bytes lie in this list. `buffer` then has no memory, and `buffer.bytes` is the list's size.
+  // Members may cut their lists differently. Only for fabrics with FabricCapabilities::scattered, and not for
+  // Adasum. The list outlives the call.
+  const ScatterList* scattered = nullptr;
+
+  [[nodiscard]] std::size_t result_bytes() const { return buffer.bytes; }
+};
+
+struct BroadcastCall : CallOptions {
+  static constexpr Operation kOperation = Operation::kBroadcast;
+  ByteSpan buffer;  // holds the input on the root, and the result on all
+  int root = 0;     // an index in the group
+
+  [[nodiscard]] std::size_t result_bytes() const { return buffer.size(); }
+};
+
+struct BarrierCall : CallOptions {
+  static constexpr Operation kOperation = Operation::kBarrier;
+
+  [[nodiscard]] static std::size_t result_bytes() { return 0; }
+};
+
+// In the next three, vectors of sizes have one entry for each member of the group, 0 for absent ones. Parts
+// follow each other in memory in this order, without gaps.
+struct AllgatherCall : CallOptions {
+  static constexpr Operation kOperation = Operation::kAllgather;
+  const std::byte* input = nullptr;        // this member's part; may lie in its place in `output`
+  ByteSpan output;                         // the parts of all members
+  std::vector<std::size_t> receive_bytes;  // the size of each member's part
+
+  [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+};
+
+struct AlltoallCall : CallOptions {
+  static constexpr Operation kOperation = Operation::kAlltoall;
+  const std::byte* input = nullptr;        // this member's parts for all members
+  ByteSpan output;                         // all members' parts for this one
+  std::vector<std::size_t> send_bytes;     // what each member gets from this one
+  std::vector<std::size_t> receive_bytes;  // what this member gets from each
+
+  [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+};
+
+struct ReducescatterCall : CallOptions, Reduction {
+  static constexpr Operation kOperation = Operation::kReducescatter;
+  const std::byte* input = nullptr;      // this member's parts of all shards
+  ByteSpan output;                       // this member's shard; may be its place in `input`
+  std::vector<std::size_t> shard_bytes;  // the size of each member's shard
+
+  [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+};
+
+using Call =
+    std::variant<AllreduceCall, BroadcastCall, BarrierCall, AllgatherCall, AlltoallCall, ReducescatterCall>;
+
+inline const CallOptions& options_of(const Call& call) {
+  return std::visit([](const auto& one) -> const CallOptions& { return one; }, call);
+}
+inline CallOptions& options_of(Call& call) {
+  return std::visit([](auto& one) -> CallOptions& { return one; }, call);
+}
+
+inline Operation operation_of(const Call& call) {
+  return std::visit([](const auto& one) { return one.kOperation; }, call);
+}
+
+// Returns the size of the result on this member.
+inline std::size_t result_bytes(const Call& call) {
+  return std::visit([](const auto& one) { return one.result_bytes(); }, call);
+}
+
+}  // namespace roundelay::collective
