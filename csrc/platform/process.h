@@ -14,8 +14,8 @@ enum class Activity : unsigned char { kRuns, kSleeps, kStopped, kEnded };
 Activity parse_activity(const std::string& stat);
 
 Activity activity_of(pid_t process);
-// "computes", "waits in the system call read", "is stopped (SIGSTOP, Ctrl-Z or a debugger)", "has ended". The
-// system call is named where the kernel lets us see it.
-std::string describe_activity(pid_t process);
+// "its process 4711 computes", "... waits in the system call read", "... is stopped (SIGSTOP, Ctrl-Z or a
+// debugger)" or "... has ended". The system call is named if the kernel lets us see it.
+std::string describe_process(pid_t process);
 
 }  // namespace roundelay::platform

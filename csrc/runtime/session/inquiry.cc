@@ -10,10 +10,7 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string seen_from_outside() {
-  const pid_t self = ::getpid();
-  return "its process " + std::to_string(self) + " " + platform::describe_activity(self);
-}
+std::string seen_from_outside() { return platform::describe_process(::getpid()); }
 
 }  // namespace
 
