@@ -41,10 +41,11 @@ class Attending {
 }  // namespace
 
 Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles,
-               Options options)
+               OpenLanes& open_lanes, Options options)
     : channel_(channel),
       negotiator_(negotiator),
       handles_(handles),
+      open_lanes_(open_lanes),
       options_(std::move(options)),
       one_thread_(!channel.any_thread() || options_.one_thread) {}
 
@@ -129,7 +130,7 @@ void Engine::negotiate(const std::function<void()>& task) {
   Mutex mutex;
   CondVar changed;
   bool over = false;
-  negotiator_.post([&] {
+  negotiator_.inbox().run([&] {
     task();
     MutexLock lock(mutex);
     over = true;
@@ -173,12 +174,33 @@ void Engine::coordinate() {
   static_cast<void>(negotiator_.step(steady_now()));
 }
 
+bool Engine::step(Lane& lane) {
+  const bool busy = lane.has_work() || lane.watches_device();
+  const bool moved = lane.step();
+  if ((busy || moved) && !lane.has_work()) open_lanes_.note_idle();
+  return moved;
+}
+
+void Engine::fail_remaining_work(Lane& lane) {
+  BackgroundHold hold(lane.token());
+  while (lane.has_work() && step(lane)) {
+  }
+}
+
+void Engine::run_where_fabrics_live(const std::function<void()>& task) {
+  if (one_thread_) {
+    negotiate(task);
+  } else {
+    task();
+  }
+}
+
 bool Engine::step_lanes() {
   bool moved = false;
   const auto all = lane_threads();
   for (const auto& lane_thread : *all) {
     BackgroundHold hold(lane_thread->lane->token());
-    moved = lane_thread->lane->step() || moved;
+    moved = step(*lane_thread->lane) || moved;
   }
   return moved;
 }
@@ -196,7 +218,7 @@ void Engine::run_lane(LaneThread& lane_thread) {
     collective::Nap nap;
     {
       BackgroundHold hold(lane.token());
-      if (lane.step()) {
+      if (step(lane)) {
         backoff.reset();
       } else {
         nap = lane.idle(backoff);
@@ -234,7 +256,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (lane.take_news()) wake();
   collective::Backoff backoff(options_.crowded);
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
-    if (lane.step()) {
+    if (step(lane)) {
       backoff.reset();
     } else {
       lane.idle(backoff).take();

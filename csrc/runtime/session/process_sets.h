@@ -70,7 +70,7 @@ class ProcessSets {
   std::atomic<bool> any_handles_{false};  // spares the world's waiters the lock
 };
 
-// "[0, 1, 3]"
-std::string text_of(const std::vector<int>& ranks);
+// "the process set with ranks [0, 1, 3]"
+std::string describe(const ProcessSet& set);
 
 }  // namespace roundelay::runtime

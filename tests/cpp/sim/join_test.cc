@@ -210,10 +210,10 @@ TEST_CASE("a rank that leaves ends the lane for those who have joined too", "[si
     const std::size_t leaver = world.pick(world.ranks.size());
     const std::size_t when = world.pick(300);
     world.inject = [&](World& w, std::size_t turn) {
-      if (turn == when) w.ranks[leaver]->negotiator.request_leave();
+      if (turn == when) w.ranks[leaver]->negotiator.inbox().request_leave();
     };
     REQUIRE(world.run(scripts));
-    world.ranks[leaver]->negotiator.request_leave();  // if the programs had ended before
+    world.ranks[leaver]->negotiator.inbox().request_leave();  // if the programs had ended before
     REQUIRE(world.run(scripts));
     check_same_order(world);
     check_each_once(world);

@@ -148,12 +148,12 @@ TEST_CASE("a removal or a rank that leaves ends a lock first", "[sim]") {
     for (Script& script : scripts) script.removes = removes;
     if (!removes) {
       world.inject = [&](World& w, std::size_t turn) {
-        if (turn == when) w.ranks[leaver]->negotiator.request_leave();
+        if (turn == when) w.ranks[leaver]->negotiator.inbox().request_leave();
       };
     }
     REQUIRE(world.run(scripts));
     if (!removes) {  // perhaps the schedule was over before
-      world.ranks[leaver]->negotiator.request_leave();
+      world.ranks[leaver]->negotiator.inbox().request_leave();
       REQUIRE(world.run(scripts));
     }
     check_same_order(world);

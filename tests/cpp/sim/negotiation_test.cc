@@ -153,7 +153,7 @@ TEST_CASE("one rank's shutdown ends the lane for all, once", "[sim]") {
     const auto scripts = scripts_for(world, 1 + world.pick(4), 2, false);
     REQUIRE(world.run(scripts));
     const std::size_t leaver = world.pick(world.ranks.size());
-    world.ranks[leaver]->negotiator.request_leave();
+    world.ranks[leaver]->negotiator.inbox().request_leave();
     REQUIRE(world.run(scripts));
     for (const auto& rank : world.ranks) REQUIRE(rank->shut_down_by == static_cast<int>(leaver));
     check_same_order(world);

@@ -57,7 +57,7 @@ class SetsWorld {
   }
 
   void leave(std::size_t r) {
-    ranks[r]->negotiator.request_leave();
+    ranks[r]->negotiator.inbox().request_leave();
     places_[r].step = SIZE_MAX;
     places_[r].leaves = true;
   }
@@ -107,7 +107,7 @@ class SetsWorld {
     if (!take(r, scripts[r][place.step], place.stage)) return place.stage != before;
     ++place.step;
     place.stage = 0;
-    if (pick(4) == 0) ranks[r]->negotiator.request_flush();
+    if (pick(4) == 0) ranks[r]->negotiator.inbox().request_flush();
     return true;
   }
 
@@ -138,7 +138,7 @@ class SetsWorld {
   bool in_world(std::size_t r, wire::Request request, const std::string& name, int& stage) {
     if (stage == 0) {
       if (!ranks[r]->submit(LaneId{}, std::move(request))) return false;
-      ranks[r]->negotiator.request_flush(LaneId{});
+      ranks[r]->negotiator.inbox().request_flush(LaneId{});
       stage = 1;
     }
     return !SetsRank::waits_for(*ranks[r]->find(LaneId{}), name);

@@ -77,7 +77,7 @@ class World {
       return script.removes;
     }
     ++position_[r];
-    if (pick(4) == 0) ranks[r]->negotiator.request_flush();
+    if (pick(4) == 0) ranks[r]->negotiator.inbox().request_flush();
     return true;
   }
 
