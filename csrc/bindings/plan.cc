@@ -1,4 +1,4 @@
-// The pure parts of the core, for property tests: roundelay._core.testing.
+// roundelay._core.testing: the pure parts of the core, for property tests.
 #include "fuse/plan.h"
 
 #include <pybind11/stl.h>
@@ -16,7 +16,7 @@
 namespace roundelay::bindings {
 namespace {
 
-struct Testing {};  // a name for static functions: the stub can describe a class, not a submodule
+struct Testing {};  // a class, because the stub cannot describe a submodule
 
 ConstByteSpan bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};

@@ -1,4 +1,4 @@
-// What other threads ask of the negotiator.
+// The requests of other threads to the negotiator.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class ControlInbox {
     std::vector<Message> messages;
   };
 
-  // Orders what is ready without lingering: of all lanes, or of one.
+  // Asks for orders of what is ready, without lingering: in all lanes, or in one.
   void request_flush() { flush_.store(true, std::memory_order_release); }
   void request_flush(LaneId lane) EXCLUDES(mutex_);
   // This rank leaves: the coordinators order nothing more that needs it.

@@ -33,11 +33,11 @@ class ControlLink {
   void send_to_others(const wire::Message& message);
   // Ends communication: tells the other ranks except `heard_from`, then the sink. Later calls do nothing.
   void abort(const wire::Abort& cause, int heard_from);
-  // For a fault that this rank has found.
+  // The same for a fault that this rank has found itself.
   void abort(const wire::Abort& cause) { abort(cause, rank_); }
   [[nodiscard]] bool aborted() const { return aborted_; }
 
-  // Counters of messages are the link's own; the negotiator counts the rest.
+  // The link counts messages; the negotiator counts the rest here.
   ControlCounters& counters() { return counters_; }
   [[nodiscard]] const ControlCounters& counters() const { return counters_; }
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr Duration kDeviceWatch = std::chrono::milliseconds(100);
 
-// A caller that waits for a lane's operation: if that goes by schedule it sees by itself when it may begin.
+// Marks a caller that waits and watches the lane's announcements itself: peers need not wake the lane's
+// thread for them.
 class Minding {
  public:
   explicit Minding(Lane* lane) : lane_(lane) {
@@ -27,6 +28,7 @@ class Minding {
   Lane* const lane_;
 };
 
+// Marks a caller that does nothing but look for messages (Channel::set_polling).
 class Attending {
  public:
   explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.set_polling(true); }
@@ -153,7 +155,7 @@ void Engine::coordinate() {
       due = negotiator_.next_due().sooner(options_.housekeeping(steady_now()));
       background_due_ = moved ? TimePoint::min() : due.when();
     }
-    // The step may have taken a wake-up that was meant for this.
+    // The step's receive() may have taken a wake-up that was meant for stop() or wake_background().
     if (stopping_.load(std::memory_order_acquire)) break;
     moved = attention_.load(std::memory_order_acquire) || moved;
     if (moved && !one_thread_) wake_lanes();
@@ -169,7 +171,7 @@ void Engine::coordinate() {
       channel_.wait(due);
     }
   }
-  // What was asked for before stop() is still said: above all that this rank leaves.
+  // Sends what was posted before stop(): above all that this rank leaves.
   BackgroundHold hold(negotiation_);
   static_cast<void>(negotiator_.step(steady_now()));
 }
@@ -207,7 +209,8 @@ bool Engine::step_lanes() {
 
 void Engine::run_lane(LaneThread& lane_thread) {
   Lane& lane = *lane_thread.lane;
-  // Never hot: backward runs on these cores. A caller that waits drives the lane itself, and may spin.
+  // The thread never spins, because backward runs on these cores. A caller that waits drives the lane itself,
+  // and may spin.
   collective::Backoff backoff(true);
   while (!stopping_.load(std::memory_order_acquire) && !lane_thread.leaving.load(std::memory_order_acquire)) {
     if (!lane.has_work() && !lane.may_enter()) {
@@ -239,20 +242,20 @@ bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
     Lane& lane = *(*lane_thread)->lane;
     driving = drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline);
   }
-  wake_lanes();  // what this caller leaves behind is theirs
+  wake_lanes();  // the lanes' threads take over what this caller has not done
   if (driving && done(handle)) return true;
-  // The time is over; or another caller drives, or nobody may. Should that caller leave, the background
-  // threads take over.
+  // The deadline has passed, or another caller drives, or no caller may. When that caller leaves, the
+  // background threads take over.
   wake();
   return handles_.sleep_until_done(handle, deadline);
 }
 
-// The handle's own: the others' threads run beside this one.
+// Drives the lane of the handle. The threads of other lanes run at the same time.
 bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (!lane.has_work() && !lane.goes_by_schedule()) return false;
   DriverHold hold(lane.token());
   if (!hold) return false;
-  // This may take long: the background is to report what was submitted since, and see the flush.
+  // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_news()) wake();
   collective::Backoff backoff(options_.crowded);
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
@@ -266,26 +269,28 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
 }
 
 bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline) {
-  // Another caller runs it; to negotiate meanwhile is the background's part.
+  // Another caller drives the lane. The background negotiates meanwhile.
   if (lane.has_work() || lane.goes_by_schedule()) return false;
   DriverHold hold(negotiation_);
   if (!hold) return false;
   const Attending polling(channel_);
-  // Work first: another caller's ends behind the handles that it completes.
+  // has_work() is asked before done(): as soon as it is false, the handles of the work are done, and done()
+  // sees that.
   const auto negotiates = [&] {
     return !lane.has_work() && !lane.goes_by_schedule() && !done(handle) && !deadline.passed();
   };
   while (negotiates()) {
-    static_cast<void>(lane.take_news());  // before the step, which sees it
+    static_cast<void>(lane.take_news());  // before the step, which acts upon the news
     if (negotiator_.step(steady_now())) {
-      wake_lanes(&lane);        // with what was ordered for them
-    } else if (negotiates()) {  // the step may have taken a wake-up for what a lane's thread has entered
+      wake_lanes(&lane);        // they may have new orders
+    } else if (negotiates()) {  // again: the step may have taken the wake-up that came with new work of the
+                                // lane
       channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
                             options_.crowded ? Duration{0} : collective::Backoff::kSpin);
     }
   }
-  // What this thread set going may be due before the coordination thread meant to look again, and this thread
-  // may have taken a wake-up that was meant for that one.
+  // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if
+  // something is now due earlier than it knows.
   const bool meant_for_it =
       stopping_.load(std::memory_order_acquire) || attention_.load(std::memory_order_acquire);
   if (meant_for_it || negotiator_.next_due().when() < background_due_) channel_.wake();

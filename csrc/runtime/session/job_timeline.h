@@ -27,26 +27,27 @@ class JobTimeline {
   // Records the life of an operation that was completed at `now`.
   void record(const submit::Entry& entry, TimePoint now);
 
-  // On rank 0: opens the file, in place of one that is open. Errors: kInvalidArgument with path and reason.
+  // Rank 0 only. Opens the file, in place of one that is open. Errors: kInvalidArgument with path and reason.
   Status open(const std::string& path) EXCLUDES(mutex_);
   [[nodiscard]] bool is_open() const EXCLUDES(mutex_);
-  // On rank 0: starts or stops the recording on all ranks.
+  // Rank 0 only. Starts or stops the recording on all ranks.
   void start_everywhere(bool mark_cycles) EXCLUDES(mutex_);
   void stop_everywhere();
-  // On rank 0: waits for the last chunks of all ranks, up to 5 seconds or until abort(). Returns at once if
-  // no file is open.
+  // Waits for the last chunks of all ranks, for at most 5 seconds and not after abort(). Returns at once if
+  // no file is open, so on all ranks but 0.
   void wait_for_last_chunks() EXCLUDES(mutex_);
   // Ends the file, if one is open. Errors: as TimelineFile::close().
   Status close() EXCLUDES(mutex_);
   // Communication is over: no more chunks come.
   void abort() EXCLUDES(mutex_);
 
-  // On other ranks: rank 0 starts or stops the recording.
+  // Rank 0 has started or stopped the recording. Other ranks only.
   void on_switch(wire::TimelineSwitch to);
-  // On rank 0: writes a chunk to the file. Logs an error of the file system.
+  // Writes a rank's chunk to the file. Rank 0 only. Logs an error of the file system.
   void on_chunk(const wire::TimelineChunk& chunk) EXCLUDES(mutex_);
 
-  // Sends what was recorded if that is due. Returns when it is due again. The coordination thread only.
+  // Sends what was recorded if that is due. Returns when it is due again. Only the coordination thread calls
+  // it.
   Deadline send_if_due(TimePoint now);
   // Sends what was recorded; this rank sends nothing more until the next start.
   void send_last() EXCLUDES(sending_);

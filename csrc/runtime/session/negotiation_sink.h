@@ -20,7 +20,8 @@ class NegotiationSink {
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
   // Completes a use of a name that gets no operation.
   virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
-  // The order `sequence` has begun a schedule lock of the lane's table, after all that was ordered before.
+  // The order `sequence` has begun a schedule lock of the lane's table. Operations of earlier orders come
+  // first.
   virtual void locked(LaneId lane, std::uint64_t sequence) = 0;
   // Ends the lane's schedule lock: executes the positions before `from` that are left, then ends the schedule
   // of the lane's table.

@@ -36,7 +36,7 @@ void Negotiator::begin_removal(LaneId id) {
 }
 
 bool Negotiator::step(TimePoint now) {
-  // First, because receive() takes back wake-ups, and those may be meant for what follows.
+  // Receiving comes first: it takes back wake-ups, and those may be meant for what follows.
   bool moved = receive_all(now);
   moved = take_inbox(now) || moved;
   if (link_.aborted()) return moved;
@@ -101,7 +101,7 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
                  [&](const wire::TicketGrant& grant) {
                    if (!link_.aborted()) sequencer_.on_grant(grant);
                  },
-                 // Channels and bootstraps exchange these two before a negotiator exists.
+                 // Channels and bootstraps take these two; no rank sends them to a negotiator.
                  [](const wire::Hello&) {},
                  [](const wire::Introduction&) {},
              },

@@ -39,7 +39,7 @@ class Negotiator {
   // When a step is due even if no message comes and nothing is submitted.
   [[nodiscard]] Deadline next_due() const;
 
-  // Gives the ranks of this node whose processes this rank can see. Before the first step.
+  // Sets the ranks of this node whose processes this rank can see. Call it before the first step.
   void set_neighbours(Neighbours neighbours) { stall_watch_.set_neighbours(std::move(neighbours)); }
   // Starts to measure rank 0's clock; NegotiationSink::clock_offset() gets the result.
   void measure_clock(TimePoint now) { clock_probe_.start(now); }

@@ -1,5 +1,4 @@
-// The negotiator's part with orders: gives those of the lanes that this rank coordinates, and applies those
-// that it gets.
+// Gives the orders of the lanes that this rank coordinates, and applies the orders that this rank gets.
 #include <string>
 #include <utility>
 
@@ -63,7 +62,7 @@ void Negotiator::on_order(const wire::Order& order) {
   close(order.lane, *lane, *applied);
 }
 
-// Only if the order was the lane's last one.
+// Closes the lane if the order was its last one.
 void Negotiator::close(LaneId id, LaneControl& lane, const negotiate::Applied& applied) {
   lane.closed = applied.shut_down_by >= 0 || applied.removed;
   if (lane.closed) lane.watchdog.on_closed();

@@ -1,4 +1,4 @@
-// Session as NegotiationSink: passes on to lanes and handles what the control plane decides.
+// Session's part as NegotiationSink: it passes the decisions of the control plane on to lanes and handles.
 #include <cstring>
 #include <utility>
 

@@ -20,7 +20,7 @@
 
 namespace roundelay::runtime {
 
-// Makes the fabric of a process set. Collective over the members; takes at most the start timeout.
+// Makes the fabric of a process set. All members call it; it takes at most the start timeout.
 using MakeFabric = std::function<Result<std::unique_ptr<collective::Fabric>>(const Group&)>;
 
 struct SessionParts {

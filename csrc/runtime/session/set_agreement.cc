@@ -34,8 +34,8 @@ Status SetAgreement::agree(const ProcessSet& set, const Status& mine) {
                              reinterpret_cast<const char*>(text.data()));
 }
 
-// One operation in the world, in place in `words`. It is a fault if this rank cannot take part, because the
-// others would be left with half a process set.
+// Runs one operation in the world, in place in `words`. It is a fault if this rank cannot take part, because
+// the others would be left with half a process set.
 Status SetAgreement::exchange(wire::Request request, std::vector<std::int64_t>& words, Deadline deadline) {
   Submission submission;
   auto* memory = reinterpret_cast<std::byte*>(words.data());

@@ -27,8 +27,8 @@ class SetAgreement {
         start_timeout_(start_timeout),
         report_fault_(std::move(report_fault)) {}
 
-  // Collective over the world. `mine`: how it went on this rank. Returns ok if it went well everywhere, else
-  // kUnavailable with the text of the lowest rank that failed; kAborted after a fault. One call at a time.
+  // All ranks of the world call it, one call at a time. `mine` is this rank's own outcome. Returns ok if all
+  // ranks pass ok, else kUnavailable with the text of the lowest rank that failed, or kAborted after a fault.
   Status agree(const ProcessSet& set, const Status& mine);
 
  private:

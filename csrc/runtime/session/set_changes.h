@@ -42,11 +42,11 @@ class SetChanges {
   Result<submit::Handle> announce_new(const std::vector<int>& ranks);
   Result<submit::Handle> submit_removal(ProcessSetId id);
 
-  // Collective over the world. Returns the new set's id. Errors: kUnavailable (a member could not make its
-  // fabric: the same text on all ranks), kAborted.
+  // All ranks of the world call it. Returns the new set's id. Errors: kUnavailable (a member could not make
+  // its fabric; the text is the same on all ranks), kAborted.
   Result<ProcessSetId> make(const std::vector<int>& ranks) EXCLUDES(changing_);
-  // Collective over the world. Waits until nothing is in flight in the set on any rank. Errors:
-  // kInvalidArgument, kAborted.
+  // All ranks of the world call it. Waits until nothing is in flight in the set on any rank. Errors:
+  // kInvalidArgument (the set is unknown, being removed, or the world), kAborted.
   Status remove(ProcessSetId id) EXCLUDES(changing_);
   // make() and remove() return kAborted from now on.
   void refuse() { refusing_.store(true); }

@@ -24,16 +24,16 @@ class StallWatch {
   StallWatch(ControlLink& link, LaneControls& lanes, NegotiationSink& sink, bool warns)
       : link_(link), lanes_(lanes), sink_(sink), warns_(warns) {}
 
-  // Gives the ranks of this node whose processes this rank can see. Before the first step.
+  // Sets the ranks of this node whose processes this rank can see. Call it before the first step.
   void set_neighbours(Neighbours neighbours) { neighbours_ = std::move(neighbours); }
 
   // A message, of any kind, has come from the rank.
   void on_heard(int from, TimePoint now);
-  // The answer to a question of ask_about().
+  // A late rank has answered what its program does.
   void on_state(int from, const std::string& text);
   // A rank, possibly this one, is stuck in an operation.
   void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
-  // The answer to a ping.
+  // A rank has answered a ping.
   void on_sign_of_life(int from);
 
   // Logs the coordinator's stall warnings that are due, and asks the late ranks what they do.

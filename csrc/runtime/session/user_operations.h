@@ -31,8 +31,8 @@ class UserOperations {
   void submit_error(ProcessSetId process_set, wire::Request request);
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
 
-  // Announces in the world that a process set is to be made or removed. If `wrong` is not empty, the other
-  // ranks get it as this rank's error, and the result is kInvalidArgument.
+  // Announces to all ranks that a process set is to be made or removed. If `wrong` is not empty, the other
+  // ranks get it as this rank's error, and it is returned as kInvalidArgument.
   Result<submit::Handle> announce(wire::Request request, const std::string& wrong);
 
   Result<bool> poll(submit::Handle handle) const;
