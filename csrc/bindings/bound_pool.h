@@ -8,7 +8,8 @@
 
 namespace roundelay::bindings {
 
-// A gradient pool belongs to one init(): after another one its memory is shared with the wrong ranks.
+// A gradient pool belongs to one init(): after another one its memory may be shared with other ranks than
+// those of the process set.
 struct BoundPool {
   adapter::GradientPool pool;
   ProcessSetId process_set;

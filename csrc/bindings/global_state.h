@@ -1,5 +1,5 @@
-// What this process has from init() to shutdown(): its one Context, its configuration and the tensors in
-// flight.
+// Keeps what this process has from init() to shutdown(): its one Context, its configuration and the tensors
+// in flight.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ void reclaim_operands();
 
 // The device type that GPU tensors may have. load_gpu() sets it up.
 adapter::Accelerator& global_accelerator();
-// Sets what later inits get as Start::gpu. Any thread may call it.
+// Sets Start::gpu of later inits. Any thread may call it.
 void set_gpu_parts(const runtime::GpuParts& parts);
 
 }  // namespace roundelay::bindings

@@ -30,7 +30,7 @@ struct Start {
 };
 
 // The module owns its one backend and never destroys it: MPI is finalised when the process exits. One thread
-// at a time, except where a comment says otherwise.
+// at a time may use it, except where a comment says otherwise.
 class Backend {
  public:
   virtual ~Backend() = default;

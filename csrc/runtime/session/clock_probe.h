@@ -20,7 +20,7 @@ class ClockProbe {
     if (link_.rank() != 0) link_.send(0, wire::Ping{1, nanoseconds(now)});
   }
 
-  // Rank 0 has answered. Pings with token 0 are not for the clock.
+  // A rank has answered a ping. Answers with token 0 are not for the clock.
   void on_pong(const wire::Pong& pong) {
     if (pong.token == 0) return;
     const TimePoint now = steady_now();

@@ -1,4 +1,4 @@
-// The requests of other threads to the negotiator.
+// Takes the requests of other threads to the negotiator.
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class ControlInbox {
   // Runs the task with the negotiation token held.
   void run(Task task) EXCLUDES(mutex_);
 
-  // The rest is for the negotiator.
+  // Only the negotiator calls these. take() empties the inbox.
   Contents take() EXCLUDES(mutex_);
   [[nodiscard]] bool take_flush() { return flush_.exchange(false, std::memory_order_acq_rel); }
   [[nodiscard]] bool leaving() const { return leave_.load(std::memory_order_acquire); }

@@ -31,7 +31,8 @@ class ControlLink {
   void send(int to, const wire::Message& message);
   // Sends to all ranks of the world but this one.
   void send_to_others(const wire::Message& message);
-  // Ends communication: tells the other ranks except `heard_from`, then the sink. Later calls do nothing.
+  // Ends communication: tells the other ranks except `heard_from`, which has reported the fault, then the
+  // sink. Later calls do nothing.
   void abort(const wire::Abort& cause, int heard_from);
   // The same for a fault that this rank has found itself.
   void abort(const wire::Abort& cause) { abort(cause, rank_); }

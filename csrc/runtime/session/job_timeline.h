@@ -27,10 +27,11 @@ class JobTimeline {
   // Records the life of an operation that was completed at `now`.
   void record(const submit::Entry& entry, TimePoint now);
 
-  // Rank 0 only. Opens the file, in place of one that is open. Errors: kInvalidArgument with path and reason.
+  // Opens the file, in place of one that is open. Only rank 0 calls it. Errors: kInvalidArgument with path
+  // and reason.
   Status open(const std::string& path) EXCLUDES(mutex_);
   [[nodiscard]] bool is_open() const EXCLUDES(mutex_);
-  // Rank 0 only. Starts or stops the recording on all ranks.
+  // Start and stop the recording on all ranks. Only rank 0 calls them.
   void start_everywhere(bool mark_cycles) EXCLUDES(mutex_);
   void stop_everywhere();
   // Waits for the last chunks of all ranks, for at most 5 seconds and not after abort(). Returns at once if
@@ -41,9 +42,9 @@ class JobTimeline {
   // Communication is over: no more chunks come.
   void abort() EXCLUDES(mutex_);
 
-  // Rank 0 has started or stopped the recording. Other ranks only.
+  // Rank 0 has started or stopped the recording. Only other ranks call it.
   void on_switch(wire::TimelineSwitch to);
-  // Writes a rank's chunk to the file. Rank 0 only. Logs an error of the file system.
+  // Writes a rank's chunk to the file. Only rank 0 calls it. Logs an error of the file system.
   void on_chunk(const wire::TimelineChunk& chunk) EXCLUDES(mutex_);
 
   // Sends what was recorded if that is due. Returns when it is due again. Only the coordination thread calls

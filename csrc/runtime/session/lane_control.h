@@ -15,7 +15,7 @@
 
 namespace roundelay::runtime {
 
-// How one lane is negotiated (runtime::Lane carries out what comes of that).
+// The objects that negotiate one lane. (runtime::Lane carries out its orders.)
 struct LaneControl {
   LaneControl(LaneId id, const Group& members, submit::TensorTable& submitted,
               negotiate::CoordinatorOptions options);
@@ -31,14 +31,14 @@ struct LaneControl {
   negotiate::Participant participant;
   std::unique_ptr<negotiate::Coordinator> coordinator;  // null except on the group's first rank
   negotiate::OrderQueue orders;                         // used on the group's first rank only
-  negotiate::CoordinatorWatch watch;
-  negotiate::Watchdog watchdog;
-  NeighbourWatch neighbour_watch;
-  bool closed = false;           // the last order has come
-  bool flush_requested = false;  // the next report asks for a flush
+  negotiate::CoordinatorWatch watch;                    // notices that the awaited rank is silent
+  negotiate::Watchdog watchdog;                         // blames a rank when an operation is stuck
+  NeighbourWatch neighbour_watch;                       // says when to look at the processes of this node
+  bool closed = false;                                  // the last order has come
+  bool flush_requested = false;                         // the next report asks for a flush
 };
 
-// All lanes of this rank, by id.
+// The LaneControls of all lanes of this rank, by id.
 class LaneControls {
  public:
   using Map = std::map<LaneId, LaneControl>;

@@ -18,7 +18,7 @@ class NegotiationSink {
 
   // Queues a fused operation of the order `sequence` on the lane.
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
-  // Completes a use of a name that gets no operation.
+  // Completes a use of a name that has failed and gets no operation.
   virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
   // The order `sequence` has begun a schedule lock of the lane's table. Operations of earlier orders come
   // first.
@@ -30,10 +30,10 @@ class NegotiationSink {
   virtual void joined(LaneId lane, const wire::Joined& joined) = 0;
   // All ranks have removed the process set. The lane gets no more orders.
   virtual void removed(LaneId lane) = 0;
-  // The rank `by_rank` has left. The lane gets no more orders.
+  // The rank `by_rank`, possibly this one, has left. The lane gets no more orders.
   virtual void rank_left(LaneId lane, int by_rank) = 0;
-  // Communication is over; `cause` is the first one. No lane executes or settles anything afterwards. Called
-  // at most once.
+  // Communication is over because of `cause`. Called at most once; execute() and settle() are not called
+  // afterwards.
   virtual void abort(const Status& cause) = 0;
   // All ranks have reported a tensor. Called on the lane's coordinator.
   virtual void ready(LaneId lane, const negotiate::ReadyNote& note) = 0;

@@ -19,7 +19,7 @@ struct Neighbour {
   bool stopped = false;  // as seen by the last look()
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class Neighbours {
  public:
   explicit Neighbours(std::vector<Neighbour> all = {}) : all_(std::move(all)) {}

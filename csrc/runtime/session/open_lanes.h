@@ -20,7 +20,7 @@ class OpenLanes {
   // Communication is over: ends all waits, those to come too.
   void abort() EXCLUDES(mutex_);
 
-  // Sleep until the lane, or every lane, is closed. Return false at the deadline.
+  // Sleep until the lane, or every lane, is closed or abort() is called. Return false at the deadline.
   [[nodiscard]] bool wait_until_closed(LaneId lane, Deadline deadline) EXCLUDES(mutex_);
   [[nodiscard]] bool wait_until_all_closed(Deadline deadline) EXCLUDES(mutex_);
 

@@ -34,28 +34,29 @@ Session::Session(SessionParts parts)
       completer_(handles_,
                  [this](const submit::Entry& entry, TimePoint now) { timeline_.record(entry, now); }),
       lane_factory_(parts_, {completer_, timeline_.events(), abort_, negotiator_.inbox()},
-                    [this] { engine_.wake_lanes(); }),
+                    [this] { lane_threads_.wake(); }),
       sets_(parts_.rank_info.rank),
       world_(lane_factory_.make(LaneId{}, std::move(parts_.fabric), parts_.channel->any_thread())),
-      engine_(*parts_.channel, negotiator_, handles_, open_lanes_,
-              {bootstrap::outnumber_cores(parts_.rank_info.local_size), !world_->caller_may_drive(),
-               [this](TimePoint now) { return timeline_.send_if_due(now).sooner(inquiry_.look(now)); }}),
+      lane_threads_(open_lanes_, !parts_.channel->any_thread() || !world_->caller_may_drive()),
+      engine_(*parts_.channel, negotiator_, handles_, lane_threads_,
+              bootstrap::outnumber_cores(parts_.rank_info.local_size),
+              [this](TimePoint now) { return timeline_.send_if_due(now).sooner(inquiry_.look(now)); }),
       inquiry_(parts_.whereabouts,
                [this](int by_rank, std::string text) {
                  negotiator_.inbox().post(StateReply{by_rank, std::move(text)});
                  engine_.wake();
                }),
       operations_(sets_, handles_, engine_, negotiator_.inbox(), parts_.gpu.runtime),
-      set_changes_(
-          {parts_, abort_, completer_, sets_, open_lanes_, lane_factory_, negotiator_, engine_, operations_},
-          [this](const std::string& why) { report_fault(why); }) {
+      set_changes_({parts_, abort_, completer_, sets_, open_lanes_, lane_factory_, lane_threads_, negotiator_,
+                    engine_, operations_},
+                   [this](const std::string& why) { report_fault(why); }) {
   const Group& group = world_->group();
   sets_.add_lane(world_);
   sets_.publish({0, group.ranks, world_, false});
   open_lanes_.add(world_->id());
   negotiator_.set_neighbours(Neighbours(std::move(parts_.neighbours)));
   negotiator_.add_lane(world_->id(), group, world_->table());
-  engine_.add_lane(world_);
+  lane_threads_.add(world_);
   negotiator_.measure_clock(steady_now());
   if (parts_.rank_info.size > 1) engine_.start();
   if (timeline_.is_open()) record_everywhere(parts_.config.timeline_mark_cycles);
@@ -140,7 +141,7 @@ void Session::shutdown() {
   set_changes_.wait_until_over();
   engine_.stop();
   parts_.channel->close(Deadline::after(kClosePatience));
-  for (const auto& lane : sets_.lanes()) engine_.fail_remaining_work(*lane);
+  for (const auto& lane : sets_.lanes()) lane_threads_.fail_remaining_work(*lane);
   static_cast<void>(timeline_.close());
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/session/inquiry.h"
 #include "runtime/session/job_timeline.h"
 #include "runtime/session/lane_factory.h"
+#include "runtime/session/lane_threads.h"
 #include "runtime/session/negotiator.h"
 #include "runtime/session/open_lanes.h"
 #include "runtime/session/process_sets.h"
@@ -29,7 +30,8 @@ namespace roundelay::runtime {
 // NegotiationSink.
 class Session final : public Context, private NegotiationSink {
  public:
-  // Starts the threads if there are several ranks. `parts` has all that its comments do not allow to be null.
+  // Starts the threads if there are several ranks. Only the pointers whose comments allow that may be null in
+  // `parts`.
   explicit Session(SessionParts parts);
   ~Session() override { shutdown(); }
 
@@ -105,6 +107,7 @@ class Session final : public Context, private NegotiationSink {
   ProcessSets sets_;
   OpenLanes open_lanes_;
   const std::shared_ptr<Lane> world_;
+  LaneThreads lane_threads_;
   Engine engine_;
   Inquiry inquiry_;
   UserOperations operations_;

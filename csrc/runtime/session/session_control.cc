@@ -57,7 +57,7 @@ void Session::abort(const Status& cause) {
   if (!abort_.raise(cause)) return;
   if (parts_.backend != nullptr) parts_.backend->poison(cause.message());
   fail_all(cause);
-  engine_.wake_lanes();
+  lane_threads_.wake();
   timeline_.abort();
   open_lanes_.abort();
 }

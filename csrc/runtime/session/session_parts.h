@@ -1,4 +1,4 @@
-// What a Session is made of: runtime/startup/context.cc fills it in.
+// The parts of a Session. runtime/startup/context.cc makes them.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ using MakeFabric = std::function<Result<std::unique_ptr<collective::Fabric>>(con
 struct SessionParts {
   Config config;
   bootstrap::RankInfo rank_info;
-  std::string bootstrap;  // the name
+  std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
   std::unique_ptr<collective::Fabric> fabric;  // of the world, on the CPU

@@ -56,12 +56,12 @@ Status SetChanges::open_lane(ProcessSet& set) {
   engine.run_where_fabrics_live([&] { fabric.emplace(session_.parts.make_fabric(group)); });
   if (!fabric->ok()) return fabric->status();
   set.lane = session_.lane_factory.make({.process_set = set.serial, .device = LaneId::kCpu},
-                                        std::move(*fabric).value(), !engine.one_thread());
+                                        std::move(*fabric).value(), !session_.lane_threads.one_thread());
   Lane& lane = *set.lane;
   session_.open_lanes.add(lane.id());
   session_.sets.add_lane(set.lane);
   if (session_.abort.raised()) session_.completer.fail_all(lane.table(), session_.abort.cause());
-  engine.add_lane(set.lane);
+  session_.lane_threads.add(set.lane);
   engine.negotiate([&] { session_.negotiator.add_lane(lane.id(), group, lane.table()); });
   return {};
 }
@@ -97,8 +97,8 @@ void SetChanges::close_lane(ProcessSet& set, const Status& why) {
   Engine& engine = session_.engine;
   session_.completer.fail_all(lane.table(), why);
   engine.negotiate([&] { session_.negotiator.remove_lane(lane.id()); });
-  engine.remove_lane(lane);
-  engine.fail_remaining_work(lane);
+  session_.lane_threads.remove(lane);
+  session_.lane_threads.fail_remaining_work(lane);
   session_.sets.remove_lane(lane.id());
   session_.open_lanes.close(lane.id());
   engine.run_where_fabrics_live([&] { lane.close_fabric(); });

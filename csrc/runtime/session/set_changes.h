@@ -10,6 +10,7 @@
 #include "complete/completer.h"
 #include "runtime/session/engine.h"
 #include "runtime/session/lane_factory.h"
+#include "runtime/session/lane_threads.h"
 #include "runtime/session/negotiator.h"
 #include "runtime/session/open_lanes.h"
 #include "runtime/session/process_sets.h"
@@ -20,7 +21,7 @@
 
 namespace roundelay::runtime {
 
-// Thread-safe: one change at a time.
+// Thread-safe. Makes one change at a time.
 class SetChanges {
  public:
   // All of it outlives this.
@@ -31,6 +32,7 @@ class SetChanges {
     ProcessSets& sets;
     OpenLanes& open_lanes;
     LaneFactory& lane_factory;
+    LaneThreads& lane_threads;
     Negotiator& negotiator;
     Engine& engine;
     UserOperations& operations;

@@ -1,7 +1,6 @@
-// The messages that put the GPU operations of several process sets into one order (negotiate/gpu_order.h).
-//
-// The coordinators of process sets ask rank 0 for tickets; rank 0 gives them. Only the holder of the
-// negotiation token uses it.
+// Exchanges the messages that put the GPU operations of several process sets into one order
+// (negotiate/gpu_order.h): the coordinators of process sets ask rank 0 for tickets (wire::Tickets), and rank
+// 0 gives them. Only the holder of the negotiation token uses it.
 #pragma once
 
 #include "base/group.h"
@@ -28,14 +27,14 @@ class TurnControl {
   // Asks rank 0 for the tickets that the lane's orders need. On rank 0 the orders get them at once.
   void request_stamps(LaneId id, LaneControl& lane);
 
-  // Messages from other ranks. One that breaks the protocol ends communication.
+  // Take messages from other ranks. A message that breaks the protocol ends communication.
   void on_members(int from, const wire::TicketMembers& members);
   void on_request(int from, const wire::TicketRequest& request);
   void on_grant(const wire::TicketGrant& grant);
 
   // This rank leaves. Rank 0 tells the coordinators that it gives no more tickets.
   void leave();
-  // Rank 0 is gone without a word.
+  // The connection to rank 0 is lost.
   void on_rank_0_lost() { over_ = true; }
 
  private:

@@ -30,7 +30,7 @@ struct NodeInfo {
       shm_socket;  // the address at which the rank hands out shared memory; empty if it hands out none
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class Fabrics {
  public:
   // `backend` outlives this. It may be null if there is one rank.
