@@ -170,9 +170,9 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
   while (negotiates()) {
     static_cast<void>(lane.take_news());  // before the step, which acts upon the news
     if (negotiator_.step(steady_now())) {
-      lanes_.wake(&lane);       // they may have new orders
-    } else if (negotiates()) {  // again: the step may have taken the wake-up that came with new work of the
-                                // lane
+      lanes_.wake(&lane);  // they may have new orders
+    } else if (negotiates()) {
+      // Asked again, because the step may have taken the wake-up that came with new work of the lane.
       channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
                             crowded_ ? Duration{0} : collective::Backoff::kSpin);
     }

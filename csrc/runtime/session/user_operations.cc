@@ -15,7 +15,7 @@ Status unknown(submit::Handle handle) {
 
 }  // namespace
 
-Result<submit::Handle> UserOperations::submit(Submission submission) {
+Result<submit::Handle> UserOperations::submit(Submission&& submission) {
   Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(submission.process_set);
   if (!lane.ok()) return lane.status();
   submit::Entry entry;

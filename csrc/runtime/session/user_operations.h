@@ -27,7 +27,7 @@ class UserOperations {
                  GpuRuntime* gpu_runtime)
       : sets_(sets), handles_(handles), engine_(engine), inbox_(inbox), gpu_runtime_(gpu_runtime) {}
 
-  Result<submit::Handle> submit(Submission submission);
+  Result<submit::Handle> submit(Submission&& submission);
   void submit_error(ProcessSetId process_set, wire::Request request);
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
 

@@ -1,5 +1,5 @@
-// Callers that wait at once, for whom nobody is woken: what they submit is negotiated all the same, whoever
-// drives, and also when they leave early. Waits have no deadline where possible: what is lost hangs.
+// Callers wait at once, and no thread is woken for them. Their operations are negotiated whichever thread
+// drives, and also when they leave early. Waits have no deadline if possible, so that a lost wake-up hangs.
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/session_trip.h"
 
@@ -31,7 +31,7 @@ class CountingChannel final : public Channel {
   const bool any_thread_;
 };
 
-// Its calls do not end while the gate is shut.
+// A fabric whose calls do not end while the gate is shut.
 class GatedFabric final : public collective::Fabric {
  public:
   GatedFabric(std::unique_ptr<Fabric> inner, const std::atomic<bool>& open)
@@ -67,7 +67,7 @@ std::string sum_blocking(Session& session, int rank, const std::string& name, in
   return land(session, flight, static_cast<float>(size * (size + 1) / 2));
 }
 
-TEST_CASE("a call that blocks wakes nobody", "[session][blocking]") {
+TEST_CASE("a blocking call wakes no thread", "[session][blocking]") {
   constexpr int kRounds = 200;
   std::atomic<int> wakes{0};
   SessionWorld world(2, {}, [&](runtime::SessionParts& parts) {
@@ -80,11 +80,11 @@ TEST_CASE("a call that blocks wakes nobody", "[session][blocking]") {
     return {};
   };
   world.run(rounds);
-  CHECK(wakes < kRounds / 4);  // two ranks' calls; some of them meet the background at its step
+  CHECK(wakes < kRounds / 4);  // of two ranks; some calls meet the background thread during its step
   world.shutdown();
 }
 
-TEST_CASE("threads that block at once, of which one drives at a time", "[session][blocking]") {
+TEST_CASE("several threads block at once, and one at a time drives", "[session][blocking]") {
   const int size = GENERATE(1, 2, 4);
   constexpr int kThreads = 3;
   SessionWorld world(size);
@@ -127,7 +127,7 @@ TEST_CASE("a call that blocks is negotiated while its thread runs an earlier ope
     Flight first{std::vector<float>(8, 1.0F)};
     if (const Status s = take_off(session, "first", first); !s.ok()) return s.message();
     session.flush();
-    // Both have it in their lanes, where it stays.
+    // Both ranks have it in their lanes, where it stays.
     while (world.orders_sent == orders_before) std::this_thread::yield();
     std::this_thread::sleep_for(milliseconds(20));
     std::thread watch([&] {
@@ -146,20 +146,20 @@ TEST_CASE("a call that blocks is negotiated while its thread runs an earlier ope
   world.shutdown();
 }
 
-TEST_CASE("who leaves a blocking call early has told its peers of it", "[session][blocking]") {
+TEST_CASE("a caller that leaves a blocking call early has told its peers of it", "[session][blocking]") {
   const int leaver = GENERATE(0, 1);
   SessionWorld world(2);
   std::atomic<bool> left{false}, over{false};
   world.run([&](Session& session, int rank) -> std::string {
     if (std::string wrong = sum_blocking(session, rank, "before", 2); !wrong.empty()) return wrong;
-    std::this_thread::sleep_for(milliseconds(20));  // all threads have gone to sleep
+    std::this_thread::sleep_for(milliseconds(20));  // now all threads sleep
     while (rank != leaver && !left) std::this_thread::yield();
     Flight flight{.data = std::vector<float>(8, 1.0F), .blocking = true};
     if (const Status s = take_off(session, "left", flight); !s.ok()) return s.message();
     if (rank == leaver) {
       if (session.wait(flight.handle, Deadline::at(steady_now()))) return "ended without its peer";
       left = true;
-      while (!over) std::this_thread::yield();  // does nothing for it any more
+      while (!over) std::this_thread::yield();  // the caller does nothing for the operation any more
     } else {
       const auto status = session.wait(flight.handle, Deadline::after(seconds(20)));
       over = true;
@@ -170,7 +170,7 @@ TEST_CASE("who leaves a blocking call early has told its peers of it", "[session
   world.shutdown();
 }
 
-TEST_CASE("calls that block where one thread does everything", "[session][blocking]") {
+TEST_CASE("blocking calls work when one thread does everything", "[session][blocking]") {
   std::atomic<int> wakes{0};
   SessionWorld world(3, {}, [&](runtime::SessionParts& parts) {
     parts.channel = std::make_unique<CountingChannel>(std::move(parts.channel), wakes, false);

@@ -1,4 +1,4 @@
-// What goes on when a rank has left in order: what was not over with it, and what never needed it.
+// A rank has left in order. Operations without it go on, and the others fail.
 #include <ctime>
 
 #include "tests/cpp/catch.h"
@@ -15,7 +15,8 @@ TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has 
   Config config;
   config.progress_timeout = milliseconds(150);
   config.log_level = LogLevel::kError;
-  Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there: nobody waits for it
+  Trip last_of_silent(filled<float>({4}, 1.0F),
+                      1);  // may never be ordered on that rank, so there is no wait for it
   SessionWorld world(3, config);
   world.run([](Session& session, int) { return add_set(session, {1, 2}).status().message(); });
   world.sessions[0]->shutdown();
@@ -24,7 +25,7 @@ TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has 
   world.shutdown();
 }
 
-TEST_CASE("who had something outstanding with a rank that left sleeps", "[session]") {
+TEST_CASE("a rank sleeps after its peer has left without submitting the same operation", "[session]") {
   Config config;
   config.stall_check_time = milliseconds(20);
   config.log_level = LogLevel::kError;
@@ -36,7 +37,7 @@ TEST_CASE("who had something outstanding with a rank that left sleeps", "[sessio
   const auto status = world.sessions[1]->wait(flight.handle, Deadline::never());
   REQUIRE(status);
   CHECK(status->code() == StatusCode::kAborted);
-  std::this_thread::sleep_for(milliseconds(50));  // what the watch meant to look at is due by now
+  std::this_thread::sleep_for(milliseconds(50));  // the watch's next look is due now
   const std::clock_t before = std::clock();
   std::this_thread::sleep_for(milliseconds(500));
   CHECK(std::clock() - before < CLOCKS_PER_SEC / 10);

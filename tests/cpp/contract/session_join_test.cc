@@ -1,4 +1,4 @@
-// Ranks that run out of data: what goes on without them, and how they come back.
+// Ranks run out of data and join: the others go on without them until all have joined.
 #include <future>
 
 #include "tests/cpp/catch.h"
@@ -22,7 +22,7 @@ TEST_CASE("the last rank to join is the same on all ranks", "[session][join]") {
     const int late = round % size;
     world.run([&](Session& session, int rank) -> std::string {
       while (rank == late && joining < size - 1) std::this_thread::yield();
-      // The late rank still has a step of its own, which needs the others' word that they have joined.
+      // The late rank still has a step of its own, which needs the news that the others have joined.
       if (rank == late && size > 1) {
         Trip alone(filled<float>({3}, 2.0F));
         const Status status = alone.run(session, request_of(Operation::kAllreduce, "alone"));
@@ -41,7 +41,7 @@ TEST_CASE("the last rank to join is the same on all ranks", "[session][join]") {
   world.shutdown();
 }
 
-// Rank r has r steps more than rank 0; a step has operations of all kinds that go on without the joined.
+// Rank r has r steps more than rank 0. A step has all kinds of operations that do not need joined ranks.
 TEST_CASE("uneven data: sums of those who are left, averages over all", "[session][join]") {
   const int size = GENERATE(2, 3, 4);
   Config config;
@@ -50,7 +50,7 @@ TEST_CASE("uneven data: sums of those who are left, averages over all", "[sessio
   world.run([&](Session& session, int rank) -> std::string {
     for (int epoch = 0; epoch < 3; ++epoch) {
       for (int step = 0; step < 3 + rank; ++step) {
-        const int first = step < 3 ? 0 : step - 2;  // ranks below have joined
+        const int first = step < 3 ? 0 : step - 2;  // the ranks below it have joined
         const int left = size - first;
         Trip sum(filled<std::int64_t>({4}, 12));
         Trip average(filled<float>({4}, 12.0F));
@@ -113,7 +113,7 @@ TEST_CASE("a join in a process set leaves the world and other sets alone", "[ses
         if (!wrong.empty()) return wrong;
       }
     }
-    // Before, while and after they wait.
+    // These come before, during and after the wait of the joined ranks.
     Trip join_of_set(std::vector<Tensor>{}, *set);
     if (rank < 2) {
       const Status status = join_of_set.start(session, request_of(Operation::kJoin));

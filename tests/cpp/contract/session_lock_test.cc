@@ -1,5 +1,5 @@
-// Sessions over shared memory, with threads as ranks, whose steps repeat: everything of the schedule lock at
-// once, for TSan too.
+// Runs sessions over shared memory, with threads as ranks, whose steps repeat: all parts of the schedule lock
+// work together, also under TSan.
 #include <cstring>
 #include <new>
 #include <random>
@@ -37,7 +37,7 @@ class LockingWorld : public SessionWorld {
   }
 };
 
-// As an optimizer does: some tensors one after the other, a flush, and then a wait for each.
+// Acts as an optimizer: submits some tensors one after the other, flushes, and then waits for each.
 std::string step(Session& session, int rank, int size, int tensors) {
   std::vector<Flight> flights(static_cast<std::size_t>(tensors));
   for (int i = 0; i < tensors; ++i) {
@@ -56,7 +56,7 @@ std::string step(Session& session, int rank, int size, int tensors) {
 
 Config one_by_one() {
   Config config;
-  config.fusion_threshold = 0;  // what is fused would depend on who comes when
+  config.fusion_threshold = 0;  // the order of arrival would decide which tensors are fused
   config.theta = 1;
   config.log_level = LogLevel::kError;
   return config;
@@ -121,7 +121,7 @@ TEST_CASE("several threads of each rank use a locked schedule at once", "[sessio
   world.shutdown();
 }
 
-TEST_CASE("blocking calls of one name, and who only polls, go by schedule", "[session][lock]") {
+TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[session][lock]") {
   LockingWorld world(2, one_by_one());
   world.run([](Session& session, int) -> std::string {
     for (int round = 0; round < 60; ++round) {

@@ -1,4 +1,4 @@
-// Process sets through whole sessions: added, used side by side, removed, and every way in which that fails.
+// Adds process sets, uses them side by side and removes them, with whole sessions, and fails in every way.
 #include <algorithm>
 #include <filesystem>
 #include <random>
@@ -62,7 +62,7 @@ TEST_CASE("sets of every shape work, and ids are the lowest that are free", "[se
     return session.ranks_of(4).status().code() == StatusCode::kInvalidArgument ? "" : "set 4 is still known";
   });
   const auto stats = world.sessions[2]->stats();
-  CHECK(stats.at("tensors") >= 3 * 4 + 3 + 1);  // also of sets that are gone
+  CHECK(stats.at("tensors") >= 3 * 4 + 3 + 1);  // removed sets count too
   world.shutdown();
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("a set whose data does not come holds up no other", "[session][sets]")
     }
     return {};
   });
-  // The stuck one ends with everything else.
+  // The stuck operation ends with everything else.
   world.sessions[2]->fail("rank 2 has had enough");
   world.run([&](Session& session, int rank) -> std::string {
     if (rank == 2) return {};
@@ -206,7 +206,7 @@ TEST_CASE("adding, using and removing leaves no thread, descriptor or handle", "
   cycles(1000);
   CHECK(entries_of("/proc/self/task") == threads);
   CHECK(entries_of("/proc/self/fd") == descriptors);
-  CHECK(world.hubs.latest() == nullptr);  // nobody holds the last set's medium
+  CHECK(world.hubs.latest() == nullptr);  // the last set's hub is freed
   world.shutdown();
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("wrong use of sets is refused with the reason, and the job goes on", "
   world.shutdown();
 }
 
-TEST_CASE("ranks that announce different things all hear so", "[session][sets]") {
+TEST_CASE("ranks that announce different changes all get an error", "[session][sets]") {
   SessionWorld world(3);
   world.run([](Session& session, int rank) -> std::string {
     if (const auto set = add_set(session, {0, 1}); !set.ok()) return set.status().message();
@@ -296,7 +296,7 @@ TEST_CASE("ranks that announce different things all hear so", "[session][sets]")
   world.shutdown();
 }
 
-TEST_CASE("a set that one rank cannot make is made by nobody, and all know why", "[session][sets]") {
+TEST_CASE("a set that one rank cannot make is made by none, with one reason for all", "[session][sets]") {
   const int failing = GENERATE(0, 2);
   SessionWorld world(3);
   world.run([&](Session& session, int rank) -> std::string {
@@ -347,7 +347,8 @@ TEST_CASE("an abort ends operations in all sets, and every call that waits", "[s
 
 TEST_CASE("a rank that stops inside a set's operation is named", "[session][sets]") {
   const int silent = GENERATE(0, 2);
-  Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there: nobody waits for it
+  Trip last_of_silent(filled<float>({4}, 1.0F),
+                      1);  // may never be ordered on that rank, so there is no wait for it
   SessionWorld world(3, quick());
   world.run([](Session& session, int) { return add_set(session, {0, 2}).status().message(); });
   world.hubs.latest()->silence(silent == 0 ? 0 : 1);
@@ -355,7 +356,7 @@ TEST_CASE("a rank that stops inside a set's operation is named", "[session][sets
   world.shutdown();
 }
 
-TEST_CASE("ranks leave with sets that nobody removed, also one by one", "[session][sets]") {
+TEST_CASE("ranks leave without removing their sets, also one by one", "[session][sets]") {
   for (int cycle = 0; cycle < 50; ++cycle) {
     SessionWorld world(3);
     world.run([&](Session& session, int rank) -> std::string {

@@ -1,4 +1,4 @@
-// What a user of one init() may rely on, with every thread there is: results, errors, ends.
+// Uses whole sessions with all their threads: results, errors, and how they end.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ double cpu_seconds() {
   return sum(usage.ru_utime) + sum(usage.ru_stime);
 }
 
-// The error that ends an operation, waited for with patience but not for ever.
+// Returns the error that ends an operation. It waits with patience, but not for ever.
 Status outcome(Session& session, const Flight& flight) {
   const auto status = session.wait(flight.handle, Deadline::after(seconds(60)));
   return status ? *status : Status::internal("still waiting after a minute");
@@ -118,7 +118,7 @@ TEST_CASE("threads that wait for one handle all come back, and one takes it", "[
   world.shutdown();
 }
 
-TEST_CASE("who only polls gets there too", "[session]") {
+TEST_CASE("an operation also completes if its caller only polls", "[session]") {
   SessionWorld world(2);
   world.run([](Session& session, int) -> std::string {
     for (int round = 0; round < 30; ++round) {
@@ -212,7 +212,7 @@ TEST_CASE("after a mismatch, a local error and a duplicate the job goes on", "[s
   });
   CHECK(contains(texts[0], "of 'm': rank "));
   CHECK(contains(texts[0], "rank 1 has shape [3]"));
-  CHECK(contains(texts[0], " has shape [4]"));  // rank 0 or 2, whoever was there first
+  CHECK(contains(texts[0], " has shape [4]"));  // rank 0 or 2, the first to come
   CHECK(texts[1] == texts[0]);
   CHECK(texts[2] == texts[0]);
   world.shutdown();
@@ -243,7 +243,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
   const int silent = GENERATE(0, 1, 2);
   SessionWorld world(3, quick());
   world.run([](Session& session, int rank) { return sum_once(session, rank, "before", 3); });
-  // Ordered on all ranks, carried out by none: the silent one's data never comes.
+  // The operation is ordered on all ranks and completes on none, because the silent rank's data never comes.
   world.data->silence(silent);
   const int sent_before = world.orders_sent;
   const std::atomic<int>& read = world.orders_read[static_cast<std::size_t>(silent)];
@@ -253,7 +253,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
     Flight flight{std::vector<float>(4, 1.0F)};
     if (const Status s = take_off(session, "stuck", flight); !s.ok()) return s.message();
     if (rank == silent) {
-      // Its negotiation goes on until the order is with both peers and here; then it stops altogether.
+      // The rank negotiates until both peers and itself have the order; then it stops altogether.
       session.flush();
       while (world.orders_sent < sent_before + 2 || (silent != 0 && read == read_before))
         std::this_thread::yield();
@@ -261,7 +261,7 @@ TEST_CASE("a rank that stops inside an operation is named after the progress dea
     }
     const Status status = outcome(session, flight);
     if (status.code() != StatusCode::kAborted) return "ended with: " + status.message();
-    if (rank == silent) return {};  // which blames others
+    if (rank == silent) return {};  // this rank blames others
     const std::string expected = "rank " + std::to_string(silent) + " entered allreduce of 'stuck'";
     return contains(status.message(), expected) ? "" : status.message();
   });
@@ -313,7 +313,7 @@ TEST_CASE("a rank that fails tells all others why", "[session]") {
   world.shutdown();
 }
 
-TEST_CASE("an operation that nobody else submits is given up after the stall time", "[session]") {
+TEST_CASE("an operation that no other rank submits is given up after the stall time", "[session]") {
   Config config = quick();
   config.stall_shutdown_time = milliseconds(100);
   SessionWorld world(2, config);
@@ -328,7 +328,7 @@ TEST_CASE("an operation that nobody else submits is given up after the stall tim
       if (!contains(status.message(), "'alone' was given up: rank 1 did not submit it"))
         return status.message();
     }
-    return sum_once(session, rank, "both", 2);  // and the job goes on
+    return sum_once(session, rank, "both", 2);  // the job goes on
   });
   world.shutdown();
 }
@@ -342,12 +342,12 @@ TEST_CASE("sessions come and go quickly, used or not, and leave no thread", "[se
       world.run([&](Session& session, int rank) { return sum_once(session, rank, "w", size); });
     }
     if (cycle % 5 != 0)
-      world.shutdown();  // else destructors leave one by one: whoever comes later has been told
+      world.shutdown();  // otherwise the destructors leave one by one, and later ranks have been told already
   }
   CHECK(threads_now() == before);
 }
 
-TEST_CASE("a session that nobody uses costs no CPU time and sends nothing", "[session]") {
+TEST_CASE("an unused session costs no CPU time and sends nothing", "[session]") {
   SessionWorld world(3);
   world.run([](Session& session, int rank) { return sum_once(session, rank, "before", 3); });
   std::this_thread::sleep_for(milliseconds(50));

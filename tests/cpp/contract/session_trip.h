@@ -1,4 +1,4 @@
-// One operation of any kind on its way through a session, with all that its caller would hold.
+// Takes one operation of any kind through a session, and holds what its caller would hold.
 #pragma once
 
 #include <cstring>
@@ -28,7 +28,7 @@ struct Tensor {
   friend bool operator==(const Tensor&, const Tensor&) = default;
 };
 
-// All elements are `value`.
+// Returns a tensor whose elements are all `value`.
 template <typename T>
 Tensor filled(std::vector<std::int64_t> shape, T value) {
   std::size_t count = 1;
@@ -55,7 +55,7 @@ class Trip final : private submit::Results {
   Trip(const Trip&) = delete;
   Trip& operator=(const Trip&) = delete;
 
-  // The rest of `request` comes from the tensors.
+  // Fills in the rest of `request` from the tensors.
   Status start(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
     runtime::Submission submission;
     const bool in_place =
@@ -79,7 +79,7 @@ class Trip final : private submit::Results {
     if (handle.ok()) handle_ = *handle;
     return handle.status();
   }
-  // For as long as it takes, so that a lost wake-up hangs instead of being late.
+  // Waits without a deadline, so that a lost wake-up hangs instead of being late.
   Status finish(runtime::Session& session) { return *session.wait(handle_, Deadline::never()); }
   Status run(runtime::Session& session, wire::Request request, std::vector<std::int64_t> splits = {}) {
     Status status = start(session, std::move(request), std::move(splits));
@@ -115,7 +115,7 @@ inline wire::Request request_of(Operation operation, std::string name = "", Redu
   return request;
 }
 
-// "" or what is wrong.
+// Returns "" or what is wrong.
 inline std::string expect(const Trip& trip, const Status& status, const std::vector<Tensor>& expected) {
   if (!status.ok()) return status.message();
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -125,7 +125,7 @@ inline std::string expect(const Trip& trip, const Status& status, const std::vec
   return {};
 }
 
-// The rank that joined last.
+// Joins, and returns the rank that joined last.
 inline Result<std::int64_t> join(runtime::Session& session, ProcessSetId process_set = 0) {
   Trip trip(std::vector<Tensor>{}, process_set);
   if (Status s = trip.run(session, request_of(Operation::kJoin)); !s.ok()) return s;
@@ -148,8 +148,9 @@ inline Status remove_set(runtime::Session& session, ProcessSetId id) {
   return session.drop_process_set(id);
 }
 
-// `silent` stops when set 1 has been ordered an operation (`last_of_silent`: it may never be ordered there,
-// nobody waits for it); the set's other member is told who stopped. `outside` is not in the set.
+// Stops the rank `silent` when an operation of set 1 has been ordered; the set's other member gets an error
+// that names it. `last_of_silent` is its part of the operation, which may never be ordered there, so there is
+// no wait for it. `outside` is not in the set.
 inline void stop_inside_a_set(SessionWorld& world, Trip& last_of_silent, int silent, int outside) {
   const int orders_before = world.orders_sent;
   world.run([&](runtime::Session& session, int rank) -> std::string {
@@ -170,7 +171,7 @@ inline void stop_inside_a_set(SessionWorld& world, Trip& last_of_silent, int sil
   });
 }
 
-// An allreduce of 1 in a set; "" or what went wrong.
+// Runs an allreduce of 1 in a set. Returns "" or what went wrong.
 inline std::string count_members(runtime::Session& session, ProcessSetId id, int members,
                                  const std::string& name) {
   Trip trip(filled<std::int32_t>({3}, 1), id);

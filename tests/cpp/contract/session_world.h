@@ -1,4 +1,4 @@
-// Whole sessions of N ranks in one process, and what a rank's user does with one.
+// Runs whole sessions of N ranks in one process, and does what a rank's program does with one.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@
 
 namespace roundelay::contract {
 
-// A channel whose process can be stopped: it neither reads nor writes then, but the connection stands. Counts
-// the orders that went out, and those that came in.
+// A channel whose process can be stopped: it then neither reads nor writes, but the connection stands. It
+// counts the orders that it sends and reads.
 class StoppableChannel final : public channel::Channel {
  public:
   StoppableChannel(std::unique_ptr<channel::Channel> inner, const std::atomic<bool>& stopped,
@@ -57,7 +57,7 @@ class StoppableChannel final : public channel::Channel {
   std::atomic<int>& orders_read_;
 };
 
-// The media of process sets: the members of one meet in one hub.
+// Makes the hubs in which the members of process sets meet.
 class SetHubs {
  public:
   Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group) {
@@ -71,12 +71,12 @@ class SetHubs {
     if (meeting.arrived == group.size()) meetings_.erase(group.id);
     return fabric;
   }
-  // The next fabric of `rank` cannot be made.
+  // Makes the next fabric() of `rank` fail with `why`.
   void fail_next(int rank, Status why) {
     const std::lock_guard lock(mutex_);
     failures_[rank] = std::move(why);
   }
-  // Of the set that was made last.
+  // Returns the hub of the set that was made last, or null if it is gone.
   std::shared_ptr<collective::InprocHub> latest() {
     const std::lock_guard lock(mutex_);
     return latest_.lock();
@@ -95,7 +95,7 @@ class SetHubs {
 
 class SessionWorld {
  public:
-  // `change` sees each rank's parts before its session starts.
+  // `change` may modify each rank's parts before its session starts.
   using Change = std::function<void(runtime::SessionParts&)>;
   explicit SessionWorld(int size, Config config = {}, const Change& change = {})
       : control(size, channel::Delivery::kAtOnce),
@@ -121,13 +121,14 @@ class SessionWorld {
     }
   }
 
-  // The process of `rank` stops: no thread of it moves anything any more.
+  // Stops the process of `rank`: none of its threads moves anything any more.
   void stop(int rank) {
     stopped[static_cast<std::size_t>(rank)] = true;
     data->silence(rank);
   }
 
-  // One thread for each rank; Catch2's macros are for one thread, so `user` returns what went wrong.
+  // Runs `user` on one thread for each rank. It returns what went wrong, because Catch2's macros are for one
+  // thread.
   using User = std::function<std::string(runtime::Session&, int rank)>;
   void run(const User& user) {
     std::vector<std::string> complaints(sessions.size());
@@ -141,7 +142,7 @@ class SessionWorld {
       CHECK(complaints[rank] == "");
     }
   }
-  // All ranks leave, each on a thread of its own, as processes do.
+  // Makes all ranks leave, each on a thread of its own, as processes do.
   void shutdown() {
     run([](runtime::Session& session, int) {
       session.shutdown();
@@ -153,7 +154,7 @@ class SessionWorld {
   std::shared_ptr<collective::InprocHub> data;  // of the world
   SetHubs hubs;
   std::vector<std::atomic<bool>> stopped;
-  std::vector<std::atomic<int>> orders_read;  // by rank; a coordinator's own are no messages
+  std::vector<std::atomic<int>> orders_read;  // by rank; a coordinator reads no messages of its own
   std::atomic<int> orders_sent{0};            // by all ranks
   std::vector<std::unique_ptr<runtime::Session>> sessions;
 };
@@ -185,8 +186,8 @@ inline Status take_off(runtime::Session& session, const std::string& name, Fligh
   return take_off(session, name, flight, [](wire::Request&) {});
 }
 
-// Runs `step` so many rounds on each of several threads of one rank, each until its first complaint. The
-// first thread's complaint, if any has one.
+// Runs `step` for some rounds on each of several threads of one rank, until its first complaint. Returns the
+// complaint of the first thread that has one.
 inline std::string in_threads(std::size_t number, int rounds,
                               const std::function<std::string(std::size_t thread)>& step) {
   std::vector<std::string> complaints(number);
@@ -203,7 +204,8 @@ inline std::string in_threads(std::size_t number, int rounds,
   return {};
 }
 
-// "" or what is wrong; waits for as long as it takes, so that a lost wake-up hangs instead of being late.
+// Waits and returns "" or what is wrong. There is no deadline, so that a lost wake-up hangs instead of being
+// late.
 inline std::string land(runtime::Session& session, const Flight& flight, float expected) {
   const auto status = session.wait(flight.handle, Deadline::never());
   if (!status) return "wait() without a deadline came back";
@@ -214,7 +216,7 @@ inline std::string land(runtime::Session& session, const Flight& flight, float e
   return {};
 }
 
-// One blocking allreduce of rank + 1; "" or what went wrong.
+// Runs one allreduce of rank + 1. Returns "" or what went wrong.
 inline std::string sum_once(runtime::Session& session, int rank, const std::string& name, int size) {
   Flight flight{std::vector<float>(16, static_cast<float>(rank + 1))};
   if (const Status s = take_off(session, name, flight); !s.ok()) return s.message();

@@ -1,4 +1,4 @@
-// What a schedule may look like, and what must hold after each.
+// Draws the options of random schedules, and checks what must hold after each of them.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ inline negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   negotiate::CoordinatorOptions options;
   options.plan = {pick(3) == 0 ? 0 : std::size_t{16} << pick(6), pick(2) * 64, SIZE_MAX};
   options.fire = {std::size_t{1} << pick(9), std::chrono::microseconds(pick(1000))};
-  options.cache_capacity = pick(5);  // small: evictions all the time
+  options.cache_capacity = pick(5);  // small, so that entries are evicted all the time
   options.stall_warning = Duration{0};
   options.schedule_lock = pick(2) == 0;
   return options;
 }
 
-// Who skips an operation does not know its names.
+// A rank that skips an operation does not know its names.
 inline void check_same_order(const World& world) {
   for (const auto& rank : world.ranks) {
     REQUIRE(rank->wrong_extents == 0);
@@ -68,7 +68,7 @@ inline void check_same_outcomes(const World& world) {
         const auto& list = rank->outcomes[name];
         if (use >= list.size()) continue;
         any = true;
-        if (list[use].local) continue;  // that caller had its own text at once
+        if (list[use].local) continue;  // the caller got its own text at once
         if (first == nullptr) first = &list[use];
         INFO(name << " use " << use << ": '" << first->status.message() << "' or '"
                   << list[use].status.message() << "'");
@@ -89,7 +89,7 @@ inline void check_nothing_left(const World& world) {
   REQUIRE(world.links_empty());
 }
 
-// Uses that failed on ranks that did nothing wrong by themselves.
+// Counts the uses that failed on ranks whose own checks passed.
 inline int failures(const World& world) {
   int failed = 0;
   for (const auto& rank : world.ranks) {

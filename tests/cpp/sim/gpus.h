@@ -1,5 +1,6 @@
-// What the lanes of all simulated ranks share: operations of the CPU, for which all who take part must come,
-// and a GPU a rank that runs what was enqueued there one after the other, as soon as all have it foremost.
+// The hardware that the lanes of all simulated ranks share. An operation on the CPU runs when all
+// participants have come. Each rank has one GPU, which runs its operations in the order in which they were
+// enqueued: one runs when it is the foremost on the GPUs of all participants.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 
 namespace roundelay::sim {
 
-// The same on all members.
+// The id of an operation is the same on all members.
 struct OperationId {
   LaneId lane;
   std::size_t index = 0;  // in its lane
@@ -23,7 +24,7 @@ class Gpus {
  public:
   explicit Gpus(int ranks) : queues_(static_cast<std::size_t>(ranks)) {}
 
-  // True once all are there.
+  // Returns true when all participants have come.
   bool meet(const OperationId& operation, int rank, std::size_t participants) {
     auto& there = met_[operation];
     there.insert(rank);
@@ -35,7 +36,7 @@ class Gpus {
     if (queue.size() == 1) is_foremost(queue.front());
   }
 
-  // One operation, if any can run.
+  // Runs one operation, if any can run. Returns false if none can.
   bool run() {
     if (runnable_.empty()) return false;
     const OperationId done = runnable_.front();
@@ -66,7 +67,7 @@ class Gpus {
 
   std::map<OperationId, std::set<int>> met_;
   std::vector<std::deque<Enqueued>> queues_;     // by rank
-  std::map<OperationId, std::size_t> foremost_;  // on how many GPUs
+  std::map<OperationId, std::size_t> foremost_;  // on how many GPUs the operation is the foremost
   std::deque<OperationId> runnable_;
 };
 

@@ -1,5 +1,5 @@
 // Seeded random programs with groups, allgathers, unnamed operations, joins and the removal of the process
-// set. Each rank makes some of the uses only, in an order of its own, and joins.
+// set. Each rank makes only some of the uses, in an order of its own, and joins.
 #include <algorithm>
 
 #include "tests/cpp/catch.h"
@@ -9,7 +9,7 @@
 namespace roundelay::sim {
 namespace {
 
-// One use as all ranks make it, but for the first extents of what is gathered.
+// One use of all ranks. Only the first extents of gathered tensors differ between ranks.
 Use random_use(World& world, std::size_t n, bool any_operation) {
   constexpr Operation kOperations[] = {
       Operation::kAllreduce, Operation::kAllreduce, Operation::kAllgather,     Operation::kBarrier,
@@ -48,7 +48,7 @@ void make_wrong(World& world, Use& use) {
 
 struct Kind {
   bool faulty = false;           // wrong uses, and operations that need every rank
-  bool uneven = true;            // each rank makes some of the uses only
+  bool uneven = true;            // each rank makes only some of the uses
   std::size_t joins_one_in = 1;  // 1: each rank joins at the end of the epoch
 };
 
@@ -141,7 +141,7 @@ TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[
   CHECK(failed > 4000);
 }
 
-// One rank works on while the others have joined, then fails their join: all go on together, unnamed.
+// One rank works on while the others have joined, then fails their join. All go on with unnamed operations.
 TEST_CASE("a join that failed leaves all ranks in step", "[sim][join]") {
   constexpr Operation kUnnamed[] = {Operation::kAllreduce, Operation::kBarrier, Operation::kAllgather};
   const Use join{.name = "", .operation = Operation::kJoin, .shape = {}};
@@ -213,7 +213,7 @@ TEST_CASE("a rank that leaves ends the lane for those who have joined too", "[si
       if (turn == when) w.ranks[leaver]->negotiator.inbox().request_leave();
     };
     REQUIRE(world.run(scripts));
-    world.ranks[leaver]->negotiator.inbox().request_leave();  // if the programs had ended before
+    world.ranks[leaver]->negotiator.inbox().request_leave();  // in case the programs ended earlier
     REQUIRE(world.run(scripts));
     check_same_order(world);
     check_each_once(world);

@@ -1,5 +1,5 @@
-// Steps that repeat, so that ranks lock their schedule, and surprises at random moments. What must hold is
-// what always must: the same operations in the same order on all ranks, every handle once, an end.
+// Programs whose steps repeat, so that ranks lock their schedule, with surprises at random moments. All ranks
+// must run the same operations in the same order, complete every handle once, and come to an end.
 #include <algorithm>
 
 #include "tests/cpp/catch.h"
@@ -13,7 +13,8 @@ negotiate::CoordinatorOptions locking(std::mt19937_64& random) {
   negotiate::CoordinatorOptions options = options_for(random);
   options.cache_capacity = 64;
   options.schedule_lock = true;
-  if (random() % 3 != 0) options.fire = {1, Duration{0}};  // what is ready goes by itself: steps are alike
+  if (random() % 3 != 0)
+    options.fire = {1, Duration{0}};  // each ready tensor is ordered alone, so that steps are alike
   return options;
 }
 
@@ -26,7 +27,7 @@ struct Story {
 
 Use named(std::size_t n) { return {.name = "t" + std::to_string(n)}; }
 
-// Something that the steps before did not have, on all ranks; or it goes wrong on one of them.
+// Adds something that earlier steps did not have: on all ranks, or wrong on one of them.
 void surprise(World& world, std::vector<std::vector<Use>>& of_ranks) {
   const std::size_t kind = world.pick(7);
   const std::size_t culprit = world.pick(of_ranks.size());
@@ -152,7 +153,7 @@ TEST_CASE("a removal or a rank that leaves ends a lock first", "[sim]") {
       };
     }
     REQUIRE(world.run(scripts));
-    if (!removes) {  // perhaps the schedule was over before
+    if (!removes) {  // the schedule may have ended earlier
       world.ranks[leaver]->negotiator.inbox().request_leave();
       REQUIRE(world.run(scripts));
     }

@@ -1,6 +1,6 @@
-// Seeded random schedules of 2..64 ranks. What must hold in each: the same order of operations on all ranks,
-// every handle completes exactly once, the same error text on all ranks, nothing left over, no schedule
-// without an end.
+// Seeded random schedules of 2..64 ranks. In each of them all ranks run the operations in the same order,
+// every handle completes exactly once, errors have the same text on all ranks, nothing is left over, and the
+// schedule ends.
 #include <algorithm>
 #include <regex>
 
@@ -11,8 +11,7 @@
 namespace roundelay::sim {
 namespace {
 
-// Every rank uses the same names equally often, each in an order of its own; some uses go wrong on some
-// ranks.
+// Every rank uses the same names equally often, in an order of its own. Some uses go wrong on some ranks.
 std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t steps, bool faulty) {
   std::vector<Script> scripts(world.ranks.size());
   for (std::size_t step = 0; step < steps; ++step) {
@@ -80,7 +79,7 @@ TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim
           std::count_if(list.begin(), list.end(), [](const Outcome& o) { return !o.status.ok(); }));
     }
   }
-  CHECK(failed > 3000);  // the faults did happen
+  CHECK(failed > 3000);  // faults have happened
 }
 
 TEST_CASE("a rank that falls silent is named, and the others go on without what it owes", "[sim]") {
@@ -132,7 +131,7 @@ TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
     };
     REQUIRE(world.run(scripts));
     check_each_once(world);
-    if (!world.dead(victim)) continue;  // the schedule was over before
+    if (!world.dead(victim)) continue;  // the schedule ended earlier
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
       if (r == victim) continue;
       const Rank& rank = *world.ranks[r];

@@ -1,4 +1,4 @@
-// One simulated rank: a negotiator over its end of the inproc channel, a table, and what became of each use.
+// One simulated rank: a negotiator over its end of the inproc channel, a table, and the outcome of each use.
 #pragma once
 
 #include <algorithm>
@@ -21,19 +21,19 @@
 namespace roundelay::sim {
 
 struct Use {
-  std::string name;  // empty: named by the table
+  std::string name;  // if empty, the table names the use
   Operation operation = Operation::kAllreduce;
   std::vector<std::int64_t> shape{4};
   DType dtype = DType::kFloat32;
   std::vector<wire::TensorSpec> others{};
   int root = -1;
-  std::string local_error{};   // not empty: this rank's checks fail
+  std::string local_error{};   // if not empty, this rank's checks fail with this text
   bool may_duplicate = false;  // may be called while the use before it is in flight
 };
 
-// How one use of a name ended on one rank.
+// The end of one use of a name on one rank.
 struct Outcome {
-  bool local = false;  // refused by this rank's own checks: the caller saw it at once
+  bool local = false;  // this rank's own checks refused it, and the caller saw that at once
   Status status{};
 };
 
@@ -52,7 +52,8 @@ class Rank final : public runtime::NegotiationSink {
     negotiator.add_lane(LaneId{}, world, table);
   }
 
-  // One use of the script; false if it has to wait: its name is in flight, or this rank has joined.
+  // Submits one use of the script. Returns false if it has to wait: its name is in flight, or this rank has
+  // joined.
   bool submit(const Use& use, bool duplicate) {
     if (in_flight_.contains(submit::kJoinName)) return false;
     const std::string name = name_of_next(use);
@@ -88,17 +89,17 @@ class Rank final : public runtime::NegotiationSink {
     return true;
   }
 
-  // The lane's part: the next operation that needs no order.
+  // Acts as the lane: begins the next operation that needs no order. Returns false if there is none.
   bool enter() {
     auto names = table.enter();
     if (!names) return false;
     enter(std::move(*names));
     return true;
   }
-  // The lane's thread looks after a schedule: when next?
+  // Acts as the lane's thread: looks after a schedule, and returns when to look again.
   Deadline look(TimePoint now) { return table.look(now); }
 
-  // The lane's part: the oldest ordered operation completes.
+  // Acts as the lane: completes the oldest ordered operation. Returns false if there is none.
   bool run_lane() {
     if (queue_.empty()) return false;
     Work work = std::move(queue_.front());
@@ -133,11 +134,11 @@ class Rank final : public runtime::NegotiationSink {
   int wrong_extents = 0;
   int locks = 0;
   int unlocks = 0;
-  int entered = 0;  // operations that nobody ordered
+  int entered = 0;  // operations that needed no order
   bool was_removed = false;
   int shut_down_by = -1;
   Status aborted;
-  Status ended;  // the abort, or that a rank left
+  Status ended;  // the abort, or the departure of a rank
 
  private:
   struct InFlight {
@@ -174,7 +175,8 @@ class Rank final : public runtime::NegotiationSink {
     for (Outcome& late : pending_errors_[name]) list.push_back(std::move(late));
     pending_errors_.erase(name);
   }
-  // Nothing will be ordered any more. What was ordered before completes, unless its data plane is gone too.
+  // Nothing will be ordered any more. Ordered operations still complete, unless `lane_too` says that the data
+  // plane is gone.
   void end(const Status& why, bool lane_too) {
     ended = why;
     if (lane_too) {
@@ -275,10 +277,10 @@ class Rank final : public runtime::NegotiationSink {
   std::unique_ptr<channel::Channel> channel_;
   complete::Completer completer_;
   std::array<std::uint64_t, kOperationCount> unnamed_{};
-  int epoch_ = 0;  // joins that this rank has seen the end of
+  int epoch_ = 0;  // joins that are over on this rank
   std::map<std::string, InFlight> in_flight_;
   std::map<std::string, std::vector<Outcome>>
-      pending_errors_;  // refused duplicates, behind the use in flight
+      pending_errors_;  // duplicates that were refused while a use was in flight
   std::deque<Work> queue_;
 
  public:

@@ -1,4 +1,4 @@
-// One simulated rank with lanes of several process sets, and operations on the CPU and on its GPU.
+// One simulated rank with lanes of several process sets, which work on the CPU and on its GPU.
 #pragma once
 
 #include <deque>
@@ -34,7 +34,7 @@ class SetsRank final : public runtime::NegotiationSink {
     Group group;
     submit::TensorTable table;
     std::deque<Work> queue;
-    std::size_t operations = 0;  // begun
+    std::size_t operations = 0;  // how many were begun
     std::map<std::string, submit::Handle> in_flight;
     std::set<std::string> failed;
     bool removing = false;
@@ -50,7 +50,7 @@ class SetsRank final : public runtime::NegotiationSink {
     [[nodiscard]] bool over() const { return removed || shut_down_by >= 0; }
   };
 
-  // `heeds`: false: enqueues what was ordered on a GPU when it comes, whoever's turn it is.
+  // `heeds`: false if the rank enqueues operations on its GPU as orders come, without waiting for their turn.
   SetsRank(int rank, int size, std::unique_ptr<channel::Channel> channel,
            negotiate::CoordinatorOptions options, Gpus& gpus, bool heeds)
       : rank_(rank),
@@ -65,7 +65,7 @@ class SetsRank final : public runtime::NegotiationSink {
     auto& lane = *lanes.emplace(id, std::make_unique<Lane>(group, std::move(words))).first->second;
     negotiator.add_lane(id, group, lane.table);
   }
-  // From here the lane goes as soon as it can.
+  // The rank removes the set: the lane is closed when it has got its last order and done its work.
   void begin_removal(LaneId id) {
     find(id)->removing = true;
     negotiator.begin_removal(id);
@@ -87,7 +87,7 @@ class SetsRank final : public runtime::NegotiationSink {
     return found == lanes.end() ? nullptr : found->second.get();
   }
 
-  // False if it has to wait: the name is in flight.
+  // Returns false if the use has to wait because its name is in flight.
   bool submit(LaneId id, wire::Request request) {
     Lane& lane = *find(id);
     const std::string name = request.operation == Operation::kJoin ? submit::kJoinName : request.name;
@@ -111,14 +111,14 @@ class SetsRank final : public runtime::NegotiationSink {
     return true;
   }
 
-  // The lane's part: the next operation that needs no order.
+  // Acts as the lane: begins the next operation that needs no order. Returns false if there is none.
   bool enter(LaneId id) {
     auto names = find(id)->table.enter();
     if (names) enter(id, std::move(*names));
     return names.has_value();
   }
 
-  // The lane's part: its foremost operation is over, or enqueued.
+  // Acts as the lane: completes or enqueues its foremost operation. Returns false if that is not possible.
   bool run_lane(LaneId id) {
     Lane& lane = *find(id);
     if (lane.queue.empty()) return false;
@@ -134,7 +134,7 @@ class SetsRank final : public runtime::NegotiationSink {
   }
 
   std::map<LaneId, std::unique_ptr<Lane>> lanes;
-  std::vector<negotiate::GpuTicket> taken;  // in the order in which it enqueued them
+  std::vector<negotiate::GpuTicket> taken;  // in the order of enqueueing
   int submitted = 0;
   int completed = 0;
   int completed_twice = 0;
@@ -175,7 +175,8 @@ class SetsRank final : public runtime::NegotiationSink {
   void record(Lane& lane, const std::string& name) {
     completed += static_cast<int>(lane.in_flight.erase(name));
   }
-  // Nothing will be ordered any more. What was ordered before goes on, unless communication is over.
+  // Nothing will be ordered any more. Ordered operations go on, unless `lane_too` says that communication is
+  // over.
   void end(Lane& lane, const Status& why, bool lane_too) {
     if (lane_too) {
       for (Work& work : lane.queue) {

@@ -1,4 +1,4 @@
-// N ranks in one thread with process sets that come and go, a GPU each, and a seed that decides everything.
+// Runs N ranks with one GPU each in one thread. Process sets come and go; the seed decides everything.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct Step {
 
 class SetsWorld {
  public:
-  // `sets`: the ranks of each, by number; set 0 is the world and there from the start.
+  // `sets`: the ranks of each set, by number. Set 0 is the world and exists from the start.
   SetsWorld(std::uint64_t seed, std::vector<std::vector<int>> sets, negotiate::CoordinatorOptions options,
             bool heeds_turns = true)
       : gpus(static_cast<int>(sets.front().size())),
@@ -43,7 +43,7 @@ class SetsWorld {
     places_.resize(ranks.size());
   }
 
-  // Runs until nothing can happen any more. Returns false if that takes longer than any schedule should.
+  // Runs until nothing more can happen. Returns false if that takes longer than any schedule should.
   bool run() {
     for (int calm = 0, round = 0; calm < 2; ++round) {
       if (round > 200'000) return false;
@@ -75,7 +75,7 @@ class SetsWorld {
   Gpus gpus;
   std::vector<std::unique_ptr<SetsRank>> ranks;
   std::vector<std::vector<Step>> scripts;
-  // Called before each random turn: faults are injected here.
+  // Called before each random turn. Tests inject faults here.
   std::function<void(SetsWorld&, std::size_t turn)> inject;
 
  private:
@@ -97,7 +97,7 @@ class SetsWorld {
     ranks[static_cast<std::size_t>(rank)]->open(lane_of(set), group, words_[set]);
   }
 
-  // True: something was done.
+  // Returns true if something was done.
   bool advance(std::size_t r) {
     Place& place = places_[r];
     if (place.gone) return false;
@@ -111,7 +111,7 @@ class SetsWorld {
     return true;
   }
 
-  // True: the step is over.
+  // Returns true if the step is over.
   bool take(std::size_t r, const Step& step, int& stage) {
     switch (step.kind) {
       case Step::Kind::kUse: {
@@ -134,7 +134,7 @@ class SetsWorld {
     }
   }
 
-  // Blocks until all have come.
+  // Returns true when all ranks have come.
   bool in_world(std::size_t r, wire::Request request, const std::string& name, int& stage) {
     if (stage == 0) {
       if (!ranks[r]->submit(LaneId{}, std::move(request))) return false;
@@ -143,7 +143,7 @@ class SetsWorld {
     }
     return !SetsRank::waits_for(*ranks[r]->find(LaneId{}), name);
   }
-  // True: over. What became of it: failed_in_world().
+  // Returns true when it is over. failed_in_world() then tells whether it failed.
   bool agree(std::size_t r, const std::string& name, int& stage) {
     wire::Request request;
     request.name = name;
@@ -169,10 +169,10 @@ class SetsWorld {
     if (lane == nullptr || failed_in_world(r, name)) return true;
     if (stage < 2) ranks[r]->begin_removal(lane_of(set));
     stage = 2;
-    return pick(4) == 0;  // another thread may go on with something else
+    return pick(4) == 0;  // another thread of the rank may do something else
   }
 
-  // A rank that has left says so once more and reads no messages any more; what it is to run it still runs.
+  // A rank that has left says so once more and reads no more messages. It still runs what was ordered.
   bool step(std::size_t r) {
     const auto& lanes = ranks[r]->lanes;
     const auto over = [](const auto& entry) { return entry.second->over(); };
@@ -197,13 +197,13 @@ class SetsWorld {
     if (what == 1) return gpus.run();
     if (places_[r].gone) return false;
     if (what < 4) return advance(r);
-    if (what == 4) return step(r);  // also wake-ups for nothing
+    if (what == 4) return step(r);  // also without a reason, as after a spurious wake-up
     const LaneId lane =
         std::next(ranks[r]->lanes.begin(), static_cast<std::ptrdiff_t>(pick(ranks[r]->lanes.size())))->first;
     return what == 5 ? ranks[r]->run_lane(lane) : ranks[r]->enter(lane);
   }
 
-  // Nothing moved at random: give everyone one turn of everything.
+  // Nothing moved in random turns: gives every rank one turn of each kind.
   bool settle_everyone() {
     bool moved = deliver_one();
     moved = gpus.run() || moved;

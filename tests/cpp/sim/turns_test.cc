@@ -1,5 +1,5 @@
-// Seeded random programs of overlapping process sets on a GPU a rank, each rank in an order of its own. What
-// must hold in each: a rank's tickets are a chain, everything is done and no GPU is stuck.
+// Seeded random programs of overlapping process sets; each rank has one GPU and an order of its own. In each
+// program a rank's tickets are a chain, everything completes and no GPU is stuck.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -30,7 +30,7 @@ bool in(const std::vector<int>& ranks, std::size_t rank) {
   return std::binary_search(ranks.begin(), ranks.end(), static_cast<int>(rank));
 }
 
-// What all ranks do; how its uses are ordered is each rank's own.
+// The program of all ranks. Each rank puts its uses into an order of its own.
 class Story {
  public:
   Story(SetsWorld& world, const Sets& sets, std::size_t gpu_share)
@@ -39,8 +39,8 @@ class Story {
   void change(Step::Kind kind, ProcessSetId set) {
     for (auto& script : world_.scripts) script.push_back({.kind = kind, .set = set});
   }
-  // A use each of some names in these sets by all their members; with joins some of those in the world are
-  // left out.
+  // Adds one use of some names in these sets by all their members. With joins, some ranks leave out some uses
+  // in the world.
   void use(const std::vector<ProcessSetId>& live, bool joins) {
     std::vector<Step> uses;
     for (const ProcessSetId set : live) {
@@ -67,7 +67,7 @@ class Story {
   const std::size_t gpu_share_;  // of 4
 };
 
-// Sets come, are used, and some of them go.
+// Makes sets, uses them, and removes some of them.
 void tell(SetsWorld& world, const Sets& sets, std::size_t gpu_share, bool joins) {
   Story story(world, sets, gpu_share);
   std::vector<ProcessSetId> live = {0};
@@ -118,7 +118,7 @@ void check_all_done(SetsWorld& world) {
   REQUIRE(world.gpus.idle());
 }
 
-// What still waits for an order waits for a member that has not come.
+// A use that still waits for an order waits for a member that has not come.
 void check_only_for_uses(SetsWorld& world, const Sets& sets) {
   for (ProcessSetId set = 0; set < sets.size(); ++set) {
     std::map<std::string, std::size_t> waiting;
@@ -155,7 +155,7 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[
   CHECK(turns > 60'000);
 }
 
-// The property above is not empty: the same programs, and every rank enqueues as orders come.
+// The same programs get stuck if every rank enqueues as orders come: the property above is not empty.
 TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
   int stuck = 0;
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
@@ -170,7 +170,7 @@ TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
   CHECK(stuck > 100);
 }
 
-TEST_CASE("who uses no GPU, or has the world alone, takes no turns", "[sim][turns]") {
+TEST_CASE("ranks without a GPU, or with the world alone, take no turns", "[sim][turns]") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -184,7 +184,7 @@ TEST_CASE("who uses no GPU, or has the world alone, takes no turns", "[sim][turn
   }
 }
 
-// Steps that repeat, before there is another set, beside it and after it.
+// The steps repeat before there is another set, beside it, and after it.
 TEST_CASE("no schedule has operations on a GPU while there are several sets", "[sim][turns][interleavings]") {
   int locked_before = 0, locked_after = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
@@ -231,8 +231,8 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
   CHECK(locked_after > 1000);
 }
 
-// Ranks leave one by one. What was ordered is carried out, all else ends with an error, also in sets of
-// others.
+// Ranks leave one by one. Ordered operations are carried out; all others end with an error, also in sets
+// without the rank.
 TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][interleavings]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
@@ -248,7 +248,7 @@ TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][in
       if (turn == second) w.leave(0);
     };
     REQUIRE(world.run());
-    world.leave(0);  // if the programs had ended before
+    world.leave(0);  // in case the programs ended earlier
     REQUIRE(world.run());
     for (const auto& rank : world.ranks) {
       REQUIRE(rank->completed_twice == 0);
@@ -266,7 +266,7 @@ TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][in
   CHECK(turns_ended > 300);
 }
 
-// Who shares no set with rank 0 hears of its death when the world is over, and does not end because of it.
+// A rank that shares no set with rank 0 hears of its death when the world is over, and goes on.
 TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") {
   int turns_ended = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
@@ -284,7 +284,7 @@ TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") 
       if (!w.gone(0) && std::all_of(w.ranks.begin(), w.ranks.end(), world_is_over)) w.kill(0);
     };
     REQUIRE(world.run());
-    if (!world.gone(0)) continue;  // the programs had ended before
+    if (!world.gone(0)) continue;  // the programs ended earlier
     for (const auto& rank : world.ranks) {
       REQUIRE(rank->aborted.ok());
       REQUIRE(rank->completed_twice == 0);
@@ -295,7 +295,7 @@ TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") 
   CHECK(turns_ended > 100);
 }
 
-TEST_CASE("a rank that dies ends everything, whoever waits for a turn", "[sim][turns]") {
+TEST_CASE("a rank that dies ends everything, also waits for turns", "[sim][turns]") {
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);

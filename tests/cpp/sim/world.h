@@ -1,8 +1,6 @@
-// N ranks in one thread: their negotiators over the inproc channel, a fake clock, and a seed that decides
-// everything.
-//
-// Each rank follows a script of uses of names. The scheduler picks at random who submits, steps or receives
-// next, so that one seed is one schedule, and a failing one can be run again.
+// Runs the negotiators of N ranks in one thread, over the inproc channel and with a fake clock. The seed
+// decides everything. Each rank follows a script of uses of names. The scheduler picks at random which rank
+// submits, steps or receives next. One seed gives one schedule, so a failing one can be run again.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +16,8 @@ namespace roundelay::sim {
 
 struct Script {
   std::vector<Use> uses;
-  std::size_t stop_at = SIZE_MAX;  // falls silent (but keeps stepping) before this use
-  bool removes = false;            // removes the process set behind its last use
+  std::size_t stop_at = SIZE_MAX;  // submits nothing from this use on, but keeps stepping
+  bool removes = false;            // removes the process set after its last use
 };
 
 class World {
@@ -39,7 +37,7 @@ class World {
     hub_.disconnect(rank);
   }
 
-  // Runs until nothing can happen any more. Returns false if that takes longer than any schedule should.
+  // Runs until nothing more can happen. Returns false if that takes longer than any schedule should.
   bool run(const std::vector<Script>& scripts) {
     for (int calm = 0, round = 0; calm < 2; ++round) {
       if (round > 200'000) return false;
@@ -63,7 +61,7 @@ class World {
 
   std::vector<std::unique_ptr<Rank>> ranks;
   std::size_t messages = 0;
-  // Called before each random turn: faults are injected here.
+  // Called before each random turn. Tests inject faults here.
   std::function<void(World&, std::size_t turn)> inject;
 
  private:
@@ -72,7 +70,7 @@ class World {
     if (dead_[r] || position_[r] >= std::min(script.uses.size(), script.stop_at))
       return !dead_[r] && script.removes && remove_once(r);
     if (!ranks[r]->submit(script.uses[position_[r]], pick(2) == 0)) {
-      // What it waits for may never come, as others remove the set: it goes on to do so too.
+      // The use may never complete, because other ranks remove the set: this rank goes on to remove it too.
       if (script.removes && pick(8) == 0) position_[r] = script.uses.size();
       return script.removes;
     }
@@ -110,11 +108,12 @@ class World {
       case 4:
         return !dead_[r] && ranks[r]->enter();
       default:
-        return !dead_[r] && ranks[r]->negotiator.step(now_);  // also wake-ups for nothing
+        return !dead_[r] &&
+               ranks[r]->negotiator.step(now_);  // also without a reason, as after a spurious wake-up
     }
   }
 
-  // Nothing moved at random: give everyone one turn of everything.
+  // Nothing moved in random turns: gives every rank one turn of each kind.
   bool settle_everyone(const std::vector<Script>& scripts) {
     bool moved = deliver_one();
     for (std::size_t r = 0; r < ranks.size(); ++r) {

@@ -98,7 +98,7 @@ TEST_CASE("rank 0 waits for the last chunk of every rank", "[timeline]") {
   negotiator.join();
 }
 
-TEST_CASE("nobody waits for chunks after an abort, or without a file", "[timeline]") {
+TEST_CASE("there is no wait for chunks after an abort, or without a file", "[timeline]") {
   Job job;
   job.rank_0.wait_for_last_chunks();
   REQUIRE(job.rank_0.open(job.path).ok());

@@ -1,4 +1,4 @@
-// What can be seen of the other processes of a node.
+// Tests what the kernel shows of the other processes of a node.
 #include "runtime/session/neighbours.h"
 
 #include <sys/wait.h>
@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 const TimePoint kStart{seconds(1000)};
 
-// A process that reads from a pipe that nobody writes to.
+// A process that reads from a pipe to which nothing is written.
 class Reader {
  public:
   Reader() {
@@ -38,7 +38,7 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   [[nodiscard]] pid_t process() const { return process_; }
-  // Returns when it has stopped.
+  // Returns when the process has stopped.
   void stop() const {
     ::kill(process_, SIGSTOP);
     ::waitpid(process_, nullptr, WUNTRACED);
@@ -61,7 +61,7 @@ class Reader {
 
 Group group_of(std::vector<int> ranks, int index) { return {0, std::move(ranks), index}; }
 
-TEST_CASE("a process's state is read behind its name, whatever that is", "[neighbours]") {
+TEST_CASE("a process's state is read after its name, even if that has parentheses", "[neighbours]") {
   CHECK(platform::parse_activity("12 (python) R 1 12") == Activity::kRuns);
   CHECK(platform::parse_activity("12 (a) T (b) S 1 12") == Activity::kSleeps);
   CHECK(platform::parse_activity("12 (python) D 1 12") == Activity::kSleeps);
@@ -72,14 +72,14 @@ TEST_CASE("a process's state is read behind its name, whatever that is", "[neigh
   CHECK(platform::parse_activity("12 (python) ") == Activity::kEnded);
 }
 
-TEST_CASE("what a process does is seen from outside", "[neighbours]") {
+TEST_CASE("an account tells what a process does", "[neighbours]") {
   CHECK(platform::activity_of(::getpid()) == Activity::kRuns);
   Reader reader;
   const Neighbours neighbours({{4, reader.process()}});
   const std::string process = "its process " + std::to_string(reader.process()) + " ";
   CHECK(neighbours.account(3).empty());
   while (platform::activity_of(reader.process()) == Activity::kRuns) ::usleep(1000);
-  // Which system call it is not every kernel tells.
+  // Not every kernel tells which system call it is.
   CHECK(neighbours.account(4).find(process + "waits") == 0);
   reader.stop();
   CHECK(neighbours.account(4) == process + "is stopped (SIGSTOP, Ctrl-Z or a debugger)");
@@ -103,7 +103,7 @@ TEST_CASE("a rank that stops is named once, by the first member that runs", "[ne
   CHECK(lines[0].find("kill -CONT " + std::to_string(two.process())) != std::string::npos);
   CHECK(seen_by_0.look(from_0).empty());
   CHECK(seen_by_3.look(from_3).empty());                        // rank 1 runs
-  CHECK(Neighbours(others).look(group_of({0, 1}, 0)).empty());  // it is no member
+  CHECK(Neighbours(others).look(group_of({0, 1}, 0)).empty());  // rank 2 is no member
   two.go_on();
   CHECK(seen_by_0.look(from_0).empty());
   two.stop();

@@ -46,7 +46,7 @@ TEST_CASE("a wait for idle lanes ends at its deadline", "[open lanes]") {
 }
 
 // A lost wake-up hangs here: the work ends in every position relative to the waiter's first look.
-TEST_CASE("whoever waits for idle lanes hears of the last work, however close it is", "[open lanes]") {
+TEST_CASE("a waiter for idle lanes does not miss the end of the last work", "[open lanes]") {
   OpenLanes lanes;
   constexpr int kRounds = 5000;
   std::atomic<int> begun{0};
