@@ -1,4 +1,4 @@
-// Gradients on their way from autograd to their operation, and the hooks on them.
+// The Python classes for gradients that autograd has accumulated, and the hooks of their parameters.
 #include "adapter/arrivals.h"
 
 #include <pybind11/stl.h>
@@ -22,21 +22,21 @@ using adapter::ArrivalRules;
 using adapter::Arrivals;
 using adapter::Holds;
 
-// Before autograd adds to `.grad`. Called hundreds of times in a step, as the next one.
+// Runs before autograd adds to `.grad`. It is called hundreds of times in a step, like AfterHook.
 struct BeforeHook {
   std::shared_ptr<Arrival> gradient;
-  py::object make_room;  // where `.grad` must not be added to
+  py::object make_room;  // called if autograd must not add to `.grad`
 
   PyObject* operator()(PyObject* /*gradient*/) const {
     return gradient->holds == Holds::kLocal ? Py_NewRef(Py_None) : PyObject_CallNoArgs(make_room.ptr());
   }
 };
 
-// After it has.
+// Runs after autograd has added to `.grad`.
 struct AfterHook {
   std::shared_ptr<Arrival> gradient;
   std::shared_ptr<ArrivalRules> rules;
-  py::object arrived;  // what goes on where a gradient is special
+  py::object arrived;  // called if Python must deal with the gradient: the last of a bucket, or a special one
 
   PyObject* operator()(PyObject* parameter) const {
     return done(parameter) ? Py_NewRef(Py_None) : PyObject_CallNoArgs(arrived.ptr());
@@ -47,12 +47,12 @@ struct AfterHook {
     try {
       return gradient->arrive(*rules, THPVariable_Unpack(parameter), global_accelerator());
     } catch (...) {
-      return false;  // what torch throws here it throws there again
+      return false;  // torch throws the same again in `arrived`
     }
   }
 };
 
-// Calls of a class_'s __call__ cost as much as what these hooks do.
+// Replaces a __call__ of py::class_, which would cost as much as the hooks themselves.
 template <typename Hook>
 PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
   if (PyTuple_GET_SIZE(arguments) != 1 || !THPVariable_Check(PyTuple_GET_ITEM(arguments, 0))) {
@@ -61,7 +61,7 @@ PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
   }
   try {
     return py::handle(self).cast<const Hook&>()(PyTuple_GET_ITEM(arguments, 0));
-  } catch (const std::exception& error) {  // made without its constructor
+  } catch (const std::exception& error) {  // the hook was made without its constructor
     PyErr_SetString(PyExc_TypeError, error.what());
     return nullptr;
   }

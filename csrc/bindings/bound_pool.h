@@ -1,4 +1,4 @@
-// A gradient pool as Python has it.
+// The Python class GradientPool.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace roundelay::bindings {
 
-// Of one init(): in another one the peers are others.
+// A gradient pool belongs to one init(): after another one its memory may be shared with other ranks than
+// those of the process set.
 struct BoundPool {
   adapter::GradientPool pool;
   ProcessSetId process_set;

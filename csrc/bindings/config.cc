@@ -53,7 +53,7 @@ std::string log_level(const LoadedConfig& loaded) {
   return {};
 }
 
-// A property that reads one field, as it is or converted.
+// Return the getter of a property that reads one field, as it is or in seconds.
 template <typename T>
 auto field(T Config::*member) {
   return [member](const LoadedConfig& loaded) { return loaded.config.*member; };

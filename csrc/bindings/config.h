@@ -1,11 +1,11 @@
-// The configuration as Python sees it.
+// The Python class Config.
 #pragma once
 
 #include "base/config.h"
 
 namespace roundelay::bindings {
 
-// From this process's environment. Errors: ValueError, naming the variable.
+// Reads the configuration from this process's environment. Raises ValueError with the variable's name.
 LoadedConfig load_config_from_environment();
 
 }  // namespace roundelay::bindings

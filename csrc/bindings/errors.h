@@ -1,4 +1,4 @@
-// Status -> Python exception.
+// GpuSequencer a Status into a Python exception.
 #pragma once
 
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace roundelay::bindings {
 
-// Becomes roundelay._core.HorovodInternalError (a RuntimeError).
+// Python gets it as roundelay._core.HorovodInternalError, a RuntimeError.
 class InternalError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -20,15 +20,16 @@ class MismatchError : public InternalError {
   using InternalError::InternalError;
 };
 
-// Raises the exception of the error's code: ValueError where the caller can fix the call, MismatchError where
-// ranks disagree, InternalError where a rank is missing and after a fault, else RuntimeError.
+// Throws the exception of the error's code: ValueError if the caller can correct the call, MismatchError if
+// ranks disagree, InternalError if a rank is missing and after a fault, else RuntimeError.
 [[noreturn]] void raise(const Status& error);
-// Raises MismatchError where ranks disagree, else InternalError: for an operation that was submitted and
-// failed.
+// Throws MismatchError if ranks disagree, else InternalError: for an operation that was submitted and failed.
 [[noreturn]] void raise_failed(const Status& error);
+// Throws as raise(), unless the status is ok.
 inline void check(const Status& status) {
   if (!status.ok()) raise(status);
 }
+// Returns the result's value. Throws as raise() if there is none.
 template <typename T>
 T value_of(Result<T> result) {
   check(result.status());

@@ -20,25 +20,25 @@
 namespace roundelay::bindings {
 namespace {
 
-// Horovod's words: clients look for them.
+// Horovod's text; programs look for it.
 constexpr const char* kNotInitialized = "Horovod has not been initialized; use hvd.init().";
 
 struct GlobalState {
-  Mutex change;  // held by init and shutdown from end to end
-  Mutex mutex;   // for a moment; never together with the GIL's acquisition
+  Mutex change;  // init and shutdown hold it all the time
+  Mutex mutex;   // held for a moment only, and never while a thread takes the GIL
   std::shared_ptr<runtime::Context> context GUARDED_BY(mutex);
   std::shared_ptr<const LoadedConfig> config GUARDED_BY(mutex);
-  // Inits so far, by the ranks in the job; those of a communicator count together.
+  // Counts the inits by the ranks in the job. Inits with a communicator count together.
   std::map<std::pair<std::vector<int>, bool>, std::uint32_t> generation GUARDED_BY(change);
   std::shared_ptr<PythonWhereabouts> whereabouts GUARDED_BY(change);
   adapter::Operands operands;
   adapter::Accelerator accelerator;
   runtime::GpuParts gpu GUARDED_BY(change);
-  std::atomic<bool> used{false};    // an init was begun
-  std::atomic<bool> forked{false};  // in a child of a process that had used us: its threads are not here
+  std::atomic<bool> used{false};    // init() was called
+  std::atomic<bool> forked{false};  // this process is a child, without the threads, of one that called init()
 };
 
-// Never destroyed: at exit, or in a forked child, threads or locks of it may be anyone's.
+// Never destroyed: at exit, and in a forked child, other threads may still use it or hold its locks.
 GlobalState& life() {
   static auto& life = *new GlobalState;
   return life;
@@ -57,7 +57,8 @@ void refuse_in_child() {
 }
 
 Result<runtime::Backend*> load_backend(const std::string& path) {
-  // The MPI library looks up its own plug-ins' symbols globally. Never unloaded: MPI lives until exit.
+  // RTLD_GLOBAL, because plug-ins of the MPI library look for its symbols globally. The module is never
+  // unloaded, as MPI lives until exit.
   void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) return Status::unavailable("cannot load " + path + ": " + ::dlerror());
   const auto entry = reinterpret_cast<runtime::BackendEntry>(::dlsym(module, runtime::kBackendEntry));
@@ -109,7 +110,7 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
   check(status);
 }
 
-// Handles that nobody synchronized: their tensors go, unless the medium may still write to them.
+// Frees the tensors of handles that were never synchronized, unless the medium may still write to them.
 void drop_operands(runtime::Context& context) {
   for (const submit::Handle handle : life().operands.handles()) {
     const std::optional<Status> status = context.wait(handle, Deadline::at(steady_now()));
@@ -125,7 +126,7 @@ void drop_operands(runtime::Context& context) {
 
 void shut_down() {
   GlobalState& the = life();
-  if (the.forked) return;  // a child's exit handlers
+  if (the.forked) return;  // a child calls this when it exits
   std::shared_ptr<runtime::Context> context;
   {
     const py::gil_scoped_release no_gil;
@@ -140,7 +141,7 @@ void shut_down() {
   }
   if (!context) return;
   drop_operands(*context);
-  const py::gil_scoped_release no_gil;  // the last owner joins threads
+  const py::gil_scoped_release no_gil;  // the context's destructor joins threads
   context = nullptr;
 }
 
@@ -150,7 +151,7 @@ bool is_initialized() {
   return life().context != nullptr;
 }
 
-// Before the interpreter ends by an unhandled exception; does nothing where there are no peers to tell.
+// Tells the peers that the interpreter ends by an unhandled exception. Does nothing before init.
 void fail(const std::string& why) {
   if (!is_initialized()) return;
   const auto context = global_context();
@@ -158,7 +159,7 @@ void fail(const std::string& why) {
   context->fail(why);
 }
 
-// A number of this process's place, by the member's name.
+// Returns the getter of one member of this process's rank info.
 template <typename T>
 auto place(T bootstrap::RankInfo::*member) {
   return [member] { return global_context()->rank_info().*member; };

@@ -1,4 +1,5 @@
-// The one Context of this process, from init() to shutdown().
+// Keeps what this process has from init() to shutdown(): its one Context, its configuration and the tensors
+// in flight.
 #pragma once
 
 #include <memory>
@@ -10,19 +11,20 @@
 
 namespace roundelay::bindings {
 
-// Alive as long as the caller keeps it, also while another thread shuts it down.
-// Errors: ValueError before init and after shutdown, RuntimeError in a forked child.
+// Returns the context. It lives as long as the caller keeps it, also while another thread shuts it down.
+// Raises ValueError before init and after shutdown, RuntimeError in a forked child. Any thread may call it.
 std::shared_ptr<runtime::Context> global_context();
-// What init() read. Errors: as global_context().
+// Returns the configuration that init() has read. Raises as global_context().
 std::shared_ptr<const LoadedConfig> global_config();
 
-// Tensors in flight.
+// The tensors of the handles that are not synchronized yet.
 adapter::Operands& global_operands();
-// Of those that are done, what the device is done with by now goes. With the GIL.
+// Frees the tensors of synchronized handles that the device has finished with. Call it with the GIL.
 void reclaim_operands();
 
-// Which GPU tensors may be on; set up by load_gpu(), for this process's inits to come.
+// The device type that GPU tensors may have. load_gpu() sets it up.
 adapter::Accelerator& global_accelerator();
+// Sets Start::gpu of later inits. Any thread may call it.
 void set_gpu_parts(const runtime::GpuParts& parts);
 
 }  // namespace roundelay::bindings

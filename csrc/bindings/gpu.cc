@@ -1,4 +1,4 @@
-// The part for GPUs: loaded apart from the core, where the process has a GPU.
+// Loads the module for GPUs and NCCL, if the process has a GPU.
 #include <c10/core/Device.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -16,7 +16,7 @@
 namespace roundelay::bindings {
 namespace {
 
-// For all inits from now on. Called again it does nothing: the module stays for as long as the process.
+// Serves all later inits. Later calls do nothing, because the module stays loaded until the process ends.
 void load_gpu(const std::string& module_path, const std::string& nccl_path, const std::string& device_type) {
   const c10::DeviceType type = c10::Device(device_type).type();
   runtime::GpuParts parts;
@@ -27,7 +27,7 @@ void load_gpu(const std::string& module_path, const std::string& nccl_path, cons
     parts.kernels = module->kernels;
     auto nccl = platform::open_nccl(nccl_path);
     if (nccl.ok()) {
-      parts.nccl = std::move(nccl).value().release();  // for as long as the process
+      parts.nccl = std::move(nccl).value().release();  // stays open until the process ends
     } else {
       parts.why_no_nccl = nccl.status().message();
     }

@@ -1,4 +1,4 @@
-// Gradients that are reduced where they lie.
+// The Python class GradientPool: memory in which gradients are reduced in place.
 #include "adapter/gradient_pool.h"
 
 #include <pybind11/stl.h>

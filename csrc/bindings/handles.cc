@@ -17,7 +17,7 @@
 namespace roundelay::bindings {
 namespace {
 
-// How long a waiter sleeps between two looks at Python's signals.
+// A waiter lets Python handle signals this often.
 constexpr Duration kSignalPeriod = std::chrono::milliseconds(100);
 
 std::vector<at::Tensor> outputs_of(adapter::OperandPtr operand) {
@@ -27,12 +27,12 @@ std::vector<at::Tensor> outputs_of(adapter::OperandPtr operand) {
   return outputs;
 }
 
-// As Horovod has it: on a GPU, too, when results are there.
+// Returns true when the results are there, on a GPU too, as Horovod's poll() does.
 bool poll(submit::Handle handle) {
   return value_of(global_context()->poll(handle)) && global_operands().done(handle);
 }
 
-// Waiting, as a context manager: for what Python does between the waits at the end of a backward.
+// Makes Waiting a context manager, for Python code between the waits at the end of a backward pass.
 class WaitingBlock {
  public:
   void enter() {
@@ -43,7 +43,7 @@ class WaitingBlock {
 
  private:
   std::shared_ptr<runtime::Context> context_;
-  std::optional<Waiting> waiting_;  // before context_ goes
+  std::optional<Waiting> waiting_;  // refers to context_
 };
 
 }  // namespace
@@ -63,7 +63,7 @@ Status wait(runtime::Context& context, submit::Handle handle) {
 
 std::vector<at::Tensor> synchronize(submit::Handle handle) {
   const auto context = global_context();
-  static_cast<void>(value_of(context->poll(handle)));  // raises if it is unknown
+  static_cast<void>(value_of(context->poll(handle)));  // raises if the handle is unknown
   Status status = wait(*context, handle);
   adapter::OperandPtr operand = global_operands().take(handle);
   if (status.ok()) {
@@ -76,7 +76,7 @@ std::vector<at::Tensor> synchronize(submit::Handle handle) {
     if (finished.ok()) return outputs_of(std::move(operand));
     status = finished;
   }
-  // After a fault the medium may still write: the memory is given up for good.
+  // After a fault the medium may still write to the memory, so it is never freed.
   if (status.code() == StatusCode::kAborted) (void)operand.release();
   raise_failed(status);
 }

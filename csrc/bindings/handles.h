@@ -1,4 +1,4 @@
-// Waiting for the core on a thread of Python's.
+// Waits for the core on a thread of the Python program.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace roundelay::bindings {
 
-// From here to its end the caller waits for communication.
+// Marks a scope in which the caller waits for communication (Context::begin_wait).
 class Waiting {
  public:
   explicit Waiting(runtime::Context& context) : context_(context) { context_.begin_wait(); }
@@ -23,12 +23,13 @@ class Waiting {
   runtime::Context& context_;
 };
 
-// Sleeps, without the GIL, until the handle is done. Python's signal handlers run in between; if one raises,
-// that is thrown and the handle stays valid.
+// Blocks without the GIL until the handle is done, and returns the operation's status. Python's signal
+// handlers run in between; if one raises, its exception is thrown and the handle stays valid. Call it with
+// the GIL.
 Status wait(runtime::Context& context, submit::Handle handle);
 
-// Waits, then forgets the handle and raises its error, or returns the outputs that the core allocated. An
-// unknown handle is a ValueError.
+// Waits as wait(), forgets the handle, and returns the outputs that the core has allocated. Raises the
+// operation's error; ValueError if the handle is unknown. Call it with the GIL.
 std::vector<at::Tensor> synchronize(submit::Handle handle);
 
 }  // namespace roundelay::bindings

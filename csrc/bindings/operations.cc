@@ -1,4 +1,4 @@
-// Operations on tensors: checked and submitted.
+// The Python functions that submit operations.
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -20,7 +20,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// A call that fails here is a failed use of its name for the peers, too: they raise at once, with this text.
+// Raises the error. The peers' calls of the same name fail at once with the same text.
 [[noreturn]] void refuse(runtime::Context& context, ProcessSetId process_set, wire::Request request,
                          const Status& error) {
   request.error = error.message();
@@ -141,8 +141,8 @@ void submit_error(const std::string& operation, const Name& name, const std::str
   throw py::value_error("there is no operation '" + operation + "'");
 }
 
-// Two functions: "<name>_async" gives a handle, "<name>" waits at once, and Python, whose signal handlers may
-// raise, does not run between submitting and waiting.
+// Defines two Python functions: "<name>_async" returns a handle, "<name>" waits at once. In the second one no
+// Python code runs between submitting and waiting: a signal handler that raises could lose the handle.
 template <typename... Arguments, typename... Names>
 void define(py::module_& module, const std::string& name, submit::Handle (*start)(Route, Arguments...),
             const Names&... names) {

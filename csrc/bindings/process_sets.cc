@@ -1,4 +1,4 @@
-// Process sets: all ranks agree (interruptibly), then all make or drop.
+// The Python functions that make and remove process sets. All ranks first agree, which signals may interrupt.
 #include <pybind11/stl.h>
 
 #include <string>
@@ -13,7 +13,8 @@
 namespace roundelay::bindings {
 namespace {
 
-// Once it is announced, the others go on: what interrupts this rank is an error of all of them, at once.
+// Waits until all ranks have announced the change. If a signal interrupts this rank, all ranks fail at once,
+// because the others would go on with the change.
 void agree(runtime::Context& context, submit::Handle announced, const char* call) {
   try {
     check(wait(context, announced));

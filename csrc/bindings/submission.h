@@ -1,4 +1,4 @@
-// What all functions that submit an operation do.
+// Submits operations; the Python functions of all operations use it. Call these functions with the GIL.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,19 @@ namespace roundelay::bindings {
 
 using Name = std::optional<std::string>;
 
-// Where a call goes, and whether its caller waits at once.
+// The arguments that all operations have.
 struct Route {
   ProcessSetId process_set;
-  bool blocking;
+  bool blocking;  // the caller waits for the handle at once (Submission::blocking)
 };
 
+// Returns a request without tensors.
 wire::Request request_of(Operation operation, const Name& name);
-// Errors: ValueError, and the peers hear of it.
+// Sets how the request reduces. Raises ValueError if `op` is unknown; the peers' calls then fail too.
 void set_reduction(wire::Request& request, int op, double prescale_factor, double postscale_factor,
                    ProcessSetId process_set);
-// Errors: those of `made` and of Context::submit, raised; the peers hear of them.
+// Submits the operation on the operand's tensors, and keeps the operand until the handle is synchronized.
+// Raises the error of `made`, which the peers get too, or that of Context::submit().
 submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, Route route,
                       std::vector<std::int64_t> splits = {});
 

@@ -14,7 +14,7 @@
 namespace roundelay::bindings {
 namespace {
 
-struct Testing {};  // a name for static functions: the stub can describe a class, not a submodule
+struct Testing {};  // a class, because the stub cannot describe a submodule
 
 ConstByteSpan bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};

@@ -17,7 +17,7 @@ void start_timeline(const std::string& path, bool mark_cycles) {
   const auto context = global_context();
   Status status;
   {
-    const py::gil_scoped_release no_gil;  // opens the file
+    const py::gil_scoped_release no_gil;  // the call opens a file
     status = context->start_timeline(path, mark_cycles);
   }
   check(status);

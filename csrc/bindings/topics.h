@@ -1,4 +1,4 @@
-// One function a topic adds its part to the module; the contract is python/roundelay/_core.pyi.
+// Each function adds one topic to the Python module. python/roundelay/_core.pyi describes the whole.
 #pragma once
 
 #include <pybind11/pybind11.h>

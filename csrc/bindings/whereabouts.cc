@@ -39,7 +39,7 @@ void PythonWhereabouts::ask(std::function<void(const std::string&)> tell) {
   State& state = *state_;
   MutexLock lock(state.mutex);
   if (state.closed || state.looking) return;
-  if (state.thread.joinable()) state.thread.join();  // it is over
+  if (state.thread.joinable()) state.thread.join();  // its question is answered
   state.looking = true;
   state.thread = std::thread([&state, tell = std::move(tell)] {
     tell(place_of_main_thread());

@@ -1,4 +1,4 @@
-// Where the program's Python is, for who asks from another rank.
+// Tells another rank at which line the Python program is.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,8 @@
 
 namespace roundelay::bindings {
 
-// Looks on a thread that lives while a question is open, as the interpreter's lock may be long in coming.
+// Takes the GIL on a thread of its own, because that may take long. The thread lives while a question is
+// open.
 class PythonWhereabouts final : public runtime::Whereabouts {
  public:
   PythonWhereabouts();
@@ -16,7 +17,7 @@ class PythonWhereabouts final : public runtime::Whereabouts {
   PythonWhereabouts& operator=(const PythonWhereabouts&) = delete;
 
   void ask(std::function<void(const std::string&)> tell) override;
-  // Without the GIL, which the thread may wait for. Nothing is told afterwards.
+  // Joins the thread; later questions are dropped. Call it without the GIL, as the thread may wait for that.
   void close();
 
  private:

@@ -72,6 +72,21 @@ std::string system_call_of(pid_t process) {
   return number < 0 ? "" : "number " + std::to_string(number);
 }
 
+std::string describe_activity(pid_t process) {
+  switch (activity_of(process)) {
+    case Activity::kRuns:
+      return "computes";
+    case Activity::kStopped:
+      return "is stopped (SIGSTOP, Ctrl-Z or a debugger)";
+    case Activity::kEnded:
+      return "has ended";
+    default:
+      break;
+  }
+  const std::string call = system_call_of(process);
+  return call.empty() ? "waits" : "waits in the system call " + call;
+}
+
 }  // namespace
 
 Activity parse_activity(const std::string& stat) {
@@ -94,19 +109,8 @@ Activity parse_activity(const std::string& stat) {
 
 Activity activity_of(pid_t process) { return parse_activity(first_line(process, "stat")); }
 
-std::string describe_activity(pid_t process) {
-  switch (activity_of(process)) {
-    case Activity::kRuns:
-      return "computes";
-    case Activity::kStopped:
-      return "is stopped (SIGSTOP, Ctrl-Z or a debugger)";
-    case Activity::kEnded:
-      return "has ended";
-    default:
-      break;
-  }
-  const std::string call = system_call_of(process);
-  return call.empty() ? "waits" : "waits in the system call " + call;
+std::string describe_process(pid_t process) {
+  return "its process " + std::to_string(process) + " " + describe_activity(process);
 }
 
 }  // namespace roundelay::platform

@@ -15,8 +15,9 @@ Activity parse_activity(const std::string& stat);
 
 // Returns the state of a process. Thread-safe.
 Activity activity_of(pid_t process);
-// Returns the state in words: "computes", "waits in the system call read", "is stopped (SIGSTOP, Ctrl-Z or a
-// debugger)", "has ended". Names the system call if the kernel shows it. Thread-safe.
-std::string describe_activity(pid_t process);
+// Returns what the process does: "its process 4711 computes", "... waits in the system call read", "... is
+// stopped (SIGSTOP, Ctrl-Z or a debugger)" or "... has ended". Names the system call if the kernel shows it.
+// Thread-safe.
+std::string describe_process(pid_t process);
 
 }  // namespace roundelay::platform

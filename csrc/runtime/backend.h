@@ -1,4 +1,5 @@
-// What a separately loaded module (_mpi.so, _c10d.so) offers: ways to find ranks, to talk and to move bytes.
+// The interface of a separately loaded module (_mpi.so, _c10d.so): it finds the ranks and makes channels and
+// fabrics between nodes.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +19,40 @@ namespace roundelay::runtime {
 
 class Whereabouts;
 
-// What one init is told beside the configuration.
+// The arguments of one init, beside the configuration.
 struct Start {
   std::uint32_t generation = 1;                       // counts the inits of this process with these ranks
-  std::optional<bootstrap::Rendezvous> rendezvous{};  // of bootstrap store; MPI knows by itself
-  std::vector<int> ranks{};                           // of MPI's world, those in the job; empty: all
-  std::optional<int> communicator{};                  // or those of this one of MPI's, a Fortran handle
+  std::optional<bootstrap::Rendezvous> rendezvous{};  // for bootstrap store; MPI needs none
+  std::vector<int> ranks{};                           // the job's ranks of MPI_COMM_WORLD; empty: all of them
+  std::optional<int> communicator{};                  // the job's communicator as a Fortran handle, instead
   GpuParts gpu{};
-  std::shared_ptr<Whereabouts> whereabouts{};  // null: nobody can ask the program where it is
+  std::shared_ptr<Whereabouts> whereabouts{};  // null: the program cannot be asked where it is
 };
 
-// One per process, owned by the module, never destroyed while the process lives (MPI is finalised at exit).
+// The module owns its one backend and never destroys it: MPI is finalised when the process exits. One thread
+// at a time may use it, except where a comment says otherwise.
 class Backend {
  public:
   virtual ~Backend() = default;
-  // Both sides must be built from one source: compared with version() before anything else is called.
+  // The version of the module's source. Call it first: if it differs from the core's, use nothing else.
   [[nodiscard]] virtual std::string version() const = 0;
-  // Starts the library if nobody has. Errors: one line with cause and cure.
+  // Finds the ranks of the job, and starts the library if it is not started. Errors: one line with cause and
+  // cure.
   virtual Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, const Start& start,
                                                                   Deadline deadline) = 0;
-  // As in ROUNDELAY_FABRIC.
+  // The fabric's name in ROUNDELAY_FABRIC.
   [[nodiscard]] virtual std::string fabric_name() const = 0;
-  // Collective over the group, of two or more, in the same order on all of its members.
+  // Makes a fabric for a group of two or more ranks. Collective: all members make their common fabrics in the
+  // same order. Takes at most the start timeout.
   virtual Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) = 0;
+  // Makes the channel of the world, for ranks that cannot use TCP. Collective. Errors: kUnavailable.
   virtual Result<std::unique_ptr<channel::Channel>> channel(const Group& world) = 0;
-  // For doctor: "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
+  // The library and its version, for `roundelay doctor`: "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
   [[nodiscard]] virtual std::string description() const = 0;
-  // After a fault: MPI must not be finalised (it would wait for the dead), and re-init is refused with `why`.
+  // After a fault: makes the library never finalise, as that would wait for dead ranks, and refuse a later
+  // init with the text `why`. Any thread may call it.
   virtual void poison(const std::string& why) = 0;
-  // Ends the whole job through the library (MPI_Abort); for the fail-stop path of a fatal error.
+  // Ends all processes of the job, with MPI_Abort where there is MPI. Any thread may call it.
   [[noreturn]] virtual void abort_job(int exit_code) = 0;
 };
 

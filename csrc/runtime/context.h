@@ -1,4 +1,5 @@
-// One init() to shutdown(): the rank's place, its lanes, its threads. What the bindings drive.
+// One init() of this process, until its shutdown(): the rank's place, its operations and process sets, its
+// timeline. The bindings call nothing else of the core to run a job.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/config.h"
 #include "base/group.h"
@@ -30,11 +32,12 @@ struct Submission : submit::Arguments {
   bool blocking = false;
 };
 
-// Thread-safe, except that shutdown() and destruction come last.
+// Any thread may call any function. shutdown() and destruction come last.
 class Context {
  public:
-  // Collective over all ranks. `backend` may be null: then the size is 1. Errors: kUnavailable,
-  // kInvalidArgument, kAborted, the same on all ranks where they can still talk.
+  // Collective over all ranks; blocks for at most the start timeout. `backend` outlives the context; without
+  // one (null) the job has one rank. Errors: kUnavailable, kInvalidArgument, kAborted. As long as the ranks
+  // can talk, all of them get the same error.
   static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend, const Start& start);
   virtual ~Context() = default;
 
@@ -44,57 +47,64 @@ class Context {
   [[nodiscard]] virtual std::string channel_name() const = 0;
   [[nodiscard]] virtual std::string fabric_name() const = 0;
 
-  // Errors: kInvalidArgument (the call is wrong: this rank raises, and peers are told under the same name),
-  // kAborted with the first cause after a fault or shutdown.
+  // Starts an operation and returns at once. Errors: kInvalidArgument (the call is wrong: the peers' use of
+  // the same name fails too), kAborted (with the first cause, after a fault or shutdown).
   virtual Result<submit::Handle> submit(Submission submission) = 0;
-  // Memory for allreduces in place, that ranks of the process set may reach: see base/region.h. On this
-  // `gpu`, for this rank alone and not zeroed; -1: on the CPU. Errors: kUnavailable, kInvalidArgument
-  // (unknown set, not the process's GPU), kAborted.
+  // Makes memory for allreduces in place, which the ranks of the process set may reach (base/region.h). If
+  // `gpu` is not -1: memory of that GPU, which only this rank reaches and which is not zeroed. Errors:
+  // kUnavailable, kInvalidArgument (unknown set, not the process's GPU), kAborted.
   virtual Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes,
                                         int gpu) = 0;
-  // The caller's own checks failed: the peers get `request.error` for their use of this name.
+  // Tells the peers that this rank's call of request.name failed the caller's own checks. Their calls fail
+  // with the text `request.error`.
   virtual void submit_error(ProcessSetId process_set, wire::Request request) = 0;
 
-  // Process sets. Adding and removing are collective over all ranks, one at a time on each rank, in two
-  // steps: announce_... gives a handle to wait for (all ranks agree), then make_ or drop_process_set does it,
-  // within the start timeout. Id 0 is the world. Errors: kInvalidArgument (ranks out of range, twice or none;
-  // a set with these ranks exists; an unknown id), kMismatch (ranks announced different things), kAborted.
+  // Process sets are made and removed in two steps, each by all ranks of the world, one change at a time.
+  // First every rank calls announce_...() and waits for the handle, which is done when all have announced the
+  // same. Then every rank calls make_process_set() or drop_process_set(); these block for at most the start
+  // timeout. Set 0 is the world. Errors: kInvalidArgument (the ranks are not in the world, or not ascending;
+  // there is such a set; the id is unknown), kMismatch (ranks have announced different changes), kUnavailable
+  // (a member could not make its part), kAborted.
   virtual Result<submit::Handle> submit_new_set(std::vector<int> ranks) = 0;
   virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
   virtual Result<submit::Handle> submit_removal(ProcessSetId id) = 0;
-  // Waits for what is in flight in the set; what cannot complete, as some rank never submitted it, fails.
+  // Waits for what is in flight in the set. An operation that some member has not submitted fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;
-  // World ranks, ascending; also for a rank that is not among them. kInvalidArgument: unknown id.
+  // Returns the set's world ranks in ascending order; this rank need not be a member. Errors:
+  // kInvalidArgument (unknown id).
   virtual Result<std::vector<int>> ranks_of(ProcessSetId id) = 0;
 
-  // Errors: kInvalidArgument if the handle is unknown.
+  // True if the operation is done. Errors: kInvalidArgument (unknown handle).
   virtual Result<bool> poll(submit::Handle handle) = 0;
-  // The operation's own status once it is done (the handle is then forgotten), nothing at the deadline.
-  // May do the work of negotiating and reducing on the calling thread. Unknown handle: kInvalidArgument.
+  // Blocks until the operation is done, and returns its status; the handle is then unknown. Returns nothing
+  // at the deadline. The caller's thread may negotiate and reduce meanwhile. Errors: kInvalidArgument
+  // (unknown handle).
   virtual std::optional<Status> wait(submit::Handle handle, Deadline deadline) = 0;
-  // The step's last gradient is in: order what is ready without lingering.
+  // The step's last gradient is submitted: orders what is ready without lingering.
   virtual void flush() = 0;
 
-  // The program computes nothing until end_wait(), as it waits for communication: such time is exposed while
-  // an operation is under way. May be nested, and overlap other threads' waits.
+  // Mark the time in which the calling thread computes nothing because it waits for communication. Calls may
+  // be nested, and several threads may wait. stats() counts such time as exposed while an operation is under
+  // way.
   virtual void begin_wait() = 0;
   virtual void end_wait() = 0;
 
-  // Counters since init, by name; python/roundelay/torch/measure.py says what they count.
+  // Counters since init, by name. python/roundelay/torch/measure.py says what they count.
   [[nodiscard]] virtual std::map<std::string, std::int64_t> stats() const = 0;
 
+  // This rank's recorder. The context owns it.
   virtual timeline::Timeline& timeline() = 0;
-  // Rank 0's call starts and stops it on all ranks; on others they do nothing. Errors: kInvalidArgument
-  // (unwritable path).
+  // On rank 0: start or stop the timeline of all ranks. On other ranks: do nothing. Errors: kInvalidArgument
+  // (the file cannot be written).
   virtual Status start_timeline(const std::string& path, bool mark_cycles) = 0;
   virtual Status stop_timeline() = 0;
 
-  // This process is about to die of `why` (an unhandled exception), or gave up something that all ranks are
-  // in: all ranks get it as the first cause.
+  // Ends communication for all ranks, with `why` as the cause: this process is about to die of an exception,
+  // or has given up a call that all ranks are in. Waits for up to 2 seconds until the others are told.
   virtual void fail(const std::string& why) = 0;
 
-  // Finishes what is ordered, tells the peers (their later operations fail, naming this rank), joins all
-  // threads.
+  // Finishes what is ordered, tells the peers, whose later operations fail with this rank's name, and joins
+  // all threads. Later calls do nothing.
   virtual void shutdown() = 0;
 };
 

@@ -1,5 +1,5 @@
-// The module that is loaded where ranks find each other without MPI: everything that needs PyTorch's c10d,
-// behind runtime/backend.h.
+// The module _c10d.so: implements runtime/backend.h with PyTorch's c10d. It is loaded if ranks find each
+// other without MPI.
 #include <fcntl.h>
 
 #include <cstdlib>
@@ -32,7 +32,7 @@ StoreResult serve(const Rendezvous& where, Deadline deadline) {
     const bool others_come = where.local_size != where.size;
     const auto own = platform::listen_at(where.host, where.port, others_come);
     if (!own.ok()) {
-      // The user's torch.distributed may serve there already.
+      // The user's torch.distributed may already serve a store there: this rank then uses it too.
       auto shared = TcpStore::open(where.host, where.port, true, std::nullopt, deadline);
       if (shared.ok()) return shared;
       return Status::unavailable("rank 0 must serve on MASTER_ADDR and MASTER_PORT, but " +
@@ -68,7 +68,8 @@ class C10dBackend final : public Backend {
                                                           Deadline deadline) override {
     if (!start.rendezvous) return Status::internal("no rendezvous was given");
     const Rendezvous& where = *start.rendezvous;
-    // Kept for the life of the process: a later init meets there again, and PyTorch may share the port.
+    // The store is kept for the life of the process, because a later init meets there again, and PyTorch may
+    // use it too.
     if (!store_ || !store_->usable() || where.host != where_.host || where.port != where_.port) {
       auto store = where.serve ? serve(where, deadline) : join(where, deadline);
       if (!store.ok()) return store.status();
@@ -105,7 +106,7 @@ class C10dBackend final : public Backend {
     return "PyTorch " + platform::torch_version() + ": TCPStore, Gloo";
   }
 
-  void poison(const std::string& /*why*/) override {}  // a later init makes everything anew
+  void poison(const std::string& /*why*/) override {}  // a later init makes new groups
 
   [[noreturn]] void abort_job(int exit_code) override { _Exit(exit_code); }
 
@@ -113,7 +114,7 @@ class C10dBackend final : public Backend {
   std::shared_ptr<TcpStore> store_;
   Rendezvous where_;
   std::string root_;
-  std::map<std::string, int> fabrics_made_;  // by id and ranks: the same on all members
+  std::map<std::string, int> fabrics_made_;  // how many, by id and ranks; the same on all members
 };
 
 }  // namespace

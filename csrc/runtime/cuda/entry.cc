@@ -1,10 +1,10 @@
-// The module's one symbol.
+// The entry of the module _cuda.so (runtime/gpu/module.h).
 #include "base/version.h"
 #include "kernels/cuda/kernels.h"
 #include "platform/cuda/runtime.h"
 #include "runtime/gpu/module.h"
 
-// Never destroyed: streams and memory live until the process ends.
+// The objects are never destroyed, because streams and memory live until the process ends.
 extern "C" roundelay::runtime::GpuModule* roundelay_gpu() {
   using namespace roundelay;
   static auto& runtime = *new platform::cuda::CudaRuntime;

@@ -1,4 +1,5 @@
-// The module that is loaded when MPI is wanted: everything that links MPI, behind runtime/backend.h.
+// The module _mpi.so: implements runtime/backend.h with MPI. It contains all code that links MPI, and is
+// loaded only if an MPI bootstrap is chosen.
 #include <cstdlib>
 #include <memory>
 #include <optional>

@@ -1,17 +1,18 @@
 #include "runtime/session/engine.h"
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <utility>
 
+#include "base/annotations.h"
 #include "collective/backoff.h"
 
 namespace roundelay::runtime {
 
 namespace {
 
-constexpr Duration kDeviceWatch = std::chrono::milliseconds(100);
-
+// Marks a caller that does nothing but look for messages (Channel::set_polling).
 class Attending {
  public:
   explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.set_polling(true); }
@@ -26,19 +27,18 @@ class Attending {
 }  // namespace
 
 Engine::Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles,
-               Options options)
+               LaneThreads& lanes, bool crowded, Housekeeping housekeeping)
     : channel_(channel),
       negotiator_(negotiator),
       handles_(handles),
-      options_(std::move(options)),
-      one_thread_(!channel.any_thread() || options_.one_thread) {}
+      lanes_(lanes),
+      crowded_(crowded),
+      housekeeping_(std::move(housekeeping)) {}
 
 void Engine::start() {
   std::call_once(started_, [this] {
     coordination_ = std::thread([this] { coordinate(); });
-    MutexLock lock(lane_threads_mutex_);
-    running_ = true;
-    for (const auto& lane_thread : *lane_threads_) begin(lane_thread);
+    lanes_.start();
   });
 }
 
@@ -46,67 +46,7 @@ void Engine::stop() {
   stopping_.store(true, std::memory_order_release);
   channel_.wake();
   if (coordination_.joinable()) coordination_.join();
-  const auto all = lane_threads();
-  for (const auto& lane_thread : *all) {
-    lane_thread->lane->wake();
-    if (lane_thread->thread.joinable()) lane_thread->thread.join();
-  }
-}
-
-void Engine::begin(const std::shared_ptr<LaneThread>& lane_thread) {
-  if (one_thread_) return;
-  lane_thread->thread = std::thread([this, &self = *lane_thread] { run_lane(self); });
-}
-
-void Engine::add_lane(std::shared_ptr<Lane> lane) {
-  auto lane_thread = std::make_shared<LaneThread>();
-  lane_thread->lane = std::move(lane);
-  MutexLock lock(lane_threads_mutex_);
-  auto more = std::make_shared<LaneThreads>(*lane_threads_);
-  more->push_back(lane_thread);
-  lane_threads_ = std::move(more);
-  if (running_) begin(lane_thread);
-}
-
-void Engine::remove_lane(const Lane& lane) {
-  std::shared_ptr<LaneThread> lane_thread;
-  {
-    MutexLock lock(lane_threads_mutex_);
-    auto fewer = std::make_shared<LaneThreads>(*lane_threads_);
-    const auto found =
-        std::find_if(fewer->begin(), fewer->end(), [&](const auto& one) { return one->lane.get() == &lane; });
-    if (found == fewer->end()) return;
-    lane_thread = *found;
-    fewer->erase(found);
-    lane_threads_ = std::move(fewer);
-  }
-  lane_thread->leaving.store(true, std::memory_order_release);
-  lane_thread->lane->wake();
-  if (lane_thread->thread.joinable()) lane_thread->thread.join();
-}
-
-std::shared_ptr<const Engine::LaneThreads> Engine::lane_threads() const {
-  MutexLock lock(lane_threads_mutex_);
-  return lane_threads_;
-}
-
-void Engine::wake_lanes(const Lane* but_for) {
-  const auto all = lane_threads();
-  for (const auto& lane_thread : *all) {
-    if (lane_thread->lane.get() != but_for && lane_thread->lane->has_work()) lane_thread->lane->wake();
-  }
-}
-
-bool Engine::lanes_watch_devices() const {
-  const auto all = lane_threads();
-  return std::any_of(all->begin(), all->end(),
-                     [](const auto& lane_thread) { return lane_thread->lane->watches_device(); });
-}
-
-bool Engine::lanes_have_work() const {
-  const auto all = lane_threads();
-  return std::any_of(all->begin(), all->end(),
-                     [](const auto& lane_thread) { return lane_thread->lane->has_work(); });
+  lanes_.stop();
 }
 
 void Engine::negotiate(const std::function<void()>& task) {
@@ -114,7 +54,7 @@ void Engine::negotiate(const std::function<void()>& task) {
   Mutex mutex;
   CondVar changed;
   bool over = false;
-  negotiator_.post([&] {
+  negotiator_.inbox().run([&] {
     task();
     MutexLock lock(mutex);
     over = true;
@@ -134,16 +74,16 @@ void Engine::coordinate() {
       BackgroundHold hold(negotiation_);
       attention_.store(false, std::memory_order_release);
       moved = negotiator_.step(steady_now());
-      due = negotiator_.next_due().sooner(options_.housekeeping(steady_now()));
+      due = negotiator_.next_due().sooner(housekeeping_(steady_now()));
       background_due_ = moved ? TimePoint::min() : due.when();
     }
-    // The step may have taken a wake-up that was meant for this.
+    // The step's receive() may have taken a wake-up that was meant for stop() or wake_background().
     if (stopping_.load(std::memory_order_acquire)) break;
     moved = attention_.load(std::memory_order_acquire) || moved;
-    if (moved && !one_thread_) wake_lanes();
-    const bool busy = one_thread_ && lanes_have_work();
-    const bool watches = one_thread_ && lanes_watch_devices();
-    if (busy || watches) moved = step_lanes() || moved;
+    if (moved && !lanes_.one_thread()) lanes_.wake();
+    const bool busy = lanes_.one_thread() && lanes_.have_work();
+    const bool watches = lanes_.one_thread() && lanes_.watch_devices();
+    if (busy || watches) moved = lanes_.step_all() || moved;
     if (watches) due = due.sooner(Deadline::after(kDeviceWatch));
     if (moved) {
       backoff.reset();
@@ -153,74 +93,46 @@ void Engine::coordinate() {
       channel_.wait(due);
     }
   }
-  // What was asked for before stop() is still said: above all that this rank leaves.
+  // Sends what was posted before stop(): above all that this rank leaves.
   BackgroundHold hold(negotiation_);
   static_cast<void>(negotiator_.step(steady_now()));
 }
 
-bool Engine::step_lanes() {
-  bool moved = false;
-  const auto all = lane_threads();
-  for (const auto& lane_thread : *all) {
-    BackgroundHold hold(lane_thread->lane->token());
-    moved = lane_thread->lane->step() || moved;
-  }
-  return moved;
-}
-
-void Engine::run_lane(LaneThread& lane_thread) {
-  Lane& lane = *lane_thread.lane;
-  // Never hot: backward runs on these cores. A caller that waits drives the lane itself, and may spin.
-  collective::Backoff backoff(true);
-  while (!stopping_.load(std::memory_order_acquire) && !lane_thread.leaving.load(std::memory_order_acquire)) {
-    if (!lane.has_work() && !lane.may_enter()) {
-      backoff.reset();
-      lane.wait_for_work(lane.watches_device() ? Deadline::after(kDeviceWatch) : Deadline::never());
-      if (!lane.watches_device()) continue;
-    }
-    collective::Nap nap;
-    {
-      BackgroundHold hold(lane.token());
-      if (lane.step()) {
-        backoff.reset();
-      } else {
-        nap = lane.idle(backoff);
-      }
-    }
-    nap.take();
+void Engine::run_where_fabrics_live(const std::function<void()>& task) {
+  if (lanes_.one_thread()) {
+    negotiate(task);
+  } else {
+    task();
   }
 }
 
 bool Engine::wait(submit::Handle handle, LaneId id, Deadline deadline) {
-  const auto all = lane_threads();
-  const auto lane_thread =
-      std::find_if(all->begin(), all->end(), [id](const auto& s) { return s->lane->id() == id; });
+  const std::shared_ptr<Lane> lane = lanes_.find(id);
   std::optional<ScheduleWatch> watch;
-  if (lane_thread != all->end()) watch.emplace((*lane_thread)->lane->schedule());
+  if (lane) watch.emplace(lane->schedule());
   if (done(handle)) return true;
-  bool driving = !one_thread_ && lane_thread != all->end();
+  bool driving = !lanes_.one_thread() && lane != nullptr;
   while (driving && !done(handle) && !deadline.passed()) {
-    Lane& lane = *(*lane_thread)->lane;
-    driving = drive_lane(lane, handle, deadline) || drive_negotiation(lane, handle, deadline);
+    driving = drive_lane(*lane, handle, deadline) || drive_negotiation(*lane, handle, deadline);
   }
-  wake_lanes();  // what this caller leaves behind is theirs
+  lanes_.wake();  // the lanes' threads take over what this caller has not done
   if (driving && done(handle)) return true;
-  // The time is over; or another caller drives, or nobody may. Should that caller leave, the background
-  // threads take over.
+  // The deadline has passed, or another caller drives, or no caller may. When that caller leaves, the
+  // background threads take over.
   wake();
   return handles_.sleep_until_done(handle, deadline);
 }
 
-// The handle's own: the others' threads run beside this one.
+// Drives the lane of the handle. The threads of other lanes run at the same time.
 bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   if (!lane.has_work() && !lane.goes_by_schedule()) return false;
   DriverHold hold(lane.token());
   if (!hold) return false;
-  // This may take long: the background is to report what was submitted since, and see the flush.
+  // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
   if (lane.take_news()) wake();
-  collective::Backoff backoff(options_.crowded);
+  collective::Backoff backoff(crowded_);
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
-    if (lane.step()) {
+    if (lanes_.step(lane)) {
       backoff.reset();
     } else {
       lane.idle(backoff).take();
@@ -230,26 +142,28 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
 }
 
 bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline) {
-  // Another caller runs it; to negotiate meanwhile is the background's part.
+  // Another caller drives the lane. The background negotiates meanwhile.
   if (lane.has_work() || lane.goes_by_schedule()) return false;
   DriverHold hold(negotiation_);
   if (!hold) return false;
   const Attending polling(channel_);
-  // Work first: another caller's ends behind the handles that it completes.
+  // has_work() is asked before done(): as soon as it is false, the handles of the work are done, and done()
+  // sees that.
   const auto negotiates = [&] {
     return !lane.has_work() && !lane.goes_by_schedule() && !done(handle) && !deadline.passed();
   };
   while (negotiates()) {
-    static_cast<void>(lane.take_news());  // before the step, which sees it
+    static_cast<void>(lane.take_news());  // before the step, which acts upon the news
     if (negotiator_.step(steady_now())) {
-      wake_lanes(&lane);        // with what was ordered for them
-    } else if (negotiates()) {  // the step may have taken a wake-up for what a lane's thread has entered
+      lanes_.wake(&lane);  // they may have new orders
+    } else if (negotiates()) {
+      // Asked again, because the step may have taken the wake-up that came with new work of the lane.
       channel_.wait_polling(deadline.sooner(negotiator_.next_due()),
-                            options_.crowded ? Duration{0} : collective::Backoff::kSpin);
+                            crowded_ ? Duration{0} : collective::Backoff::kSpin);
     }
   }
-  // What this thread set going may be due before the coordination thread meant to look again, and this thread
-  // may have taken a wake-up that was meant for that one.
+  // The coordination thread must look now if this thread has taken a wake-up that was meant for it, or if
+  // something is now due earlier than it knows.
   const bool meant_for_it =
       stopping_.load(std::memory_order_acquire) || attention_.load(std::memory_order_acquire);
   if (meant_for_it || negotiator_.next_due().when() < background_due_) channel_.wake();

@@ -1,107 +1,93 @@
-// Who does the work, and when: one coordination thread, one background thread a lane, and callers that wait.
+// Runs the negotiator and the lanes: one coordination thread, one background thread for each lane, and the
+// callers that wait.
 //
-// Threads:        holds                   sleeps in
-//   coordination  negotiation token       channel.wait
-//   lane (each)   that lane's token       lane.wait_for_work, or a back-off while a collective runs
-//   a waiter      negotiation's, or its   channel.wait (as driver), a back-off while a collective runs, or on
-//                 handle's lane's         its handle
-// When a fabric or channel tolerates one thread only, the coordination thread runs the lanes too and nobody
-// drives.
+// Thread         holds                        sleeps in
+//   coordination   the negotiation token        Channel::wait
+//   of a lane      the lane's token             Lane::wait_for_work, or a back-off
+//   a waiter       the negotiation token, or    Channel::wait_polling
+//                  its handle's lane's token,   a back-off
+//                  or none                      HandleTable::sleep_until_done
+//
+// A thread backs off while its lane has work that waits for peers.
+//
+// If a fabric or the channel tolerates one thread only, the coordination thread runs the lanes too, and
+// waiters hold no token.
 #pragma once
 
 #include <atomic>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
-#include "base/annotations.h"
 #include "channel/channel.h"
 #include "runtime/lane/lane.h"
 #include "runtime/lane/progress_token.h"
+#include "runtime/session/lane_threads.h"
 #include "runtime/session/negotiator.h"
 #include "submit/handles.h"
 
 namespace roundelay::runtime {
 
+// Any thread may call the public functions, except where a comment says otherwise.
 class Engine {
  public:
-  struct Options {
-    bool crowded = false;     // ranks outnumber cores: never spin
-    bool one_thread = false;  // fabrics may be called by one thread only
-    // Called by the coordination thread now and then; returns when it wants to be called again.
-    std::function<Deadline(TimePoint now)> housekeeping;
-  };
+  // The coordination thread calls it at the time that the last call returned, or earlier.
+  using Housekeeping = std::function<Deadline(TimePoint now)>;
 
-  Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles, Options options);
+  // The references outlive the engine. Starts no thread. `crowded`: ranks outnumber cores, so waiters never
+  // spin.
+  Engine(channel::Channel& channel, Negotiator& negotiator, submit::HandleTable& handles, LaneThreads& lanes,
+         bool crowded, Housekeeping housekeeping);
   ~Engine() { stop(); }
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
-  // Starts the threads; later calls do nothing.
+  // Starts the threads, those of the lanes too. Later calls do nothing.
   void start();
-  // Joins them; what is in flight stays as it is.
+  // Joins the threads. What is in flight stays as it is. Only one thread may call it.
   void stop();
 
-  void add_lane(std::shared_ptr<Lane> lane) EXCLUDES(lane_threads_mutex_);
-  // Joins the lane's thread. The lane has no work.
-  void remove_lane(const Lane& lane) EXCLUDES(lane_threads_mutex_);
-
-  // Something was submitted, or the negotiator has news of this process: act soon.
+  // Makes the negotiator step soon: something was submitted, or its inbox has something.
   void wake() { channel_.wake(); }
-  // Housekeeping has news, which a driver cannot act upon.
+  // Makes the coordination thread look soon, also if a waiter runs the negotiator: that one does no
+  // housekeeping.
   void wake_background() {
     attention_.store(true, std::memory_order_release);
     channel_.wake();
   }
-  // Lanes with work: there is more of it, or the abort word was raised and they are to fail it.
-  void wake_lanes(const Lane* but_for = nullptr);
-
-  // Returns when the handle is done or at the deadline; does the work of its lane and negotiates itself where
-  // it may. What was submitted before, and nobody was woken for, is negotiated then or by the background.
+  // Returns true when the handle is done, false at the deadline. The caller runs the handle's lane and the
+  // negotiator itself where it may, so nobody needs to be woken for what it has submitted before.
   bool wait(submit::Handle handle, LaneId lane, Deadline deadline);
-  // Runs `task` with the negotiation token, on the coordination thread where fabrics want one thread; returns
-  // when it is over. Not for holders of a token, nor beside stop().
+  // Runs the task with the negotiation token held, on the coordination thread if fabrics want one thread.
+  // Returns when the task is over. Do not call it while you hold a token, nor during stop().
   void negotiate(const std::function<void()>& task);
-  [[nodiscard]] bool one_thread() const { return one_thread_; }
+  // Runs the task in the thread in which fabrics are made and freed, which may be the caller's. Restrictions
+  // as for negotiate().
+  void run_where_fabrics_live(const std::function<void()>& task);
 
  private:
-  struct LaneThread {
-    std::shared_ptr<Lane> lane;
-    std::atomic<bool> leaving{false};
-    std::thread thread;
-  };
-  using LaneThreads = std::vector<std::shared_ptr<LaneThread>>;
-
+  // The body of the coordination thread.
   void coordinate();
-  void run_lane(LaneThread& lane_thread);
-  void begin(const std::shared_ptr<LaneThread>& lane_thread);
-  bool step_lanes();
-  // Each returns true if it held a token, so that trying again makes sense.
+  // Each runs its part until the handle is done, the deadline has passed, or nothing is left to do here.
+  // Returns false if another thread has the token, or if there was nothing to do.
   bool drive_lane(Lane& lane, submit::Handle handle, Deadline deadline);
   bool drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadline);
   [[nodiscard]] bool done(submit::Handle handle) const { return handles_.done(handle).value_or(true); }
-  [[nodiscard]] bool lanes_have_work() const;
-  [[nodiscard]] bool lanes_watch_devices() const;
-  [[nodiscard]] std::shared_ptr<const LaneThreads> lane_threads() const EXCLUDES(lane_threads_mutex_);
 
   channel::Channel& channel_;
   Negotiator& negotiator_;
   submit::HandleTable& handles_;
-  const Options options_;
-  const bool one_thread_;
+  LaneThreads& lanes_;
+  const bool crowded_;
+  const Housekeeping housekeeping_;
 
   ProgressToken negotiation_;
-  TimePoint background_due_ =
-      TimePoint::min();  // when the coordination thread looks next (token's holder only)
+  // When the coordination thread looks next. Only the holder of the negotiation token uses it.
+  TimePoint background_due_ = TimePoint::min();
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> attention_{false};  // the coordination thread is to look, whoever takes the wake-up
+  std::atomic<bool> attention_{false};  // set until the coordination thread has looked
   std::once_flag started_;
   std::thread coordination_;
-
-  mutable Mutex lane_threads_mutex_;
-  bool running_ GUARDED_BY(lane_threads_mutex_) = false;
-  std::shared_ptr<const LaneThreads> lane_threads_ GUARDED_BY(lane_threads_mutex_) =
-      std::make_shared<LaneThreads>();
 };
 
 }  // namespace roundelay::runtime

@@ -10,10 +10,7 @@
 namespace roundelay::runtime {
 namespace {
 
-std::string seen_from_outside() {
-  const pid_t self = ::getpid();
-  return "its process " + std::to_string(self) + " " + platform::describe_activity(self);
-}
+std::string seen_from_outside() { return platform::describe_process(::getpid()); }
 
 }  // namespace
 
@@ -28,7 +25,7 @@ struct Inquiry::Open {
 
   Mutex mutex;
   Answer answer GUARDED_BY(mutex);
-  std::map<int, Deadline> asked GUARDED_BY(mutex);  // who, and until when the program may say something
+  std::map<int, Deadline> asked GUARDED_BY(mutex);  // ranks that wait, and until when
 };
 
 Inquiry::Inquiry(std::shared_ptr<Whereabouts> whereabouts, Answer answer)
@@ -36,7 +33,7 @@ Inquiry::Inquiry(std::shared_ptr<Whereabouts> whereabouts, Answer answer)
 
 Inquiry::~Inquiry() {
   MutexLock lock(open_->mutex);
-  open_->asked.clear();  // nobody is answered any more
+  open_->asked.clear();  // a late answer finds nobody to send to
 }
 
 void Inquiry::asked(int by_rank, TimePoint now) {

@@ -1,5 +1,5 @@
-// What this rank says when it is asked what its program does: what the kernel shows, and where the program
-// itself says it is, if it says so in time.
+// Answers a coordinator that asks what this rank's program does: with what the kernel shows of the process,
+// and with what the program itself says, if that comes in time.
 #pragma once
 
 #include <functional>
@@ -11,34 +11,37 @@
 
 namespace roundelay::runtime {
 
-// The program, asked by another thread.
+// Says where the program is at this moment.
 class Whereabouts {
  public:
   virtual ~Whereabouts() = default;
-  // Never blocks. Calls `tell` once, from any thread, when the program can be looked at; or never, while an
-  // earlier question is still open.
+  // Never blocks; any thread may call it. Calls `tell` once, from any thread, when the program can be looked
+  // at. Drops the question, and never calls `tell`, if an earlier one is still open.
   virtual void ask(std::function<void(const std::string&)> tell) = 0;
 };
 
 // Thread-safe.
 class Inquiry {
  public:
+  // How long the program may take to answer.
   static constexpr Duration kPatience = std::chrono::milliseconds(1500);
 
-  // `answer` is called from any thread, not after the Inquiry is gone. No whereabouts: the kernel's word
-  // alone.
+  // Sends the answer to the rank that asked. It is called from any thread, but not after the Inquiry's
+  // destruction.
   using Answer = std::function<void(int by_rank, std::string text)>;
+  // Without `whereabouts` (null) the answers have only what the kernel shows.
   Inquiry(std::shared_ptr<Whereabouts> whereabouts, Answer answer);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
 
+  // The rank has asked. Never blocks.
   void asked(int by_rank, TimePoint now);
-  // Answers what the program leaves open for too long; says when to look again.
+  // Answers the questions that the program has left open for too long. Returns when to call it again.
   Deadline look(TimePoint now);
 
  private:
-  struct Open;  // shared with the program's thread, which may come back late
+  struct Open;  // the open questions; the program's thread shares them, as it may answer late
 
   const std::shared_ptr<Whereabouts> whereabouts_;
   const std::shared_ptr<Open> open_;

@@ -1,5 +1,5 @@
-// Orders go out; those with operations on a GPU, where other process sets have some too, with tickets of rank
-// 0.
+// Gives the orders of the lanes that this rank coordinates, and applies the orders that this rank gets.
+#include <string>
 #include <utility>
 
 #include "runtime/session/negotiator.h"
@@ -10,105 +10,87 @@ bool Negotiator::give_orders(TimePoint now) {
   bool moved = false;
   for (auto& [id, lane] : lanes_) {
     if (!lane.coordinator || lane.closed) continue;
-    const bool world_shares = rank_ == 0 && id == LaneId{} && gpu_order_.world_takes_tickets();
-    lane.coordinator->take_tickets(world_shares || shares_gpus(id, lane));
+    lane.coordinator->take_tickets(sequencer_.needs_stamps(id, lane));
     while (auto order = lane.coordinator->take_order(now)) {
       moved = true;
       lane.orders.push(std::move(*order));
     }
-    request_tickets(id, lane);
+    sequencer_.request_stamps(id, lane);
     while (const auto order = lane.orders.take()) {
       give(id, lane, *order);
-      if (aborted_) return true;
+      if (link_.aborted()) return true;
     }
     for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
-    warn_of_the_late(*lane.coordinator, now);
-    if (const auto fault = lane.coordinator->take_fault(now)) abort(*fault, rank_);
-    if (aborted_) return true;
+    stall_watch_.warn_of_late_ranks(*lane.coordinator, now);
+    if (const auto fault = lane.coordinator->take_fault(now)) link_.abort(*fault);
+    if (link_.aborted()) return true;
   }
   return moved;
 }
 
-void Negotiator::give(LaneId id, const Lane& lane, const wire::Order& order) {
-  ++counters_.orders;
+void Negotiator::give(LaneId id, const LaneControl& lane, const wire::Order& order) {
+  ++link_.counters().orders;
   for (const int rank : lane.group.ranks) {
-    if (rank != rank_) send(rank, order);
+    if (rank != rank_) link_.send(rank, order);
   }
-  if (order.removed && shares_gpus(id, lane)) tell_ticket_members(id, {});
+  if (order.removed) sequencer_.on_lane_over(id, lane);
   on_order(order);
 }
 
-void Negotiator::request_tickets(LaneId id, Lane& lane) {
-  while (const auto request = lane.orders.take_request()) {
-    if (rank_ != 0) {
-      send(0, *request);
-    } else if (auto tickets = gpu_order_.issue(id, request->operations);
-               !tickets || !lane.orders.grant(request->sequence, std::move(*tickets))) {
-      return end_tickets(0);
-    }
+void Negotiator::on_order(const wire::Order& order) {
+  LaneControl* const lane = lanes_.find(order.lane);
+  if (link_.aborted() || lane == nullptr) return;
+  Result<negotiate::Applied> applied = lane->participant.apply(order);
+  if (!applied.ok()) {
+    return link_.abort({rank_, "rank " + std::to_string(rank_) + ": " + applied.status().message()});
   }
-  if (rank_ != 0 && tickets_over_) lane.orders.refuse();
-}
-
-// Before anything can be submitted in the set: its members agree on it in the world only after this.
-void Negotiator::tell_ticket_members(LaneId id, const std::vector<int>& ranks) {
-  const wire::TicketMembers members{id, {ranks.begin(), ranks.end()}};
-  if (rank_ == 0) {
-    on_ticket_members(0, members);
-  } else {
-    send(0, members);
+  if (applied->freeze) lane->table->freeze();
+  if (applied->unlock) {
+    ++link_.counters().unlocks;
+    sink_.unlock(order.lane, *applied->unlock);
+    lane->flush_requested = true;  // callers that wait for announced uses have requested no flush
   }
-}
-
-void Negotiator::dispatch_tickets(int from, const wire::Message& message) {
-  if (const auto* members = std::get_if<wire::TicketMembers>(&message)) {
-    on_ticket_members(from, *members);
-  } else if (const auto* request = std::get_if<wire::TicketRequest>(&message)) {
-    on_ticket_request(from, *request);
-  } else if (const auto* grant = std::get_if<wire::TicketGrant>(&message)) {
-    on_ticket_grant(*grant);
+  for (auto& execution : applied->operations) {
+    sink_.execute(order.lane, order.sequence, std::move(execution));
   }
-}
-
-void Negotiator::on_ticket_members(int from, const wire::TicketMembers& members) {
-  if (members.ranks.empty()) {
-    gpu_order_.close(members.lane);
-  } else if (rank_ != 0 || members.ranks.front() != from || members.lane.process_set == 0 ||
-             !gpu_order_.open(members.lane, members.ranks)) {
-    end_tickets(from);
+  settle_all(order.lane, std::move(applied->failed));
+  if (applied->joined) sink_.joined(order.lane, *applied->joined);
+  settle_all(order.lane, lane->participant.take_settled());
+  if (applied->schedule) {
+    begin_schedule(order.lane, *lane, order.sequence, std::move(*applied->schedule));
   }
+  close(order.lane, *lane, *applied);
 }
 
-void Negotiator::on_ticket_request(int from, const wire::TicketRequest& request) {
-  if (tickets_over_) return;  // it has been told
-  const auto found = gpu_order_.lanes().find(request.lane);
-  if (found == gpu_order_.lanes().end() || found->second.front() != from) return end_tickets(from);
-  send(from,
-       wire::TicketGrant{request.lane, request.sequence, gpu_order_.issue(request.lane, request.operations)});
+// Closes the lane if the order was its last one.
+void Negotiator::close(LaneId id, LaneControl& lane, const negotiate::Applied& applied) {
+  lane.closed = applied.shut_down_by >= 0 || applied.removed;
+  if (lane.closed) lane.watchdog.on_closed();
+  if (applied.shut_down_by >= 0) sink_.rank_left(id, applied.shut_down_by);
+  if (applied.removed) sink_.removed(id);
 }
 
-void Negotiator::on_ticket_grant(const wire::TicketGrant& grant) {
-  if (!grant.tickets) {
-    tickets_over_ = true;
+void Negotiator::begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence,
+                                negotiate::Schedule schedule) {
+  ++link_.counters().locks;
+  lane.table->begin_schedule(schedule.number, schedule.operations, std::move(schedule.returned));
+  sink_.locked(id, sequence);
+}
+
+// Moves the table's new requests to the participant. Under a schedule lock the table keeps them, and only a
+// freeze is news.
+void Negotiator::take_uses(LaneControl& lane) {
+  if (!lane.table->scheduled()) {
+    lane.table->drain(drained_);
+    for (const wire::Request& request : drained_) lane.participant.submit(request);
     return;
   }
-  const auto found = lanes_.find(grant.lane);
-  if (found == lanes_.end() || found->second.closed) return;
-  if (!found->second.orders.grant(grant.sequence, *grant.tickets)) end_tickets(0);
+  if (lane.participant.ends()) lane.table->freeze();
+  if (const auto announced = lane.table->frozen_after()) lane.participant.freeze(*announced);
 }
 
-void Negotiator::refuse_tickets() {
-  if (rank_ != 0 || std::exchange(tickets_over_, true)) return;
-  for (const auto& [id, ranks] : gpu_order_.lanes()) {
-    if (ranks.front() != 0) send(ranks.front(), wire::TicketGrant{id, 0, std::nullopt});
-  }
-}
-
-void Negotiator::end_tickets(int from) {
-  abort({from, "rank " + std::to_string(from) + " broke the protocol of turns on GPUs: it told rank " +
-                   std::to_string(rank_) +
-                   " of a process set that is not there, or numbered what nobody asked for"},
-        rank_);
+void Negotiator::settle_all(LaneId id, std::vector<negotiate::Settled> settled) {
+  for (auto& one : settled) sink_.settle(id, std::move(one));
 }
 
 }  // namespace roundelay::runtime

@@ -29,7 +29,7 @@ std::string Neighbours::account(int rank) const {
   const auto found =
       std::find_if(all_.begin(), all_.end(), [rank](const Neighbour& one) { return one.rank == rank; });
   if (found == all_.end()) return {};
-  return "its process " + std::to_string(found->process) + " " + platform::describe_activity(found->process);
+  return platform::describe_process(found->process);
 }
 
 bool NeighbourWatch::check(bool waiting, TimePoint now) {

@@ -1,5 +1,5 @@
-// The ranks of this node, whose processes the kernel shows: what one that is late does, and whether it is
-// stopped, is seen without its help. One thread at a time.
+// The ranks of this node. The kernel shows what their processes do and whether they are stopped, without
+// their help.
 #pragma once
 
 #include <sys/types.h>
@@ -14,19 +14,21 @@
 namespace roundelay::runtime {
 
 struct Neighbour {
-  int rank = 0;  // of the world
+  int rank = 0;  // in the world
   pid_t process = 0;
-  bool stopped = false;  // when last looked at
+  bool stopped = false;  // as seen by the last look()
 };
 
+// One thread at a time may use it.
 class Neighbours {
  public:
   explicit Neighbours(std::vector<Neighbour> all = {}) : all_(std::move(all)) {}
 
-  // A line for each member of the group that has been stopped since the last call. Empty on all but one of
-  // the group's members on this node, the first that runs.
+  // Returns a warning for each member of the group that has been stopped since the last call. Of the members
+  // on this node only the first one that runs gets warnings; others get none.
   std::vector<std::string> look(const Group& group);
-  // What the rank does: "its process 4711 waits in the system call read"; "" where that cannot be seen.
+  // What the rank does: "its process 4711 waits in the system call read". Empty if the rank is not on this
+  // node or its process is unknown.
   [[nodiscard]] std::string account(int rank) const;
   [[nodiscard]] bool empty() const { return all_.empty(); }
 
@@ -34,12 +36,14 @@ class Neighbours {
   std::vector<Neighbour> all_;
 };
 
-// When to look(): now and then while this rank waits for others. Pure.
+// Says when to call Neighbours::look(): every 2 seconds while this rank waits for others. Pure.
 class NeighbourWatch {
  public:
   static constexpr Duration kPeriod = std::chrono::seconds(2);
 
+  // Returns true if look() is due. `waiting`: this rank waits for others.
   bool check(bool waiting, TimePoint now);
+  // When check() may return true next, if this rank still waits then.
   [[nodiscard]] Deadline next_due() const { return due_; }
 
  private:

@@ -6,11 +6,18 @@
 
 namespace roundelay::runtime {
 
+namespace {
+
+// "[0, 1, 3]"
 std::string text_of(const std::vector<int>& ranks) {
   std::string text = "[";
   for (const int rank : ranks) text += (text.size() > 1 ? ", " : "") + std::to_string(rank);
   return text + "]";
 }
+
+}  // namespace
+
+std::string describe(const ProcessSet& set) { return "the process set with ranks " + text_of(set.ranks); }
 
 ProcessSetId ProcessSets::next_serial() {
   MutexLock lock(mutex_);

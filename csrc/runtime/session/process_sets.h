@@ -1,7 +1,9 @@
-// The process sets of one init: ids for users, and this rank's lane in each set that it is in.
+// The process sets of one init, by the ids that users see, and this rank's lane of each set it is a member
+// of.
 //
-// A user's id is the lowest that is free, so that ids come back; a lane's process set is a serial number that
-// does not. All ranks add and remove sets in one order, so both are the same everywhere.
+// A new set gets the lowest id that is free, so ids are used again. It also gets a serial number, which is
+// never used again: the LaneId has that one. All ranks make and remove sets in the same order, so that ids
+// and serial numbers are the same on all ranks.
 #pragma once
 
 #include <atomic>
@@ -22,37 +24,44 @@ namespace roundelay::runtime {
 struct ProcessSet {
   ProcessSetId serial = 0;
   std::vector<int> ranks;      // world ranks, ascending
-  std::shared_ptr<Lane> lane;  // null: this rank is not among them
-  bool removing = false;
+  std::shared_ptr<Lane> lane;  // null if this rank is not a member
+  bool removing = false;       // begin_removal() was called
 };
 
 // Thread-safe.
 class ProcessSets {
  public:
+  // `rank`: this rank in the world.
   explicit ProcessSets(int rank) : rank_(rank) {}
 
-  // A number for the next set, also for one that will fail to be made.
+  // Returns the serial number of the next set. All ranks call it for each attempt to make a set, also for one
+  // that fails.
   ProcessSetId next_serial() EXCLUDES(mutex_);
-  // The lane is found by its id from here, by users after publish().
+  // lane_of() finds the lane from now on; lane_for_use() finds it after publish().
   void add_lane(std::shared_ptr<Lane> lane) EXCLUDES(mutex_);
-  void remove_lane(LaneId id) EXCLUDES(mutex_);  // it has no work and gets none
+  // The lane must have no work, and get none. Forgets its handles.
+  void remove_lane(LaneId id) EXCLUDES(mutex_);
+  // Lets users use the set; returns its id.
   ProcessSetId publish(ProcessSet set) EXCLUDES(mutex_);
   void erase(ProcessSetId id) EXCLUDES(mutex_);
 
-  // kInvalidArgument: unknown, being removed, or without this rank.
+  // The lane in which users submit. Errors: kInvalidArgument (the set is unknown or being removed, or this
+  // rank is not a member).
   [[nodiscard]] Result<std::shared_ptr<Lane>> lane_for_use(ProcessSetId id) const EXCLUDES(mutex_);
+  // Errors: kInvalidArgument (the set is unknown).
   [[nodiscard]] Result<ProcessSet> find(ProcessSetId id) const EXCLUDES(mutex_);
-  // From here lane_for_use() refuses the set. kInvalidArgument as find(), or another call removes it.
+  // Makes lane_for_use() refuse the set. Errors: kInvalidArgument (the set is unknown or being removed).
   Result<ProcessSet> begin_removal(ProcessSetId id) EXCLUDES(mutex_);
-  // Null: no such lane here.
+  // Returns null if this rank has no such lane.
   [[nodiscard]] std::shared_ptr<Lane> lane_of(LaneId id) const EXCLUDES(mutex_);
   [[nodiscard]] std::vector<std::shared_ptr<Lane>> lanes() const EXCLUDES(mutex_);
-  // Adds up what all lanes have done, those that are gone too.
+  // Adds the counters of all lanes to `sum`, those of removed lanes too.
   void add_counters(LaneCounters& sum) const EXCLUDES(mutex_);
-  // Why a set with these ranks cannot be added; empty if nothing speaks against it. `size`: of the world.
+  // Why there can be no new set with these ranks; empty if there can. `size`: ranks in the world.
   [[nodiscard]] std::string refuse(const std::vector<int>& ranks, int size) const EXCLUDES(mutex_);
 
-  // Which lane a handle belongs to, of those outside the world; forgotten when it is taken or its lane goes.
+  // Keeps the lane of a handle until forget() or remove_lane(). Handles of the world need no entry:
+  // lane_of_handle() returns the world's lane for those that it does not know.
   void remember(submit::Handle handle, LaneId lane) EXCLUDES(mutex_);
   [[nodiscard]] LaneId lane_of_handle(submit::Handle handle) const EXCLUDES(mutex_);
   void forget(submit::Handle handle) EXCLUDES(mutex_);
@@ -65,12 +74,12 @@ class ProcessSets {
   ProcessSetId last_serial_ GUARDED_BY(mutex_) = 0;
   std::map<ProcessSetId, ProcessSet> sets_ GUARDED_BY(mutex_);
   std::map<LaneId, std::shared_ptr<Lane>> lanes_ GUARDED_BY(mutex_);
-  LaneCounters retired_ GUARDED_BY(mutex_);  // of lanes that are gone
+  LaneCounters retired_ GUARDED_BY(mutex_);  // sums over the removed lanes
   std::unordered_map<submit::Handle, LaneId> handles_ GUARDED_BY(mutex_);
-  std::atomic<bool> any_handles_{false};  // spares the world's waiters the lock
+  std::atomic<bool> any_handles_{false};  // false: waiters in the world need no lock
 };
 
-// "[0, 1, 3]"
-std::string text_of(const std::vector<int>& ranks);
+// "the process set with ranks [0, 1, 3]"
+std::string describe(const ProcessSet& set);
 
 }  // namespace roundelay::runtime

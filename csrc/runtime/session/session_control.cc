@@ -1,4 +1,4 @@
-// What the control plane decides, as it reaches lanes and handles.
+// Session's part as NegotiationSink: it passes the decisions of the control plane on to lanes and handles.
 #include <cstring>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace roundelay::runtime {
 
 void Session::execute(LaneId id, std::uint64_t sequence, negotiate::Execution execution) {
-  timeline_.record_order(sequence, steady_now());
+  timeline_.events().record_order(sequence, steady_now());
   if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, execution);
 }
 
@@ -48,31 +48,24 @@ void Session::rank_left(LaneId id, int by_rank) {
     completer_.fail_all(lane->table(), Status::aborted(who + " has called shutdown() or ended, which ends "
                                                              "communication for all ranks"));
   }
-  if (id == world_->id()) ship_timeline(true);
+  if (id == world_->id()) timeline_.send_last();
   engine_.wake();
-  close(id);
-}
-
-void Session::removed(LaneId id) { close(id); }
-
-void Session::close(LaneId id) {
-  MutexLock lock(mutex_);
-  open_.erase(id);
-  changed_.notify_all();
+  open_lanes_.close(id);
 }
 
 void Session::abort(const Status& cause) {
   if (!abort_.raise(cause)) return;
   if (parts_.backend != nullptr) parts_.backend->poison(cause.message());
   fail_all(cause);
-  engine_.wake_lanes();
-  MutexLock lock(mutex_);
-  over_ = true;
-  changed_.notify_all();
+  lane_threads_.wake();
+  timeline_.abort();
+  open_lanes_.abort();
 }
 
 void Session::ready(LaneId, const negotiate::ReadyNote& note) {
-  timeline_.record_ready(note.name, note.last_rank, note.waited, steady_now());
+  timeline_.events().record_ready(note.name, note.last_rank, note.waited, steady_now());
 }
+
+void Session::clock_offset(std::int64_t nanoseconds) { timeline_.events().set_offset(Duration(nanoseconds)); }
 
 }  // namespace roundelay::runtime

@@ -29,7 +29,8 @@ Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, B
   return std::unique_ptr<bootstrap::Bootstrap>(std::make_unique<bootstrap::SingleBootstrap>());
 }
 
-// Everyone's introduction, by rank. All ranks must be one build with one configuration.
+// Exchanges the introductions of all ranks; returns them by rank. Errors: kUnavailable if the ranks are not
+// of one build, or their configurations differ.
 Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, const wire::Introduction& mine,
                                                   Deadline deadline) {
   const auto gathered = ranks.all_gather(wire::encode(mine), deadline);
@@ -53,8 +54,8 @@ Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, c
 
 using MaybeListener = std::optional<channel::TcpListener>;
 
-// A listener, or nothing where sockets are not allowed or not wanted: then all ranks take channel/mpi.
-// kInvalidArgument: ROUNDELAY_INTERFACE names what is not there.
+// Returns a listener, or nothing if sockets are not allowed or not wanted: then all ranks use channel/mpi.
+// Errors: kInvalidArgument if ROUNDELAY_INTERFACE names no interface of this host.
 Result<MaybeListener> try_listen(const Config& config) {
   if (config.channel == "mpi") return MaybeListener();
   auto listener = channel::TcpListener::listen(config.interface);
@@ -76,7 +77,7 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hel
   for (const wire::Introduction& one : all) tcp_addresses.push_back(to_bytes(one.tcp_address));
   auto made = channel::TcpChannel::create(world, std::move(identity), tcp_addresses, std::move(listener));
   if (!made.ok()) return made.status();
-  // The star around rank 0 stands from the start: through it every death is seen.
+  // All ranks connect to rank 0 now: over these connections every death is noticed.
   for (const int peer : world.ranks) {
     const bool in_star = peer == 0 || world.index == 0;
     const bool close = std::binary_search(closest.begin(), closest.end(), peer);
@@ -86,10 +87,11 @@ Result<std::unique_ptr<channel::Channel>> open_tcp(const Group& world, wire::Hel
   return std::unique_ptr<channel::Channel>(std::move(made).value());
 }
 
-// For messages within this rank's node, with all its ranks; null: they go the same way as between nodes.
+// Makes the shared memory for messages between the ranks of this node. Returns null if these go over TCP, as
+// between nodes.
 Result<std::shared_ptr<std::byte>> share_rings(const Config& config, Fabrics& fabrics,
                                                const bootstrap::RankInfo& rank_info) {
-  constexpr std::uint64_t kKey = UINT64_MAX;  // no process set's
+  constexpr std::uint64_t kKey = UINT64_MAX;  // process sets use their ids as keys
   const bool wanted = config.channel == "auto" || config.channel == "shm";
   if (!wanted || rank_info.local_size == 1) return std::shared_ptr<std::byte>();
   const std::optional<Group> node = fabrics.node(rank_info.rank);
@@ -107,7 +109,8 @@ Result<std::shared_ptr<std::byte>> share_rings(const Config& config, Fabrics& fa
   return std::shared_ptr<std::byte>();
 }
 
-// Everyone's outcome: init() returns on all ranks or raises on all of them, with the first rank's reason.
+// Exchanges the outcomes of all ranks, so that init() returns on all ranks or raises on all of them. The
+// error is that of the first rank that failed.
 Status agree(bootstrap::Bootstrap& ranks, const Status& mine, Deadline deadline) {
   const auto all = ranks.all_gather(to_bytes(mine.message()), deadline);
   if (!all.ok()) return mine.ok() ? all.status() : mine;
@@ -118,14 +121,14 @@ Status agree(bootstrap::Bootstrap& ranks, const Status& mine, Deadline deadline)
   return {};
 }
 
-// Early, so that a path that cannot be written to is an error of init().
+// Opens the timeline's file during init(), so that a path that cannot be written to is an error of init().
 Status open_timeline(SessionParts& parts) {
   parts.timeline_file = std::make_unique<timeline::TimelineFile>();
   const std::string& path = parts.config.timeline;
   return path.empty() || path == "DYNAMIC" ? Status{} : parts.timeline_file->open(path);
 }
 
-// The launcher counts the ranks of a node, too; what disagrees would put two ranks on one device.
+// Compares the local rank with the launcher's: if they differ, two ranks might choose the same device.
 Status check_rank_info(const bootstrap::RankInfo& rank_info,
                        const std::optional<bootstrap::Rendezvous>& where) {
   if (!where || where->local_rank.value_or(rank_info.local_rank) == rank_info.local_rank) return {};
@@ -135,7 +138,7 @@ Status check_rank_info(const bootstrap::RankInfo& rank_info,
                          " on its host; set ROUNDELAY_NODE_ID to one value for each node");
 }
 
-// NCCL's own switch, and what was used before there was one.
+// True if the user has told NCCL to allow it: by its switch, or by the variable used before NCCL had one.
 bool ranks_may_share_gpu() {
   const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return std::getenv("NCCL_HOSTID") != nullptr || (allowed != nullptr && std::string_view(allowed) != "0");
@@ -181,7 +184,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
     if (shared.ok()) rings = std::move(shared).value();
   }
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
-  // Before the channel, where others would wait for a rank that failed.
+  // The ranks agree before they make the channel, because there they would wait for a rank that failed.
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
   parts.fabric = std::move(fabric).value();
   const Group node = rings ? *fabrics.node(world.index) : Group{};

@@ -20,7 +20,7 @@ using collective::Fabric;
 using collective::shm::Segment;
 using FabricPtr = std::unique_ptr<Fabric>;
 
-// Each member takes its own slots, the first one also what is everyone's.
+// Allocates a member's slots, and on the first member the part that all members use.
 platform::Prepare prepare(const Group& group) {
   return [index = group.index, size = group.size()](const platform::SharedMemory& memory) -> Status {
     if (memory.span().size() != Segment::bytes(size)) return Status::internal("it has another size");
@@ -30,7 +30,8 @@ platform::Prepare prepare(const Group& group) {
   };
 }
 
-// The least index of the members that are not `well`; the group's size: all are. Collective.
+// All members call it. Returns the least index of a member that passes well = false, or the group's size if
+// there is none.
 Result<int> first_failure(Fabric& fabric, bool well, Deadline deadline) {
   std::vector<std::int64_t> first = {well ? fabric.group().size() : fabric.group().index};
   collective::AllreduceCall call;
@@ -164,8 +165,8 @@ Result<FabricPtr> Fabrics::make_shm(const Group& group) {
   return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
 
-// On all nodes or on none: a node's failure is told to the others over the fabric that needs no shared
-// memory.
+// Either all nodes use two levels or none does: the members tell each other over the flat fabric, which needs
+// no shared memory, whether their node failed.
 Result<FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::Levels& levels) {
   auto flat = backend_->fabric(group, config_);
   if (!flat.ok()) return flat.status();

@@ -1,6 +1,8 @@
-// Chooses and makes the fabrics of one init: shared memory where all members of a group are on one node and
-// can map it, both on two levels where they are on several nodes alike, the backend's (MPI, a process group
-// of PyTorch) elsewhere.
+// Chooses and makes the fabrics of one init.
+//
+// A group on one node gets shared memory, if all members can map it. A group with equally many ranks, at
+// least 2, on each of several nodes gets two levels: shared memory inside the nodes, the backend's fabric
+// between them. Other groups get the backend's fabric (MPI, or a process group of PyTorch).
 #pragma once
 
 #include <map>
@@ -21,55 +23,61 @@
 
 namespace roundelay::runtime {
 
-// What a rank tells the others before any fabric is made, through its introduction.
+// A rank's node and shm socket, as its introduction (wire/messages.h) tells all ranks.
 struct NodeInfo {
   std::string node;
-  std::string shm_socket;  // where its shared memory can be had; empty: it hands none out
+  std::string
+      shm_socket;  // the address at which the rank hands out shared memory; empty if it hands out none
 };
 
-// One thread at a time.
+// One thread at a time may use it.
 class Fabrics {
  public:
-  // `backend` outlives this.
+  // `backend` outlives this. It may be null if there is one rank.
   Fabrics(Config config, Backend* backend);
 
-  // At most once, before exchange(): for this rank's NodeInfo. "" where shared memory is not wanted or cannot
-  // be.
+  // Starts to hand out this rank's shared memory, and returns the address for its NodeInfo. Returns "" if
+  // shared memory is not wanted or not possible. Call it at most once, before exchange().
   std::string open_shm_socket();
-  // Collective over all ranks: everyone's site, by rank. All agree on the nodes that share memory.
+  // All ranks call it, with the node infos of all ranks, by rank. They agree on the nodes whose ranks can
+  // share memory. Errors: those of the bootstrap.
   Status exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, Deadline deadline);
-  // After exchange(): the ranks of this rank's node, where their shm sockets tell the processes behind them.
+  // Returns the ranks of this rank's node, itself too, whose processes are known from their shm sockets. Call
+  // it after exchange().
   [[nodiscard]] std::vector<Neighbour> neighbours(int rank) const;
-  // The ranks of this rank's node, if they are several and share memory.
+  // Returns the ranks of this rank's node, or nothing if it is the only one or they do not share memory.
   [[nodiscard]] std::optional<Group> node(int rank) const;
-  // Collective over the group, on one node, zeros: `prepare` allocates each member's part. Errors: as
-  // platform/shm/handover.h.
+  // Makes zeroed memory for a group on one node. All members call it; `prepare` allocates the member's part.
+  // Errors: as in platform/shm/handover.h.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
-  // Collective over the group. All members get the same fabric. Errors: kUnavailable with cause and cure.
+  // Makes the group's fabric, of the same kind on all members. All members call it. Errors: kUnavailable with
+  // cause and cure.
   Result<std::unique_ptr<collective::Fabric>> make(const Group& group);
 
  private:
   [[nodiscard]] const std::string& node_of(int rank) const {
     return node_infos_[static_cast<std::size_t>(rank)].node;
   }
-  // ROUNDELAY_FABRIC names one between nodes: no shared memory.
+  // True if ROUNDELAY_FABRIC names the backend's fabric, so that no memory is shared.
   [[nodiscard]] bool shuns_memory() const { return config_.fabric != "auto" && config_.fabric != "shm"; }
   [[nodiscard]] bool on_one_node(const Group& group) const;
-  // Why a rank's node does not share memory, the first one's; "" if they all do.
+  // Why the members cannot share memory inside their nodes; "" if they can. The reason is that of the first
+  // member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
   Result<std::unique_ptr<collective::Fabric>> make_shm(const Group& group);
   Result<std::unique_ptr<collective::Fabric>> make_two_level(const Group& group,
                                                              const bootstrap::Levels& levels);
-  // Warns, or fails where nothing but shared memory is allowed.
+  // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
+  // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
 
   const Config config_;
   Backend* const backend_;
   std::optional<platform::ShmSocket> shm_socket_;
-  std::string no_shm_socket_;  // why there is none
+  std::string no_shm_socket_;  // why open_shm_socket() failed
   std::vector<NodeInfo> node_infos_;
-  std::map<std::string, std::string> closed_;  // nodes whose ranks do not all share memory, and why
+  std::map<std::string, std::string> closed_;  // nodes whose ranks cannot share memory, and the reasons
 };
 
 }  // namespace roundelay::runtime

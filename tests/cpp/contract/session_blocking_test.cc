@@ -67,7 +67,7 @@ std::string sum_blocking(Session& session, int rank, const std::string& name, in
   return land(session, flight, static_cast<float>(size * (size + 1) / 2));
 }
 
-TEST_CASE("a call that blocks wakes nobody", "[session][blocking]") {
+TEST_CASE("a blocking call wakes no thread", "[session][blocking]") {
   constexpr int kRounds = 200;
   std::atomic<int> wakes{0};
   SessionWorld world(2, {}, [&](runtime::SessionParts& parts) {
@@ -84,7 +84,7 @@ TEST_CASE("a call that blocks wakes nobody", "[session][blocking]") {
   world.shutdown();
 }
 
-TEST_CASE("threads that block at once, of which one drives at a time", "[session][blocking]") {
+TEST_CASE("several threads block at once, and one at a time drives", "[session][blocking]") {
   const int size = GENERATE(1, 2, 4);
   constexpr int kThreads = 3;
   SessionWorld world(size);
@@ -146,7 +146,7 @@ TEST_CASE("a call that blocks is negotiated while its thread runs an earlier ope
   world.shutdown();
 }
 
-TEST_CASE("who leaves a blocking call early has told its peers of it", "[session][blocking]") {
+TEST_CASE("a caller that leaves a blocking call early has told its peers of it", "[session][blocking]") {
   const int leaver = GENERATE(0, 1);
   SessionWorld world(2);
   std::atomic<bool> left{false}, over{false};
@@ -170,7 +170,7 @@ TEST_CASE("who leaves a blocking call early has told its peers of it", "[session
   world.shutdown();
 }
 
-TEST_CASE("calls that block where one thread does everything", "[session][blocking]") {
+TEST_CASE("blocking calls work when one thread does everything", "[session][blocking]") {
   std::atomic<int> wakes{0};
   SessionWorld world(3, {}, [&](runtime::SessionParts& parts) {
     parts.channel = std::make_unique<CountingChannel>(std::move(parts.channel), wakes, false);

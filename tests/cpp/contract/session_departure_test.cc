@@ -24,7 +24,7 @@ TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has 
   world.shutdown();
 }
 
-TEST_CASE("who had something outstanding with a rank that left sleeps", "[session]") {
+TEST_CASE("a rank sleeps after its peer has left without submitting the same operation", "[session]") {
   Config config;
   config.stall_check_time = milliseconds(20);
   config.log_level = LogLevel::kError;

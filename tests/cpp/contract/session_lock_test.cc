@@ -121,7 +121,7 @@ TEST_CASE("several threads of each rank use a locked schedule at once", "[sessio
   world.shutdown();
 }
 
-TEST_CASE("blocking calls of one name, and who only polls, go by schedule", "[session][lock]") {
+TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[session][lock]") {
   LockingWorld world(2, one_by_one());
   world.run([](Session& session, int) -> std::string {
     for (int round = 0; round < 60; ++round) {

@@ -13,7 +13,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-TEST_CASE("allgather puts rows of different numbers behind each other", "[session][operations]") {
+TEST_CASE("allgather concatenates different numbers of rows", "[session][operations]") {
   const int size = GENERATE(1, 2, 3);
   SessionWorld world(size);
   world.run([&](Session& session, int rank) -> std::string {
@@ -217,7 +217,7 @@ TEST_CASE("a wrong call is refused, its peers hear why, and the job goes on", "[
   world.shutdown();
 }
 
-TEST_CASE("no memory for a result ends the job and names who had none", "[session][operations]") {
+TEST_CASE("no memory for a result ends the job and names the rank", "[session][operations]") {
   class NoMemory final : public submit::Results {
     Result<Memory> allocate(std::size_t, const std::vector<std::int64_t>&) override {
       return Status::unavailable("no memory for 12 bytes");

@@ -277,7 +277,7 @@ TEST_CASE("wrong use of sets is refused with the reason, and the job goes on", "
   world.shutdown();
 }
 
-TEST_CASE("ranks that announce different things all hear so", "[session][sets]") {
+TEST_CASE("ranks that announce different changes all get an error", "[session][sets]") {
   SessionWorld world(3);
   world.run([](Session& session, int rank) -> std::string {
     if (const auto set = add_set(session, {0, 1}); !set.ok()) return set.status().message();
@@ -296,7 +296,7 @@ TEST_CASE("ranks that announce different things all hear so", "[session][sets]")
   world.shutdown();
 }
 
-TEST_CASE("a set that one rank cannot make is made by nobody, and all know why", "[session][sets]") {
+TEST_CASE("a set that one rank cannot make is made by none, with one reason for all", "[session][sets]") {
   const int failing = GENERATE(0, 2);
   SessionWorld world(3);
   world.run([&](Session& session, int rank) -> std::string {
@@ -355,7 +355,7 @@ TEST_CASE("a rank that stops inside a set's operation is named", "[session][sets
   world.shutdown();
 }
 
-TEST_CASE("ranks leave with sets that nobody removed, also one by one", "[session][sets]") {
+TEST_CASE("ranks leave without removing their sets, also one by one", "[session][sets]") {
   for (int cycle = 0; cycle < 50; ++cycle) {
     SessionWorld world(3);
     world.run([&](Session& session, int rank) -> std::string {

@@ -118,7 +118,7 @@ TEST_CASE("threads that wait for one handle all come back, and one takes it", "[
   world.shutdown();
 }
 
-TEST_CASE("who only polls gets there too", "[session]") {
+TEST_CASE("an operation also completes if its caller only polls", "[session]") {
   SessionWorld world(2);
   world.run([](Session& session, int) -> std::string {
     for (int round = 0; round < 30; ++round) {
@@ -313,7 +313,7 @@ TEST_CASE("a rank that fails tells all others why", "[session]") {
   world.shutdown();
 }
 
-TEST_CASE("an operation that nobody else submits is given up after the stall time", "[session]") {
+TEST_CASE("an operation that no other rank submits is given up after the stall time", "[session]") {
   Config config = quick();
   config.stall_shutdown_time = milliseconds(100);
   SessionWorld world(2, config);
@@ -328,7 +328,7 @@ TEST_CASE("an operation that nobody else submits is given up after the stall tim
       if (!contains(status.message(), "'alone' was given up: rank 1 did not submit it"))
         return status.message();
     }
-    return sum_once(session, rank, "both", 2);  // and the job goes on
+    return sum_once(session, rank, "both", 2);  // the job goes on
   });
   world.shutdown();
 }
@@ -347,7 +347,7 @@ TEST_CASE("sessions come and go quickly, used or not, and leave no thread", "[se
   CHECK(threads_now() == before);
 }
 
-TEST_CASE("a session that nobody uses costs no CPU time and sends nothing", "[session]") {
+TEST_CASE("an unused session costs no CPU time and sends nothing", "[session]") {
   SessionWorld world(3);
   world.run([](Session& session, int rank) { return sum_once(session, rank, "before", 3); });
   std::this_thread::sleep_for(milliseconds(50));

@@ -17,7 +17,7 @@ inline negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   negotiate::CoordinatorOptions options;
   options.plan = {pick(3) == 0 ? 0 : std::size_t{16} << pick(6), pick(2) * 64};
   options.fire = {std::size_t{1} << pick(9), std::chrono::microseconds(pick(1000))};
-  options.cache_capacity = pick(5);  // small: evictions all the time
+  options.cache_capacity = pick(5);  // small, so that entries are evicted all the time
   options.stall_warning = Duration{0};
   options.schedule_lock = pick(2) == 0;
   return options;

@@ -79,7 +79,7 @@ TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim
           std::count_if(list.begin(), list.end(), [](const Outcome& o) { return !o.status.ok(); }));
     }
   }
-  CHECK(failed > 3000);  // the faults did happen
+  CHECK(failed > 3000);  // faults have happened
 }
 
 TEST_CASE("a rank that falls silent is named, and the others go on without what it owes", "[sim]") {
@@ -131,7 +131,7 @@ TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
     };
     REQUIRE(world.run());
     check_each_once(world);
-    if (!world.dead(victim)) continue;  // the schedule was over before
+    if (!world.dead(victim)) continue;  // the schedule ended earlier
     for (std::size_t r = 0; r < world.ranks.size(); ++r) {
       if (r == victim) continue;
       const Rank& rank = *world.ranks[r];

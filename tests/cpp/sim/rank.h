@@ -132,7 +132,9 @@ class Rank final : public runtime::NegotiationSink {
   void clock_offset(std::int64_t) override {}
   void timeline_chunk(wire::TimelineChunk) override {}
   void timeline_switch(wire::TimelineSwitch) override {}
-  void state_asked(int by_rank) override { negotiator.answer_state(by_rank, "simulated"); }
+  void state_asked(int by_rank) override {
+    negotiator.inbox().post(runtime::StateReply{by_rank, "simulated"});
+  }
 
   const int rank_;
   const bool heeds_turns_;

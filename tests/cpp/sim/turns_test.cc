@@ -170,7 +170,7 @@ TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
   CHECK(stuck > 100);
 }
 
-TEST_CASE("who uses no GPU, or has the world alone, takes no turns", "[sim][turns]") {
+TEST_CASE("ranks without a GPU, or with the world alone, take no turns", "[sim][turns]") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -295,7 +295,7 @@ TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") 
   CHECK(turns_ended > 100);
 }
 
-TEST_CASE("a rank that dies ends everything, whoever waits for a turn", "[sim][turns]") {
+TEST_CASE("a rank that dies ends everything, also waits for turns", "[sim][turns]") {
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);

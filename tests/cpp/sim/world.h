@@ -92,7 +92,7 @@ class World {
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<Script> scripts;  // by rank; may grow between runs
   std::size_t messages = 0;
-  // Called before each random turn: faults are injected here.
+  // Called before each random turn. Tests inject faults here.
   std::function<void(World&, std::size_t turn)> inject;
 
  private:

@@ -30,7 +30,7 @@ struct Desk {
 
 constexpr TimePoint kNow{std::chrono::seconds(100)};
 
-TEST_CASE("who cannot ask the program answers with what the kernel shows", "[inquiry]") {
+TEST_CASE("without a program to ask, the answer is what the kernel shows", "[inquiry]") {
   Desk desk;
   const auto inquiry = desk.open(false);
   inquiry->asked(3, kNow);
@@ -40,7 +40,7 @@ TEST_CASE("who cannot ask the program answers with what the kernel shows", "[inq
   CHECK(desk.answers[0].second.find("Python") == std::string::npos);
 }
 
-TEST_CASE("all who ask hear what the program says, once", "[inquiry]") {
+TEST_CASE("all ranks that ask get the program's answer, once", "[inquiry]") {
   Desk desk;
   const auto inquiry = desk.open(true);
   inquiry->asked(0, kNow);
@@ -57,7 +57,7 @@ TEST_CASE("all who ask hear what the program says, once", "[inquiry]") {
   CHECK(inquiry->look(kNow + std::chrono::hours(1)) == Deadline::never());
 }
 
-TEST_CASE("a program that does not answer in time is answered for", "[inquiry]") {
+TEST_CASE("without an answer in time, the reply says that Python cannot be looked at", "[inquiry]") {
   Desk desk;
   const auto inquiry = desk.open(true);
   inquiry->asked(0, kNow);
@@ -68,7 +68,7 @@ TEST_CASE("a program that does not answer in time is answered for", "[inquiry]")
   CHECK(desk.answers.size() == 1);
 }
 
-TEST_CASE("a program that comes back after the end tells nobody", "[inquiry]") {
+TEST_CASE("a program that answers after the end is ignored", "[inquiry]") {
   Desk desk;
   auto inquiry = desk.open(true);
   inquiry->asked(0, kNow);

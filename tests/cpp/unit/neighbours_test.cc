@@ -61,7 +61,7 @@ class Reader {
 
 Group group_of(std::vector<int> ranks, int index) { return {0, std::move(ranks), index}; }
 
-TEST_CASE("a process's state is read behind its name, whatever that is", "[neighbours]") {
+TEST_CASE("a process's state is read after its name, even if that has parentheses", "[neighbours]") {
   CHECK(platform::parse_activity("12 (python) R 1 12") == Activity::kRuns);
   CHECK(platform::parse_activity("12 (a) T (b) S 1 12") == Activity::kSleeps);
   CHECK(platform::parse_activity("12 (python) D 1 12") == Activity::kSleeps);
@@ -72,7 +72,7 @@ TEST_CASE("a process's state is read behind its name, whatever that is", "[neigh
   CHECK(platform::parse_activity("12 (python) ") == Activity::kEnded);
 }
 
-TEST_CASE("what a process does is seen from outside", "[neighbours]") {
+TEST_CASE("an account tells what a process does", "[neighbours]") {
   CHECK(platform::activity_of(::getpid()) == Activity::kRuns);
   Reader reader;
   const Neighbours neighbours({{4, reader.process()}});

@@ -1,0 +1,55 @@
+// This rank's way to the other ranks on the control plane: sends messages, counts them, and ends
+// communication for all ranks after a fault. Only the holder of the negotiation token uses it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "channel/channel.h"
+#include "runtime/session/lane_control.h"
+#include "runtime/session/negotiation_sink.h"
+#include "wire/messages.h"
+
+namespace roundelay::runtime {
+
+// Counts the control plane's work since init. Any thread may read the counters.
+struct ControlCounters {
+  std::atomic<std::int64_t> reports{0}, orders{0}, messages_sent{0}, message_bytes{0}, cached_requests{0},
+      full_requests{0}, locks{0}, unlocks{0};
+};
+
+class ControlLink {
+ public:
+  // The references outlive the link. `size`: ranks in the world.
+  ControlLink(channel::Channel& channel, int rank, int size, const LaneControls& lanes, NegotiationSink& sink)
+      : channel_(channel), rank_(rank), size_(size), lanes_(lanes), sink_(sink) {}
+
+  [[nodiscard]] int rank() const { return rank_; }
+
+  // Never blocks. Aborts if the message cannot travel at all. A peer that is gone is no error here:
+  // Channel::receive() reports it, with the reason.
+  void send(int to, const wire::Message& message);
+  // Sends to all ranks of the world but this one.
+  void send_to_others(const wire::Message& message);
+  // Ends communication: tells the other ranks except `heard_from`, which has reported the fault, then the
+  // sink. Later calls do nothing.
+  void abort(const wire::Abort& cause, int heard_from);
+  // The same for a fault that this rank has found itself.
+  void abort(const wire::Abort& cause) { abort(cause, rank_); }
+  [[nodiscard]] bool aborted() const { return aborted_; }
+
+  // The link counts messages; the negotiator counts the rest here.
+  ControlCounters& counters() { return counters_; }
+  [[nodiscard]] const ControlCounters& counters() const { return counters_; }
+
+ private:
+  channel::Channel& channel_;
+  const int rank_;
+  const int size_;
+  const LaneControls& lanes_;
+  NegotiationSink& sink_;
+  bool aborted_ = false;
+  ControlCounters counters_;
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,33 @@
+#include "runtime/session/lane_factory.h"
+
+#include <utility>
+
+#include "collective/select.h"
+
+namespace roundelay::runtime {
+
+std::size_t fusion_threshold(const Config& config, int ranks) {
+  // The order of arrival decides which tensors are fused, and in large groups fusion changes the sums.
+  if (config.deterministic && ranks > collective::kOnePlaceMembers) return 0;
+  return static_cast<std::size_t>(config.fusion_threshold);
+}
+
+std::shared_ptr<Lane> LaneFactory::make(LaneId id, std::unique_ptr<collective::Fabric> fabric, bool threads) {
+  const Config& config = parts_.config;
+  LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};
+  options.schedule_lock = config.schedule_lock && threads && fabric->any_thread();
+  if (parts_.gpu.runtime != nullptr) {
+    const GpuFabricOptions gpu{gpu_fabric_wish(config.gpu_fabric), parts_.ranks_may_share_gpu,
+                               config.start_timeout, bootstrap::node_id(config.node_id)};
+    options.gpu = LaneGpu{parts_.gpu, &sequencer_, gpu};
+  }
+  const auto wake = [&channel = *parts_.channel] { channel.wake(); };
+  const auto report = [&inbox = shared_.inbox, wake](ControlInbox::Message fault) {
+    inbox.post(std::move(fault));
+    wake();
+  };
+  return std::make_shared<Lane>(id, std::move(fabric), shared_.completer, shared_.timeline, shared_.abort,
+                                options, Lane::Faults{report, report, wake});
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,48 @@
+// Makes the lanes of one session.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+#include "base/abort.h"
+#include "collective/fabric.h"
+#include "complete/completer.h"
+#include "runtime/gpu/gpu_sequencer.h"
+#include "runtime/lane/lane.h"
+#include "runtime/session/control_inbox.h"
+#include "runtime/session/session_parts.h"
+#include "timeline/timeline.h"
+
+namespace roundelay::runtime {
+
+// The largest fused operation, in bytes, in a job of `ranks` ranks. 0: nothing is fused.
+std::size_t fusion_threshold(const Config& config, int ranks);
+
+// Thread-safe.
+class LaneFactory {
+ public:
+  // What all lanes of a session use together. All of it outlives the lanes.
+  struct Shared {
+    complete::Completer& completer;
+    timeline::Timeline& timeline;
+    const AbortToken& abort;
+    ControlInbox& inbox;  // gets the lanes' faults
+  };
+
+  // `turn_came`: wakes the lanes with work, as an operation's turn on the GPU may have come. `parts` outlives
+  // the factory.
+  LaneFactory(const SessionParts& parts, Shared shared, std::function<void()> turn_came)
+      : parts_(parts), shared_(shared), sequencer_(std::move(turn_came)) {}
+
+  // `threads`: lanes have threads of their own. Without them a lane cannot lock schedules, as the one thread
+  // sleeps in the channel, where announcements do not wake it.
+  std::shared_ptr<Lane> make(LaneId id, std::unique_ptr<collective::Fabric> fabric, bool threads);
+
+ private:
+  const SessionParts& parts_;
+  const Shared shared_;
+  GpuSequencer sequencer_;
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,51 @@
+// The interface through which the control plane tells the data plane what it has decided.
+#pragma once
+
+#include <cstdint>
+
+#include "base/group.h"
+#include "base/status.h"
+#include "negotiate/coordinator.h"
+#include "negotiate/participant.h"
+#include "wire/messages.h"
+
+namespace roundelay::runtime {
+
+// The holder of the negotiation token calls these functions, in the order of the decisions. None may block.
+class NegotiationSink {
+ public:
+  virtual ~NegotiationSink() = default;
+
+  // Queues a fused operation of the order `sequence` on the lane.
+  virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;
+  // Completes a use of a name that has failed and gets no operation.
+  virtual void settle(LaneId lane, negotiate::Settled settled) = 0;
+  // The order `sequence` has begun a schedule lock of the lane's table. Operations of earlier orders come
+  // first.
+  virtual void locked(LaneId lane, std::uint64_t sequence) = 0;
+  // Ends the lane's schedule lock: executes the positions before `from` that are left, then ends the schedule
+  // of the lane's table.
+  virtual void unlock(LaneId lane, std::uint64_t from) = 0;
+  // Completes this rank's join. All that was ordered before the join is already executed or queued.
+  virtual void joined(LaneId lane, const wire::Joined& joined) = 0;
+  // All ranks have removed the process set. The lane gets no more orders.
+  virtual void removed(LaneId lane) = 0;
+  // The rank `by_rank`, possibly this one, has left. The lane gets no more orders.
+  virtual void rank_left(LaneId lane, int by_rank) = 0;
+  // Communication is over because of `cause`. Called at most once; execute() and settle() are not called
+  // afterwards.
+  virtual void abort(const Status& cause) = 0;
+  // All ranks have reported a tensor. Called on the lane's coordinator.
+  virtual void ready(LaneId lane, const negotiate::ReadyNote& note) = 0;
+  // Rank 0's clock is this rank's clock plus `nanoseconds`. Never called on rank 0.
+  virtual void clock_offset(std::int64_t nanoseconds) = 0;
+  // A rank has sent a piece of its timeline. Called on rank 0.
+  virtual void timeline_chunk(wire::TimelineChunk chunk) = 0;
+  // Rank 0 starts or stops the timeline. Never called on rank 0.
+  virtual void timeline_switch(wire::TimelineSwitch to) = 0;
+  // A coordinator, possibly this rank's, asks what this rank's program does. The answer goes to
+  // ControlInbox as a StateReply.
+  virtual void state_asked(int by_rank) = 0;
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,42 @@
+// The parts of a Session. runtime/startup/context.cc makes them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/config.h"
+#include "base/group.h"
+#include "base/status.h"
+#include "bootstrap/rank_info.h"
+#include "channel/channel.h"
+#include "collective/fabric.h"
+#include "runtime/backend.h"
+#include "runtime/gpu/module.h"
+#include "runtime/session/inquiry.h"
+#include "runtime/session/neighbours.h"
+#include "timeline/file.h"
+
+namespace roundelay::runtime {
+
+// Makes the fabric of a process set. All members call it; it takes at most the start timeout.
+using MakeFabric = std::function<Result<std::unique_ptr<collective::Fabric>>(const Group&)>;
+
+struct SessionParts {
+  Config config;
+  bootstrap::RankInfo rank_info;
+  std::string bootstrap;  // the bootstrap's name
+  std::string channel_name;
+  std::unique_ptr<channel::Channel> channel;
+  std::unique_ptr<collective::Fabric> fabric;  // of the world, on the CPU
+  MakeFabric make_fabric;
+  std::unique_ptr<timeline::TimelineFile> timeline_file;  // on rank 0; open if recording starts at once
+  Backend* backend = nullptr;                             // not owned; null in a job of one rank
+  GpuParts gpu{};
+  bool ranks_may_share_gpu = false;
+  std::vector<Neighbour> neighbours{};         // ranks of this node whose processes can be seen
+  std::shared_ptr<Whereabouts> whereabouts{};  // null: the program is never asked where it is
+};
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,73 @@
+// Makes and removes process sets after all ranks have announced that: this rank opens or closes its lane of
+// the set.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "base/abort.h"
+#include "base/annotations.h"
+#include "complete/completer.h"
+#include "runtime/session/engine.h"
+#include "runtime/session/lane_factory.h"
+#include "runtime/session/lane_threads.h"
+#include "runtime/session/negotiator.h"
+#include "runtime/session/open_lanes.h"
+#include "runtime/session/process_sets.h"
+#include "runtime/session/session_parts.h"
+#include "runtime/session/set_agreement.h"
+#include "runtime/session/user_operations.h"
+#include "submit/handles.h"
+
+namespace roundelay::runtime {
+
+// Thread-safe. Makes one change at a time.
+class SetChanges {
+ public:
+  // All of it outlives this.
+  struct Dependencies {
+    const SessionParts& parts;
+    const AbortToken& abort;
+    complete::Completer& completer;
+    ProcessSets& sets;
+    OpenLanes& open_lanes;
+    LaneFactory& lane_factory;
+    LaneThreads& lane_threads;
+    Negotiator& negotiator;
+    Engine& engine;
+    UserOperations& operations;
+  };
+  SetChanges(Dependencies session, ReportFault report_fault);
+
+  // Announce a change to all ranks. The handle is done when all have announced the same; then they call
+  // make() or remove(). Errors: kInvalidArgument (wrong ranks or id; the other ranks get this error too).
+  Result<submit::Handle> announce_new(const std::vector<int>& ranks);
+  Result<submit::Handle> submit_removal(ProcessSetId id);
+
+  // All ranks of the world call it. Returns the new set's id. Errors: kUnavailable (a member could not make
+  // its fabric; the text is the same on all ranks), kAborted.
+  Result<ProcessSetId> make(const std::vector<int>& ranks) EXCLUDES(changing_);
+  // All ranks of the world call it. Waits until nothing is in flight in the set on any rank. Errors:
+  // kInvalidArgument (the set is unknown, being removed, or the world), kAborted.
+  Status remove(ProcessSetId id) EXCLUDES(changing_);
+  // make() and remove() return kAborted from now on.
+  void refuse() { refusing_.store(true); }
+  // Waits for the change in progress. Call it after refuse(), when all operations have failed.
+  void wait_until_over() EXCLUDES(changing_) { MutexLock changing(changing_); }
+
+ private:
+  // Makes this rank's lane, if it is a member of the set.
+  Status open_lane(ProcessSet& set) REQUIRES(changing_);
+  // Waits until the lane has got its last order on all ranks and has done its work here.
+  Status finish_lane(const Lane& lane, const ProcessSet& set) REQUIRES(changing_);
+  // Frees this rank's lane. What is left in it fails with `why`.
+  void close_lane(ProcessSet& set, const Status& why) REQUIRES(changing_);
+
+  const Dependencies session_;
+  const ReportFault report_fault_;
+  SetAgreement agreement_;
+  std::atomic<bool> refusing_{false};
+  Mutex changing_;  // held during a change; taken before all other locks
+};
+
+}  // namespace roundelay::runtime

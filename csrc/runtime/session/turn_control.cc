@@ -1,0 +1,84 @@
+#include "runtime/session/turn_control.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace roundelay::runtime {
+
+void TurnControl::on_lane_added(LaneId id, const LaneControl& lane) {
+  if (coordinates_small_set(id, lane)) tell_members(id, lane.group.ranks);
+}
+
+void TurnControl::on_lane_over(LaneId id, const LaneControl& lane) {
+  if (coordinates_small_set(id, lane)) tell_members(id, {});
+}
+
+bool TurnControl::needs_stamps(LaneId id, const LaneControl& lane) const {
+  const bool world_shares = link_.rank() == 0 && id == LaneId{} && book_.world_takes_tickets();
+  return world_shares || coordinates_small_set(id, lane);
+}
+
+void TurnControl::tell_members(LaneId id, const std::vector<int>& ranks) {
+  const wire::TicketMembers members{id, {ranks.begin(), ranks.end()}};
+  if (link_.rank() == 0) {
+    on_members(0, members);
+  } else {
+    link_.send(0, members);
+  }
+}
+
+void TurnControl::request_stamps(LaneId id, LaneControl& lane) {
+  while (const auto request = lane.orders.take_request()) {
+    if (link_.rank() != 0) {
+      link_.send(0, *request);
+    } else if (auto tickets = book_.issue(id, request->operations);
+               !tickets || !lane.orders.grant(request->sequence, std::move(*tickets))) {
+      return abort_for(0);
+    }
+  }
+  if (link_.rank() != 0 && over_) lane.orders.refuse();
+}
+
+void TurnControl::on_members(int from, const wire::TicketMembers& members) {
+  if (members.ranks.empty()) {
+    book_.close(members.lane);
+  } else if (link_.rank() != 0 || members.ranks.front() != from || members.lane.process_set == 0 ||
+             !book_.open(members.lane, members.ranks)) {
+    abort_for(from);
+  }
+}
+
+void TurnControl::on_request(int from, const wire::TicketRequest& request) {
+  if (over_) return;  // leave() has told the coordinator
+  const auto found = book_.lanes().find(request.lane);
+  if (found == book_.lanes().end() || found->second.front() != from) return abort_for(from);
+  link_.send(
+      from, wire::TicketGrant{request.lane, request.sequence, book_.issue(request.lane, request.operations)});
+}
+
+void TurnControl::on_grant(const wire::TicketGrant& grant) {
+  if (!grant.tickets) {
+    over_ = true;
+    return;
+  }
+  LaneControl* const lane = lanes_.find(grant.lane);
+  if (lane == nullptr || lane->closed) return;
+  if (!lane->orders.grant(grant.sequence, *grant.tickets)) abort_for(0);
+}
+
+void TurnControl::leave() {
+  if (link_.rank() != 0 || std::exchange(over_, true)) return;
+  for (const auto& [id, ranks] : book_.lanes()) {
+    if (ranks.front() != 0) link_.send(ranks.front(), wire::TicketGrant{id, 0, std::nullopt});
+  }
+}
+
+void TurnControl::abort_for(int culprit) {
+  link_.abort({culprit, "rank " + std::to_string(culprit) +
+                            " broke the protocol of turns on GPUs: it told rank " +
+                            std::to_string(link_.rank()) +
+                            " of a process set that is not there, or numbered what nobody asked for"});
+}
+
+}  // namespace roundelay::runtime

@@ -1,0 +1,56 @@
+// Operations as the program's threads see them: submit, then wait or poll.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/gpu_runtime.h"
+#include "runtime/context.h"
+#include "runtime/lane/lane.h"
+#include "runtime/session/control_inbox.h"
+#include "runtime/session/engine.h"
+#include "runtime/session/process_sets.h"
+#include "submit/handles.h"
+#include "wire/messages.h"
+
+namespace roundelay::runtime {
+
+// Thread-safe. runtime/context.h says what each function does and which errors it returns, except where a
+// comment stands here.
+class UserOperations {
+ public:
+  // `gpu_runtime`: null if this build has no CUDA part. The references outlive this.
+  UserOperations(ProcessSets& sets, submit::HandleTable& handles, Engine& engine, ControlInbox& inbox,
+                 GpuRuntime* gpu_runtime)
+      : sets_(sets), handles_(handles), engine_(engine), inbox_(inbox), gpu_runtime_(gpu_runtime) {}
+
+  Result<submit::Handle> submit(Submission&& submission);
+  void submit_error(ProcessSetId process_set, wire::Request request);
+  Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
+
+  // Announces to all ranks that a process set is to be made or removed. If `wrong` is not empty, the other
+  // ranks get it as this rank's error, and it is returned as kInvalidArgument.
+  Result<submit::Handle> announce(wire::Request request, const std::string& wrong);
+
+  Result<bool> poll(submit::Handle handle) const;
+  std::optional<Status> wait(submit::Handle handle, Deadline deadline);
+  void flush();
+
+ private:
+  std::string refuse_gpu(int index);
+  Result<submit::Handle> add(Lane& lane, submit::Entry entry, bool blocking);
+  void add_error(Lane& lane, wire::Request request);
+  [[nodiscard]] bool anything_to_flush() const;
+
+  ProcessSets& sets_;
+  submit::HandleTable& handles_;
+  Engine& engine_;
+  ControlInbox& inbox_;
+  GpuRuntime* const gpu_runtime_;
+  std::atomic<int> gpu_{-1};  // the process's GPU; -1: no operation has used one yet
+};
+
+}  // namespace roundelay::runtime
