@@ -2,7 +2,6 @@
 // them up. Pure.
 #pragma once
 
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
