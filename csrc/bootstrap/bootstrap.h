@@ -1,4 +1,5 @@
-// How ranks find each other: a rank's number, the number of ranks, and an exchange of bytes between them.
+// Ranks find each other through a bootstrap: it gives a rank's number, the number of ranks, and an exchange
+// of bytes between them.
 #pragma once
 
 #include <string_view>

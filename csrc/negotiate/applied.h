@@ -1,4 +1,4 @@
-// What an order means for one rank. Participant::apply() returns these values; lanes carry them out.
+// The meaning of an order for one rank: Participant::apply() returns it, and lanes carry it out.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ struct Schedule {
   std::vector<wire::Request> returned;
 };
 
-// In the order in which it has to be done.
+// All that one order means for this rank. The fields are in the order in which they have to be done.
 struct Applied {
   std::optional<std::uint64_t> unlock{};  // the lock ends at this position
   bool freeze = false;                    // the table has to freeze

@@ -108,7 +108,7 @@ class Coordinator {
   ResponseCache cache_;
   ReadyQueue ready_;
   ScheduleCoordinator schedule_;
-  // By operation: the largest number of an unnamed use that became ready or failed.
+  // The largest number of an unnamed use that became ready or failed; by operation.
   std::array<std::uint64_t, kOperationCount> unnamed_{};
   std::vector<wire::Failure> failures_;  // for the next order
   std::vector<ReadyNote> notes_;

@@ -20,7 +20,7 @@ class CoordinatorWatch {
   Action check(bool waiting, TimePoint now);
   // When check() has something new to say.
   [[nodiscard]] Deadline next_due() const;
-  // How long the coordinator has sent nothing.
+  // The time since the coordinator last sent a message.
   [[nodiscard]] Duration silence(TimePoint now) const { return now - heard_; }
 
  private:

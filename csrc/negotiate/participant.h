@@ -102,7 +102,7 @@ class Participant {
   std::vector<std::string> to_report_;  // names in pending_ or own_errors_, in order of submission
   CachedRequests cache_;
   std::unordered_map<std::string, std::deque<wire::Request>> deferred_;  // uses after an unsettled one
-  // By name: how peers failed uses that this rank has not submitted yet.
+  // Errors of uses that peers failed and that this rank has not submitted yet; by name.
   std::unordered_map<std::string, std::deque<Status>> failed_ahead_;
   std::vector<Settled> settled_;
 };

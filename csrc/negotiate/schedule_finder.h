@@ -16,7 +16,7 @@ class ScheduleFinder {
  public:
   using Ids = std::vector<wire::CacheId>;  // one operation's members
   static constexpr std::size_t kLongestPeriod = 256;
-  // How often a period has to come before it counts: at least, at most.
+  // The bounds of periods_needed().
   static constexpr std::size_t kLeastPeriods = 3;
   static constexpr std::size_t kMostPeriods = 192;
 
@@ -31,6 +31,7 @@ class ScheduleFinder {
   // lock needs twice as many periods, so that ranks do not lock and unlock all the time.
   void unlocked(std::size_t period, std::uint64_t positions);
 
+  // A period counts if it came so many times in a row.
   [[nodiscard]] std::size_t periods_needed() const { return needed_; }
 
  private:
@@ -40,7 +41,7 @@ class ScheduleFinder {
   std::vector<const Ids*> operations_;  // by symbol
   std::vector<Symbol> last_;            // a ring of the last kLongestPeriod operations
   std::uint64_t count_ = 0;             // operations since the last interruption
-  // By length of period: how many operations up to the last one equal the one a period before.
+  // The number of operations up to the last one that equal the operation one period before; by period.
   std::vector<std::uint64_t> repeats_;
   std::size_t needed_ = kLeastPeriods;
 };

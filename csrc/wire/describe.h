@@ -1,4 +1,4 @@
-// What errors call an operation and ranks.
+// Names of operations and ranks in error texts.
 #pragma once
 
 #include <span>

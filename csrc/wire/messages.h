@@ -107,7 +107,7 @@ struct Failure {
 // All members have joined.
 struct Joined {
   std::int32_t last_rank = -1;  // the world rank that joined last
-  // By operation: the number of the last unnamed use that is over. All ranks count on from here.
+  // The number of the last unnamed use that is over; by operation. All ranks count on from here.
   std::vector<std::uint64_t> counters;
   friend bool operator==(const Joined&, const Joined&) = default;
 };
@@ -162,7 +162,8 @@ struct Abort {
   friend bool operator==(const Abort&, const Abort&) = default;
 };
 
-// To the lane's arbiter (negotiate/watchdog.h): this rank is inside an operation past its progress deadline.
+// Tells the lane's arbiter (negotiate/watchdog.h) that an operation of this rank is past its progress
+// deadline.
 struct Stuck {
   LaneId lane;
   std::uint64_t sequence = 0;
@@ -184,7 +185,7 @@ struct Pong {
   friend bool operator==(const Pong&, const Pong&) = default;
 };
 
-// To rank 0: a piece of one rank's timeline (timeline/timeline.h) for the file.
+// Brings rank 0 a piece of one rank's timeline (timeline/timeline.h) for the file.
 struct TimelineChunk {
   std::int32_t rank = 0;
   bool last = false;  // the rank sends no more
@@ -192,7 +193,7 @@ struct TimelineChunk {
   friend bool operator==(const TimelineChunk&, const TimelineChunk&) = default;
 };
 
-// To all ranks at init, through the bootstrap.
+// Introduces a rank to all others at init, through the bootstrap.
 struct Introduction {
   Hello hello;
   std::string node;  // equal on the ranks of one node
@@ -203,14 +204,14 @@ struct Introduction {
   friend bool operator==(const Introduction&, const Introduction&) = default;
 };
 
-// From rank 0 to all ranks: record from now on, or stop and send what is left.
+// Rank 0 tells all ranks to record from now on, or to stop and send what is left.
 struct TimelineSwitch {
   bool on = false;
   bool mark_cycles = false;
   friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
 };
 
-// From a process set's coordinator to rank 0: the set's operations on GPUs take turns with those of other
+// A process set's coordinator tells rank 0 that the set's operations on GPUs take turns with those of other
 // sets from now on.
 struct TicketMembers {
   LaneId lane;
@@ -218,7 +219,7 @@ struct TicketMembers {
   friend bool operator==(const TicketMembers&, const TicketMembers&) = default;
 };
 
-// From a process set's coordinator to rank 0: an order needs tickets.
+// A process set's coordinator asks rank 0 for the tickets of an order.
 struct TicketRequest {
   LaneId lane;
   std::uint64_t sequence = 0;    // of the order
@@ -234,7 +235,7 @@ struct TicketGrant {
   friend bool operator==(const TicketGrant&, const TicketGrant&) = default;
 };
 
-// To a rank that others wait for: asks what its program does.
+// Asks a rank that others wait for about its program.
 struct StateQuestion {
   friend bool operator==(const StateQuestion&, const StateQuestion&) = default;
 };

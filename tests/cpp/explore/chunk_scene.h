@@ -33,7 +33,7 @@ struct Script {
   // The program under test.
   collective::Program (*program)(const collective::Call&,
                                  collective::shm::Rounds&) = collective::shm::program_of;
-  // How a member waits; null: it polls.
+  // Lets a member wait. Null: it polls.
   void (*sleep)(collective::shm::Rounds&, collective::shm::Doorbell& own) = nullptr;
 };
 
@@ -65,7 +65,7 @@ class ChunkScene final : public Scene {
   const Script script_;
   const std::unique_ptr<std::byte, Free> memory_;
   std::vector<std::vector<Elements>> gives_, gets_;  // by call and member
-  // Of the call that runs, by member.
+  // The memory of the call that runs; by member.
   std::vector<Elements> inputs_, outputs_;
   std::vector<Region> regions_;
   std::vector<std::unique_ptr<collective::ScratchPool>> pools_;

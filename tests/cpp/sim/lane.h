@@ -40,7 +40,7 @@ struct Use {
 
 inline Use join() { return {.operation = Operation::kJoin, .shape = {}}; }
 
-// How one use of a name ended on one rank.
+// The end of one use of a name on one rank.
 struct Outcome {
   bool local = false;  // refused by this rank's own checks: the caller saw it at once
   Status status{};

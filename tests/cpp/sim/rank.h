@@ -32,7 +32,7 @@ class Rank final : public runtime::NegotiationSink {
     negotiator.add_lane(id, group, lane->table);
     lanes.emplace(id, std::move(lane));
   }
-  // From here the lane goes as soon as it can.
+  // Removes the process set: the lane closes as soon as it can.
   void begin_removal(LaneId id) {
     find(id)->removing = true;
     negotiator.begin_removal(id);

@@ -125,7 +125,7 @@ class World {
     if (place.step >= std::min(script.uses.size(), script.stop_at)) return script.removes && remove_once(r);
     const int before = place.stage;
     if (!take(r, script.uses[place.step], place.stage)) {
-      // What it waits for may never come, as others remove the set: it goes on to do so too.
+      // Others remove the set, so what the rank waits for may never come: it goes on to remove the set too.
       if (script.removes && pick(8) == 0) place.step = script.uses.size();
       return script.removes || place.stage != before;
     }
