@@ -1,4 +1,4 @@
-// How a thread waits for a condition that it has to poll: it spins, then yields its core, then sleeps.
+// A thread that polls for a condition waits with these: it spins, then yields its core, then sleeps.
 #pragma once
 
 #include <sched.h>

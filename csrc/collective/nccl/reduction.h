@@ -1,4 +1,4 @@
-// How NCCL carries out a reduction: its own part, and the kernels before and after.
+// Divides a reduction between NCCL and the kernels before and after it.
 #pragma once
 
 #include <optional>

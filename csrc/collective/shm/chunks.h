@@ -1,4 +1,4 @@
-// How a call's bytes are cut into rounds, and the bytes of a round into the members' shares.
+// Cuts a call's bytes into rounds, and the bytes of a round into the members' shares.
 #pragma once
 
 #include <algorithm>

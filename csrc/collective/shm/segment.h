@@ -22,7 +22,7 @@ inline constexpr int kRoundBits = 24;  // 8 TiB in slots of 512 KiB; calls: 2^40
 
 constexpr Word word_of(std::uint64_t call, std::uint64_t rounds) { return (call << kRoundBits) + rounds; }
 
-// How far a member has come. Only it writes here.
+// Shows how far a member has come. Only that member writes here.
 struct alignas(128) Progress {
   SharedWord<Word> staged{0};    // its bytes are in its slot
   SharedWord<Word> reduced{0};   // its share of the sums is in its slot
@@ -42,8 +42,8 @@ struct alignas(128) Doorbell {
   }
 };
 
-// How far a member has come in a locked schedule, and the doorbells of its threads that wait for the others.
-// It is apart from what collectives write, because members announce while collectives run.
+// Shows how far a member has come in a locked schedule, and wakes its threads that wait for the others. It
+// is apart from what collectives write, because members announce while collectives run.
 struct alignas(128) Announced {
   SharedWord<Word> word{0};  // as base/announcements.h
   Doorbell doorbells[Announcements::kSleepers];

@@ -1,4 +1,4 @@
-// How a call on a GPU's memory is cut into steps in pinned host memory. Pure.
+// Cuts a call on a GPU's memory into steps in pinned host memory. Pure.
 #pragma once
 
 #include <cstddef>

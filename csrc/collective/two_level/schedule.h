@@ -1,4 +1,4 @@
-// How an allreduce over two levels is cut, and the order of its steps. Pure.
+// Cuts an allreduce over two levels into chunks, and orders its steps. Pure.
 #pragma once
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class StepOrder {
   std::uint64_t chunks_, most_across_, scattered_ = 0, gathered_ = 0;
 };
 
-// How the sums inside the node are scaled, and how those between the nodes.
+// Scale the sums inside the node, and those between the nodes.
 struct Scales {
   Scale inside, between;
 };
