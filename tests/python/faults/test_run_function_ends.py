@@ -19,7 +19,7 @@ import pytest
 import roundelay
 from launch_job import LIMIT_S, PROMISED_S, Job
 from ranks import ROOT
-from roundelay.run.function import job as calling
+from roundelay.run.function import launcher_process as calling
 
 
 @pytest.fixture
