@@ -1,4 +1,4 @@
-// One function a topic adds its part to the module; the contract is python/roundelay/_core.pyi.
+// Each function adds one topic to the module. python/roundelay/_core.pyi describes what Python sees.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,7 +13,8 @@ void bind_global_state(py::module_& module);
 void bind_gpu(py::module_& module);
 void bind_operations(py::module_& module);
 void bind_gradient_pool(py::module_& module);
-void bind_arrivals(py::module_& module);
+void bind_gradients(py::module_& module);
+void bind_gradient_hooks(py::module_& module);
 void bind_handles(py::module_& module);
 void bind_process_sets(py::module_& module);
 void bind_timeline(py::module_& module);

@@ -19,8 +19,8 @@ import torch
 from roundelay import _core, _gpu
 from roundelay.torch.bucket_tuning import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
-from roundelay.torch.gradient import Contribution, Gradient, Holds, InPool, Reducing, Reduction
-from roundelay.torch.gradient_groups import DENSE, GradientGroup
+from roundelay.torch.gradient import Gradient, Reduction
+from roundelay.torch.gradient_groups import GradientGroup
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
@@ -42,7 +42,7 @@ class _Place:
 
 def wire_dtype(gradient: Gradient) -> torch.dtype | None:
     """In what type a gradient would lie in a pool; None where it cannot."""
-    rule, parameter = gradient.rule, gradient.parameter
+    rule, parameter = gradient.rule, gradient.core.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
     if parameter is None or not known or not _gpu.serves(parameter.device):
         return None
@@ -55,84 +55,39 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
 class Bucket(GradientGroup):
     """A range of a pool: its gradients are reduced by one operation.
 
-    The first time in a step they are reduced in the pool. Later ones (a second backward before step()) are
-    reduced where autograd has put them, as the pool holds the first result.
+    The first time in a step the core reduces them in the pool (csrc/adapter/bucket.h). Later ones (a second
+    backward before step()) are reduced where autograd has put them, as the pool holds the first result.
     """
 
-    def __init__(
-        self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], fired: list[Bucket]
-    ) -> None:
-        super().__init__(name, alone=False, pool=pool.memory)
+    def __init__(self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], rule: Reduction) -> None:
+        self.bucket = _core.Bucket(name, pool.memory, rule.op, rule.prescale_factor, rule.postscale_factor)
+        super().__init__(name, alone=False, core=self.bucket)
         self.pool = pool
         for gradient, place in places.items():
-            self.join(gradient, place.entry)
-        self._memory = pool.memory
-        self._dtype = pool.dtype
-        self._places = places
-        self._fired = fired
+            self.bucket.add(gradient.core, place.entry)
+            self.members.append(gradient)
 
     def arrived(self, gradient: Gradient) -> None:
-        """Takes the gradient in at once, while it is in the cache."""
-        kind = DENSE + gradient.notice_layout()
-        parameter = gradient.parameter
-        if self.passes == 0 and kind == DENSE and parameter is not None and gradient.local() is not None:
-            self.take_in(gradient)
-        self._note(gradient, kind)
+        """Copies the gradient into the pool at once, while it is in the cache."""
+        if gradient.sparse_dimensions() or not self.bucket.arrived(gradient.core):
+            super().arrived(gradient)
 
     def catch_up(self) -> None:
         """Submits the whole bucket: in the pool, if it is the first time since the last step."""
-        if self.passes > 0:
+        if self.core.operations > 0:
             super().catch_up()
-            return
-        others = [self.members[index] for index in self.depart()]
-        try:
-            self._submit_in_pool(others)
-        except BaseException:
-            for gradient in self.members:
-                gradient.land()  # nothing is in flight
-            raise
+        else:
+            self.bucket.submit()
 
-    def _submit_in_pool(self, others: Sequence[Gradient]) -> None:
-        """others: members that do not lie in the pool, or not as their parameters' gradients."""
-        given = []
-        for gradient in others:
-            if gradient.wanted:
-                given.append((gradient, self._contribution(gradient)))
-            else:  # frozen here: what others have for it is of no use
-                self._memory.fill(self._places[gradient].entry, None)
-        self.gather()
-        self._fired.append(self)
-        first, last = (self._places[self.members[i]] for i in (0, -1))
-        rule = self.members[0].rule
-        operation = Reducing(
-            self._memory.allreduce_async(
-                first.begin,
-                (last.end - first.begin) // self._dtype.itemsize,
-                self._dtype,
-                self._next_name(self.name),
-                rule.op,
-                rule.prescale_factor,
-                rule.postscale_factor,
-            )
-        )
-        in_pool = InPool(operation)
-        for gradient in self.members if not others else set(self.members).difference(others):
-            gradient.flights.append(in_pool)
-        for gradient, contribution in given:
-            contribution.operation = operation
-            gradient.flights.append(contribution)
+    def finish(self) -> None:
+        """Sleeps until all that was submitted is complete."""
+        self.bucket.finish()
+        super().finish()
 
-    def _contribution(self, gradient: Gradient) -> Contribution:
-        parameter = gradient.parameter
-        assert parameter is not None
-        gradient.take()
-        entry = self.take_in(gradient)
-        result = parameter.grad
-        if result is None:
-            result = parameter.grad = torch.zeros_like(parameter, requires_grad=False)
-        gradient.holds = Holds.FLIGHT
-        context = None if entry.dtype == result.dtype else result.dtype
-        return Contribution(result, entry, context)
+    def abandon(self) -> None:
+        """After a failure: waits for what is in flight, whatever comes of it, and starts anew."""
+        self.bucket.abandon()
+        super().abandon()
 
 
 class _Pool:
@@ -161,7 +116,7 @@ class _Pool:
         begin = 0
         for gradient in gradients:
             elements = self._elements[gradient]
-            like = gradient.parameter
+            like = gradient.core.parameter
             if like is None or like.numel() != elements:  # gone, or another by now: its place stays
                 like = torch.empty(elements, device=self.device)
             end = begin + elements * self.dtype.itemsize
@@ -179,10 +134,10 @@ class Pools:
 
     def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> None:
         self._prefix = prefix
-        self._set = set_id(rule.process_set)
+        self._rule = rule
         by_kind: dict[tuple[torch.device, torch.dtype], list[Gradient]] = {}
         for gradient in gradients:
-            dtype, parameter = wire_dtype(gradient), gradient.parameter
+            dtype, parameter = wire_dtype(gradient), gradient.core.parameter
             if dtype is None or parameter is None:
                 raise ValueError(f"{gradient.name} is of another kind than on other ranks")
             by_kind.setdefault((parameter.device, dtype), []).append(gradient)
@@ -190,10 +145,9 @@ class Pools:
         for (device, dtype), members in by_kind.items():
             kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
             key = 1 + number * _KINDS % _KEYS + kind
-            self._pools.append(_Pool(key, device, dtype, members, self._set))
+            self._pools.append(_Pool(key, device, dtype, members, set_id(rule.process_set)))
         # What is known of costs is known of the CPU.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
-        self._fired: list[Bucket] = []  # in this step, in this order
         self._moved_out = 0
         self._trimmed = False
 
@@ -231,7 +185,7 @@ class Pools:
                 places = {gradients[index]: pool.places[gradients[index]] for index in indices}
                 ends = [gradients[i].name.removeprefix(f"{self._prefix}.") for i in (indices[0], indices[-1])]
                 name = f"{self._prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
-                buckets.append(Bucket(name, pool, places, self._fired))
+                buckets.append(Bucket(name, pool, places, self._rule))
         return buckets
 
     def settle(self) -> None:
@@ -240,26 +194,23 @@ class Pools:
             if pool.device.type != "cpu":
                 pool.memory.settle()
 
-    def step_over(self) -> list[Bucket]:
-        """The buckets that were submitted in the step that ends, in this order."""
-        fired = self._fired.copy()
-        self._fired.clear()
-        if fired and not self._trimmed:  # the gradients from before the pool are gone
+    def step_over(self) -> bool:
+        """At the end of a step: whether buckets were submitted in it."""
+        submitted = sum(pool.memory.take_turns() for pool in self._pools) > 0
+        if submitted and not self._trimmed:  # the gradients from before the pool are gone
             self._trimmed = True
             for pool in self._pools:
                 pool.memory.trim()
         moved_out = sum(pool.memory.moved_out for pool in self._pools)
         count("gradients_moved_out", moved_out - self._moved_out)
         self._moved_out = moved_out
-        return fired
+        return submitted
 
-    def out_of_place(self, fired: Sequence[Bucket], buckets: Sequence[Bucket]) -> bool:
+    def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
         """Whether some of these buckets were submitted late, or not while one behind them in its pool was."""
-        numbers = {bucket: number for number, bucket in enumerate(buckets)}
         return any(
-            out_of_place([numbers[b] - own[0] for b in fired if b.pool is pool and b in numbers], len(own))
+            out_of_place(_order([b for b in buckets if b.pool is pool]), sum(b.pool is pool for b in buckets))
             for pool in self._pools
-            if (own := [numbers[b] for b in buckets if b.pool is pool])
         )
 
     def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
@@ -269,11 +220,16 @@ class Pools:
         word = pool.memory.fill(place.entry, None)
 
         def start(size: int) -> int:
-            elements = size // pool.dtype.itemsize
             name = f"{self._prefix}.calibration{size}"
-            return pool.memory.allreduce_async(0, elements, pool.dtype, name, Sum, 1.0, 1.0)
+            return pool.memory.allreduce_async(size, pool.dtype, name, Sum)
 
         return start, word.as_strided((1,), (1,))
+
+
+def _order(buckets: Sequence[Bucket]) -> list[int]:
+    """The numbers of those that were submitted in this step, in this order."""
+    turns = [(bucket.bucket.turn, number) for number, bucket in enumerate(buckets)]
+    return [number for turn, number in sorted(turns) if turn > 0]
 
 
 def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
@@ -288,7 +244,7 @@ def _memory(key: int, size: int, number: int, device: torch.device) -> _core.Gra
 
 
 def _elements(gradient: Gradient) -> int:
-    parameter = gradient.parameter
+    parameter = gradient.core.parameter
     assert parameter is not None
     return parameter.numel()
 

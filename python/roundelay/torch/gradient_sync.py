@@ -19,6 +19,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from typing import NamedTuple
 
 import torch
 from torch.utils.hooks import unserializable_hook
@@ -47,12 +49,28 @@ class _Round:
     submitted: list[int]  # by group
 
 
+class _GroupNotes(NamedTuple):
+    """What the ranks said about one group."""
+
+    group: GradientGroup
+    submitted: int  # how often, by the rank that did so most
+    kinds: bytes  # for each gradient, how it waits on some rank; 0: on none
+    wanted: bytes  # for each gradient, whether some rank wants it
+
+
+class _Said(NamedTuple):
+    """What the ranks said in one comparison of notes."""
+
+    groups: list[_GroupNotes]
+    plan: bytes  # the bytes of PoolPlan
+
+
 class GradientSync:
     """Hooks on the parameters of one optimizer, and the state of their gradients since its last step."""
 
     def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
         self.order = (set_id(rule.process_set), scope)
-        self.rules = _core.ArrivalRules()
+        self.rules = _core.HookRules()
         self.rules.passes_per_step = passes_per_step
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
         self._rule = rule
@@ -64,6 +82,7 @@ class GradientSync:
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
+        self._members: list[Gradient] = []  # of all groups, in their order
         self._seen: set[Gradient] = set()  # some rank has submitted it since the last step
         self._complete = False  # all that some rank wants were seen
         self._all_final = False
@@ -79,15 +98,16 @@ class GradientSync:
         """
         for name, parameter in parameters:
             gradient = self._gradients.get(id(parameter))
-            if gradient is None or gradient.parameter is not parameter:
+            if gradient is None or gradient.core.parameter is not parameter:
                 gradient = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
                 gradient.own(id(parameter))
                 self._gradients[id(parameter)] = gradient
                 self._join_group(gradient, self._grouping.get(id(parameter)))
-            if not gradient.hooks and gradient.wanted:
+            if not gradient.hooks and gradient.core.wanted:
                 self._hook(parameter, gradient)
-                gradient.accumulated = int(after_backward)
+                gradient.core.set_passes(int(after_backward))
         self._frozen = sum(not gradient.hooks for gradient in self._gradients.values())
+        self._list_members()
 
     def covers(self, number: int) -> bool:
         """Whether it has ``number`` parameters, all of them hooked."""
@@ -111,8 +131,8 @@ class GradientSync:
             if owner is not None:
                 owner._arrived(gradient)
 
-        before = _core.BeforeHook(gradient, gradient.make_room)
-        after = _core.AfterHook(gradient, self.rules, arrived)
+        before = _core.BeforeHook(gradient.core)
+        after = _core.AfterHook(gradient.core, self.rules, arrived)
         unserializable_hook(before)  # so that pickling the parameter does not warn
         gradient.hooks.append(parameter.register_hook(before))
         gradient.hooks.append(parameter.register_post_accumulate_grad_hook(after))
@@ -134,6 +154,11 @@ class GradientSync:
                 self._groups.pop(self._group[gradient].name, None)
                 self._group[gradient] = bucket
         self._groups.update((bucket.name, bucket) for bucket in buckets)
+        if buckets:
+            self._list_members()
+
+    def _list_members(self) -> None:
+        self._members = [gradient for group in self._groups.values() for gradient in group.members]
 
     def buckets(self) -> int:
         """How many there are."""
@@ -149,13 +174,14 @@ class GradientSync:
         self._group.clear()
         for number, gradient in self._gradients.items():
             self._join_group(gradient, self._grouping.get(number))
+        self._list_members()
         self._plan = PoolPlan(self._rule.process_set, self._prefix, self.rules)
 
     # -- one step
 
     def _arrived(self, gradient: Gradient) -> None:
-        """What its hook (csrc/adapter/arrivals.h) does not do itself."""
-        self.rules.noted_in = backward_end.note(self)
+        """What its hook (csrc/bindings/gradient_hooks.cc) does not do itself."""
+        self.rules.graph_task = backward_end.note(self)
         group = self._group[gradient]
         if self.rules.recording and (group.alone or isinstance(group, Bucket)):
             self._plan.arrived(gradient)
@@ -164,27 +190,21 @@ class GradientSync:
     def _submit(self, least_passes: int) -> None:
         """Submits what has accumulated over so many passes and was not submitted yet."""
         for group in self._groups.values():
-            for gradient in group.members:
-                if (
-                    gradient.accumulated >= least_passes
-                    and gradient.wanted
-                    and gradient.local() is not None
-                    and not group.waiting(gradient)
-                ):
-                    group.arrived(gradient)
+            for index in group.core.overdue(least_passes):
+                group.arrived(group.members[index])
 
     def unsettled(self) -> bool:
         """Whether gradients are in flight or wait for others: only after a backward that raised."""
-        return self.has_submitted() or any(gradient.flights for gradient in self._gradients.values())
+        return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
     def backward_ended(self) -> bool:
         """Whether there is something to compare notes about; what arrives later is another backward's."""
-        self.rules.noted_in = -1
+        self.rules.graph_task = -1
         return self.has_submitted()
 
     def has_submitted(self) -> bool:
         """Whether there is something to compare notes about."""
-        return any(group.submitted or group.waits() for group in self._groups.values())
+        return any(group.unsettled() for group in self._groups.values())
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
@@ -202,9 +222,9 @@ class GradientSync:
 
     def new_step(self) -> None:
         """After optimizer.step() and zero_grad()."""
-        for group in self._groups.values():
-            group.new_step()
         self._plan.new_step()
+        for group in self._groups.values():
+            group.core.new_step()
         self._seen.clear()
         self._rounds = 0
         self._complete = self._all_final = False
@@ -215,15 +235,12 @@ class GradientSync:
         """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
         self._submit(self.rules.passes_per_step)  # what no_sync() held back
         groups = self._groups.values()
-        members = self._members()
-        submitted = [min(group.submitted, 255) for group in groups]
-        waiting = [kind for group in groups for kind in group.kinds()]
-        wanted = [gradient.wanted for gradient in members]
-        plan = self._plan.notes(members, alone)
-        values = [0 if final else 1, *submitted, *waiting, *wanted, *plan]
-        notes = torch.tensor(values, dtype=torch.uint8, device="cpu")
-        for group in groups:
-            group.submitted = 0
+        submitted = [min(group.core.take_filled(), 255) for group in groups]
+        waiting = b"".join([group.core.kinds() for group in groups])
+        wanted = b"".join([group.core.wanted() for group in groups])
+        plan = self._plan.notes(self._members, alone)
+        values = bytearray([0 if final else 1, *submitted, *waiting, *wanted, *plan])
+        notes = torch.frombuffer(values, dtype=torch.uint8)
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
@@ -244,20 +261,32 @@ class GradientSync:
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_notes(own)
-        values = iter(own.notes.tolist())
-        self._all_final = next(values) == 0
-        most = [next(values) for _ in self._groups]
-        waiting = {gradient: next(values) for gradient in self._members()}
-        wanted = {gradient for gradient in self._members() if next(values)}
-        plan = list(values)
-        for group, count in zip(self._groups.values(), most, strict=True):
-            self._seen.update(g for g in group.members if count or waiting[g])
-        self._complete = wanted <= self._seen
+        said = self._parse(bytes(own.notes.tolist()))
         with torch.no_grad():
-            self._contribute(most, own.submitted, waiting)
+            self._contribute(said.groups, own.submitted)
             self._finish()
-        self._use(self._plan.heard(self._members(), plan, self._make_pools))
+        self._use(self._plan.heard(self._members, said.plan, self._make_pools))
         self._plan.settle()
+
+    def _parse(self, notes: bytes) -> _Said:
+        """What the ranks said, and whether gradients are missing."""
+        waiting = 1 + len(self._groups)
+        wanted = waiting + len(self._members)
+        said = []
+        begin = 0
+        for group, submitted in zip(self._groups.values(), notes[1:waiting], strict=True):
+            end = begin + len(group.members)
+            kinds = notes[waiting + begin : waiting + end]
+            said.append(_GroupNotes(group, submitted, kinds, notes[wanted + begin : wanted + end]))
+            begin = end
+        for group, submitted, kinds, _ in said:
+            self._seen.update(group.members if submitted else compress(group.members, kinds))
+        self._complete = all(
+            submitted or self._seen.issuperset(compress(group.members, wanted_here))
+            for group, submitted, _, wanted_here in said
+        )
+        self._all_final = notes[0] == 0
+        return _Said(said, notes[wanted + begin :])
 
     def _wait_for_notes(self, own: _Round) -> None:
         """Where they do not fit together, on all ranks, says what differs between the optimizers."""
@@ -269,7 +298,7 @@ class GradientSync:
         except HorovodInternalError as error:
             if not str(error).startswith("Mismatched"):
                 raise self._naming_gradients(error) from None
-            counts = row_of_this_rank(len(self._members()), len(self._groups))
+            counts = row_of_this_rank(len(self._members), len(self._groups))
             rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
             other = next((row for row in rows if row[1:] != rows[0][1:]), None)
             if other is None:
@@ -285,35 +314,30 @@ class GradientSync:
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
         """The error of the notes, with the gradients that the step waits for."""
-        names = [repr(gradient.name) for gradient in self._members() if gradient.flights]
+        names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
         if not names:
             return error
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
 
-    def _members(self) -> list[Gradient]:
-        return [gradient for group in self._groups.values() for gradient in group.members]
-
-    def _contribute(self, most: list[int], own: list[int], waiting: dict[Gradient, int]) -> None:
+    def _contribute(self, said: list[_GroupNotes], own: list[int]) -> None:
         lacking = False
-        for group, others, mine in zip(self._groups.values(), most, own, strict=True):
+        for (group, others, kinds, _), mine in zip(said, own, strict=True):
             for _ in range(others - mine):
                 group.catch_up()
                 lacking = True
-            rest = {gradient: waiting[gradient] for gradient in group.members if waiting[gradient]}
-            if rest:
-                group.submit_rest(rest)
+            if any(kinds):
+                group.submit_rest({one: kind for one, kind in zip(group.members, kinds, strict=True) if kind})
                 lacking = True
         if lacking:
             _core.flush()
 
     def _finish(self) -> None:
         try:
-            for gradient in self._members():
-                if gradient.flights:
-                    gradient.finish()
+            for group in self._groups.values():
+                group.finish()
         except BaseException:
-            for gradient in self._members():
-                gradient.abandon()
+            for group in self._groups.values():
+                group.abandon()
             self.new_step()
             raise

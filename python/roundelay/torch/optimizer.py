@@ -219,11 +219,11 @@ class Wrapping:
         if self._sync is None:
             yield
             return
-        self._sync.rules.holding_back += 1
+        self._sync.rules.no_sync_depth += 1
         try:
             yield
         finally:
-            self._sync.rules.holding_back -= 1
+            self._sync.rules.no_sync_depth -= 1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """From now on gradients are reduced once in ``passes`` backward passes."""

@@ -52,7 +52,7 @@ class PoolPlan:
     rules: of its gradients; those that are being recorded go to arrived().
     """
 
-    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.ArrivalRules) -> None:
+    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.HookRules) -> None:
         self._set = process_set
         self._rules = rules
         self._prefix = prefix
@@ -80,9 +80,9 @@ class PoolPlan:
             first = next(iter(self._arrivals.values()))
             self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._arrivals.items()}
             self._first = self._first or tuple(self._arrivals)
-        fired = self._pools.step_over() if self._pools is not None else ()
-        if self._steering is not None and self._pools is not None and fired:
-            late = self._pools.out_of_place(fired, self._buckets)
+        submitted = self._pools is not None and self._pools.step_over()
+        if self._steering is not None and self._pools is not None and submitted:
+            late = self._pools.out_of_place(self._buckets)
             self._steering.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
             self._rules.recording = self._steering.recording
         self._arrivals.clear()
