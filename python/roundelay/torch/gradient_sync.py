@@ -45,7 +45,7 @@ class _Round:
     """A comparison of notes that has begun, and what this rank said in it."""
 
     handle: int | None  # None: it is submitted when it is waited for
-    notes: torch.Tensor
+    notes: bytearray  # the ranks' notes replace this rank's, in the same memory
     submitted: list[int]  # by group
 
 
@@ -83,7 +83,8 @@ class GradientSync:
         self._rounds = 0
         self._round: _Round | None = None
         self._members: list[Gradient] = []  # of all groups, in their order
-        self._seen: set[Gradient] = set()  # some rank has submitted it since the last step
+        self._seen_groups: set[GradientGroup] = set()  # some rank has submitted it since the last step
+        self._seen: set[Gradient] = set()  # likewise, alone or with a part of its group
         self._complete = False  # all that some rank wants were seen
         self._all_final = False
 
@@ -149,6 +150,8 @@ class GradientSync:
 
     def _use(self, buckets: list[Bucket]) -> None:
         """From now on these gradients, which were alone or in other buckets, are in these."""
+        for group in self._seen_groups if buckets else ():
+            self._seen.update(group.members)
         for bucket in buckets:
             for gradient in bucket.members:
                 self._groups.pop(self._group[gradient].name, None)
@@ -225,6 +228,7 @@ class GradientSync:
         self._plan.new_step()
         for group in self._groups.values():
             group.core.new_step()
+        self._seen_groups.clear()
         self._seen.clear()
         self._rounds = 0
         self._complete = self._all_final = False
@@ -236,11 +240,14 @@ class GradientSync:
         self._submit(self.rules.passes_per_step)  # what no_sync() held back
         groups = self._groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
-        waiting = b"".join([group.core.kinds() for group in groups])
-        wanted = b"".join([group.core.wanted() for group in groups])
-        plan = self._plan.notes(self._members, alone)
-        values = bytearray([0 if final else 1, *submitted, *waiting, *wanted, *plan])
-        notes = torch.frombuffer(values, dtype=torch.uint8)
+        kinds = [group.core.kinds() for group in groups]
+        # Nobody reads which gradients of a submitted group are wanted.
+        wanted = [
+            bytes(len(group.members)) if number else group.core.wanted()
+            for group, number in zip(groups, submitted, strict=True)
+        ]
+        plan = bytes(self._plan.notes(self._members, alone))
+        notes = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
@@ -250,18 +257,17 @@ class GradientSync:
         if not alone:
             _core.flush()
 
-    def _notes_call(
-        self, notes: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
+    def _notes_call(self, notes: bytearray) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
         name = f"{self._prefix}.notes{self._rounds}"
-        return notes, notes, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
+        tensor = torch.frombuffer(notes, dtype=torch.uint8)
+        return tensor, tensor, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
 
     def end_round(self) -> None:
         """Contributes what this rank lacks, and sleeps until all that was submitted is complete."""
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_notes(own)
-        said = self._parse(bytes(own.notes.tolist()))
+        said = self._parse(bytes(own.notes))
         with torch.no_grad():
             self._contribute(said.groups, own.submitted)
             self._finish()
@@ -280,10 +286,13 @@ class GradientSync:
             said.append(_GroupNotes(group, submitted, kinds, notes[wanted + begin : wanted + end]))
             begin = end
         for group, submitted, kinds, _ in said:
-            self._seen.update(group.members if submitted else compress(group.members, kinds))
+            if submitted:
+                self._seen_groups.add(group)
+            elif any(kinds):
+                self._seen.update(compress(group.members, kinds))
         self._complete = all(
-            submitted or self._seen.issuperset(compress(group.members, wanted_here))
-            for group, submitted, _, wanted_here in said
+            group in self._seen_groups or self._seen.issuperset(compress(group.members, wanted_here))
+            for group, _, _, wanted_here in said
         )
         self._all_final = notes[0] == 0
         return _Said(said, notes[wanted + begin :])
