@@ -75,15 +75,15 @@ Status Bucket::send_all() {
 
 Status Bucket::send(Gradient& gradient) {
   Slot& slot = slots_[gradient.place().index];
-  if (!gradient.wanted()) return pool_.fill(slot.entry, {}).status();  // the result is of no use here
   const at::Tensor parameter = gradient.parameter();
-  const Result<at::Tensor> contribution = gradient.take();
+  if (!gradient.wanted(parameter)) return pool_.fill(slot.entry, {}).status();  // this rank needs no result
+  const Result<at::Tensor> contribution = gradient.take(parameter);
   if (!contribution.ok()) return contribution.status();
   Result<at::Tensor> entry = copy_in(gradient, parameter);
   if (!entry.ok()) return entry.status();
   slot.result = parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter);
   if (!entry->is_same(slot.result)) slot.source = *std::move(entry);
-  gradient.send(slot.result);
+  gradient.send(parameter, slot.result);
   return {};
 }
 

@@ -27,42 +27,29 @@ at::Tensor Gradient::parameter() const {
   return impl ? at::Tensor(std::move(impl)) : at::Tensor();
 }
 
-bool Gradient::wanted() const {
-  if (replaced_) return false;
-  const at::Tensor tensor = parameter();
-  return tensor.defined() && tensor.requires_grad();
-}
-
-at::Tensor Gradient::local() const {
-  const at::Tensor tensor = parameter();
-  return tensor.defined() ? local(tensor) : at::Tensor();
-}
-
-Status Gradient::set_aside() {
-  const at::Tensor tensor = parameter();
-  if (!tensor.defined()) return {};
-  const bool cleared = state_ == GradientState::kReduced && !tensor.grad().defined();
+Status Gradient::set_aside(const at::Tensor& parameter) {
+  if (!parameter.defined()) return {};
+  const bool cleared = state_ == GradientState::kReduced && !parameter.grad().defined();
   if (!cleared && !additive_) {
     return Status::unavailable(
         name_ +
         ": a second backward before step() needs op=Average or Sum, as others of several contributions "
         "cannot be put together");
   }
-  if (state_ == GradientState::kReduced && !cleared) reduced_ = tensor.grad();
-  tensor.mutable_grad().reset();
+  if (state_ == GradientState::kReduced && !cleared) reduced_ = parameter.grad();
+  parameter.mutable_grad().reset();
   state_ = GradientState::kLocal;
   return {};
 }
 
-Result<at::Tensor> Gradient::take() {
-  if (state_ == GradientState::kReduced) ROUNDELAY_RETURN_IF_ERROR(set_aside());
+Result<at::Tensor> Gradient::take(const at::Tensor& parameter) {
+  if (state_ == GradientState::kReduced) ROUNDELAY_RETURN_IF_ERROR(set_aside(parameter));
   passes_ = 0;
-  return local();
+  return local(parameter);
 }
 
-void Gradient::send(const at::Tensor& tensor) {
-  const at::Tensor owner = parameter();
-  if (!owner.grad().is_same(tensor)) owner.mutable_grad() = tensor;
+void Gradient::send(const at::Tensor& parameter, const at::Tensor& tensor) {
+  if (!parameter.grad().is_same(tensor)) parameter.mutable_grad() = tensor;
   state_ = GradientState::kInFlight;
 }
 

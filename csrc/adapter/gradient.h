@@ -42,20 +42,25 @@ class Gradient {
   // `name` appears in messages. `additive` says whether results of several reductions may be added.
   Gradient(const at::Tensor& parameter, std::string name, bool additive);
 
-  // Returns the parameter; undefined if it no longer exists.
+  // Returns the parameter; undefined if it no longer exists. Functions below with an argument `parameter`
+  // expect this one, as finding it again costs time.
   [[nodiscard]] at::Tensor parameter() const;
   // Returns false if the parameter no longer exists, is frozen, or belongs to another optimizer.
-  [[nodiscard]] bool wanted() const;
+  [[nodiscard]] bool wanted(const at::Tensor& parameter) const {
+    return !replaced_ && parameter.defined() && parameter.requires_grad();
+  }
+  [[nodiscard]] bool wanted() const { return wanted(parameter()); }
   // Marks the parameter as another optimizer's.
   void give_up() { replaced_ = true; }
-  // Returns `.grad` in state kLocal, otherwise an undefined tensor. The second form is given the parameter.
-  [[nodiscard]] at::Tensor local() const;
+  // Returns `.grad` in state kLocal, otherwise an undefined tensor.
   [[nodiscard]] at::Tensor local(const at::Tensor& parameter) const {
-    return state_ == GradientState::kLocal ? parameter.grad() : at::Tensor();
+    return parameter.defined() && state_ == GradientState::kLocal ? parameter.grad() : at::Tensor();
   }
 
   // Prepares `.grad` for autograd, which adds to it next. Errors: kUnavailable (not additive).
-  [[nodiscard]] Status make_room() { return state_ == GradientState::kLocal ? Status() : set_aside(); }
+  [[nodiscard]] Status make_room() {
+    return state_ == GradientState::kLocal ? Status() : set_aside(parameter());
+  }
   // Counts a backward pass after autograd has added to `.grad`. Returns true if the gradient is to be
   // reduced.
   [[nodiscard]] bool count_pass(const HookRules& rules) {
@@ -70,9 +75,9 @@ class Gradient {
   void set_sparse(bool sparse) { sparse_ = sparse; }
   // Takes this rank's contribution out of `.grad` for a reduction. Undefined if there is none. Errors: as
   // make_room().
-  [[nodiscard]] Result<at::Tensor> take();
+  [[nodiscard]] Result<at::Tensor> take(const at::Tensor& parameter);
   // Makes `tensor`, which an operation will reduce, `.grad`. The parameter exists.
-  void send(const at::Tensor& tensor);
+  void send(const at::Tensor& parameter, const at::Tensor& tensor);
   // Counts an operation that was submitted; complete() follows, or new_step() after a failure.
   void submitted() { ++reductions_; }
   // Adds the result of an operation to those of earlier ones. The last one puts the sum into `.grad`.
@@ -92,7 +97,7 @@ class Gradient {
   void set_place(Place place) { place_ = place; }
 
  private:
-  [[nodiscard]] Status set_aside();
+  [[nodiscard]] Status set_aside(const at::Tensor& parameter);
   void publish();
 
   const c10::weak_intrusive_ptr<c10::TensorImpl> parameter_;

@@ -24,10 +24,8 @@ void GradientGroup::add_to_bucket(std::shared_ptr<Gradient> gradient, Bucket* bu
 
 Result<bool> GradientGroup::mark_ready(Gradient& gradient, Kind kind) {
   const at::Tensor parameter = gradient.parameter();
-  if (parameter.defined()) {
-    const at::Tensor local = gradient.local(parameter);
-    if (local.defined()) gradient.set_sparse(kind == kDense && local.layout() != at::kStrided);
-  }
+  const at::Tensor local = gradient.local(parameter);
+  if (local.defined()) gradient.set_sparse(kind == kDense && local.layout() != at::kStrided);
   return count_ready(gradient, parameter, kind);
 }
 
@@ -71,7 +69,8 @@ std::vector<std::size_t> GradientGroup::overdue(int passes) const {
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
     const Gradient& gradient = *gradients_[i];
     if (gradient.passes() < passes || kinds_[i] != kNotReady) continue;
-    if (gradient.wanted() && gradient.local().defined()) overdue.push_back(i);
+    const at::Tensor parameter = gradient.parameter();
+    if (gradient.wanted(parameter) && gradient.local(parameter).defined()) overdue.push_back(i);
   }
   return overdue;
 }

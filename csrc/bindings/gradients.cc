@@ -71,12 +71,14 @@ void bind_gradient(py::module_& module) {
            py::arg("additive"))
       .def_property_readonly("parameter",
                              [](const Gradient& self) { return unless_undefined(self.parameter()); })
-      .def_property_readonly("wanted", &Gradient::wanted)
+      .def_property_readonly("wanted", [](const Gradient& self) { return self.wanted(); })
       .def_property_readonly("reductions", &Gradient::reductions)
-      .def("local", [](const Gradient& self) { return unless_undefined(self.local()); })
+      .def("local", [](const Gradient& self) { return unless_undefined(self.local(self.parameter())); })
       .def("set_passes", &Gradient::set_passes, py::arg("passes"))
-      .def("take", [](Gradient& self) { return unless_undefined(value_of(self.take())); })
-      .def("send", &Gradient::send, py::arg("tensor"))
+      .def("take", [](Gradient& self) { return unless_undefined(value_of(self.take(self.parameter()))); })
+      .def(
+          "send", [](Gradient& self, const at::Tensor& tensor) { self.send(self.parameter(), tensor); },
+          py::arg("tensor"))
       .def("submitted", &Gradient::submitted)
       .def("complete", &Gradient::complete, py::arg("result"))
       .def("new_step", &Gradient::new_step)

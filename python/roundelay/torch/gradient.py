@@ -92,7 +92,7 @@ class Gradient:
         self.pending: list[Pending] = []  # reductions outside a pool
 
     def sparse_dimensions(self) -> int:
-        """In how many dimensions ``.grad`` is sparse; 0: it is dense, or will be made so for the reduction.
+        """The number of dimensions in which ``.grad`` is sparse; 0: it is dense, or is to be made dense.
 
         ValueError, on all ranks, where the op has no meaning for sparse tensors.
         """
@@ -106,7 +106,7 @@ class Gradient:
         return gradient.sparse_dim()
 
     def contribution(self, template: torch.Tensor) -> Contribution:
-        """Takes ``.grad``, made dense, to be reduced in place; zeros like ``template`` where it is empty."""
+        """Takes ``.grad``, made dense, for a reduction in place; zeros like ``template`` if there is none."""
         gradient = self.core.take()
         if gradient is None:
             gradient = torch.zeros_like(template, requires_grad=False)
@@ -117,7 +117,7 @@ class Gradient:
         return Contribution(gradient, *self.rule.compression.compress(plain))
 
     def sparse_contribution(self, template: torch.Tensor, dimensions: int) -> torch.Tensor:
-        """Takes ``.grad`` as a sparse tensor, to be reduced out of place; an empty one where it is empty."""
+        """Takes ``.grad`` as a sparse tensor, for a reduction out of place; an empty one if there is none."""
         gradient = self.core.take()
         if gradient is None:
             indices = torch.empty((dimensions, 0), dtype=torch.int64, device=template.device)
@@ -144,7 +144,7 @@ class Gradient:
             )
 
     def abandon(self) -> None:
-        """After a failure: waits for what is in flight, whatever comes of it, and starts anew."""
+        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
         while self.pending:
             pending = self.pending.pop()
             try:
@@ -172,11 +172,11 @@ class Gradient:
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """The same elements of the same memory."""
+    """Whether both are the same elements of the same memory."""
     if a.data_ptr() != b.data_ptr() or a.dtype != b.dtype:
         return False
     return a.shape == b.shape and a.stride() == b.stride()
 
 
-# The optimizer's gradient that each parameter belongs to, by id(parameter): the last that was wrapped.
+# The gradient of each parameter, by id(parameter). It is that of the optimizer that was wrapped last.
 owners: weakref.WeakValueDictionary[int, Gradient] = weakref.WeakValueDictionary()

@@ -1,8 +1,8 @@
-"""Gradients that are reduced by one operation: a group is submitted when its last gradient is there.
+"""Gradients that one operation reduces. The last gradient that becomes ready submits the group.
 
-Without ``groups=`` each gradient is a group of its own. A group of which backward brought only a part waits
-for the comparison of notes (gradient_sync.py): then all ranks know which of its gradients any rank has, and
-reduce those. So do sparse gradients, as another rank may have a dense one, or none.
+Without ``groups=`` each gradient is a group of its own. If backward brings only a part of a group, the group
+waits for the comparison of notes (gradient_sync.py): then all ranks know which of its gradients any rank has,
+and reduce those. Sparse gradients wait, too, as another rank may have a dense one, or none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GradientGroup:
         self.members.append(gradient)
 
     def arrived(self, gradient: Gradient) -> None:
-        """This gradient is complete on this rank: submits the group if it was the last one."""
+        """Notes that this gradient is complete on this rank. The last one submits the group."""
         if self.core.mark_ready(gradient.core, DENSE + gradient.sparse_dimensions()):
             self.catch_up()
 
@@ -50,7 +50,7 @@ class GradientGroup:
         self._submit([member for member in self.members if member.core.wanted])
 
     def submit_rest(self, kinds: dict[Gradient, int]) -> None:
-        """Submits a part of the group: what some rank has waiting, on all ranks alike."""
+        """Submits the gradients that are ready on some rank. All ranks submit the same ones."""
         dense = [gradient for gradient, kind in kinds.items() if kind == DENSE]
         if dense:
             self._submit(dense)
@@ -70,7 +70,7 @@ class GradientGroup:
                 member.finish()
 
     def abandon(self) -> None:
-        """After a failure: waits for what is in flight, whatever comes of it, and starts anew."""
+        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
         for member in self.members:
             member.abandon()
 

@@ -1,10 +1,10 @@
-"""An optimizer's gradients in one piece of memory for each kind, in the order in which backward brings them.
+"""Gradient pools: an optimizer's gradients of one device and dtype in one piece of memory.
 
-The pool is cut into buckets (bucket_tuning.py), anew where another size is better. A bucket is submitted when
-its last gradient is there, and reduced where it lies: nothing is packed, and within a node the ranks read
-each other's buckets in shared memory. ``.grad`` is an entry of the pool: when autograd has made a new tensor
-(after zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place. A kind is a
-device and a dtype. On a GPU all this is enqueued in the stream that is current in the gradient's hook.
+Gradients lie in the order in which backward brings them. The pool is cut into buckets (bucket_tuning.py), and
+cut again if another size is better. The last gradient that becomes ready submits its bucket, which is reduced
+in place: nothing is packed, and within a node the ranks read each other's buckets in shared memory. ``.grad``
+is an entry of the pool. If autograd has made a new tensor (after zero_grad()), the hook copies it in; if the
+entry was kept, autograd adds to it in place. On a GPU all work is enqueued in the hook's current stream.
 
 Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
 """
@@ -33,7 +33,7 @@ _KEYS = 2**22 - 2 * _KINDS
 
 @dataclass(slots=True)
 class _Place:
-    """Where a gradient lies, in bytes."""
+    """The place of a gradient in its pool, in bytes."""
 
     begin: int
     end: int
@@ -41,7 +41,7 @@ class _Place:
 
 
 def wire_dtype(gradient: Gradient) -> torch.dtype | None:
-    """In what type a gradient would lie in a pool; None where it cannot."""
+    """The type that a gradient has in a pool; None if it cannot be in one."""
     rule, parameter = gradient.rule, gradient.core.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
     if parameter is None or not known or not _gpu.serves(parameter.device):
@@ -53,10 +53,10 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
 
 
 class Bucket(GradientGroup):
-    """A range of a pool: its gradients are reduced by one operation.
+    """A range of a pool, whose gradients one operation reduces.
 
-    The first time in a step the core reduces them in the pool (csrc/adapter/bucket.h). Later ones (a second
-    backward before step()) are reduced where autograd has put them, as the pool holds the first result.
+    The core does a step's first reduction, in the pool (csrc/adapter/bucket.h). Later contributions (a second
+    backward before step()) are reduced where autograd has put them, as the pool contains the first result.
     """
 
     def __init__(self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], rule: Reduction) -> None:
@@ -73,7 +73,7 @@ class Bucket(GradientGroup):
             super().arrived(gradient)
 
     def catch_up(self) -> None:
-        """Submits the whole bucket: in the pool, if it is the first time since the last step."""
+        """Submits the whole bucket: in the pool if this is the step's first reduction."""
         if self.core.operations > 0:
             super().catch_up()
         else:
@@ -85,13 +85,13 @@ class Bucket(GradientGroup):
         super().finish()
 
     def abandon(self) -> None:
-        """After a failure: waits for what is in flight, whatever comes of it, and starts anew."""
+        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
         self.bucket.abandon()
         super().abandon()
 
 
 class _Pool:
-    """The gradients of one kind, and their memory. number: the process set's."""
+    """The gradients of one device and dtype, and their memory. number: the process set's."""
 
     def __init__(
         self,
@@ -110,14 +110,14 @@ class _Pool:
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
-        """Lays them out in this order; what somebody has of the order before moves out with its values."""
+        """Lays them out in this order. Earlier tensors that somebody holds keep their values."""
         self.memory.clear()
         self.places.clear()
         begin = 0
         for gradient in gradients:
             elements = self._elements[gradient]
             like = gradient.core.parameter
-            if like is None or like.numel() != elements:  # gone, or another by now: its place stays
+            if like is None or like.numel() != elements:  # the parameter is gone or replaced: keep its place
                 like = torch.empty(elements, device=self.device)
             end = begin + elements * self.dtype.itemsize
             self.places[gradient] = _Place(begin, end, self.memory.add(begin, like, self.dtype))
@@ -146,21 +146,21 @@ class Pools:
             kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
             key = 1 + number * _KINDS % _KEYS + kind
             self._pools.append(_Pool(key, device, dtype, members, set_id(rule.process_set)))
-        # What is known of costs is known of the CPU.
+        # The model of costs is one of the CPU.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._moved_out = 0
         self._trimmed = False
 
     def gradients(self) -> list[Gradient]:
-        """In the order of the pools."""
+        """All gradients, in the order of the pools."""
         return [gradient for pool in self._pools for gradient in pool.places]
 
     def largest(self) -> int:
-        """Bytes of the largest pool."""
+        """The number of bytes of the largest pool."""
         return max(pool.bytes for pool in self._pools)
 
     def extents(self, ready: Mapping[Gradient, float]) -> list[list[Extent]]:
-        """Each pool's, with the moments at which gradients come; one that did not comes with the last."""
+        """The extents of each pool. ready: when each gradient comes; a missing one comes with the last."""
         last = max(ready.values(), default=0.0)
         return [
             [Extent(place.begin, place.end, ready.get(g, last)) for g, place in pool.places.items()]
@@ -168,16 +168,16 @@ class Pools:
         ]
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
-        """Lays out the same gradients in another order; buckets that were cut before are of no use then."""
+        """Lays out the same gradients in another order. Existing buckets must not be used any more."""
         for pool in self._pools:
             pool.arrange([gradient for gradient in gradients if gradient in pool.places])
 
     def in_order(self, gradients: Sequence[Gradient]) -> list[Gradient]:
-        """What gradients() would be then."""
+        """The result of gradients() after arrange(gradients)."""
         return [gradient for pool in self._pools for gradient in gradients if gradient in pool.places]
 
     def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
-        """Buckets, named by their number and their ends."""
+        """Cuts the pools into buckets. A bucket's name has its number, first and last gradient."""
         buckets: list[Bucket] = []
         for pool in self._pools:
             gradients = list(pool.places)
@@ -189,13 +189,13 @@ class Pools:
         return buckets
 
     def settle(self) -> None:
-        """What was submitted is complete, in the stream that is current."""
+        """Notes that results are complete in the current stream."""
         for pool in self._pools:
             if pool.device.type != "cpu":
                 pool.memory.settle()
 
     def step_over(self) -> bool:
-        """At the end of a step: whether buckets were submitted in it."""
+        """Ends a step. Returns whether buckets were submitted in it."""
         submitted = sum(pool.memory.take_turns() for pool in self._pools) > 0
         if submitted and not self._trimmed:  # the gradients from before the pool are gone
             self._trimmed = True
@@ -207,14 +207,14 @@ class Pools:
         return submitted
 
     def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
-        """Whether some of these buckets were submitted late, or not while one behind them in its pool was."""
+        """Whether a bucket was submitted after a later one of its pool, or not although a later one was."""
         return any(
             out_of_place(_order([b for b in buckets if b.pool is pool]), sum(b.pool is pool for b in buckets))
             for pool in self._pools
         )
 
     def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
-        """For calibration.py, before the pools are used: what starts an operation in the largest pool."""
+        """A function that starts an operation in the largest pool, and a word there: for calibration.py."""
         pool = max(self._pools, key=lambda pool: pool.bytes)
         place = next(iter(pool.places.values()))
         word = pool.memory.fill(place.entry, None)
@@ -233,7 +233,7 @@ def _order(buckets: Sequence[Bucket]) -> list[int]:
 
 
 def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
-    """A pool's. What is missing on a GPU may be in torch's cache, of tensors that are no more."""
+    """Allocates a pool's memory. On a GPU it has torch free unused memory if there is too little."""
     try:
         return _core.GradientPool(key, size, number, device)
     except RuntimeError:

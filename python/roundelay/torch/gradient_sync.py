@@ -1,12 +1,11 @@
 """Keeps the gradients of one optimizer equal on all ranks.
 
-Gradients are submitted from hooks while backward runs, each alone or as a group (gradient_groups.py). At
-the end of the outermost backward, and in step() where something is still open, the ranks *compare notes*:
-one small allreduce says how often each group was submitted by the rank that did so most, and which
-gradients wait for the rest of their group. It is submitted with the last gradients, so it costs no round of
-its own. A rank that lacks a gradient which others have contributes ``.grad`` as it stands, or zeros; a
-gradient that nobody has stays as it is. So everything that was submitted is complete when backward()
-returns, on every rank.
+Hooks submit gradients while backward runs, each alone or with its group (gradient_groups.py). At the end of
+the outermost backward, and in step() if some gradients are missing, the ranks *compare notes*: one small
+allreduce tells all ranks how often the rank that did so most has submitted each group, and which gradients
+wait for the rest of their group. It is submitted with the last gradients, so it costs no round of its own. A
+rank without a gradient that others have contributes ``.grad`` as it is, or zeros. A gradient that no rank has
+stays as it is. When backward() returns, all submitted operations are therefore complete on every rank.
 
 step() compares notes only while there is a gradient that no rank has submitted since the last step (an
 unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
@@ -42,27 +41,27 @@ NAMES_SHOWN = 6  # of the gradients that an error is about
 
 @dataclass(slots=True)
 class _Round:
-    """A comparison of notes that has begun, and what this rank said in it."""
+    """A comparison of notes that has begun, and this rank's part in it."""
 
-    handle: int | None  # None: it is submitted when it is waited for
+    handle: int | None  # None: end_round() submits the operation and waits
     notes: bytearray  # the ranks' notes replace this rank's, in the same memory
     submitted: list[int]  # by group
 
 
 class _GroupNotes(NamedTuple):
-    """What the ranks said about one group."""
+    """The ranks' notes about one group."""
 
     group: GradientGroup
-    submitted: int  # how often, by the rank that did so most
-    kinds: bytes  # for each gradient, how it waits on some rank; 0: on none
+    submitted: int  # how often the rank that did so most has submitted it
+    kinds: bytes  # for each gradient, how it is ready on some rank; 0: on none
     wanted: bytes  # for each gradient, whether some rank wants it
 
 
 class _Said(NamedTuple):
-    """What the ranks said in one comparison of notes."""
+    """The ranks' notes in one comparison."""
 
     groups: list[_GroupNotes]
-    plan: bytes  # the bytes of PoolPlan
+    plan: bytes  # PoolPlan's
 
 
 class GradientSync:
@@ -85,15 +84,15 @@ class GradientSync:
         self._members: list[Gradient] = []  # of all groups, in their order
         self._seen_groups: set[GradientGroup] = set()  # some rank has submitted it since the last step
         self._seen: set[Gradient] = set()  # likewise, alone or with a part of its group
-        self._complete = False  # all that some rank wants were seen
+        self._complete = False  # every gradient that some rank wants was submitted
         self._all_final = False
 
     # -- parameters
 
     def add(self, parameters: Iterable[tuple[str, torch.Tensor]], after_backward: bool = False) -> None:
-        """Takes over parameters that it does not have yet, and hooks those that were frozen until now.
+        """Takes over new parameters, and puts hooks on those that were frozen until now.
 
-        after_backward: a gradient that they have came from a backward that no hook saw.
+        after_backward: if they have gradients, these came from a backward before the hooks.
 
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
         """
@@ -149,7 +148,7 @@ class GradientSync:
         return Pools(gradients, self._rule, self._prefix, -self.order[1])
 
     def _use(self, buckets: list[Bucket]) -> None:
-        """From now on these gradients, which were alone or in other buckets, are in these."""
+        """Moves gradients into these buckets. They were alone or in other buckets before."""
         for group in self._seen_groups if buckets else ():
             self._seen.update(group.members)
         for bucket in buckets:
@@ -164,15 +163,15 @@ class GradientSync:
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
 
     def buckets(self) -> int:
-        """How many there are."""
+        """The number of buckets."""
         return sum(isinstance(group, Bucket) for group in self._groups.values())
 
     def cuts(self) -> Cuts | None:
-        """How they were cut; None while there are none."""
+        """How the pools were cut into buckets; None while there are none."""
         return self._plan.cuts
 
     def restart(self) -> None:
-        """A new job has begun: the pool was the last one's, and groups count from their beginning."""
+        """Begins a new job: without the last one's pool, and with groups that count from the beginning."""
         self._groups.clear()
         self._group.clear()
         for number, gradient in self._gradients.items():
@@ -183,7 +182,7 @@ class GradientSync:
     # -- one step
 
     def _arrived(self, gradient: Gradient) -> None:
-        """What its hook (csrc/bindings/gradient_hooks.cc) does not do itself."""
+        """Continues a hook (csrc/bindings/gradient_hooks.cc) whose gradient is not an ordinary one."""
         self.rules.graph_task = backward_end.note(self)
         group = self._group[gradient]
         if self.rules.recording and (group.alone or isinstance(group, Bucket)):
@@ -191,7 +190,7 @@ class GradientSync:
         group.arrived(gradient)
 
     def _submit(self, least_passes: int) -> None:
-        """Submits what has accumulated over so many passes and was not submitted yet."""
+        """Submits gradients that have accumulated over so many passes and were not submitted yet."""
         for group in self._groups.values():
             for index in group.core.overdue(least_passes):
                 group.arrived(group.members[index])
@@ -201,7 +200,7 @@ class GradientSync:
         return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
     def backward_ended(self) -> bool:
-        """Whether there is something to compare notes about; what arrives later is another backward's."""
+        """Whether there is something to compare notes about. Later gradients belong to another backward."""
         self.rules.graph_task = -1
         return self.has_submitted()
 
@@ -211,7 +210,7 @@ class GradientSync:
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
-        # In a step's first round also gradients that were made without backward().
+        # A step's first round includes gradients that were made without backward().
         self._submit(least_passes=1 if self._rounds else 0)
         while self._open():
             with _core.Waiting():
@@ -237,7 +236,7 @@ class GradientSync:
 
     def begin_round(self, final: bool, alone: bool) -> None:
         """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
-        self._submit(self.rules.passes_per_step)  # what no_sync() held back
+        self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
         groups = self._groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         kinds = [group.core.kinds() for group in groups]
@@ -263,7 +262,7 @@ class GradientSync:
         return tensor, tensor, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
 
     def end_round(self) -> None:
-        """Contributes what this rank lacks, and sleeps until all that was submitted is complete."""
+        """Contributes to operations that this rank lacks, and sleeps until all operations are complete."""
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_notes(own)
@@ -275,7 +274,7 @@ class GradientSync:
         self._plan.settle()
 
     def _parse(self, notes: bytes) -> _Said:
-        """What the ranks said, and whether gradients are missing."""
+        """Takes the notes apart by group, and notes which gradients are missing."""
         waiting = 1 + len(self._groups)
         wanted = waiting + len(self._members)
         said = []
@@ -298,7 +297,7 @@ class GradientSync:
         return _Said(said, notes[wanted + begin :])
 
     def _wait_for_notes(self, own: _Round) -> None:
-        """Where they do not fit together, on all ranks, says what differs between the optimizers."""
+        """Waits for all notes. If their sizes differ, the error tells how the optimizers differ."""
         try:
             if own.handle is None:
                 _core.allreduce(*self._notes_call(own.notes))
@@ -322,7 +321,7 @@ class GradientSync:
             ) from error
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """The error of the notes, with the gradients that the step waits for."""
+        """The error of the notes with the names of the gradients that the step waits for."""
         names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
         if not names:
             return error

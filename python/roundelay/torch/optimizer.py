@@ -1,9 +1,9 @@
 """``DistributedOptimizer``: the optimizer that it was given, with gradients kept equal on all ranks.
 
-The object keeps its class, parameter groups, state and hooks. Synchronisation hangs on hooks: of the
-parameters (gradient_sync.py) and before and after ``step``; they are found in whatever order learning rate
-schedulers and GradScaler wrap ``step``. A deepcopy or an unpickled optimizer is a plain one of the original
-class that synchronises nothing: give it to ``DistributedOptimizer`` again.
+The object keeps its class, parameter groups, state and hooks. Hooks do the synchronisation: those of the
+parameters (gradient_sync.py), and those before and after ``step``, which run however learning rate schedulers
+and GradScaler wrap ``step``. A deepcopy or an unpickled optimizer is a plain one of the original class that
+synchronises nothing: give it to ``DistributedOptimizer`` again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapping] = weakref.W
 
 
 class _Scopes:
-    """Numbers the optimizers of each process set: its ranks wrap them in the same order."""
+    """Numbers the optimizers of each process set, whose ranks wrap them in the same order."""
 
     per_job = 1000
 
@@ -49,7 +49,7 @@ class _Scopes:
         self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
 
     def restart(self) -> None:
-        """From a number on that no optimizer of the last job has: they may go on in this one."""
+        """Continues with numbers that no optimizer of the last job has: those may be used in this one."""
         self._first += self.per_job
         self._of.clear()
 
@@ -62,18 +62,18 @@ _scopes = _Scopes()
 
 
 def restart_scopes() -> None:
-    """A job has begun: the ranks count alike again, whatever was wrapped on some of them only before."""
+    """Begins a job: ranks number optimizers alike again, even if only some wrapped one before."""
     _scopes.restart()
     for wrapping in list(_wrapped.values()):
         wrapping.restart()
 
 
 def _inert(*_: Any, **__: Any) -> None:
-    """What the additions of a copied or unpickled optimizer are: nothing happens."""
+    """Does nothing. Replaces the additions of a copied or unpickled optimizer."""
 
 
 class _Addition:
-    """Something that is put on one optimizer object, and does nothing on copies of it."""
+    """A function that is added to one optimizer object, and does nothing on copies of the object."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
@@ -90,7 +90,7 @@ class _Addition:
 
 
 class Wrapping:
-    """What belongs to one wrapped optimizer; refers to it weakly."""
+    """The additions to one wrapped optimizer, to which it refers weakly."""
 
     _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
     _fields = ("_parameter_names", "_requires_update", "_handles")
@@ -129,7 +129,7 @@ class Wrapping:
         before: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Puts something around a method, on this object only; the class's method does the work."""
+        """Has a method of this object call something before and after the class's method."""
         method = getattr(type(optimizer), name)
         owner = self._optimizer
 
@@ -146,12 +146,12 @@ class Wrapping:
         self._additions.append(name)
 
     def restart(self) -> None:
-        """A new job has begun, with this optimizer in it."""
+        """Begins a new job with this optimizer."""
         if self._sync is not None:
             self._sync.restart()
 
     def buckets(self) -> int:
-        """Into how many buckets its gradients are cut; 0: each is reduced on its own."""
+        """The number of buckets of its gradients; 0: each gradient is reduced on its own."""
         return 0 if self._sync is None else self._sync.buckets()
 
     def cuts(self) -> Cuts | None:
@@ -168,7 +168,7 @@ class Wrapping:
             self._sync.close()
 
     def _take_parameters(self, after_backward: bool = False) -> None:
-        """Notices new parameters, and those that were frozen until now."""
+        """Takes over new parameters, and those that were frozen until now."""
         optimizer = self._optimizer()
         if optimizer is None:
             return
@@ -183,7 +183,7 @@ class Wrapping:
         }
         if self._sync is not None:
             self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
-        # What Horovod's users look at.
+        # Users of Horovod read these.
         optimizer._parameter_names = named  # type: ignore[attr-defined]
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
         optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
@@ -232,7 +232,7 @@ class Wrapping:
             self._sync.rules.passes_per_step = passes
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
-        """Reduced gradients overflow alike on all ranks, local ones do not."""
+        """Makes ``found`` equal on all ranks. Reduced gradients overflow alike, local ones do not."""
         if self._deltas is not None:
             self._deltas.agree_on_overflow(found)
 
@@ -272,7 +272,7 @@ class Wrapping:
 
 
 def wrapping_of(optimizer: torch.optim.Optimizer) -> Wrapping | None:
-    """What DistributedOptimizer put on it; None on a plain one."""
+    """The additions of DistributedOptimizer; None for a plain optimizer."""
     return _wrapped.get(optimizer)
 
 
