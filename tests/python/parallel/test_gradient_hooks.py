@@ -7,6 +7,7 @@ import pickle
 import warnings
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
@@ -255,3 +256,15 @@ def check_a_nested_backward_that_ends_in_another_thread() -> None:
     assert [gradient_of(parameter)[0] for parameter in outer[:6]] == [sum_of_ranks()] * 6
     optimizer.step()
     other.step()
+
+
+def check_an_error_in_the_last_hook_is_raised() -> None:
+    """Last, as it starts a new job."""
+    parameters, optimizer = _pooled()
+    in_bucket = hvd.size() > 1
+    hvd.shutdown()
+    with pytest.raises(ValueError, match="not been initialized") if in_bucket else nullcontext():
+        add_gradients(*((parameter, 1.0) for parameter in parameters))
+    hvd.init()
+    for _ in range(4):
+        _ordinary_step(parameters, optimizer)
