@@ -22,7 +22,7 @@ CallerStream::CallerStream(GpuRuntime& runtime, c10::Device device)
 
 Result<GpuEventPtr> CallerStream::mark() const { return runtime_->mark(device_index(), native(stream_)); }
 
-// Not at::empty: on whatever thread this is, a dispatch mode of the user's could call Python.
+// Does not call at::empty: a dispatch mode of the user on this thread could call Python.
 at::Tensor CallerStream::allocate(const std::vector<std::int64_t>& shape, at::ScalarType type) const {
   const c10::StreamGuard guard(stream_);
   const c10::DispatchKeySet keys(c10::computeDispatchKey(type, at::kStrided, stream_.device()));

@@ -1,6 +1,6 @@
-// The GPU of this process as torch has it: its tensors' device, and the streams that callers work on.
+// This process's GPU as torch sees it: the device of tensors, and the streams that callers use.
 //
-// Of torch's device-generic part only, so that it is one code for CUDA and for the fake device of the tests.
+// The code uses only torch's device-generic interface. It therefore serves CUDA and the tests' fake device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,24 +19,24 @@
 
 namespace roundelay::adapter {
 
-// One operation's stream: the one that was current where it was submitted.
+// The stream that was current when an operation was submitted.
 class CallerStream {
  public:
   CallerStream(GpuRuntime& runtime, c10::Device device);
 
   [[nodiscard]] int device_index() const { return stream_.device_index(); }
-  // The point behind all that is in the stream now. Errors: as GpuRuntime.
+  // Records an event after all work that the stream has now. Errors: as GpuRuntime.
   [[nodiscard]] Result<GpuEventPtr> mark() const;
-  // Memory of the stream, as torch allocates there; whoever has used it before is done behind its mark().
-  // From any thread, without the GIL. Throws as torch does.
+  // Allocates a tensor from torch's allocator, for use in this stream. Earlier users of the memory are done
+  // when the stream reaches the next mark(). Any thread may call this, without the GIL. Throws as torch does.
   [[nodiscard]] at::Tensor allocate(const std::vector<std::int64_t>& shape, at::ScalarType type) const;
 
-  // What is current on the calling thread.
+  // Returns the device's current stream on the calling thread.
   [[nodiscard]] c10::Stream current() const;
-  // What is enqueued there from now on runs behind `event`.
+  // Makes the current stream wait for `event`. Errors: as GpuEvent.
   [[nodiscard]] Status hold_back_current(const GpuEvent& event) const;
   [[nodiscard]] bool is_current() const { return current() == stream_; }
-  // The current stream works on it, too: its memory is not given away before that is done.
+  // Tells torch's allocator that the current stream uses the tensor's memory, too.
   void lend_to_current(const at::Tensor& tensor) const;
 
  private:
@@ -44,14 +44,14 @@ class CallerStream {
   c10::Stream stream_;
 };
 
-// Thread-safe.
+// Finds the stream of an operation. Thread-safe.
 class Accelerator {
  public:
-  // From now on `runtime` serves torch's devices of `type`.
+  // Lets `runtime` serve torch's devices of `type` from now on. `runtime` outlives this object.
   void serve(GpuRuntime& runtime, c10::DeviceType type) EXCLUDES(mutex_);
 
-  // Nothing on the CPU. `label` is what messages call the tensor. Errors: kInvalidArgument: a device that is
-  // not served, with the cure.
+  // Returns the device's current stream; nothing for the CPU. `label` names the tensor in messages. Errors:
+  // kInvalidArgument (no runtime serves the device), with the cure.
   Result<std::optional<CallerStream>> stream_for(const c10::Device& device, const std::string& label)
       EXCLUDES(mutex_);
 

@@ -48,7 +48,8 @@ std::string text_of(at::IntArrayRef sizes) {
   return text + "]";
 }
 
-// Of strides that interleave dimensions: counts which elements of storage are used twice.
+// Walks over all elements of a tensor whose strides interleave dimensions. Returns true if two of them share
+// a place in the storage.
 bool some_used_twice(const at::Tensor& tensor, std::int64_t span) {
   std::vector<bool> used(static_cast<std::size_t>(span));
   std::vector<std::int64_t> index(static_cast<std::size_t>(tensor.dim()));
@@ -66,7 +67,8 @@ bool some_used_twice(const at::Tensor& tensor, std::int64_t span) {
   return false;
 }
 
-// torch's own test leaves open what is neither dense nor expanded: as_strided makes both kinds of it.
+// Extends torch's own test, which cannot decide about tensors that are neither dense nor expanded, such as
+// those of as_strided.
 bool elements_overlap(const at::Tensor& tensor) {
   const at::MemOverlap known = at::has_internal_overlap(tensor);
   if (known != at::MemOverlap::TooHard || tensor.numel() < 2) return known == at::MemOverlap::Yes;
@@ -75,7 +77,7 @@ bool elements_overlap(const at::Tensor& tensor) {
     if (tensor.size(d) > 1) dimensions.emplace_back(tensor.stride(d), tensor.size(d));
   }
   std::sort(dimensions.begin(), dimensions.end());
-  std::int64_t span = 1;  // of the dimensions so far, in elements
+  std::int64_t span = 1;  // the number of elements that the dimensions so far span
   bool nested = true;
   for (const auto& [stride, size] : dimensions) {
     nested = nested && stride >= span;

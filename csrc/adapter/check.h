@@ -1,4 +1,4 @@
-// Which tensors the core can work on, but for where they are: that is for adapter/accelerator.h.
+// Checks whether the core can work on a tensor. Devices are checked in adapter/accelerator.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +10,14 @@
 
 namespace roundelay::adapter {
 
-// `label` is what messages call it. Errors: kInvalidArgument, naming the tensor, what is wrong with it and
-// the cure.
+// Checks an operation's input. `label` names the tensor in messages. Errors: kInvalidArgument, with the
+// tensor, the problem and the cure.
 Status check_input(const at::Tensor& tensor, const std::string& label);
-// `input` has passed check_input. `output` may be `input`.
+// Checks an output for an input that has passed check_input(); both may be the same tensor. Errors: as
+// check_input().
 Status check_output(const at::Tensor& input, const at::Tensor& output, const std::string& label);
 
-// Of a tensor that passed check_input.
+// Returns the core's type for a tensor that has passed check_input().
 DType dtype_of(const at::Tensor& tensor);
 
 }  // namespace roundelay::adapter

@@ -19,17 +19,17 @@
 namespace roundelay::adapter {
 namespace {
 
-// Keeps the region for as long as a storage points into it.
+// Memory of the region for a storage, which keeps the region.
 c10::DataPtr in_region(const RegionPtr& region, std::size_t offset, c10::Device device) {
   return {region->own.data() + offset, new RegionPtr(region),
           [](void* held) { delete static_cast<RegionPtr*>(held); }, device};
 }
 
-// Of an entry: up to here torch's way to a copy costs more than the copy.
+// Up to this size, in bytes, memcpy is faster than torch's copy_, whose overhead exceeds the copy.
 constexpr std::size_t kSmall = std::size_t{16} << 10U;
 
-// Memory apart from the region, which it keeps all the same: what looks at a tensor from outside of torch
-// (NumPy) goes on looking there.
+// A storage's memory after its values have moved out. Keeps the region, too: a NumPy array still points
+// there.
 struct MovedOut {
   at::Tensor values;
   c10::DataPtr before;
@@ -47,7 +47,7 @@ GradientPool::GradientPool(RegionPtr region, c10::Device device, Accelerator& ac
 Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
   const auto bytes = static_cast<std::size_t>(parameter.numel()) * c10::elementSize(type);
   if (!contains(offset, bytes)) return Status::invalid("an entry must lie within its gradient pool");
-  // As torch lays out a gradient.
+  // Torch gives gradients these strides.
   const at::Tensor like = parameter.is_non_overlapping_and_dense()
                               ? parameter
                               : at::empty(parameter.sizes(), parameter.options());
@@ -92,7 +92,7 @@ Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradi
   const c10::InferenceMode normal(false);
   const at::NoGradGuard no_grad;  // the other guard turns gradients on
   vacate(entry);
-  entry.storage.reset();  // so that the next one's object lies where this was, not behind a new gradient
+  entry.storage.reset();  // so that the next storage object reuses this one's memory
   at::Tensor tensor = tensor_at(entry.offset, entry.bytes, entry.sizes, entry.strides, entry.type);
   if (!gradient.defined()) {
     tensor.zero_();
@@ -122,8 +122,8 @@ Status GradientPool::settle() {
   return {};
 }
 
-// Who still has the last tensor, or looks at its memory, keeps the values. Only its storage tells: a tensor
-// that was seen in Python counts itself as held as long as anything else holds it.
+// The storage's references say whether somebody holds the tensor. The tensor's own do not: a tensor that
+// Python has seen counts itself as long as anything else holds it.
 void GradientPool::vacate(const Entry& entry) {
   const auto held = entry.storage.lock();
   if (!held || held->data() != region_->own.data() + entry.offset) return;
@@ -140,14 +140,21 @@ void GradientPool::move_out(c10::StorageImpl& storage, const Entry& entry) const
       values.mutable_data_ptr(), kept, [](void* held) { delete static_cast<MovedOut*>(held); }, device_));
 }
 
-Result<OperandPtr> GradientPool::bucket(std::size_t offset, std::size_t count, at::ScalarType type) const {
-  const std::size_t bytes = count * c10::elementSize(type);
-  if (!contains(offset, bytes)) return Status::invalid("a bucket must lie within its gradient pool");
+PoolRange GradientPool::range(std::size_t index) const {
+  const Entry& entry = entries_.at(index);
+  return {entry.offset, entry.bytes, entry.type};
+}
+
+Result<OperandPtr> GradientPool::operand(const PoolRange& range) const {
+  if (!contains(range.offset, range.bytes))
+    return Status::invalid("a bucket must lie within its gradient pool");
   const c10::InferenceMode normal(false);
-  const std::vector<std::int64_t> sizes{static_cast<std::int64_t>(count)};
+  const std::vector<std::int64_t> sizes{
+      static_cast<std::int64_t>(range.bytes / c10::elementSize(range.type))};
   auto stream = accelerator_.stream_for(device_, "a gradient pool");
   if (!stream.ok()) return stream.status();
-  return Operand::make_in_place(tensor_at(offset, bytes, sizes, {1}, type), region_, *stream);
+  return Operand::make_in_place(tensor_at(range.offset, range.bytes, sizes, {1}, range.type), region_,
+                                *stream);
 }
 
 }  // namespace roundelay::adapter

@@ -1,9 +1,8 @@
-// One optimizer's gradients of one dtype in one region: an entry for each parameter, and buckets, which are
-// ranges of entries that are reduced where they lie.
+// The gradients of one optimizer, of one device and dtype, in one region of memory. Each parameter has an
+// entry; a bucket is a range of entries that is reduced in place.
 //
 // An entry is a tensor with a storage of its own over its part of the region, with the parameter's strides
-// and no autograd history: `.grad` can be one like any other tensor. On a GPU all work on it is enqueued in
-// the current stream.
+// and no autograd history, so that `.grad` can be one. On a GPU all work is enqueued in the current stream.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "adapter/accelerator.h"
@@ -22,43 +22,52 @@
 
 namespace roundelay::adapter {
 
-// All calls with the GIL; the region lives as long as the pool and every tensor that was made from it. Beside
-// the errors below: kAborted, where a GPU has failed.
+// A part of a pool: elements of this type from a byte offset on.
+struct PoolRange {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  at::ScalarType type = at::kFloat;
+};
+
+// Callers hold the GIL. The region lives as long as the pool and every tensor made from it. Each function
+// with errors may also return kAborted (a GPU has failed).
 class GradientPool {
  public:
   // On a GPU the region is zeroed first. `accelerator` outlives the pool.
   GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator);
 
   [[nodiscard]] const Region& region() const { return *region_; }
-  // A place for the gradient of `parameter` at a byte offset, in this type on the wire. The entry's index.
-  // Errors: kInvalidArgument (it is not within the region).
+  // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type on the wire. Returns
+  // the entry's index. Errors: kInvalidArgument (the entry is not within the region).
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
-  // Takes all entries out. Who still holds one keeps its values: they move out of the region.
+  // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the region.
   void clear();
-  // The entry, holding `gradient` (cast; copied unless it is the entry already), zeros where it is undefined.
-  // Who still holds what the entry was before keeps those values: they move out of the region.
+  // Fills the entry with `gradient` (cast), or with zeros if it is undefined, and returns the entry. Copies
+  // nothing if `gradient` is the entry. Earlier tensors of the entry that somebody holds keep their values.
   Result<at::Tensor> fill(std::size_t index, const at::Tensor& gradient);
-  // Whether this is the entry.
-  [[nodiscard]] bool holds(std::size_t index, const at::Tensor& gradient) const {
-    return is(entries_.at(index), gradient);
-  }
-  // The C library gives back what is free now: the memory of the gradients that entries have replaced. It
-  // would keep it, as small things lie in between. Nothing on a GPU.
+  [[nodiscard]] PoolRange range(std::size_t index) const;
+  // Has the C library return free memory to the system: that of gradients which entries have replaced. Small
+  // blocks between them keep it otherwise. Does nothing on a GPU.
   void trim() const;
-  // All is as the current stream has it: other streams fill entries behind what is in this one now (results,
-  // what moved out). Nothing on the CPU.
+  // Call it when results are complete in the current stream. Other streams then wait for this point before
+  // they fill an entry. Does nothing on the CPU.
   [[nodiscard]] Status settle();
-  // How often that was.
+  // The number of entries that have moved out.
   [[nodiscard]] std::int64_t moved_out() const { return moved_out_; }
-  // `count` elements from `offset` on, to be reduced in place. Errors: kInvalidArgument.
-  Result<OperandPtr> bucket(std::size_t offset, std::size_t count, at::ScalarType type) const;
+  // Makes the operand of an allreduce in place. Errors: kInvalidArgument (the range is not within the
+  // region).
+  Result<OperandPtr> operand(const PoolRange& range) const;
+
+  // Counts the buckets that are submitted in a step. take_tickets() returns their number and ends the step.
+  int next_turn() { return ++sequencer_; }
+  int take_tickets() { return std::exchange(sequencer_, 0); }
 
  private:
   struct Entry {
     std::size_t offset, bytes;
     std::vector<std::int64_t> sizes, strides;
     at::ScalarType type;
-    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // of the last tensor that was made
+    c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // the last tensor's
   };
   struct Settled {
     CallerStream stream;
@@ -70,9 +79,11 @@ class GradientPool {
   [[nodiscard]] at::Tensor tensor_at(std::size_t offset, std::size_t bytes,
                                      const std::vector<std::int64_t>& sizes,
                                      const std::vector<std::int64_t>& strides, at::ScalarType type) const;
-  // Whether it is laid out in memory as the entry is.
+  // Returns true if the gradient's memory layout, dtype and device are the entry's.
   [[nodiscard]] bool fits(const Entry& entry, const at::Tensor& gradient) const;
+  // Returns true if the gradient is the entry.
   [[nodiscard]] bool is(const Entry& entry, const at::Tensor& gradient) const;
+  // Moves out the values of the entry's last tensor if somebody holds it.
   void vacate(const Entry& entry);
   void move_out(c10::StorageImpl& storage, const Entry& entry) const;
 
@@ -82,6 +93,7 @@ class GradientPool {
   std::optional<Settled> settled_;
   std::vector<Entry> entries_;
   std::int64_t moved_out_ = 0;
+  int sequencer_ = 0;  // the number of buckets submitted in this step
 };
 
 }  // namespace roundelay::adapter

@@ -18,7 +18,7 @@
 namespace roundelay::adapter {
 namespace {
 
-// In memory as the core sees it: elements in order of their indices, each stored as it is.
+// Returns true if memory contains the elements in the order of their indices, with their own values.
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_contiguous() && !tensor.is_neg() && !tensor._is_zerotensor();
 }
@@ -33,14 +33,14 @@ at::Tensor contiguous_copy(const at::Tensor& tensor) {
   return copy;
 }
 
-// How messages call an operation's tensor.
+// Names an operation's tensor in messages.
 std::string label(const std::string& name, std::size_t index, std::size_t count) {
   const std::string quoted = name.empty() ? "" : "'" + name + "'";
   if (count > 1) return "tensor " + std::to_string(index) + (name.empty() ? "" : " of " + quoted);
   return name.empty() ? "the tensor" : "tensor " + quoted;
 }
 
-// As Horovod has it, int32; int64 where a number needs it.
+// Makes the tensor of received splits: int32 as Horovod's, int64 if a number needs it.
 at::Tensor splits_tensor(const std::vector<std::int64_t>& rows) {
   const c10::InferenceMode normal(false);
   const at::Tensor splits = at::tensor(rows, at::kLong);
@@ -50,7 +50,7 @@ at::Tensor splits_tensor(const std::vector<std::int64_t>& rows) {
   return small ? splits.to(at::kInt) : splits;
 }
 
-// Runs what may throw as torch does: no memory, or memory that cannot be had at all.
+// Runs a function and turns torch's exceptions, such as out of memory, into kUnavailable.
 template <typename Make>
 auto caught(Make&& make) -> Result<decltype(make())> {
   try {
@@ -90,7 +90,7 @@ Operand::Item Operand::item(const at::Tensor& input, const at::Tensor& output) {
   return item;
 }
 
-// Empty, on the device of all these tensors.
+// Makes an empty operand on the device of these tensors. Errors: kInvalidArgument (several devices).
 Result<OperandPtr> Operand::make_on_one_device(const std::vector<at::Tensor>& inputs, const std::string& name,
                                                Accelerator& accelerator) {
   OperandPtr operand(new Operand);
@@ -183,7 +183,7 @@ std::vector<wire::TensorSpec> Operand::specs() const {
 
 Result<GpuEventPtr> Operand::ready() const { return stream_ ? stream_->mark() : GpuEventPtr(); }
 
-// Not at::empty: on whatever thread this is, a dispatch mode of the user's could call Python.
+// Does not call at::empty: a dispatch mode of the user on this thread could call Python.
 Result<submit::Results::Memory> Operand::allocate(std::size_t part, const std::vector<std::int64_t>& shape) {
   const c10::InferenceMode normal(false);
   Result<at::Tensor> made = caught([&] {
@@ -206,11 +206,11 @@ void Operand::set_received_splits(std::vector<std::int64_t> rows) {
 bool Operand::done() const {
   if (!done_) return true;
   const Result<bool> reached = done_->reached();
-  return !reached.ok() || *reached;  // a device that has failed works on nothing
+  return !reached.ok() || *reached;  // a failed device does no more work
 }
 
 Status Operand::finish() {
-  const bool elsewhere = stream_ && !stream_->is_current() && !region_;  // a region is nobody's to lend
+  const bool elsewhere = stream_ && !stream_->is_current() && !region_;  // a region is not torch's memory
   if (done_) ROUNDELAY_RETURN_IF_ERROR(stream_->hold_back_current(*done_));
   for (Item& item : items_) {
     if (elsewhere && item.target.defined()) stream_->lend_to_current(item.target);
@@ -221,7 +221,7 @@ Status Operand::finish() {
     if (!item.target.is_same(item.output)) {
       item.output.copy_(item.target);
     } else if (!item.output.is_inference()) {
-      item.output.unsafeGetTensorImpl()->bump_version();  // autograd must notice a write behind its back
+      item.output.unsafeGetTensorImpl()->bump_version();  // autograd must notice the write
     }
   }
   return {};

@@ -1,4 +1,4 @@
-// One operation's tensors on their way through the core, which knows contiguous memory only.
+// The tensors of one operation, as contiguous memory: the core knows nothing else.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,54 +18,55 @@
 
 namespace roundelay::adapter {
 
-// Keeps the tensors alive. What is not contiguous is staged: copied here, and back by finish(). On a GPU all
-// this is enqueued in the caller's stream.
-// All calls on Python's threads, but those of Results; the destructor needs the GIL.
+// Keeps the tensors alive. Copies a tensor that is not contiguous; finish() copies the result back. On a GPU
+// these copies are enqueued in the caller's stream. Python's threads call all functions, except those of
+// Results, which the core's threads call. The destructor needs the GIL.
 class Operand final : public submit::Results {
  public:
-  // Each output may be its input (in place). `name` is for the error's text.
-  // Errors: kInvalidArgument, naming the tensor, what is wrong with it and the cure; kUnavailable (no
-  // memory).
+  // Makes the operand of an operation with given outputs. Each output may be its input. `name` appears in
+  // messages. Errors: kInvalidArgument, with the tensor, the problem and the cure; kUnavailable (no memory).
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs,
                                  const std::vector<at::Tensor>& outputs, const std::string& name,
                                  Accelerator& accelerator);
-  // The core allocates the outputs. Errors: as make().
+  // Makes an operand whose outputs the core allocates. Errors: as make().
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name,
                                  Accelerator& accelerator);
-  // A bucket: contiguous, in this region; on a GPU submitted from `stream`.
+  // Makes the operand of a bucket: a contiguous tensor in this region. `stream` is the caller's on a GPU.
   static OperandPtr make_in_place(const at::Tensor& tensor, RegionPtr region,
                                   std::optional<CallerStream> stream);
-  // No input; the core allocates an output of int64.
+  // Makes an operand without input. The core allocates an output of int64.
   static OperandPtr make_number();
 
   [[nodiscard]] std::vector<submit::Part> parts() const;
   [[nodiscard]] std::vector<wire::TensorSpec> specs() const;
 
-  // The GPU that all of it is on; -1: the CPU.
+  // Returns the GPU of all tensors; -1: the CPU.
   [[nodiscard]] int gpu() const { return stream_ ? stream_->device_index() : -1; }
-  // Inputs are there, and outputs free, behind what is in the caller's stream now. Null on the CPU.
+  // Returns an event after which inputs are complete and outputs are free. Null on the CPU. Errors: as
+  // GpuRuntime.
   [[nodiscard]] Result<GpuEventPtr> ready() const;
 
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
   void set_received_splits(std::vector<std::int64_t> rows) override;
   void set_done(GpuEventPtr event) override { done_ = std::move(event); }
 
-  // The operation succeeded: puts results where the caller wants them; on a GPU in what is the calling
-  // thread's current stream by now, and the host goes on. May run without the GIL. Errors: as GpuEvent.
+  // Copies results to the caller's tensors. Call it when the operation has succeeded. On a GPU it enqueues
+  // the copies in the calling thread's current stream. The GIL is not needed. Errors: as GpuEvent.
   [[nodiscard]] Status finish();
-  // Once the operation is done: whether results are there, and nobody else works on its memory.
+  // For an operation that is done: returns true if the device has finished with the memory.
   [[nodiscard]] bool done() const;
-  // After finish(): whether memory may go although it is not done(), as its stream waits for that.
+  // After finish(): returns true if the operand may be destroyed. On a GPU, work may still be in flight if
+  // later users of the memory come after it in the caller's stream.
   [[nodiscard]] bool may_go() const { return !stream_ || stream_->is_current() || done(); }
-  // What the core allocated, and after an alltoall the received splits (int32; int64 where
-  // a number needs it).
+  // Returns the outputs that the core allocated, and after an alltoall the received splits (int32, or int64
+  // if a number needs it).
   [[nodiscard]] std::vector<at::Tensor> allocated() const;
 
  private:
   struct Item {
-    at::Tensor source;  // contiguous: the input or a copy of it; undefined: none
-    at::Tensor target;  // contiguous: the output, what is copied to it, or what allocate() made
-    at::Tensor output;  // the caller's; undefined: `target` is for it
+    at::Tensor source;  // contiguous: the input or its copy; undefined: no input
+    at::Tensor target;  // contiguous: the output, its staging copy, or the result of allocate()
+    at::Tensor output;  // the caller's tensor; undefined: the caller gets `target`
     at::ScalarType type = at::kLong;
     std::byte* output_data = nullptr;
     const std::byte* input_data = nullptr;
@@ -78,7 +79,7 @@ class Operand final : public submit::Results {
   static Item item(const at::Tensor& input, const at::Tensor& output);
 
   std::vector<Item> items_;
-  RegionPtr region_;  // of the only item
+  RegionPtr region_;  // contains the only item, a bucket; null otherwise
   std::optional<CallerStream> stream_;
   GpuEventPtr done_;
   std::vector<std::int64_t> received_splits_;

@@ -1,4 +1,4 @@
-// The tensors of all operations that were submitted and not yet synchronized, by handle.
+// The tensors of operations that were submitted and not yet synchronized.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,30 @@
 namespace roundelay::adapter {
 
 class Operand;
-// Defined beside Operand, so that who only keeps operands need not know tensors.
+// Is defined in operand.cc. Code that only keeps operands therefore needs no tensor headers.
 struct OperandDeleter {
   void operator()(Operand* operand) const;
 };
 using OperandPtr = std::unique_ptr<Operand, OperandDeleter>;
 
-// Thread-safe. Never destroys a tensor: what goes out is the caller's, who holds the GIL and no lock.
+// Thread-safe. Never destroys a tensor: the caller owns a returned operand, and destroys it with the GIL and
+// without a lock.
 //
-// An operation on a GPU is over for its caller before the device is done with it: where the caller's stream
-// does not tell when memory is free, the tensors stay here until it is.
+// The caller of an operation on a GPU continues before the device is done. If the caller's stream does not
+// tell when memory is free, the tensors stay here until the device is done.
 class Operands {
  public:
   void keep(submit::Handle handle, OperandPtr operand) EXCLUDES(mutex_);
-  // Null if there is none (a barrier, a handle that is not known).
+  // Returns the handle's operand, which leaves the table. Null if there is none (a barrier, an unknown
+  // handle).
   [[nodiscard]] OperandPtr take(submit::Handle handle) EXCLUDES(mutex_);
   [[nodiscard]] std::vector<submit::Handle> handles() const EXCLUDES(mutex_);
-  // Of a handle that is done: whether its results are there; so they are where there is no operand.
+  // For a handle that is done: returns true if the device has finished its results, or without an operand.
   [[nodiscard]] bool done(submit::Handle handle) const EXCLUDES(mutex_);
 
-  // Is done, and nobody asks for it any more.
+  // Keeps the operand of an operation that is over for its caller until the device is done with it.
   void retire(OperandPtr operand) EXCLUDES(mutex_);
-  // Those seen off that the device is done with.
+  // Returns the operands from retire() that the device is done with.
   [[nodiscard]] std::vector<OperandPtr> reclaim() EXCLUDES(mutex_);
 
  private:

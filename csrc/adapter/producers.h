@@ -1,5 +1,5 @@
-// Streams on which the parts of one operation come to be, as autograd has each backward on its forward's
-// stream.
+// The streams that produce the parts of one operation. Autograd runs each backward on the stream of its
+// forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,18 +11,18 @@
 
 namespace roundelay::adapter {
 
-// Of one operation at a time. All calls with the GIL.
+// Serves one operation at a time. Callers hold the GIL.
 class Producers {
  public:
-  // What is enqueued in the current stream has made `tensor`. Nothing on the CPU. Errors: as
-  // Accelerator::stream_for.
+  // Notes that the current stream produces `tensor`. Does nothing on the CPU. Errors: as
+  // Accelerator::stream_for().
   [[nodiscard]] Status note(const at::Tensor& tensor, Accelerator& accelerator);
-  // The current stream goes on when all that were noted since the last time are where they are now: an
-  // operation that is submitted from it finds its parts there. Errors: as GpuRuntime.
+  // Makes the current stream wait for the streams that were noted, and forgets them. Call it before an
+  // operation is submitted from this stream. Errors: as GpuRuntime.
   [[nodiscard]] Status gather();
 
  private:
-  std::vector<CallerStream> streams_;  // each once; nearly always one
+  std::vector<CallerStream> streams_;  // without duplicates; nearly always one
 };
 
 }  // namespace roundelay::adapter

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "adapter/gradient_pool.h"
 #include "runtime/context.h"
+#include "submit/handles.h"
 
 namespace roundelay::bindings {
 
@@ -15,5 +17,17 @@ struct BoundPool {
   ProcessSetId process_set;
   std::weak_ptr<runtime::Context> context;
 };
+
+// The operation of an allreduce: a ReduceOp and the factors before and after it.
+struct Reduction {
+  int op;
+  double prescale_factor;
+  double postscale_factor;
+};
+
+// Submits an allreduce in place. Call it with the GIL. Errors: ValueError (the pool is another init()'s, the
+// range is not in the pool), those of Context::submit; raised, and the peers hear of them.
+submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
+                         const Reduction& reduction);
 
 }  // namespace roundelay::bindings

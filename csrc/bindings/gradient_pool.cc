@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "bindings/bound_pool.h"
@@ -30,17 +31,18 @@ std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, Proce
                 context});
 }
 
-submit::Handle allreduce(const BoundPool& bound, std::size_t offset, std::size_t count, at::ScalarType type,
-                         const Name& name, int op, double prescale_factor, double postscale_factor) {
-  if (bound.context.lock() != global_context())
+}  // namespace
+
+submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
+                         const Reduction& reduction) {
+  if (pool.context.lock() != global_context())
     raise(Status::invalid("this gradient pool was made before the last init()"));
   wire::Request request = request_of(Operation::kAllreduce, name);
-  set_reduction(request, op, prescale_factor, postscale_factor, bound.process_set);
-  request.region = {bound.pool.region().key, offset};
-  return submit(bound.pool.bucket(offset, count, type), std::move(request), {bound.process_set, false});
+  set_reduction(request, reduction.op, reduction.prescale_factor, reduction.postscale_factor,
+                pool.process_set);
+  request.region = {pool.pool.region().key, range.offset};
+  return submit(pool.pool.operand(range), std::move(request), {pool.process_set, false});
 }
-
-}  // namespace
 
 void bind_gradient_pool(py::module_& module) {
   py::class_<BoundPool>(module, "GradientPool")
@@ -61,8 +63,13 @@ void bind_gradient_pool(py::module_& module) {
           py::arg("entry"), py::arg("gradient"))
       .def("trim", [](const BoundPool& self) { self.pool.trim(); })
       .def("settle", [](BoundPool& self) { check(self.pool.settle()); })
-      .def("allreduce_async", allreduce, py::arg("offset"), py::arg("count"), py::arg("dtype"),
-           py::arg("name"), py::arg("op"), py::arg("prescale_factor"), py::arg("postscale_factor"));
+      .def("take_tickets", [](BoundPool& self) { return self.pool.take_tickets(); })
+      .def(
+          "allreduce_async",
+          [](const BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
+            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0});
+          },
+          py::arg("size"), py::arg("dtype"), py::arg("name"), py::arg("op"));
 }
 
 }  // namespace roundelay::bindings

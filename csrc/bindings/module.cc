@@ -14,7 +14,8 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   bindings::bind_gpu(module);
   bindings::bind_operations(module);
   bindings::bind_gradient_pool(module);
-  bindings::bind_arrivals(module);
+  bindings::bind_gradients(module);
+  bindings::bind_gradient_hooks(module);
   bindings::bind_handles(module);
   bindings::bind_process_sets(module);
   bindings::bind_timeline(module);

@@ -1,4 +1,4 @@
-"""What a gradient's hook does itself, and what it leaves to Python: gradients in the middle of a bucket."""
+"""What a gradient's hook does itself, and what it leaves to Python."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pickle
 import warnings
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 from unittest import mock
 
@@ -19,7 +20,7 @@ from ranks import run_checks
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
-NUMBER = 5  # in one bucket: the first is noted in Python, the last submits it
+NUMBER = 5  # in one bucket: Python notes the first, and the core submits the bucket with the last
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
@@ -56,7 +57,7 @@ def _ordinary_step(parameters: list[torch.nn.Parameter], optimizer: torch.optim.
     assert _times(parameters) == [1.0] * NUMBER
 
 
-def check_python_hears_of_the_first_gradient_and_the_last() -> None:
+def check_python_hears_of_the_first_gradient() -> None:
     parameters, optimizer = _pooled()
     arrived = GradientSync._arrived
     with mock.patch.object(GradientSync, "_arrived", autospec=True, side_effect=arrived) as calls:
@@ -64,7 +65,7 @@ def check_python_hears_of_the_first_gradient_and_the_last() -> None:
             optimizer.zero_grad(set_to_none=set_to_none)
             calls.reset_mock()
             _backward(parameters)
-            assert calls.call_count == (2 if hvd.size() > 1 else 0)
+            assert calls.call_count == (1 if hvd.size() > 1 else 0)
             optimizer.step()
             assert _times(parameters) == [1.0] * NUMBER
 
@@ -255,3 +256,15 @@ def check_a_nested_backward_that_ends_in_another_thread() -> None:
     assert [gradient_of(parameter)[0] for parameter in outer[:6]] == [sum_of_ranks()] * 6
     optimizer.step()
     other.step()
+
+
+def check_an_error_in_the_last_hook_is_raised() -> None:
+    """Last, as it starts a new job."""
+    parameters, optimizer = _pooled()
+    in_bucket = hvd.size() > 1
+    hvd.shutdown()
+    with pytest.raises(ValueError, match="not been initialized") if in_bucket else nullcontext():
+        add_gradients(*((parameter, 1.0) for parameter in parameters))
+    hvd.init()
+    for _ in range(4):
+        _ordinary_step(parameters, optimizer)

@@ -1,8 +1,8 @@
-"""Gradients that are reduced by one operation: a group is submitted when its last gradient is there.
+"""Gradients that one operation reduces. The last gradient that becomes ready submits the group.
 
-Without ``groups=`` each gradient is a group of its own. A group of which backward brought only a part waits
-for the comparison of notes (gradient_sync.py): then all ranks know which of its gradients any rank has, and
-reduce those. So do sparse gradients, as another rank may have a dense one, or none.
+Without ``groups=`` each gradient is a group of its own. If backward brings only a part of a group, the group
+waits for the comparison of notes (gradient_sync.py): then all ranks know which of its gradients any rank has,
+and reduce those. Sparse gradients wait, too, as another rank may have a dense one, or none.
 """
 
 from __future__ import annotations
@@ -15,78 +15,71 @@ import torch
 
 from roundelay import _core
 from roundelay.torch import operations
-from roundelay.torch.gradients.gradient import Contribution, Gradient, Reducing
+from roundelay.torch.gradients.gradient import Contribution, Gradient, Operation
 from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import set_id
 
-DENSE = 1  # of a waiting gradient; DENSE + n: sparse in n dimensions
+DENSE = 1  # the kind of a ready gradient; DENSE + n: it is sparse in n dimensions
 
 
-class GradientGroup(_core.Arrivals):
-    """All gradients of one group, and how often it was submitted."""
+class GradientGroup:
+    """The gradients of one group. The core knows which are ready and counts operations."""
 
-    def __init__(self, name: str, alone: bool, pool: _core.GradientPool | None = None) -> None:
-        super().__init__(pool)
+    def __init__(self, name: str, alone: bool, core: _core.GradientGroup | None = None) -> None:
+        self.core = core or _core.GradientGroup(name)
         self.name = name
         self.members: list[Gradient] = []
-        self.submitted = 0  # since the ranks last compared notes
         self.alone = alone  # no explicit group: the operation is a plain allreduce
 
-    def join(self, gradient: Gradient, entry: int = 0) -> None:
-        """Has it as its last member; entry: in the pool."""
-        self.add(gradient, entry)
+    def join(self, gradient: Gradient) -> None:
+        """Adds the gradient as the last member."""
+        self.core.add(gradient.core)
         self.members.append(gradient)
 
     def arrived(self, gradient: Gradient) -> None:
-        """This gradient is complete on this rank: submits the group if it was the last one."""
-        self._note(gradient, DENSE + gradient.notice_layout())
-
-    def _note(self, gradient: Gradient, kind: int) -> None:
-        if self.note(gradient, kind):
-            self.submitted += 1
+        """Notes that this gradient is complete on this rank. The last one submits the group."""
+        if self.core.mark_ready(gradient.core, DENSE + gradient.sparse_dimensions()):
             self.catch_up()
 
-    def kinds(self) -> list[int]:
-        """Of each member: whether it waits, and as what."""
-        return [self.waiting(member) for member in self.members] if self.waits() else [0] * len(self.members)
+    def unsettled(self) -> bool:
+        """Whether the ranks have something of this group to compare notes about."""
+        return self.core.filled > 0 or self.core.any_ready()
 
     def catch_up(self) -> None:
         """Submits the whole group, with zeros where this rank has no gradient."""
-        self._submit([member for member in self.members if member.wanted])
+        self._submit([member for member in self.members if member.core.wanted])
 
     def submit_rest(self, kinds: dict[Gradient, int]) -> None:
-        """Submits a part of the group: what some rank has waiting, on all ranks alike."""
+        """Submits the gradients that are ready on some rank. All ranks submit the same ones."""
         dense = [gradient for gradient, kind in kinds.items() if kind == DENSE]
         if dense:
             self._submit(dense)
         for gradient, kind in kinds.items():
-            parameter = gradient.parameter
+            parameter = gradient.core.parameter
             if kind > DENSE and parameter is not None:
                 tensor = gradient.sparse_contribution(parameter, kind - DENSE)
                 rule = gradient.rule
-                name = self._next_name(f"{gradient.name}.sparse")
-                gradient.flights.append(
-                    operations.sparse_allreduce_async(tensor, name, rule.op, rule.process_set)
-                )
-        self.clear()
+                name = self.core.next_name(f"{gradient.name}.sparse")
+                gradient.submitted(operations.sparse_allreduce_async(tensor, name, rule.op, rule.process_set))
+        self.core.unmark_all()
 
-    def new_step(self) -> None:
-        """After the optimizer's step, or zero_grad()."""
+    def finish(self) -> None:
+        """Sleeps until all that was submitted is complete."""
         for member in self.members:
-            member.new_step()
-        self.submitted = self.passes = 0
-        self.clear()
+            if member.pending:
+                member.finish()
 
-    def _next_name(self, name: str) -> str:
-        self.passes += 1
-        return name if self.passes == 1 else f"{name}.pass{self.passes}"
+    def abandon(self) -> None:
+        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        for member in self.members:
+            member.abandon()
 
     def _submit(self, gradients: Sequence[Gradient]) -> None:
-        self.gather()
+        self.core.wait_for_producers()
         given: list[tuple[Gradient, Contribution]] = []
         for gradient in gradients:
-            parameter = gradient.parameter
-            self.leave(gradient)
+            parameter = gradient.core.parameter
+            self.core.unmark(gradient.core)
             if parameter is not None:
                 given.append((gradient, gradient.contribution(parameter)))
         for part in by_device((contribution.wire, (one, contribution)) for one, contribution in given):
@@ -97,15 +90,15 @@ class GradientGroup(_core.Arrivals):
         wires = [contribution.wire for _, contribution in given]
         scale = (rule.prescale_factor, rule.postscale_factor)
         number = set_id(rule.process_set)
-        name = self._next_name(self.name)
+        name = self.core.next_name(self.name)
         if self.alone:
             handle = _core.allreduce_async(wires[0], wires[0], name, rule.op, *scale, number)
         else:
             handle = _core.grouped_allreduce_async(wires, wires, name, rule.op, *scale, number)
-        operation = Reducing(handle)
+        operation = Operation(handle)
         for gradient, contribution in given:
             contribution.operation = operation
-            gradient.flights.append(contribution)
+            gradient.submitted(contribution)
 
 
 def assign(num_groups: int, groups: Any, parameters: Sequence[torch.Tensor]) -> dict[int, int]:

@@ -1,10 +1,10 @@
-"""An optimizer's gradients in one piece of memory for each kind, in the order in which backward brings them.
+"""Gradient pools: an optimizer's gradients of one device and dtype in one piece of memory.
 
-The pool is cut into buckets (buckets.py), anew where another size is better. A bucket is submitted when
-its last gradient is there, and reduced where it lies: nothing is packed, and within a node the ranks read
-each other's buckets in shared memory. ``.grad`` is an entry of the pool: when autograd has made a new tensor
-(after zero_grad()), it is copied in once; when the entry was kept, autograd adds to it in place. A kind is a
-device and a dtype. On a GPU all this is enqueued in the stream that is current in the gradient's hook.
+Gradients lie in the order in which backward brings them. The pool is cut into buckets (tuning/buckets.py), and
+cut again if another size is better. The last gradient that becomes ready submits its bucket, which is reduced
+in place: nothing is packed, and within a node the ranks read each other's buckets in shared memory. ``.grad``
+is an entry of the pool. If autograd has made a new tensor (after zero_grad()), the hook copies it in; if the
+entry was kept, autograd adds to it in place. On a GPU all work is enqueued in the hook's current stream.
 
 Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
 """
@@ -18,8 +18,8 @@ import torch
 
 from roundelay import _core, _gpu
 from roundelay.torch.compression import Compression
-from roundelay.torch.gradients.gradient import Contribution, Gradient, Holds, InPool, Reducing, Reduction
-from roundelay.torch.gradients.groups import DENSE, GradientGroup
+from roundelay.torch.gradients.gradient import Gradient, Reduction
+from roundelay.torch.gradients.groups import GradientGroup
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
@@ -33,7 +33,7 @@ _KEYS = 2**22 - 2 * _KINDS
 
 @dataclass(slots=True)
 class _Place:
-    """Where a gradient lies, in bytes."""
+    """The place of a gradient in its pool, in bytes."""
 
     begin: int
     end: int
@@ -41,8 +41,8 @@ class _Place:
 
 
 def wire_dtype(gradient: Gradient) -> torch.dtype | None:
-    """In what type a gradient would lie in a pool; None where it cannot."""
-    rule, parameter = gradient.rule, gradient.parameter
+    """The type that a gradient has in a pool; None if it cannot be in one."""
+    rule, parameter = gradient.rule, gradient.core.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
     if parameter is None or not known or not _gpu.serves(parameter.device):
         return None
@@ -53,90 +53,45 @@ def wire_dtype(gradient: Gradient) -> torch.dtype | None:
 
 
 class Bucket(GradientGroup):
-    """A range of a pool: its gradients are reduced by one operation.
+    """A range of a pool, whose gradients one operation reduces.
 
-    The first time in a step they are reduced in the pool. Later ones (a second backward before step()) are
-    reduced where autograd has put them, as the pool holds the first result.
+    The core does a step's first reduction, in the pool (csrc/adapter/bucket.h). Later contributions (a second
+    backward before step()) are reduced where autograd has put them, as the pool contains the first result.
     """
 
-    def __init__(
-        self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], fired: list[Bucket]
-    ) -> None:
-        super().__init__(name, alone=False, pool=pool.memory)
+    def __init__(self, name: str, pool: _Pool, places: Mapping[Gradient, _Place], rule: Reduction) -> None:
+        self.bucket = _core.Bucket(name, pool.memory, rule.op, rule.prescale_factor, rule.postscale_factor)
+        super().__init__(name, alone=False, core=self.bucket)
         self.pool = pool
         for gradient, place in places.items():
-            self.join(gradient, place.entry)
-        self._memory = pool.memory
-        self._dtype = pool.dtype
-        self._places = places
-        self._fired = fired
+            self.bucket.add(gradient.core, place.entry)
+            self.members.append(gradient)
 
     def arrived(self, gradient: Gradient) -> None:
-        """Takes the gradient in at once, while it is in the cache."""
-        kind = DENSE + gradient.notice_layout()
-        parameter = gradient.parameter
-        if self.passes == 0 and kind == DENSE and parameter is not None and gradient.local() is not None:
-            self.take_in(gradient)
-        self._note(gradient, kind)
+        """Copies the gradient into the pool at once, while it is in the cache."""
+        if gradient.sparse_dimensions() or not self.bucket.arrived(gradient.core):
+            super().arrived(gradient)
 
     def catch_up(self) -> None:
-        """Submits the whole bucket: in the pool, if it is the first time since the last step."""
-        if self.passes > 0:
+        """Submits the whole bucket: in the pool if this is the step's first reduction."""
+        if self.core.operations > 0:
             super().catch_up()
-            return
-        others = [self.members[index] for index in self.depart()]
-        try:
-            self._submit_in_pool(others)
-        except BaseException:
-            for gradient in self.members:
-                gradient.land()  # nothing is in flight
-            raise
+        else:
+            self.bucket.submit()
 
-    def _submit_in_pool(self, others: Sequence[Gradient]) -> None:
-        """others: members that do not lie in the pool, or not as their parameters' gradients."""
-        given = []
-        for gradient in others:
-            if gradient.wanted:
-                given.append((gradient, self._contribution(gradient)))
-            else:  # frozen here: what others have for it is of no use
-                self._memory.fill(self._places[gradient].entry, None)
-        self.gather()
-        self._fired.append(self)
-        first, last = (self._places[self.members[i]] for i in (0, -1))
-        rule = self.members[0].rule
-        operation = Reducing(
-            self._memory.allreduce_async(
-                first.begin,
-                (last.end - first.begin) // self._dtype.itemsize,
-                self._dtype,
-                self._next_name(self.name),
-                rule.op,
-                rule.prescale_factor,
-                rule.postscale_factor,
-            )
-        )
-        in_pool = InPool(operation)
-        for gradient in self.members if not others else set(self.members).difference(others):
-            gradient.flights.append(in_pool)
-        for gradient, contribution in given:
-            contribution.operation = operation
-            gradient.flights.append(contribution)
+    def finish(self) -> None:
+        """Sleeps until all that was submitted is complete."""
+        self.bucket.finish()
+        super().finish()
 
-    def _contribution(self, gradient: Gradient) -> Contribution:
-        parameter = gradient.parameter
-        assert parameter is not None
-        gradient.take()
-        entry = self.take_in(gradient)
-        result = parameter.grad
-        if result is None:
-            result = parameter.grad = torch.zeros_like(parameter, requires_grad=False)
-        gradient.holds = Holds.FLIGHT
-        context = None if entry.dtype == result.dtype else result.dtype
-        return Contribution(result, entry, context)
+    def abandon(self) -> None:
+        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        self.bucket.abandon()
+        super().abandon()
 
 
 class _Pool:
-    """The gradients of one kind, and their memory. number: the process set's."""
+    """The gradients of one device and dtype, and their memory. number: the process set's."""
 
     def __init__(
         self,
@@ -155,14 +110,14 @@ class _Pool:
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
-        """Lays them out in this order; what somebody has of the order before moves out with its values."""
+        """Lays them out in this order. Earlier tensors that somebody holds keep their values."""
         self.memory.clear()
         self.places.clear()
         begin = 0
         for gradient in gradients:
             elements = self._elements[gradient]
-            like = gradient.parameter
-            if like is None or like.numel() != elements:  # gone, or another by now: its place stays
+            like = gradient.core.parameter
+            if like is None or like.numel() != elements:  # the parameter is gone or replaced: keep its place
                 like = torch.empty(elements, device=self.device)
             end = begin + elements * self.dtype.itemsize
             self.places[gradient] = _Place(begin, end, self.memory.add(begin, like, self.dtype))
@@ -179,10 +134,10 @@ class Pools:
 
     def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> None:
         self._prefix = prefix
-        self._set = set_id(rule.process_set)
+        self._rule = rule
         by_kind: dict[tuple[torch.device, torch.dtype], list[Gradient]] = {}
         for gradient in gradients:
-            dtype, parameter = wire_dtype(gradient), gradient.parameter
+            dtype, parameter = wire_dtype(gradient), gradient.core.parameter
             if dtype is None or parameter is None:
                 raise ValueError(f"{gradient.name} is of another kind than on other ranks")
             by_kind.setdefault((parameter.device, dtype), []).append(gradient)
@@ -190,23 +145,22 @@ class Pools:
         for (device, dtype), members in by_kind.items():
             kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
             key = 1 + number * _KINDS % _KEYS + kind
-            self._pools.append(_Pool(key, device, dtype, members, self._set))
-        # What is known of costs is known of the CPU.
+            self._pools.append(_Pool(key, device, dtype, members, set_id(rule.process_set)))
+        # The model of costs is one of the CPU.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
-        self._fired: list[Bucket] = []  # in this step, in this order
         self._moved_out = 0
         self._trimmed = False
 
     def gradients(self) -> list[Gradient]:
-        """In the order of the pools."""
+        """All gradients, in the order of the pools."""
         return [gradient for pool in self._pools for gradient in pool.places]
 
     def largest(self) -> int:
-        """Bytes of the largest pool."""
+        """The number of bytes of the largest pool."""
         return max(pool.bytes for pool in self._pools)
 
     def extents(self, ready: Mapping[Gradient, float]) -> list[list[Extent]]:
-        """Each pool's, with the moments at which gradients come; one that did not comes with the last."""
+        """The extents of each pool. ready: when each gradient comes; a missing one comes with the last."""
         last = max(ready.values(), default=0.0)
         return [
             [Extent(place.begin, place.end, ready.get(g, last)) for g, place in pool.places.items()]
@@ -214,16 +168,16 @@ class Pools:
         ]
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
-        """Lays out the same gradients in another order; buckets that were cut before are of no use then."""
+        """Lays out the same gradients in another order. Existing buckets must not be used any more."""
         for pool in self._pools:
             pool.arrange([gradient for gradient in gradients if gradient in pool.places])
 
     def in_order(self, gradients: Sequence[Gradient]) -> list[Gradient]:
-        """What gradients() would be then."""
+        """The result of gradients() after arrange(gradients)."""
         return [gradient for pool in self._pools for gradient in gradients if gradient in pool.places]
 
     def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
-        """Buckets, named by their number and their ends."""
+        """Cuts the pools into buckets. A bucket's name has its number, first and last gradient."""
         buckets: list[Bucket] = []
         for pool in self._pools:
             gradients = list(pool.places)
@@ -231,53 +185,55 @@ class Pools:
                 places = {gradients[index]: pool.places[gradients[index]] for index in indices}
                 ends = [gradients[i].name.removeprefix(f"{self._prefix}.") for i in (indices[0], indices[-1])]
                 name = f"{self._prefix}.bucket{len(buckets)}({'..'.join(dict.fromkeys(ends))})"
-                buckets.append(Bucket(name, pool, places, self._fired))
+                buckets.append(Bucket(name, pool, places, self._rule))
         return buckets
 
     def settle(self) -> None:
-        """What was submitted is complete, in the stream that is current."""
+        """Notes that results are complete in the current stream."""
         for pool in self._pools:
             if pool.device.type != "cpu":
                 pool.memory.settle()
 
-    def step_over(self) -> list[Bucket]:
-        """The buckets that were submitted in the step that ends, in this order."""
-        fired = self._fired.copy()
-        self._fired.clear()
-        if fired and not self._trimmed:  # the gradients from before the pool are gone
+    def step_over(self) -> bool:
+        """Ends a step. Returns whether buckets were submitted in it."""
+        submitted = sum(pool.memory.take_turns() for pool in self._pools) > 0
+        if submitted and not self._trimmed:  # the gradients from before the pool are gone
             self._trimmed = True
             for pool in self._pools:
                 pool.memory.trim()
         moved_out = sum(pool.memory.moved_out for pool in self._pools)
         count("gradients_moved_out", moved_out - self._moved_out)
         self._moved_out = moved_out
-        return fired
+        return submitted
 
-    def out_of_place(self, fired: Sequence[Bucket], buckets: Sequence[Bucket]) -> bool:
-        """Whether some of these buckets were submitted late, or not while one behind them in its pool was."""
-        numbers = {bucket: number for number, bucket in enumerate(buckets)}
+    def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
+        """Whether a bucket was submitted after a later one of its pool, or not although a later one was."""
         return any(
-            out_of_place([numbers[b] - own[0] for b in fired if b.pool is pool and b in numbers], len(own))
+            out_of_place(_order([b for b in buckets if b.pool is pool]), sum(b.pool is pool for b in buckets))
             for pool in self._pools
-            if (own := [numbers[b] for b in buckets if b.pool is pool])
         )
 
     def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
-        """For calibration.py, before the pools are used: what starts an operation in the largest pool."""
+        """A function that starts an operation in the largest pool, and a word there: for calibration.py."""
         pool = max(self._pools, key=lambda pool: pool.bytes)
         place = next(iter(pool.places.values()))
         word = pool.memory.fill(place.entry, None)
 
         def start(size: int) -> int:
-            elements = size // pool.dtype.itemsize
             name = f"{self._prefix}.calibration{size}"
-            return pool.memory.allreduce_async(0, elements, pool.dtype, name, Sum, 1.0, 1.0)
+            return pool.memory.allreduce_async(size, pool.dtype, name, Sum)
 
         return start, word.as_strided((1,), (1,))
 
 
+def _order(buckets: Sequence[Bucket]) -> list[int]:
+    """The numbers of those that were submitted in this step, in this order."""
+    turns = [(bucket.bucket.turn, number) for number, bucket in enumerate(buckets)]
+    return [number for turn, number in sorted(turns) if turn > 0]
+
+
 def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
-    """A pool's. What is missing on a GPU may be in torch's cache, of tensors that are no more."""
+    """Allocates a pool's memory. On a GPU it has torch free unused memory if there is too little."""
     try:
         return _core.GradientPool(key, size, number, device)
     except RuntimeError:
@@ -288,7 +244,7 @@ def _memory(key: int, size: int, number: int, device: torch.device) -> _core.Gra
 
 
 def _elements(gradient: Gradient) -> int:
-    parameter = gradient.parameter
+    parameter = gradient.core.parameter
     assert parameter is not None
     return parameter.numel()
 

@@ -1,15 +1,15 @@
-"""How the ranks agree on a gradient pool: through the notes that they compare anyway (gradient_sync.py).
+"""How the ranks agree on a gradient pool, through the notes that they compare anyway (gradient_sync.py).
 
-Rank 0 of the process set proposes, and what it proposes happens on all ranks at the end of one and the same
-comparison, in which all take part, so that one which has joined (hvd.join) misses none:
+Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same comparison. All
+ranks take part in that one, so a rank that has joined (hvd.join) misses none. The proposals:
 
-1. the order in which its gradients came in the first step. Each rank makes the pool;
-2. when all have said that they could, all use it from the same moment on, in buckets whose sizes follow from
-   a measurement (calibration.py), made now where none of the ranks has anything else to wait for;
-3. other sizes, where rank 0 sees reason to (pool_tuner.py): the buckets are cut anew where they are;
-4. a new order, where gradients have come in another one for long: the pool is laid out anew.
+1. An order: that of rank 0's gradients in the first step. Each rank makes the pool.
+2. The use of the pool, when all ranks have said that they could make it. The sizes of buckets follow from a
+   measurement (calibration.py), which is made now if no rank has anything else to wait for.
+3. Other sizes, if rank 0 prefers them (pool_tuner.py): the ranks cut the pool into other buckets.
+4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
 
-Nothing here waits, but for the measurement.
+Only the measurement waits.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ Maker = Callable[[Sequence[Gradient]], Pools]
 
 
 class _Phase(enum.Enum):
-    RECORDING = 0  # until rank 0's order has reached everyone
-    MAKING = 1  # until everyone has said whether there was memory
-    RUNNING = 2  # there is a pool
-    ORDERING = 3  # there is one, and rank 0's new order is to reach everyone
-    OVER = 4  # there will be none
+    RECORDING = 0  # there is no pool; lasts until all ranks know rank 0's order
+    MAKING = 1  # lasts until all ranks have said whether they had memory
+    RUNNING = 2  # the pool is in use
+    ORDERING = 3  # the pool is in use; lasts until all ranks know rank 0's new order
+    OVER = 4  # there is no pool, and there will be none
 
 
 class PoolPlan:
-    """One optimizer's way to a pool, and through changes of it. prefix: of the optimizer's names.
+    """Makes and changes the pool of one optimizer. prefix: that of the optimizer's names.
 
-    rules: of its gradients; those that are being recorded go to arrived().
+    rules: those of its hooks. While ``rules.recording`` is true, the hooks' gradients are given to arrived().
     """
 
-    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.ArrivalRules) -> None:
+    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.HookRules) -> None:
         self._set = process_set
         self._rules = rules
         self._prefix = prefix
         self._config = _core.config()
         self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
         self._leads = process_set.rank() == 0
-        self._first: tuple[Gradient, ...] = ()  # the order of the first step that brought some
-        self._arrivals: dict[Gradient, int] = {}  # in this step: when, in nanoseconds
-        self._ready: dict[Gradient, float] = {}  # in the last that was recorded: seconds since its first
+        self._first: tuple[Gradient, ...] = ()  # the order of the first step with gradients
+        self._arrivals: dict[Gradient, int] = {}  # when gradients came in this step, in nanoseconds
+        self._ready: dict[Gradient, float] = {}  # in the last recorded step, in seconds from its first one
         self._failure = ""
         self._pools: Pools | None = None
         self._buckets: list[Bucket] = []
@@ -70,19 +70,19 @@ class PoolPlan:
         self._rules.recording = self._config.gradient_pool
 
     def arrived(self, gradient: Gradient) -> None:
-        """A gradient came out of backward."""
+        """Notes the time at which a gradient came from backward."""
         if gradient not in self._arrivals and wire_dtype(gradient) is not None:
             self._arrivals[gradient] = time.monotonic_ns()
 
     def new_step(self) -> None:
-        """What came until here was a step's, and in its order."""
+        """Ends a step, in which gradients came in the order that was noted."""
         if self._arrivals:
             first = next(iter(self._arrivals.values()))
             self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._arrivals.items()}
             self._first = self._first or tuple(self._arrivals)
-        fired = self._pools.step_over() if self._pools is not None else ()
-        if self._pool_tuner is not None and self._pools is not None and fired:
-            late = self._pools.out_of_place(fired, self._buckets)
+        submitted = self._pools is not None and self._pools.step_over()
+        if self._pool_tuner is not None and self._pools is not None and submitted:
+            late = self._pools.out_of_place(self._buckets)
             self._pool_tuner.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
             self._rules.recording = self._pool_tuner.recording
         self._arrivals.clear()
@@ -90,7 +90,7 @@ class PoolPlan:
     # -- notes
 
     def notes(self, members: Sequence[Gradient], alone: bool) -> list[int]:
-        """This rank's bytes, to be combined by Max: which ranks are here, then what the phase needs.
+        """This rank's bytes, to be combined by Max: a byte for each rank that is here, then the phase's.
 
         alone: this rank waits for this comparison and nothing else.
         """
@@ -114,7 +114,7 @@ class PoolPlan:
         return [*here, *_bytes(positions.values(), _PLACE_BYTES)]
 
     def heard(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
-        """Everyone's bytes. New buckets, at the moment from which on all ranks use them."""
+        """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none."""
         if self._phase is _Phase.OVER:
             return []
         here, rest = values[: self._set.size()], values[self._set.size() :]
@@ -136,7 +136,7 @@ class PoolPlan:
         return []
 
     def settle(self) -> None:
-        """At the end of a comparison: what was submitted is complete."""
+        """Ends a comparison: all submitted operations are complete."""
         if self._pools is not None:
             self._pools.settle()
 
@@ -150,14 +150,14 @@ class PoolPlan:
             self._failure = str(error)
 
     def _make_do(self) -> list[Bucket]:
-        """Without a pool."""
+        """Gives the pool up on all ranks."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
         self._phase, self._pools, self._rules.recording = _Phase.OVER, None, False
         return []
 
     def _begin(self, meet: bool, measure: bool) -> list[Bucket]:
-        """Uses the pool. meet: all ranks are here and can wait for each other; measure: some should."""
+        """Begins to use the pool. meet: all ranks are here and may wait; measure: some rank lacks numbers."""
         assert self._pools is not None
         self._phase, self._rules.recording = _Phase.RUNNING, False
         large = self._pools.largest() >= calibration.SMALLEST
@@ -175,7 +175,7 @@ class PoolPlan:
         return self._cut()
 
     def _told(self, cuts: Cuts) -> Cuts:
-        """Rank 0's."""
+        """Rank 0's cuts."""
         numbers = torch.tensor(cuts, dtype=torch.int64, device="cpu")
         root = self._set.ranks[0]
         theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
@@ -210,7 +210,7 @@ class PoolPlan:
 
     @property
     def cuts(self) -> Cuts | None:
-        """How the pool is cut; None while there is none in use."""
+        """How the pool is cut; None while no pool is in use."""
         return self._cuts if self._buckets else None
 
 

@@ -1,6 +1,6 @@
-"""What rank 0 of a process set wants of a pool: sizes of buckets, and another order where that is due.
+"""Rank 0's proposals for a pool: the sizes of buckets, and another order of gradients.
 
-It looks on at the end of each step. The others do what it proposes (pool_plan.py).
+Rank 0 of the process set decides at the end of each step. All ranks do what it proposes (pool_plan.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ PATIENCE = 50  # steps
 
 
 class OrderWatch(Generic[T]):
-    """Notices that gradients have come in another order than the pool's for long. Pure.
+    """Notices that gradients have come in another order than the pool's for a long time. Pure.
 
-    Whether buckets were submitted out of place costs nothing to know. Only when they were for PATIENCE steps
-    in a row, the order of two whole steps is recorded; if it is the same, that is the new order. If not,
-    there is none, and it waits for as long again.
+    To know whether buckets were submitted out of place costs nothing. After PATIENCE such steps in a row, the
+    order of two whole steps is recorded. If both are equal, this is the new order; otherwise the count begins
+    again.
     """
 
     def __init__(self) -> None:
@@ -37,11 +37,11 @@ class OrderWatch(Generic[T]):
 
     @property
     def recording(self) -> bool:
-        """Whether step_over() wants to know the order of the step that begins."""
+        """Whether step_over() needs the order of the step that begins."""
         return self._late >= PATIENCE
 
     def step_over(self, late: bool, order: tuple[T, ...]) -> tuple[T, ...] | None:
-        """A step's end. late: buckets were out of place; order: how gradients came, empty: not recorded."""
+        """Ends a step. late: buckets were out of place; order: that of its gradients, empty: not recorded."""
         if not late:
             self._late, self._last = 0, ()
             return None
@@ -56,7 +56,7 @@ class OrderWatch(Generic[T]):
 
 
 class PoolTuner:
-    """Of one optimizer's pool, on rank 0. prefix: of the optimizer's names."""
+    """Rank 0's proposals for one optimizer's pool. prefix: that of the optimizer's names."""
 
     def __init__(self, prefix: str, pools: Pools, process_set: ProcessSet, ready: Mapping[Gradient, float]):
         self.cuts: Cuts | None = None  # proposed
@@ -71,11 +71,11 @@ class PoolTuner:
 
     @property
     def recording(self) -> bool:
-        """Whether step_over() wants to know when gradients come in the step that begins."""
+        """Whether step_over() needs the arrivals of gradients in the step that begins."""
         return self._watch.recording
 
     def best(self, now: Cuts) -> Cuts:
-        """By the model, or what autotune begins with; as it is where nothing is known."""
+        """The best cuts by the model, or autotune's first; ``now`` if nothing was measured."""
         if self._tuner is not None:
             return self._tuner.cuts
         link = calibration.known(self._set) if self._pools.measurable else None
@@ -87,7 +87,7 @@ class PoolTuner:
     def step_over(
         self, late: bool, cuts: Cuts, order: tuple[Gradient, ...], ready: Mapping[Gradient, float]
     ) -> None:
-        """A step's end; the pool is cut like this now."""
+        """Ends a step. cuts: the pool's now; the rest as for OrderWatch and PoolPlan."""
         if self._tuner is not None and not self._tuner.over:
             over = self._tuner.step_over(cuts, time.perf_counter())
             self.propose(self._tuner.cuts, cuts)
@@ -102,16 +102,16 @@ class PoolTuner:
                 self.order, self._ready = wanted, ready
 
     def propose(self, cuts: Cuts, now: Cuts) -> None:
-        """Wants these."""
+        """Proposes these cuts, unless the pool has them."""
         self.cuts = cuts if cuts != now else None
 
     def arranged(self, now: Cuts) -> None:
-        """The new order is in use."""
+        """Notes that the proposed order is in use."""
         self.order = None
         self.propose(self.best(now), now)
 
     def settled(self, cuts: Cuts, buckets: int) -> None:
-        """The pool is in use, cut like this."""
+        """Notes that the pool is in use with these cuts."""
         self.propose(self.cuts or cuts, cuts)
         last = f", the last of at most {_size(cuts.last)}" if cuts.last else ""
         self._tell(f"cut into {buckets}, theta {_size(cuts.theta)}{last}")
@@ -134,7 +134,7 @@ class PoolTuner:
         return Autotune(worth_trying(every), self._config.autotune_steps_per_sample)
 
     def _close(self, tuner: Autotune) -> None:
-        """All was tried."""
+        """Reports the result of autotune, which has tried all sizes."""
         report = tuner.report(self._prefix)
         self._tell(f"autotune keeps theta {_size(tuner.cuts.theta)}, last {_size(tuner.cuts.last)}")
         if self._config.autotune_log:
@@ -146,7 +146,7 @@ class PoolTuner:
                 warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _tell(self, text: str) -> None:
-        """In the log and in the timeline."""
+        """Writes a line to the log and to the timeline."""
         _core.log_info(f"pool of {self._prefix}: {text}")
         Span(f"pool of {self._prefix}: {text}").end()
 

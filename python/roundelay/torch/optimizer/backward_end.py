@@ -1,8 +1,8 @@
-"""Runs something at the end of the outermost backward.
+"""Runs listeners at the end of the outermost backward.
 
-The engine's callbacks run at the end of the backward that queued them, and reentrant checkpointing runs
-backwards inside a backward. Inside, a node of the outer graph is being evaluated: its successors run in the
-outer backward, and a hook on them queues the callback there.
+The engine runs a callback at the end of the backward that queued it, but reentrant checkpointing runs
+backwards inside a backward. The inner one runs while a node of the outer graph is evaluated. The node's
+successors run in the outer backward: a hook on them queues the callback there.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from roundelay.torch.measure import Span
 
 
 class Listener(Protocol):
-    """What wants to know that a backward has ended."""
+    """An object that takes part in backwards and is told when the outermost one ends."""
 
-    order: tuple[int, int]  # the same on all ranks: in which order rounds are waited for
+    order: tuple[int, int]  # rounds are waited for in this order, which is the same on all ranks
 
     def backward_ended(self) -> bool:
         """Whether there is something to compare notes about."""
@@ -32,7 +32,7 @@ class Listener(Protocol):
 
 
 class BackwardEnd:
-    """The one list of who took part in the backward that is running."""
+    """The listeners that take part in the running backward. There is one object in a process."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -40,7 +40,7 @@ class BackwardEnd:
         self._span: Span | None = None
 
     def note(self, listener: Listener) -> int:
-        """Called from a gradient's hook: ``listener`` took part in this backward. Which one that is."""
+        """Adds ``listener`` to this backward, and returns the backward's number. Hooks call it."""
         task = torch._C._current_graph_task_id()
         if task == self._queued_in and listener in self._listeners:
             return task
@@ -58,7 +58,7 @@ class BackwardEnd:
 
     def _ended(self) -> None:
         self._queued_in = -1
-        outer_node: Any = torch._C._current_autograd_node()  # None: not inside another backward
+        outer_node: Any = torch._C._current_autograd_node()  # None: this backward is the outermost
         if outer_node is not None:
             self._pass_on(outer_node)
             return
@@ -73,7 +73,7 @@ class BackwardEnd:
 
     @staticmethod
     def _synchronize(listeners: list[Listener]) -> None:
-        # All rounds begin before the first is waited for: ranks may have met the optimizers in any order.
+        # All rounds begin before the first is waited for, as ranks may use their optimizers in any order.
         for listener in listeners:
             listener.begin_round(final=False, alone=len(listeners) == 1)
         failure: Exception | None = None
@@ -81,9 +81,7 @@ class BackwardEnd:
             try:
                 listener.end_round()
             except Exception as error:
-                failure = (
-                    failure or error
-                )  # the others' gradients are in flight: they are waited for all the same
+                failure = failure or error  # the other listeners' gradients are in flight: wait for them
         if failure is not None:
             raise failure
 

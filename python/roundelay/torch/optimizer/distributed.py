@@ -40,7 +40,7 @@ _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.We
 
 
 class _Scopes:
-    """Numbers the optimizers of each process set: its ranks wrap them in the same order."""
+    """Numbers the optimizers of each process set, whose ranks wrap them in the same order."""
 
     per_job = 1000
 
@@ -220,11 +220,11 @@ class Wrapper:
         if self._sync is None:
             yield
             return
-        self._sync.rules.holding_back += 1
+        self._sync.rules.no_sync_depth += 1
         try:
             yield
         finally:
-            self._sync.rules.holding_back -= 1
+            self._sync.rules.no_sync_depth -= 1
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""

@@ -1,12 +1,11 @@
 """Keeps the gradients of one optimizer equal on all ranks.
 
-Gradients are submitted from hooks while backward runs, each alone or as a group (gradients/groups.py). At
-the end of the outermost backward, and in step() where something is still open, the ranks *compare notes*:
-one small allreduce says how often each group was submitted by the rank that did so most, and which
-gradients wait for the rest of their group. It is submitted with the last gradients, so it costs no round of
-its own. A rank that lacks a gradient which others have contributes ``.grad`` as it stands, or zeros; a
-gradient that nobody has stays as it is. So everything that was submitted is complete when backward()
-returns, on every rank.
+Hooks submit gradients while backward runs, each alone or with its group (gradients/groups.py). At the end of
+the outermost backward, and in step() if some gradients are missing, the ranks hold an *agreement round*: one small
+allreduce tells all ranks how often the rank that did so most has submitted each group, and which gradients
+wait for the rest of their group. It is submitted with the last gradients, so it costs no round of its own. A
+rank without a gradient that others have contributes ``.grad`` as it is, or zeros. A gradient that no rank has
+stays as it is. When backward() returns, all submitted operations are therefore complete on every rank.
 
 step() compares notes only while there is a gradient that no rank has submitted since the last step (an
 unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
@@ -19,6 +18,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from typing import NamedTuple
 
 import torch
 from torch.utils.hooks import unserializable_hook
@@ -40,11 +41,27 @@ NAMES_SHOWN = 6  # of the gradients that an error is about
 
 @dataclass(slots=True)
 class _Round:
-    """A comparison of notes that has begun, and what this rank said in it."""
+    """A comparison of notes that has begun, and this rank's part in it."""
 
-    handle: int | None  # None: it is submitted when it is waited for
-    notes: torch.Tensor
+    handle: int | None  # None: end_round() submits the operation and waits
+    notes: bytearray  # the ranks' notes replace this rank's, in the same memory
     submitted: list[int]  # by group
+
+
+class _GroupNotes(NamedTuple):
+    """The ranks' notes about one group."""
+
+    group: GradientGroup
+    submitted: int  # how often the rank that did so most has submitted it
+    kinds: bytes  # for each gradient, how it is ready on some rank; 0: on none
+    wanted: bytes  # for each gradient, whether some rank wants it
+
+
+class _Said(NamedTuple):
+    """The ranks' notes in one comparison."""
+
+    groups: list[_GroupNotes]
+    plan: bytes  # PoolPlan's
 
 
 class GradientSync:
@@ -52,7 +69,7 @@ class GradientSync:
 
     def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
         self.order = (set_id(rule.process_set), scope)
-        self.rules = _core.ArrivalRules()
+        self.rules = _core.HookRules()
         self.rules.passes_per_step = passes_per_step
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
         self._rule = rule
@@ -64,30 +81,33 @@ class GradientSync:
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
-        self._seen: set[Gradient] = set()  # some rank has submitted it since the last step
-        self._complete = False  # all that some rank wants were seen
+        self._members: list[Gradient] = []  # of all groups, in their order
+        self._seen_groups: set[GradientGroup] = set()  # some rank has submitted it since the last step
+        self._seen: set[Gradient] = set()  # likewise, alone or with a part of its group
+        self._complete = False  # every gradient that some rank wants was submitted
         self._all_final = False
 
     # -- parameters
 
     def add(self, parameters: Iterable[tuple[str, torch.Tensor]], after_backward: bool = False) -> None:
-        """Takes over parameters that it does not have yet, and hooks those that were frozen until now.
+        """Takes over new parameters, and puts hooks on those that were frozen until now.
 
-        after_backward: a gradient that they have came from a backward that no hook saw.
+        after_backward: if they have gradients, these came from a backward before the hooks.
 
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
         """
         for name, parameter in parameters:
             gradient = self._gradients.get(id(parameter))
-            if gradient is None or gradient.parameter is not parameter:
+            if gradient is None or gradient.core.parameter is not parameter:
                 gradient = Gradient(parameter, f"{self._prefix}.{name}", self._rule)
                 gradient.own(id(parameter))
                 self._gradients[id(parameter)] = gradient
                 self._join_group(gradient, self._grouping.get(id(parameter)))
-            if not gradient.hooks and gradient.wanted:
+            if not gradient.hooks and gradient.core.wanted:
                 self._hook(parameter, gradient)
-                gradient.accumulated = int(after_backward)
+                gradient.core.set_passes(int(after_backward))
         self._frozen = sum(not gradient.hooks for gradient in self._gradients.values())
+        self._list_members()
 
     def covers(self, number: int) -> bool:
         """Whether it has ``number`` parameters, all of them hooked."""
@@ -111,8 +131,8 @@ class GradientSync:
             if owner is not None:
                 owner._arrived(gradient)
 
-        before = _core.BeforeHook(gradient, gradient.make_room)
-        after = _core.AfterHook(gradient, self.rules, arrived)
+        before = _core.BeforeHook(gradient.core)
+        after = _core.AfterHook(gradient.core, self.rules, arrived)
         unserializable_hook(before)  # so that pickling the parameter does not warn
         gradient.hooks.append(parameter.register_hook(before))
         gradient.hooks.append(parameter.register_post_accumulate_grad_hook(after))
@@ -128,67 +148,69 @@ class GradientSync:
         return Pools(gradients, self._rule, self._prefix, -self.order[1])
 
     def _use(self, buckets: list[Bucket]) -> None:
-        """From now on these gradients, which were alone or in other buckets, are in these."""
+        """Moves gradients into these buckets. They were alone or in other buckets before."""
+        for group in self._seen_groups if buckets else ():
+            self._seen.update(group.members)
         for bucket in buckets:
             for gradient in bucket.members:
                 self._groups.pop(self._group[gradient].name, None)
                 self._group[gradient] = bucket
         self._groups.update((bucket.name, bucket) for bucket in buckets)
+        if buckets:
+            self._list_members()
+
+    def _list_members(self) -> None:
+        self._members = [gradient for group in self._groups.values() for gradient in group.members]
 
     def buckets(self) -> int:
-        """How many there are."""
+        """The number of buckets."""
         return sum(isinstance(group, Bucket) for group in self._groups.values())
 
     def cuts(self) -> Cuts | None:
-        """How they were cut; None while there are none."""
+        """How the pools were cut into buckets; None while there are none."""
         return self._plan.cuts
 
     def restart(self) -> None:
-        """A new job has begun: the pool was the last one's, and groups count from their beginning."""
+        """Begins a new job: without the last one's pool, and with groups that count from the beginning."""
         self._groups.clear()
         self._group.clear()
         for number, gradient in self._gradients.items():
             self._join_group(gradient, self._grouping.get(number))
+        self._list_members()
         self._plan = PoolPlan(self._rule.process_set, self._prefix, self.rules)
 
     # -- one step
 
     def _arrived(self, gradient: Gradient) -> None:
-        """What its hook (csrc/adapter/arrivals.h) does not do itself."""
-        self.rules.noted_in = backward_end.note(self)
+        """Continues a hook (csrc/bindings/gradient_hooks.cc) whose gradient is not an ordinary one."""
+        self.rules.graph_task = backward_end.note(self)
         group = self._group[gradient]
         if self.rules.recording and (group.alone or isinstance(group, Bucket)):
             self._plan.arrived(gradient)
         group.arrived(gradient)
 
     def _submit(self, least_passes: int) -> None:
-        """Submits what has accumulated over so many passes and was not submitted yet."""
+        """Submits gradients that have accumulated over so many passes and were not submitted yet."""
         for group in self._groups.values():
-            for gradient in group.members:
-                if (
-                    gradient.accumulated >= least_passes
-                    and gradient.wanted
-                    and gradient.local() is not None
-                    and not group.waiting(gradient)
-                ):
-                    group.arrived(gradient)
+            for index in group.core.overdue(least_passes):
+                group.arrived(group.members[index])
 
     def unsettled(self) -> bool:
         """Whether gradients are in flight or wait for others: only after a backward that raised."""
-        return self.has_submitted() or any(gradient.flights for gradient in self._gradients.values())
+        return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
     def backward_ended(self) -> bool:
-        """Whether there is something to compare notes about; what arrives later is another backward's."""
-        self.rules.noted_in = -1
+        """Whether there is something to compare notes about. Later gradients belong to another backward."""
+        self.rules.graph_task = -1
         return self.has_submitted()
 
     def has_submitted(self) -> bool:
         """Whether there is something to compare notes about."""
-        return any(group.submitted or group.waits() for group in self._groups.values())
+        return any(group.unsettled() for group in self._groups.values())
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
-        # In a step's first round also gradients that were made without backward().
+        # A step's first round includes gradients that were made without backward().
         self._submit(least_passes=1 if self._rounds else 0)
         while self._open():
             with _core.Waiting():
@@ -202,9 +224,10 @@ class GradientSync:
 
     def new_step(self) -> None:
         """After optimizer.step() and zero_grad()."""
-        for group in self._groups.values():
-            group.new_step()
         self._plan.new_step()
+        for group in self._groups.values():
+            group.core.new_step()
+        self._seen_groups.clear()
         self._seen.clear()
         self._rounds = 0
         self._complete = self._all_final = False
@@ -213,17 +236,17 @@ class GradientSync:
 
     def begin_round(self, final: bool, alone: bool) -> None:
         """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
-        self._submit(self.rules.passes_per_step)  # what no_sync() held back
+        self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
         groups = self._groups.values()
-        members = self._members()
-        submitted = [min(group.submitted, 255) for group in groups]
-        waiting = [kind for group in groups for kind in group.kinds()]
-        wanted = [gradient.wanted for gradient in members]
-        plan = self._plan.notes(members, alone)
-        values = [0 if final else 1, *submitted, *waiting, *wanted, *plan]
-        notes = torch.tensor(values, dtype=torch.uint8, device="cpu")
-        for group in groups:
-            group.submitted = 0
+        submitted = [min(group.core.take_filled(), 255) for group in groups]
+        kinds = [group.core.kinds() for group in groups]
+        # Nobody reads which gradients of a submitted group are wanted.
+        wanted = [
+            bytes(len(group.members)) if number else group.core.wanted()
+            for group, number in zip(groups, submitted, strict=True)
+        ]
+        plan = bytes(self._plan.notes(self._members, alone))
+        notes = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
@@ -233,34 +256,48 @@ class GradientSync:
         if not alone:
             _core.flush()
 
-    def _notes_call(
-        self, notes: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
+    def _notes_call(self, notes: bytearray) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
         name = f"{self._prefix}.notes{self._rounds}"
-        return notes, notes, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
+        tensor = torch.frombuffer(notes, dtype=torch.uint8)
+        return tensor, tensor, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
 
     def end_round(self) -> None:
-        """Contributes what this rank lacks, and sleeps until all that was submitted is complete."""
+        """Contributes to operations that this rank lacks, and sleeps until all operations are complete."""
         assert self._round is not None
         own, self._round = self._round, None
         self._wait_for_notes(own)
-        values = iter(own.notes.tolist())
-        self._all_final = next(values) == 0
-        most = [next(values) for _ in self._groups]
-        waiting = {gradient: next(values) for gradient in self._members()}
-        wanted = {gradient for gradient in self._members() if next(values)}
-        plan = list(values)
-        for group, count in zip(self._groups.values(), most, strict=True):
-            self._seen.update(g for g in group.members if count or waiting[g])
-        self._complete = wanted <= self._seen
+        said = self._parse(bytes(own.notes))
         with torch.no_grad():
-            self._contribute(most, own.submitted, waiting)
+            self._contribute(said.groups, own.submitted)
             self._finish()
-        self._use(self._plan.heard(self._members(), plan, self._make_pools))
+        self._use(self._plan.heard(self._members, said.plan, self._make_pools))
         self._plan.settle()
 
+    def _parse(self, notes: bytes) -> _Said:
+        """Takes the notes apart by group, and notes which gradients are missing."""
+        waiting = 1 + len(self._groups)
+        wanted = waiting + len(self._members)
+        said = []
+        begin = 0
+        for group, submitted in zip(self._groups.values(), notes[1:waiting], strict=True):
+            end = begin + len(group.members)
+            kinds = notes[waiting + begin : waiting + end]
+            said.append(_GroupNotes(group, submitted, kinds, notes[wanted + begin : wanted + end]))
+            begin = end
+        for group, submitted, kinds, _ in said:
+            if submitted:
+                self._seen_groups.add(group)
+            elif any(kinds):
+                self._seen.update(compress(group.members, kinds))
+        self._complete = all(
+            group in self._seen_groups or self._seen.issuperset(compress(group.members, wanted_here))
+            for group, _, _, wanted_here in said
+        )
+        self._all_final = notes[0] == 0
+        return _Said(said, notes[wanted + begin :])
+
     def _wait_for_notes(self, own: _Round) -> None:
-        """Where they do not fit together, on all ranks, says what differs between the optimizers."""
+        """Waits for all notes. If their sizes differ, the error tells how the optimizers differ."""
         try:
             if own.handle is None:
                 _core.allreduce(*self._notes_call(own.notes))
@@ -269,7 +306,7 @@ class GradientSync:
         except HorovodInternalError as error:
             if not isinstance(error, MismatchError):
                 raise self._naming_gradients(error) from None
-            counts = row_of_this_rank(len(self._members()), len(self._groups))
+            counts = row_of_this_rank(len(self._members), len(self._groups))
             rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
             other = next((row for row in rows if row[1:] != rows[0][1:]), None)
             if other is None:
@@ -284,36 +321,31 @@ class GradientSync:
             ) from error
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """The error of the notes, with the gradients that the step waits for."""
-        names = [repr(gradient.name) for gradient in self._members() if gradient.flights]
+        """The error of the notes with the names of the gradients that the step waits for."""
+        names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
         if not names:
             return error
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
 
-    def _members(self) -> list[Gradient]:
-        return [gradient for group in self._groups.values() for gradient in group.members]
-
-    def _contribute(self, most: list[int], own: list[int], waiting: dict[Gradient, int]) -> None:
+    def _contribute(self, said: list[_GroupNotes], own: list[int]) -> None:
         lacking = False
-        for group, others, mine in zip(self._groups.values(), most, own, strict=True):
+        for (group, others, kinds, _), mine in zip(said, own, strict=True):
             for _ in range(others - mine):
                 group.catch_up()
                 lacking = True
-            rest = {gradient: waiting[gradient] for gradient in group.members if waiting[gradient]}
-            if rest:
-                group.submit_rest(rest)
+            if any(kinds):
+                group.submit_rest({one: kind for one, kind in zip(group.members, kinds, strict=True) if kind})
                 lacking = True
         if lacking:
             _core.flush()
 
     def _finish(self) -> None:
         try:
-            for gradient in self._members():
-                if gradient.flights:
-                    gradient.finish()
+            for group in self._groups.values():
+                group.finish()
         except BaseException:
-            for gradient in self._members():
-                gradient.abandon()
+            for group in self._groups.values():
+                group.abandon()
             self.new_step()
             raise

@@ -1,0 +1,84 @@
+#include "adapter/gradient.h"
+
+#include <torch/csrc/autograd/graph_task.h>
+
+#include <utility>
+
+namespace roundelay::adapter {
+namespace {
+
+at::Tensor sum_of(const at::Tensor& total, const at::Tensor& result) {
+  if (total.layout() != at::kStrided) return result.detach().add(total.detach());
+  total.detach().add_(result.detach());
+  return total;
+}
+
+}  // namespace
+
+bool HookRules::skip_python() const {
+  return !recording && graph_task >= 0 && graph_task == torch::autograd::get_current_graph_task_id();
+}
+
+Gradient::Gradient(const at::Tensor& parameter, std::string name, bool additive)
+    : parameter_(parameter.getIntrusivePtr()), name_(std::move(name)), additive_(additive) {}
+
+at::Tensor Gradient::parameter() const {
+  auto impl = parameter_.lock();
+  return impl ? at::Tensor(std::move(impl)) : at::Tensor();
+}
+
+Status Gradient::set_aside(const at::Tensor& parameter) {
+  if (!parameter.defined()) return {};
+  const bool cleared = state_ == GradientState::kReduced && !parameter.grad().defined();
+  if (!cleared && !additive_) {
+    return Status::unavailable(
+        name_ +
+        ": a second backward before step() needs op=Average or Sum, as others of several contributions "
+        "cannot be put together");
+  }
+  if (state_ == GradientState::kReduced && !cleared) reduced_ = parameter.grad();
+  parameter.mutable_grad().reset();
+  state_ = GradientState::kLocal;
+  return {};
+}
+
+Result<at::Tensor> Gradient::take(const at::Tensor& parameter) {
+  if (state_ == GradientState::kReduced) ROUNDELAY_RETURN_IF_ERROR(set_aside(parameter));
+  passes_ = 0;
+  return local(parameter);
+}
+
+void Gradient::send(const at::Tensor& parameter, const at::Tensor& tensor) {
+  if (!parameter.grad().is_same(tensor)) parameter.mutable_grad() = tensor;
+  state_ = GradientState::kInFlight;
+}
+
+void Gradient::complete(const at::Tensor& result) {
+  reduced_ = reduced_.defined() ? sum_of(reduced_, result) : result;
+  if (reductions_ > 0) --reductions_;
+  if (reductions_ == 0) publish();
+}
+
+void Gradient::publish() {
+  const bool dense = reduced_.layout() == at::kStrided;
+  at::Tensor total =
+      sparse_ && dense ? reduced_.detach().to_sparse() : reduced_;  // as its optimizer needs it
+  const at::Tensor tensor = parameter();
+  if (!tensor.defined()) return;
+  if (state_ == GradientState::kLocal && tensor.grad().defined()) {
+    reduced_ = std::move(total);  // `.grad` contains the next contribution
+    return;
+  }
+  if (tensor.requires_grad() && !tensor.grad().is_same(total)) tensor.mutable_grad() = std::move(total);
+  reduced_.reset();
+  state_ = GradientState::kReduced;
+}
+
+void Gradient::new_step() {
+  reduced_.reset();
+  reductions_ = 0;
+  passes_ = 0;
+  state_ = GradientState::kLocal;
+}
+
+}  // namespace roundelay::adapter

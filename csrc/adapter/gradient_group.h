@@ -1,0 +1,85 @@
+// Gradients that one operation reduces. The group knows which of them are ready and when it is full.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "adapter/accelerator.h"
+#include "adapter/gradient.h"
+#include "adapter/producers.h"
+#include "base/status.h"
+
+namespace roundelay::adapter {
+
+// A gradient belongs to the group that it was added to last. Callers hold the GIL.
+class GradientGroup {
+ public:
+  // How a gradient is ready; kDense + n means sparse in n dimensions.
+  using Kind = std::uint8_t;
+  static constexpr Kind kNotReady = 0;
+  static constexpr Kind kDense = 1;
+
+  // `name` is the operation's. `accelerator` outlives the group.
+  GradientGroup(std::string name, Accelerator& accelerator);
+  ~GradientGroup();
+  GradientGroup(const GradientGroup&) = delete;
+  GradientGroup& operator=(const GradientGroup&) = delete;
+
+  void add(std::shared_ptr<Gradient> gradient);
+
+  // Marks a gradient of the group as ready. Returns true if the group is full: every gradient that its
+  // optimizer wants is ready and dense. The caller then submits the group. Errors: as
+  // Accelerator::stream_for.
+  [[nodiscard]] Result<bool> mark_ready(Gradient& gradient, Kind kind);
+  // Marks one gradient or all as not ready.
+  void unmark(const Gradient& gradient);
+  void unmark_all();
+  [[nodiscard]] bool any_ready() const { return ready_ > 0; }
+  // One Kind for each gradient.
+  [[nodiscard]] const std::vector<Kind>& kinds() const { return kinds_; }
+  // For each gradient 1 if it is wanted, otherwise 0.
+  [[nodiscard]] std::vector<std::uint8_t> wanted() const;
+  // The numbers of gradients that should be ready and are not: wanted, and .grad has a contribution of so
+  // many backward passes.
+  [[nodiscard]] std::vector<std::size_t> overdue(int passes) const;
+
+  // Makes the current stream wait for the streams that produced the ready gradients. Call it before the
+  // group is submitted. Errors: as GpuRuntime.
+  [[nodiscard]] Status wait_for_producers() { return producers_.gather(); }
+
+  // Returns the next operation's name; the second and later ones of a step have a number.
+  [[nodiscard]] std::string next_name(const std::string& name);
+  [[nodiscard]] const std::string& name() const { return name_; }
+  // The number of operations since the last step.
+  [[nodiscard]] int operations() const { return operations_; }
+  // How often the group was full since the last call of take_filled().
+  [[nodiscard]] int filled() const { return filled_; }
+  int take_filled();
+
+  // After the optimizer's step, or zero_grad(): all gradients begin anew.
+  void new_step();
+
+ protected:
+  // add() and mark_ready() for a bucket. `bucket` is this group, `parameter` the gradient's.
+  void add_to_bucket(std::shared_ptr<Gradient> gradient, Bucket* bucket);
+  [[nodiscard]] Result<bool> count_ready(const Gradient& gradient, const at::Tensor& parameter, Kind kind);
+  [[nodiscard]] const std::vector<std::shared_ptr<Gradient>>& gradients() const { return gradients_; }
+
+ private:
+  const std::string name_;
+  Accelerator& accelerator_;
+  std::vector<std::shared_ptr<Gradient>> gradients_;
+  std::vector<Kind> kinds_;  // of each gradient
+  std::size_t ready_ = 0;
+  std::size_t wanted_ = 0;  // the number of wanted gradients when the first one became ready
+  int operations_ = 0;
+  int filled_ = 0;
+  Producers producers_;
+};
+
+}  // namespace roundelay::adapter

@@ -1,0 +1,90 @@
+// The hooks on an optimizer's parameters, which autograd calls hundreds of times in a step.
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <memory>
+#include <utility>
+
+#include "adapter/bucket.h"
+#include "adapter/gradient.h"
+#include "bindings/errors.h"
+#include "bindings/topics.h"
+
+namespace roundelay::bindings {
+namespace {
+
+using adapter::Gradient;
+using adapter::HookRules;
+
+// Runs before autograd adds to `.grad`.
+struct BeforeHook {
+  std::shared_ptr<Gradient> gradient;
+
+  PyObject* operator()(PyObject* /*gradient*/) const {
+    check(gradient->make_room());
+    return Py_NewRef(Py_None);
+  }
+};
+
+// Runs after autograd has added to `.grad`. Does what nearly every gradient of a bucket needs; calls
+// `arrived` for the others: the first gradient of a backward, and those that are in no bucket or special.
+struct AfterHook {
+  std::shared_ptr<Gradient> gradient;
+  std::shared_ptr<HookRules> rules;
+  py::object arrived;
+
+  PyObject* operator()(PyObject* parameter) const {
+    if (!gradient->count_pass(*rules)) return Py_NewRef(Py_None);
+    if (rules->skip_python() && arrived_in_bucket(THPVariable_Unpack(parameter))) return Py_NewRef(Py_None);
+    return PyObject_CallNoArgs(arrived.ptr());
+  }
+
+ private:
+  // Returns false if the gradient is special.
+  [[nodiscard]] bool arrived_in_bucket(const at::Tensor& parameter) const {
+    adapter::Bucket* const bucket = gradient->place().bucket;
+    const at::Tensor& local = parameter.grad();
+    if (bucket == nullptr || !local.defined() || local.layout() != at::kStrided) return false;
+    return value_of(bucket->arrived(*gradient, parameter));
+  }
+};
+
+// The type's call slot. A __call__ that pybind11 binds would cost as much as the hook's work.
+template <typename Hook>
+PyObject* call(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
+  if (PyTuple_GET_SIZE(arguments) != 1 || !THPVariable_Check(PyTuple_GET_ITEM(arguments, 0))) {
+    PyErr_SetString(PyExc_TypeError, "a gradient's hook takes one tensor");
+    return nullptr;
+  }
+  try {
+    return py::handle(self).cast<const Hook&>()(PyTuple_GET_ITEM(arguments, 0));
+  } catch (const py::cast_error& error) {  // the hook was made without its constructor
+    PyErr_SetString(PyExc_TypeError, error.what());
+  } catch (...) {
+    py::detail::try_translate_exceptions();
+  }
+  return nullptr;
+}
+
+template <typename Hook>
+py::custom_type_setup callable() {
+  return py::custom_type_setup([](PyHeapTypeObject* type) { type->ht_type.tp_call = &call<Hook>; });
+}
+
+}  // namespace
+
+void bind_gradient_hooks(py::module_& module) {
+  py::class_<HookRules, std::shared_ptr<HookRules>>(module, "HookRules")
+      .def(py::init())
+      .def_readwrite("passes_per_step", &HookRules::passes_per_step)
+      .def_readwrite("no_sync_depth", &HookRules::no_sync_depth)
+      .def_readwrite("recording", &HookRules::recording)
+      .def_readwrite("graph_task", &HookRules::graph_task);
+  py::class_<BeforeHook>(module, "BeforeHook", py::dynamic_attr(), callable<BeforeHook>())
+      .def(py::init<std::shared_ptr<Gradient>>(), py::arg("gradient"));
+  py::class_<AfterHook>(module, "AfterHook", callable<AfterHook>())
+      .def(py::init<std::shared_ptr<Gradient>, std::shared_ptr<HookRules>, py::object>(), py::arg("gradient"),
+           py::arg("rules"), py::arg("arrived"));
+}
+
+}  // namespace roundelay::bindings
