@@ -14,7 +14,7 @@ from pathlib import Path
 LINES = 400
 MEMBERS = 20
 # class -> its lines and data members: no more than these, and gone from here when it keeps the limits.
-EXCEPTIONS: dict[str, tuple[int, int]] = {}
+EXCEPTIONS: dict[str, tuple[int, int]] = {"Operand": (490, 20), "TcpChannel": (754, 20)}
 MOST_EXCEPTIONS = 5
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -72,7 +72,7 @@ def measure(header: Path) -> tuple[str, Size] | None:
     lines = len(text.splitlines())
     for source in header.parent.glob("*.cc"):
         code = source.read_text(encoding="utf-8")
-        if re.search(rf"\b{name}::~?\w+\(", code):
+        if re.search(rf"\b{name}::~?\w+\(", _COMMENT.sub("", code)):
             lines += len(code.splitlines())
     return name, Size(lines, data_members(text, name))
 

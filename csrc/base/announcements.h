@@ -42,9 +42,9 @@ class Announcements {
   // and calls futex_wait() with the word doorbell(who) and the value that arm() returned.
   virtual std::uint32_t arm(Sleeper who) = 0;
   [[nodiscard]] virtual const FutexWord& doorbell(Sleeper who) const = 0;
-  // Stops (true) or resumes (false) to wake this member's lane thread for new words; its driver is woken in
-  // any case. After false, the caller checks for words that came in between.
-  virtual void spare_background(bool spare) = 0;
+  // Says whether new words wake this member's lane thread, too; its driver is woken in any case. After true,
+  // the caller checks for words that came in between.
+  virtual void set_background_wakeups(bool on) = 0;
   // Wakes this member's own sleepers. The other members' sleep on.
   virtual void wake() = 0;
 

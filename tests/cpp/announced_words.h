@@ -21,7 +21,7 @@ class AnnouncedWords final : public Announcements {
   void announce(std::uint64_t word) override { (*words_)[static_cast<std::size_t>(member_)] = word; }
   std::uint32_t arm(Sleeper) override { return 0; }
   [[nodiscard]] const FutexWord& doorbell(Sleeper) const override { return doorbell_; }
-  void spare_background(bool) override {}
+  void set_background_wakeups(bool) override {}
   void wake() override {}
 
  private:

@@ -43,8 +43,8 @@ class SegmentAnnouncements final : public Announcements {
   [[nodiscard]] const FutexWord& doorbell(Sleeper who) const override { return own_doorbell(who).rings; }
 
   // A thread that is marked asleep and is not costs one ring.
-  void spare_background(bool spare) override {
-    own_doorbell(Sleeper::kBackground).asleep.store(spare ? 0 : 1, std::memory_order_seq_cst);
+  void set_background_wakeups(bool on) override {
+    own_doorbell(Sleeper::kBackground).asleep.store(on ? 1 : 0, std::memory_order_seq_cst);
   }
 
   void wake() override {

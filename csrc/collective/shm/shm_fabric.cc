@@ -52,9 +52,9 @@ struct Running {
 
 // One call that has come to the head of the queue. Calls are numbered in the order of the queue, which is the
 // same on all members.
-class ShmPassage {
+class ShmCall {
  public:
-  ShmPassage(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
+  ShmCall(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
     const std::uint64_t number = ++resources.calls;
     if (!is_absent(options_of(call), resources.group.index)) running_.emplace(resources, call, number);
   }
@@ -98,7 +98,7 @@ class ShmPassage {
 
 // The state that the calls of one member share. One thread at a time.
 struct ShmState final : CallQueue<ShmState>, Waker {
-  using RunningCall = ShmPassage;
+  using RunningCall = ShmCall;
 
   ShmState(std::shared_ptr<std::byte> memory, Group members, ShmFabricOptions options)
       : resources(std::move(memory), std::move(members), std::move(options)) {}

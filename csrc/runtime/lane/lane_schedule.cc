@@ -82,13 +82,13 @@ std::optional<Deadline> LaneSchedule::look() {
 
 void LaneSchedule::begin_watch() {
   const auto& announcements = waker_.announcements();
-  if (announcements && open()) announcements->spare_background(true);
+  if (announcements && open()) announcements->set_background_wakeups(false);
 }
 
 void LaneSchedule::end_watch() {
   const auto& announcements = waker_.announcements();
   if (!announcements || !table_.scheduled()) return;
-  announcements->spare_background(false);
+  announcements->set_background_wakeups(true);
   if (may_enter()) waker_.wake();
 }
 

@@ -13,12 +13,12 @@ namespace roundelay::runtime {
 namespace {
 
 // Marks a caller that does nothing but look for messages (Channel::set_polling).
-class Attending {
+class Polling {
  public:
-  explicit Attending(channel::Channel& channel) : channel_(channel) { channel_.set_polling(true); }
-  ~Attending() { channel_.set_polling(false); }
-  Attending(const Attending&) = delete;
-  Attending& operator=(const Attending&) = delete;
+  explicit Polling(channel::Channel& channel) : channel_(channel) { channel_.set_polling(true); }
+  ~Polling() { channel_.set_polling(false); }
+  Polling(const Polling&) = delete;
+  Polling& operator=(const Polling&) = delete;
 
  private:
   channel::Channel& channel_;
@@ -146,7 +146,7 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
   if (lane.has_work() || lane.goes_by_schedule()) return false;
   DriverHold hold(negotiation_);
   if (!hold) return false;
-  const Attending polling(channel_);
+  const Polling polling(channel_);
   // has_work() is asked before done(): as soon as it is false, the handles of the work are done, and done()
   // sees that.
   const auto negotiates = [&] {

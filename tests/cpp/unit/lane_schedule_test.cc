@@ -22,7 +22,7 @@ class Doorbells final : public Announcements {
   void announce(std::uint64_t word) override { words[0] = word; }
   std::uint32_t arm(Sleeper) override { return 0; }
   [[nodiscard]] const FutexWord& doorbell(Sleeper) const override { return doorbell_; }
-  void spare_background(bool spare) override { spared = spare; }
+  void set_background_wakeups(bool on) override { spared = !on; }
   void wake() override { ++rings; }
 
   std::vector<std::uint64_t> words{0, 0};

@@ -60,7 +60,7 @@ class PoolPlan:
         self._phase = _Phase.RECORDING if self._config.gradient_pool else _Phase.OVER
         self._leads = process_set.rank() == 0
         self._first: tuple[Gradient, ...] = ()  # the order of the first step with gradients
-        self._arrivals: dict[Gradient, int] = {}  # when gradients came in this step, in nanoseconds
+        self._ready_at: dict[Gradient, int] = {}  # when gradients came in this step, in nanoseconds
         self._ready: dict[Gradient, float] = {}  # in the last recorded step, in seconds from its first one
         self._failure = ""
         self._pools: Pools | None = None
@@ -71,21 +71,21 @@ class PoolPlan:
 
     def arrived(self, gradient: Gradient) -> None:
         """Notes the time at which a gradient came from backward."""
-        if gradient not in self._arrivals and wire_dtype(gradient) is not None:
-            self._arrivals[gradient] = time.monotonic_ns()
+        if gradient not in self._ready_at and wire_dtype(gradient) is not None:
+            self._ready_at[gradient] = time.monotonic_ns()
 
     def new_step(self) -> None:
         """Ends a step, in which gradients came in the order that was noted."""
-        if self._arrivals:
-            first = next(iter(self._arrivals.values()))
-            self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._arrivals.items()}
-            self._first = self._first or tuple(self._arrivals)
+        if self._ready_at:
+            first = next(iter(self._ready_at.values()))
+            self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._ready_at.items()}
+            self._first = self._first or tuple(self._ready_at)
         submitted = self._pools is not None and self._pools.step_over()
         if self._pool_tuner is not None and self._pools is not None and submitted:
             late = self._pools.out_of_place(self._buckets)
-            self._pool_tuner.step_over(late, self._cuts, tuple(self._arrivals), self._ready)
+            self._pool_tuner.step_over(late, self._cuts, tuple(self._ready_at), self._ready)
             self._rules.recording = self._pool_tuner.recording
-        self._arrivals.clear()
+        self._ready_at.clear()
 
     # -- notes
 
