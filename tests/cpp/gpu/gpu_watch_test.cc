@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 class Watched {
  public:
-  explicit Watched(Duration patience) : watch(&turns, patience, recorder_) {}
+  explicit Watched(Duration patience) : watch(&sequencer, patience, recorder_) {}
 
   // The next batch of the lane's stream, enqueued.
   std::unique_ptr<Batch> enqueue(const std::string& name) {
@@ -42,7 +42,7 @@ class Watched {
 
   doubles::FakeGpu gpu;
   int came = 0;
-  GpuSequencer turns{[this] { ++came; }};
+  GpuSequencer sequencer{[this] { ++came; }};
 
  private:
   static Group alone() {

@@ -69,7 +69,7 @@ class World {
   }
 
   // The rank calls shutdown(); its program goes on.
-  void leave(std::size_t r) { ranks[r]->negotiator.request_leave(); }
+  void leave(std::size_t r) { ranks[r]->negotiator.inbox().request_leave(); }
   // The rank calls shutdown() and exits: its program ends, and it reads no messages when its lanes are over.
   void exit(std::size_t r) {
     leave(r);
@@ -131,7 +131,7 @@ class World {
     }
     ++place.step;
     place.stage = 0;
-    if (pick(4) == 0) ranks[r]->negotiator.request_flush();
+    if (pick(4) == 0) ranks[r]->negotiator.inbox().request_flush();
     return true;
   }
 
@@ -154,7 +154,7 @@ class World {
     Lane& world = ranks[r]->world();
     if (stage == 0) {
       if (!world.submit({.name = name, .shape = {}, .cacheable = false}, false)) return false;
-      ranks[r]->negotiator.request_flush(LaneId{});
+      ranks[r]->negotiator.inbox().request_flush(LaneId{});
       stage = 1;
     }
     return !world.waits_for(name);

@@ -1,10 +1,11 @@
 """Gradient pools: an optimizer's gradients of one device and dtype in one piece of memory.
 
 Gradients lie in the order in which backward brings them. The pool is cut into buckets (tuning/buckets.py),
-and cut again if another size is better. The last gradient that becomes ready submits its bucket, which is reduced
-in place: nothing is packed, and within a node the ranks read each other's buckets in shared memory. ``.grad``
-is an entry of the pool. If autograd has made a new tensor (after zero_grad()), the hook copies it in; if the
-entry was kept, autograd adds to it in place. On a GPU all work is enqueued in the hook's current stream.
+and cut again if another size is better. The last gradient that becomes ready submits its bucket, which is
+reduced in place: nothing is packed, and within a node the ranks read each other's buckets in shared memory.
+``.grad`` is an entry of the pool. If autograd has made a new tensor (after zero_grad()), the hook copies it
+in; if the entry was kept, autograd adds to it in place. On a GPU all work is enqueued in the hook's current
+stream.
 
 Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
 """

@@ -1,11 +1,12 @@
 """Keeps the gradients of one optimizer equal on all ranks.
 
-Hooks submit gradients while backward runs, each alone or with its group (gradients/groups.py). At the end of
-the outermost backward, and in step() if some gradients are missing, the ranks hold an *agreement round*: one
-small allreduce tells all ranks how often the rank that did so most has submitted each group, and which gradients
-wait for the rest of their group. It is submitted with the last gradients, so it costs no round of its own. A
-rank without a gradient that others have contributes ``.grad`` as it is, or zeros. A gradient that no rank has
-stays as it is. When backward() returns, all submitted operations are therefore complete on every rank.
+Hooks submit gradients while backward runs, each alone or with its group (gradients/groups.py). At the end
+of the outermost backward, and in step() if some gradients are missing, the ranks hold an *agreement round*:
+one small allreduce tells all ranks how often the rank that did so most has submitted each group, and which
+gradients wait for the rest of their group. It is submitted with the last gradients, so it costs no round of
+its own. A rank without a gradient that others have contributes ``.grad`` as it is, or zeros. A gradient
+that no rank has stays as it is. When backward() returns, all submitted operations are therefore complete on
+every rank.
 
 step() compares notes only while there is a gradient that no rank has submitted since the last step (an
 unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
