@@ -58,9 +58,9 @@ class GradientPool {
   // region).
   Result<OperandPtr> operand(const PoolRange& range) const;
 
-  // Counts the buckets that are submitted in a step. take_tickets() returns their number and ends the step.
-  int next_turn() { return ++sequencer_; }
-  int take_tickets() { return std::exchange(sequencer_, 0); }
+  // Counts the buckets that are submitted in a step. take_turns() returns their number and ends the step.
+  int next_turn() { return ++turns_; }
+  int take_turns() { return std::exchange(turns_, 0); }
 
  private:
   struct Entry {
@@ -93,7 +93,7 @@ class GradientPool {
   std::optional<Settled> settled_;
   std::vector<Entry> entries_;
   std::int64_t moved_out_ = 0;
-  int sequencer_ = 0;  // the number of buckets submitted in this step
+  int turns_ = 0;  // the number of buckets submitted in this step
 };
 
 }  // namespace roundelay::adapter

@@ -63,7 +63,7 @@ void bind_gradient_pool(py::module_& module) {
           py::arg("entry"), py::arg("gradient"))
       .def("trim", [](const BoundPool& self) { self.pool.trim(); })
       .def("settle", [](BoundPool& self) { check(self.pool.settle()); })
-      .def("take_tickets", [](BoundPool& self) { return self.pool.take_tickets(); })
+      .def("take_turns", [](BoundPool& self) { return self.pool.take_turns(); })
       .def(
           "allreduce_async",
           [](const BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
