@@ -41,7 +41,7 @@ Result<std::unique_ptr<TcpChannel>> TcpChannel::create(const Group& world, wire:
                                                        std::span<const Bytes> tcp_addresses,
                                                        TcpListener listener) {
   if (tcp_addresses.size() != world.ranks.size())
-    return Status::internal("not one TCP tcp_address for each rank");
+    return Status::internal("not one TCP address for each rank");
   auto epoll = platform::Epoll::create();
   if (!epoll.ok()) return epoll.status();
   auto waker = platform::EventFd::create();

@@ -92,7 +92,7 @@ TEST_CASE("channel contract: shm on some ranks, others on nodes of their own") {
   check_channel([](int size) { return make_all(size, size / 2); });
 }
 
-TEST_CASE("shm channel: one who attends needs no send_wakeup, and gives none before it sleeps", "[channel]") {
+TEST_CASE("shm channel: a rank that polls needs no wakeup, and gives none before it sleeps", "[channel]") {
   const auto ranks = make_all(2);
   ranks[0]->set_polling(true);
   ranks[1]->set_polling(true);
@@ -122,7 +122,7 @@ TEST_CASE("shm channel: what comes when one stops polling ends the sleep of anot
   }
 }
 
-TEST_CASE("shm channel: a sleeper whose send_wakeup another thread has read is nudged again", "[channel]") {
+TEST_CASE("shm channel: a sleeper whose wakeup another thread has read gets another", "[channel]") {
   const auto memory = ring_memory(2);
   Beside::Seen by_zero, by_one;
   ShmChannel zero(std::make_unique<Beside>(by_zero), memory, Group{0, {0, 1}, 0});

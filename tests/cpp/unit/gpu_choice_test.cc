@@ -5,7 +5,7 @@
 namespace roundelay::runtime {
 namespace {
 
-GpuInfo tcp_address(const std::string& identity, std::int32_t version = 22809, bool may_share = false) {
+GpuInfo gpu_info(const std::string& identity, std::int32_t version = 22809, bool may_share = false) {
   GpuInfo tcp_address;
   tcp_address.nccl_version = version;
   tcp_address.may_share = may_share ? 1 : 0;
@@ -26,30 +26,30 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 TEST_CASE("NCCL is chosen where all members have the same and a GPU each", "[gpu][choice]") {
-  CHECK(why_not({tcp_address("a"), tcp_address("b"), tcp_address("c")}) == "");
-  CHECK(why_not({tcp_address("a"), tcp_address("b"), tcp_address("c")}, GpuFabricWish::kNccl) == "");
+  CHECK(why_not({gpu_info("a"), gpu_info("b"), gpu_info("c")}) == "");
+  CHECK(why_not({gpu_info("a"), gpu_info("b"), gpu_info("c")}, GpuFabricWish::kNccl) == "");
 }
 
 TEST_CASE("why it is not NCCL names ranks, cause and cure", "[gpu][choice]") {
-  CHECK(why_not({tcp_address("a"), tcp_address("b"), tcp_address("c")}, GpuFabricWish::kStaged) ==
+  CHECK(why_not({gpu_info("a"), gpu_info("b"), gpu_info("c")}, GpuFabricWish::kStaged) ==
         "ROUNDELAY_GPU_FABRIC=staged");
-  CHECK(contains(why_not({tcp_address("a"), tcp_address("b", 0), tcp_address("c")}), "rank 6 has no NCCL"));
-  CHECK(contains(why_not({tcp_address("a"), tcp_address("b"), tcp_address("c", 23007)}),
+  CHECK(contains(why_not({gpu_info("a"), gpu_info("b", 0), gpu_info("c")}), "rank 6 has no NCCL"));
+  CHECK(contains(why_not({gpu_info("a"), gpu_info("b"), gpu_info("c", 23007)}),
                  "rank 4 has NCCL 2.28.9, rank 9 has 2.30.7: install the same PyTorch for all ranks"));
-  CHECK(contains(why_not({tcp_address("a"), tcp_address("b"), tcp_address("a")}),
+  CHECK(contains(why_not({gpu_info("a"), gpu_info("b"), gpu_info("a")}),
                  "rank 4 and rank 9 are on one GPU (a): call torch.cuda.set_device(hvd.local_rank())"));
 }
 
 TEST_CASE("ranks share a GPU where both allow it", "[gpu][choice]") {
-  CHECK(why_not({tcp_address("a", 22809, true), tcp_address("b"), tcp_address("a", 22809, true)}) == "");
-  CHECK(why_not({tcp_address("a", 22809, true), tcp_address("b"), tcp_address("a")}) != "");
+  CHECK(why_not({gpu_info("a", 22809, true), gpu_info("b"), gpu_info("a", 22809, true)}) == "");
+  CHECK(why_not({gpu_info("a", 22809, true), gpu_info("b"), gpu_info("a")}) != "");
 }
 
 // One rank for each name; its TCP address says that it is on the node of that name.
 struct Nodes {
   explicit Nodes(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
-      tcp_addresses.push_back(tcp_address(std::to_string(tcp_addresses.size())));
+      tcp_addresses.push_back(gpu_info(std::to_string(tcp_addresses.size())));
       tcp_addresses.back().has_levels = 1;
       name.copy(tcp_addresses.back().node.data(), tcp_addresses.back().node.size() - 1);
       group.ranks.push_back(group.size());

@@ -119,7 +119,7 @@ TEST_CASE("groups do not mix: who comes early waits for its turn", "[shm]") {
   for (const Status& outcome : outcomes) CHECK(outcome == Status{});
 }
 
-TEST_CASE("a shm_socket that is not there cannot be reached", "[shm]") {
+TEST_CASE("a shm socket that does not exist cannot be reached", "[shm]") {
   CHECK(reach("roundelay-nobody").message() == "connect: connection refused");
   CHECK_FALSE(take_over("roundelay-nobody", 1, 1, allocate_all(), soon()).ok());
 }

@@ -17,7 +17,7 @@ TcpAddress example() {
   return tcp_address;
 }
 
-TEST_CASE("tcp tcp_address: survives encoding; every shorter or longer text is an error") {
+TEST_CASE("TCP address: survives encoding; every shorter or longer text is an error") {
   const Bytes bytes = encode_tcp_address(example());
   const auto decoded = decode_tcp_address(bytes);
   REQUIRE(decoded.ok());
@@ -29,7 +29,7 @@ TEST_CASE("tcp tcp_address: survives encoding; every shorter or longer text is a
   CHECK_FALSE(decode_tcp_address(longer).ok());
 }
 
-TEST_CASE("tcp tcp_address: loopback comes first on the same host and never from another") {
+TEST_CASE("TCP address: loopback comes first on the same host and never from another") {
   const auto near = example().endpoints("node1/boot/1");
   REQUIRE(near.size() == 3);
   CHECK(near[0].to_string() == "127.0.0.1:4711");
