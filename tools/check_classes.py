@@ -7,9 +7,10 @@ lines in that header and the .cc files beside it that define its member function
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+import check_tree
 
 LINES = 400
 MEMBERS = 20
@@ -77,7 +78,7 @@ def measure(header: Path) -> tuple[str, Size] | None:
     return name, Size(lines, data_members(text, name))
 
 
-def check(root: Path, exceptions: dict[str, tuple[int, int]]) -> list[str]:
+def check(root: Path, exceptions: dict[str, tuple[int, int]] = EXCEPTIONS) -> list[str]:
     """Return one line for each class of `root`/csrc that is too large, and for exceptions that are none."""
     breaks = []
     found: dict[str, Size] = {}
@@ -101,14 +102,5 @@ def check(root: Path, exceptions: dict[str, tuple[int, int]]) -> list[str]:
     return breaks
 
 
-def main(arguments: list[str]) -> int:
-    """Check the tree at arguments[0] (default: this one); return the exit code."""
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
-    breaks = check(root, EXCEPTIONS)
-    for line in breaks:
-        print(f"classes: {line}", file=sys.stderr)
-    return 1 if breaks else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    check_tree.main("classes", check)

@@ -7,8 +7,9 @@ Includes of the project's own files are written in quotes and start at csrc.
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
+
+import check_tree
 
 BELOW = {"base", "wire"}  # every folder may include these
 # folder -> the folders that it may include; "x": the subfolder of the same name (for bootstrap/mpi: mpi)
@@ -105,14 +106,5 @@ def check(root: Path) -> list[str]:
     return [line for path in files for line in check_file(path, csrc)]
 
 
-def main(arguments: list[str]) -> int:
-    """Check the tree at arguments[0] (default: this one); return the exit code."""
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
-    breaks = check(root)
-    for line in breaks:
-        print(f"layers: {line}", file=sys.stderr)
-    return 1 if breaks else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    check_tree.main("layers", check)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import check_tree
 
 FILE_LINES = 400
 FUNCTION_LINES = 70
@@ -119,16 +120,14 @@ def own_files(root: Path) -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def main(arguments: list[str]) -> int:
-    """Check the tree at arguments[0] (default: this one); return the exit code."""
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
-    breaks = []
-    for path in own_files(root):
-        breaks += check_text(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
-    for line in breaks:
-        print(f"size: {line}", file=sys.stderr)
-    return 1 if breaks else 0
+def check(root: Path) -> list[str]:
+    """Return one line for each break in the files of `root`."""
+    return [
+        line
+        for path in own_files(root)
+        for line in check_text(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
+    ]
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    check_tree.main("size", check)

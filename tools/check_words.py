@@ -9,10 +9,11 @@ from __future__ import annotations
 import io
 import keyword
 import re
-import sys
 import tokenize
 from collections.abc import Iterator
 from pathlib import Path
+
+import check_tree
 
 TERMS = 40
 FOLDERS = ("csrc", "python/roundelay")
@@ -97,14 +98,5 @@ def check(root: Path) -> list[str]:
     return breaks
 
 
-def main(arguments: list[str]) -> int:
-    """Check the tree at arguments[0] (default: this one); return the exit code."""
-    root = Path(arguments[0]) if arguments else Path(__file__).resolve().parent.parent
-    breaks = check(root)
-    for line in breaks:
-        print(f"words: {line}", file=sys.stderr)
-    return 1 if breaks else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    check_tree.main("words", check)

@@ -89,7 +89,7 @@ class QueuedPending final : public Pending {
     return over;
   }
 
-  // Returns the call of the first call. Null if it has none yet.
+  // Returns the object that carries out the first call. Null before its turn.
   [[nodiscard]] RunningCall* moving() const {
     if (state_->calls.empty() || !state_->calls.front()->running_) return nullptr;
     return &*state_->calls.front()->running_;
