@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from roundelay import _core
 
 
 class Contender(Protocol):
@@ -54,10 +57,12 @@ class Pool(Contender):
 
     def __init__(self) -> None:
         from roundelay import _core
+        from roundelay.torch.operations import Sum
 
         self._core = _core
+        self._sum = Sum
         self._keys = itertools.count(1)
-        self._pools: dict[int, Any] = {}  # by the tensor's address
+        self._pools: dict[int, _core.GradientPool] = {}  # by the tensor's address
 
     def why_not(self, dtype: torch.dtype) -> str | None:
         """Return None: it can reduce all types."""
@@ -74,8 +79,8 @@ class Pool(Contender):
         """Use one name for each shape, type and place."""
         pool = self._pools.pop(tensor.data_ptr())
         name = f"pool.{tensor.dtype}.{next(self._keys)}"
-        bucket = (0, tensor.numel(), tensor.dtype, name, 1, 1.0, 1.0)
-        return lambda: self._core.synchronize(pool.allreduce_async(*bucket))
+        size, dtype = tensor.numel() * tensor.itemsize, tensor.dtype
+        return lambda: self._core.synchronize(pool.allreduce_async(size, dtype, name, self._sum))
 
 
 class Gloo(Contender):
