@@ -26,7 +26,7 @@ TABLE: dict[str, set[str]] = {
     "collective": BELOW | {"kernels", "platform/x"},
     "complete": {"base", "submit"},
     "timeline": {"base"},
-    "compress": {"base", "kernels", "collective/fabric.h"},
+    "compress": {"base", "kernels", "collective/fabric.h", "collective/call.h", "collective/task.h"},
     "model": {"base", "fuse/plan.h"},
 }
 BELOW_RUNTIME = set(TABLE)
@@ -48,8 +48,8 @@ OPTIONAL = {"mpi", "cuda", "c10d"}
 SIBLINGS: dict[str, set[str]] = {
     "runtime/cuda": {"gpu"},
     "runtime/lane": {"gpu"},
-    "runtime/session": {"gpu", "lane"},
-    "runtime/startup": {"gpu", "lane", "session"},
+    "runtime/session": {"gpu", "lane", "control"},
+    "runtime/startup": {"gpu", "lane", "control", "session"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "runtime/session/inquiry.h"
+#include "runtime/control/inquiry.h"
 
 namespace roundelay::bindings {
 

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -110,12 +111,20 @@ class Fabric {
   [[nodiscard]] virtual bool any_thread() const = 0;
   // True after an error: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
+  // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
+  // group is flat. They connect this member with its peers of each level. They belong to this fabric: whoever
+  // calls them does so while this fabric has no call in progress. The same number on all members.
+  [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 
  protected:
   explicit Fabric(FabricCapabilities capabilities = {}) : capabilities_(std::move(capabilities)) {}
 
+  // The levels of a flat group.
+  [[nodiscard]] std::span<Fabric* const> flat() const { return {&self_, 1}; }
+
  private:
+  Fabric* const self_ = this;
   const FabricCapabilities capabilities_;
 };
 

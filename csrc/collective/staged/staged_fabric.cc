@@ -42,6 +42,7 @@ class StagedFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || state_->resources.cpu.poisoned();
   }
+  [[nodiscard]] std::span<Fabric* const> levels() override { return flat(); }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;

@@ -53,6 +53,7 @@ struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
   }
 
   Levels levels;
+  const std::array<Fabric*, 2> both{levels.inner.get(), levels.outer.get()};
   const Group whole;
   const std::string name;
   const two_level::TwoLevelResources resources;
@@ -99,7 +100,7 @@ class TwoLevelFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || std::ranges::any_of(state_->all(), &Fabric::poisoned);
   }
-  [[nodiscard]] const Levels& levels() const { return state_->levels; }
+  [[nodiscard]] std::span<Fabric* const> levels() override { return state_->both; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;
@@ -122,11 +123,6 @@ class TwoLevelFabric final : public Fabric {
 
 std::unique_ptr<Fabric> make_two_level_fabric(Levels levels, LevelsCut cut) {
   return std::make_unique<TwoLevelFabric>(std::make_shared<TwoLevelState>(std::move(levels), cut));
-}
-
-const Levels* levels_of(const Fabric& fabric) {
-  const auto* const made_here = dynamic_cast<const TwoLevelFabric*>(&fabric);
-  return made_here == nullptr ? nullptr : &made_here->levels();
 }
 
 }  // namespace roundelay::collective

@@ -36,8 +36,4 @@ struct LevelsCut {
 // on its bytes, so that sums do not depend on them either.
 std::unique_ptr<Fabric> make_two_level_fabric(Levels levels, LevelsCut cut = {});
 
-// Returns the levels of a fabric that make_two_level_fabric() made; null for others. The caller may use them
-// while no call of the fabric is in progress. They belong to the fabric.
-const Levels* levels_of(const Fabric& fabric);
-
 }  // namespace roundelay::collective

@@ -19,6 +19,12 @@ namespace {
 
 std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNccl ? "nccl" : "two_level"; }
 
+// Returns the levels that the GPU's fabric takes over from the CPU's; empty: none.
+std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
+  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() == 1) return {};
+  return cpu.levels();
+}
+
 }  // namespace
 
 // The first call. Before it starts the call itself, the members exchange GPU infos, make NCCL's communicator,
@@ -78,7 +84,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     if (!identity.ok()) return identity.status();
     identity->copy(gpu_info.identity.data(), gpu_info.identity.size() - 1);
     gpu_info.may_share = fabric_.options_.may_share ? 1 : 0;
-    gpu_info.has_levels = fabric_.levels_ != nullptr ? 1 : 0;
+    gpu_info.has_levels = fabric_.levels_.empty() ? 0 : 1;
     fabric_.options_.node.copy(gpu_info.node.data(), gpu_info.node.size() - 1);
     if (parts.nccl != nullptr && fabric_.options_.wish != GpuFabricWish::kStaged) {
       gpu_info.nccl_version = parts.nccl->version();
@@ -200,7 +206,7 @@ GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOp
       parts_(parts),
       cpu_(cpu),
       options_(std::move(options)),
-      levels_(options_.wish == GpuFabricWish::kTwoLevel ? collective::levels_of(cpu) : nullptr) {}
+      levels_(levels_of(cpu, options_.wish)) {}
 
 GpuFabric::~GpuFabric() = default;
 
@@ -212,8 +218,8 @@ Status GpuFabric::open(int device) {
 
 void GpuFabric::choose(CommunicatorPtr communicator) {
   if (communicator) {
-    faster_ = levels_ == nullptr ? over_nccl(std::move(communicator), *staged_)
-                                 : over_levels(std::move(communicator));
+    faster_ =
+        levels_.empty() ? over_nccl(std::move(communicator), *staged_) : over_levels(std::move(communicator));
   }
   chosen_ = faster_ ? faster_.get() : staged_.get();
 }
@@ -229,10 +235,10 @@ GpuFabric::FabricPtr GpuFabric::over_nccl(CommunicatorPtr communicator, Fabric& 
 
 // The levels of `cpu_` are free for this fabric: they carry no other call while it has one in progress.
 GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
-  staged_inside_ = collective::make_staged_fabric(*levels_->inner, *parts_.runtime, device_);
+  staged_inside_ = collective::make_staged_fabric(*levels_.front(), *parts_.runtime, device_);
   return collective::make_two_level_fabric(
       {over_nccl(std::move(communicator), *staged_inside_),
-       collective::make_staged_fabric(*levels_->outer, *parts_.runtime, device_), std::move(staged_)},
+       collective::make_staged_fabric(*levels_.back(), *parts_.runtime, device_), std::move(staged_)},
       options_.cut);
 }
 
@@ -254,6 +260,8 @@ std::string_view GpuFabric::name() const { return chosen_ == nullptr ? "gpu" : c
 bool GpuFabric::poisoned() const {
   return cpu_.poisoned() || (staged_ && staged_->poisoned()) || (faster_ && faster_->poisoned());
 }
+
+std::span<Fabric* const> GpuFabric::levels() { return chosen_ == nullptr ? flat() : chosen_->levels(); }
 
 Status GpuFabric::health() {
   return chosen_ == nullptr ? Status{} : chosen_->capabilities().device->health();

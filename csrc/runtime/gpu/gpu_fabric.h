@@ -50,6 +50,8 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
+  // Those of the fabric that the members have chosen.
+  [[nodiscard]] std::span<collective::Fabric* const> levels() override;
 
  private:
   class CommunicatorSetup;
@@ -61,7 +63,7 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   void give_up(const Status& cause) override;
 
   // Returns the group of NCCL's communicator: all members, or those of this node.
-  [[nodiscard]] const Group& joining() const { return levels_ ? levels_->inner->group() : group(); }
+  [[nodiscard]] const Group& joining() const { return levels_.empty() ? group() : levels_.front()->group(); }
   // Sets `chosen_`. `communicator`: null if NCCL is not used.
   void choose(CommunicatorPtr communicator);
   [[nodiscard]] FabricPtr over_nccl(CommunicatorPtr communicator, collective::Fabric& staged) const;
@@ -70,7 +72,7 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   const GpuParts parts_;
   collective::Fabric& cpu_;
   const GpuFabricOptions options_;
-  const collective::Levels* const levels_;  // of `cpu_`; null: none, or not asked for
+  const std::span<collective::Fabric* const> levels_;  // of `cpu_`; empty: it is flat, or they are not wanted
   int device_ = -1;
   FabricPtr staged_;                      // over `cpu_`; over_levels() moves it into `faster_`
   FabricPtr staged_inside_;               // over the inner level of `cpu_`; `faster_` uses it

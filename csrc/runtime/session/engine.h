@@ -23,7 +23,7 @@
 #include "runtime/lane/lane.h"
 #include "runtime/lane/progress_token.h"
 #include "runtime/session/lane_threads.h"
-#include "runtime/session/negotiator.h"
+#include "runtime/control/negotiator.h"
 #include "submit/handles.h"
 
 namespace roundelay::runtime {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/annotations.h"
-#include "runtime/session/control_inbox.h"
+#include "runtime/control/control_inbox.h"
 #include "submit/table.h"
 #include "timeline/file.h"
 #include "timeline/timeline.h"

@@ -10,7 +10,7 @@
 #include "complete/completer.h"
 #include "runtime/gpu/gpu_sequencer.h"
 #include "runtime/lane/lane.h"
-#include "runtime/session/control_inbox.h"
+#include "runtime/control/control_inbox.h"
 #include "runtime/session/session_parts.h"
 #include "timeline/timeline.h"
 

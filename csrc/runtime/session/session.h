@@ -12,11 +12,11 @@
 #include "runtime/context.h"
 #include "runtime/lane/lane.h"
 #include "runtime/session/engine.h"
-#include "runtime/session/inquiry.h"
+#include "runtime/control/inquiry.h"
 #include "runtime/session/job_timeline.h"
 #include "runtime/session/lane_factory.h"
 #include "runtime/session/lane_threads.h"
-#include "runtime/session/negotiator.h"
+#include "runtime/control/negotiator.h"
 #include "runtime/session/open_lanes.h"
 #include "runtime/session/process_sets.h"
 #include "runtime/session/session_parts.h"
@@ -26,7 +26,7 @@
 
 namespace roundelay::runtime {
 
-// runtime/context.h describes the functions of Context, runtime/session/negotiation_sink.h those of
+// runtime/context.h describes the functions of Context, runtime/control/negotiation_sink.h those of
 // NegotiationSink.
 class Session final : public Context, private NegotiationSink {
  public:

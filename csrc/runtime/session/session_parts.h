@@ -14,8 +14,8 @@
 #include "collective/fabric.h"
 #include "runtime/backend.h"
 #include "runtime/gpu/module.h"
-#include "runtime/session/inquiry.h"
-#include "runtime/session/neighbours.h"
+#include "runtime/control/inquiry.h"
+#include "runtime/control/neighbours.h"
 #include "timeline/file.h"
 
 namespace roundelay::runtime {

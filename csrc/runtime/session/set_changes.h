@@ -11,7 +11,7 @@
 #include "runtime/session/engine.h"
 #include "runtime/session/lane_factory.h"
 #include "runtime/session/lane_threads.h"
-#include "runtime/session/negotiator.h"
+#include "runtime/control/negotiator.h"
 #include "runtime/session/open_lanes.h"
 #include "runtime/session/process_sets.h"
 #include "runtime/session/session_parts.h"

@@ -10,7 +10,7 @@
 #include "base/gpu_runtime.h"
 #include "runtime/context.h"
 #include "runtime/lane/lane.h"
-#include "runtime/session/control_inbox.h"
+#include "runtime/control/control_inbox.h"
 #include "runtime/session/engine.h"
 #include "runtime/session/process_sets.h"
 #include "submit/handles.h"

@@ -19,7 +19,7 @@
 #include "collective/fabric.h"
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
-#include "runtime/session/neighbours.h"
+#include "runtime/control/neighbours.h"
 
 namespace roundelay::runtime {
 

@@ -9,7 +9,7 @@
 
 #include "channel/channel.h"
 #include "runtime/gpu/gpu_sequencer.h"
-#include "runtime/session/negotiator.h"
+#include "runtime/control/negotiator.h"
 #include "tests/cpp/sim/gpus.h"
 #include "tests/cpp/sim/lane.h"
 

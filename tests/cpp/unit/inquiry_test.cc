@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/session/inquiry.h"
+#include "runtime/control/inquiry.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::runtime {

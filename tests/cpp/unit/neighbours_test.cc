@@ -1,5 +1,5 @@
 // The state of the other processes on a node, as a rank sees it.
-#include "runtime/session/neighbours.h"
+#include "runtime/control/neighbours.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "runtime/session/inquiry.h"
+#include "runtime/control/inquiry.h"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "runtime/session/stall_watch.h"
+#include "runtime/control/stall_watch.h"
 
 #include "base/log.h"
 

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "negotiate/coordinator.h"
-#include "runtime/session/control_link.h"
-#include "runtime/session/lane_control.h"
-#include "runtime/session/negotiation_sink.h"
-#include "runtime/session/neighbours.h"
+#include "runtime/control/control_link.h"
+#include "runtime/control/lane_control.h"
+#include "runtime/control/negotiation_sink.h"
+#include "runtime/control/neighbours.h"
 #include "wire/messages.h"
 
 namespace roundelay::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/session/control_inbox.h"
+#include "runtime/control/control_inbox.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "runtime/session/negotiator.h"
+#include "runtime/control/negotiator.h"
 
 namespace roundelay::runtime {
 

@@ -5,8 +5,8 @@
 
 #include "base/group.h"
 #include "negotiate/gpu_order.h"
-#include "runtime/session/control_link.h"
-#include "runtime/session/lane_control.h"
+#include "runtime/control/control_link.h"
+#include "runtime/control/lane_control.h"
 #include "wire/messages.h"
 
 namespace roundelay::runtime {

@@ -1,4 +1,4 @@
-#include "runtime/session/control_link.h"
+#include "runtime/control/control_link.h"
 
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "runtime/session/lane_control.h"
+#include "runtime/control/lane_control.h"
 
 #include <algorithm>
 #include <utility>

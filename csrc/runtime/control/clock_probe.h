@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "runtime/session/control_link.h"
-#include "runtime/session/negotiation_sink.h"
+#include "runtime/control/control_link.h"
+#include "runtime/control/negotiation_sink.h"
 #include "timeline/clock.h"
 
 namespace roundelay::runtime {

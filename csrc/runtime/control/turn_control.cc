@@ -1,4 +1,4 @@
-#include "runtime/session/turn_control.h"
+#include "runtime/control/turn_control.h"
 
 #include <optional>
 #include <string>

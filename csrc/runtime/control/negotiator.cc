@@ -1,4 +1,4 @@
-#include "runtime/session/negotiator.h"
+#include "runtime/control/negotiator.h"
 
 #include <string>
 #include <utility>

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "channel/channel.h"
-#include "runtime/session/lane_control.h"
-#include "runtime/session/negotiation_sink.h"
+#include "runtime/control/lane_control.h"
+#include "runtime/control/negotiation_sink.h"
 #include "wire/messages.h"
 
 namespace roundelay::runtime {

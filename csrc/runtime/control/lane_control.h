@@ -10,7 +10,7 @@
 #include "negotiate/order_queue.h"
 #include "negotiate/participant.h"
 #include "negotiate/watchdog.h"
-#include "runtime/session/neighbours.h"
+#include "runtime/control/neighbours.h"
 #include "submit/table.h"
 
 namespace roundelay::runtime {

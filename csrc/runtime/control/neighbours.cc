@@ -1,4 +1,4 @@
-#include "runtime/session/neighbours.h"
+#include "runtime/control/neighbours.h"
 
 #include <algorithm>
 

@@ -1,0 +1,102 @@
+// A technique: what happens to a full bucket of gradients instead of one allreduce. It may cast, select or
+// keep back, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
+//
+// Python decides which bucket takes which technique (roundelay/torch/strategies). Where a technique does not
+// apply (a rank has joined, a bucket in parts, gradients outside the pool) the lane reduces densely, alike on
+// all ranks, and leaves the state as it is.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/frame_pool.h"
+#include "base/gpu.h"
+#include "base/status.h"
+#include "collective/call.h"
+#include "collective/fabric.h"
+#include "collective/task.h"
+#include "compress/arithmetic.h"
+
+namespace roundelay::compress {
+
+// The elements of one parameter in a bucket. Padding may lie between slices.
+struct Slice {
+  std::size_t first = 0, count = 0;
+};
+
+// The elements of a bucket when a technique begins: gradients, one rank's part of the sum. When it ends they
+// hold the result, with the same bits on all ranks.
+struct Bucket {
+  collective::Buffer buffer;          // the elements, in the pool's region; on a GPU: device memory
+  std::size_t count = 0;              // elements, padding included
+  std::size_t pool_offset = 0;        // bytes from the pool's start, the same on all ranks
+  collective::Reduction reduction;    // dtype, operation (kSum, with a divisor for an average) and scales
+  std::span<const Slice> parameters;  // in the order of memory
+  ByteSpan state;  // state_bytes() bytes, zero at first; in the same memory as the elements
+};
+
+// The means of a technique, while it works on one bucket. The owner of the task calls nothing here; the
+// coroutine does. One thread at a time.
+class Stage {
+ public:
+  virtual ~Stage() = default;
+  Stage() = default;
+  Stage(const Stage&) = delete;
+  Stage& operator=(const Stage&) = delete;
+
+  // Returns the fabric of the whole group.
+  [[nodiscard]] virtual collective::Fabric& fabric() = 0;
+  // Returns the stream of the bucket's memory; null: it is in host memory, and work is done at once.
+  [[nodiscard]] virtual GpuStream stream() const = 0;
+  [[nodiscard]] virtual Arithmetic& math() = 0;
+  // Returns memory of the same kind as the bucket's. It lasts until the task ends; its content is undefined.
+  // Errors: kUnavailable (no memory).
+  [[nodiscard]] virtual Result<std::byte*> scratch(std::size_t bytes) = 0;
+  // Holds the frame of the technique's coroutine.
+  [[nodiscard]] virtual FramePool& frames() = 0;
+
+  // Returns the fabrics inside nodes, between them and so on, innermost first; one: the group is flat.
+  [[nodiscard]] std::span<collective::Fabric* const> levels() { return fabric().levels(); }
+};
+
+// Immutable; any thread. Two objects with the same text() do the same on all ranks.
+class Technique {
+ public:
+  virtual ~Technique() = default;
+  Technique() = default;
+  Technique(const Technique&) = delete;
+  Technique& operator=(const Technique&) = delete;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  // Returns the name and all parameters, in one form: "cyclic:parts=4". Requests carry it, so that ranks that
+  // differ get an error with both texts.
+  [[nodiscard]] virtual std::string text() const = 0;
+  // Returns the size of the state that the technique keeps for a bucket of so many elements. `levels`: the
+  // number of members of each level, innermost first.
+  [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
+                                                std::span<const int> levels) const = 0;
+  // Reduces the bucket. Errors end the communication of the whole group, as those of a fabric do.
+  [[nodiscard]] virtual collective::Task run(Stage& stage, Bucket bucket) const = 0;
+  // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
+  // sum, and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
+  [[nodiscard]] virtual Status give_back(Arithmetic& math, const Bucket& bucket) const = 0;
+};
+
+using TechniquePtr = std::shared_ptr<const Technique>;
+
+// What a bucket brings to its lane: the technique, and what belongs to this bucket. The adapter makes it and
+// keeps it alive until the operation is over.
+struct BucketTechnique {
+  TechniquePtr technique;
+  bool flush = false;  // give_back() and a dense allreduce, instead of run()
+  ByteSpan state;
+  std::vector<Slice> parameters;
+};
+
+}  // namespace roundelay::compress
