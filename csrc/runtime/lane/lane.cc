@@ -5,6 +5,16 @@
 
 namespace roundelay::runtime {
 
+namespace {
+
+std::vector<int> level_sizes(collective::Fabric& fabric) {
+  std::vector<int> sizes;
+  for (const collective::Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
+  return sizes;
+}
+
+}  // namespace
+
 Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
            timeline::Timeline& timeline, const AbortToken& abort, const LaneOptions& options, Faults faults)
     : id_(id),
@@ -13,6 +23,7 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
       faults_(std::move(faults)),
       executor_(std::move(fabric), abort, options),
       group_(executor_.fabric().group()),
+      levels_(level_sizes(executor_.fabric())),
       make_region_(executor_.fabric().capabilities().make_region),
       waker_(executor_.fabric(),
              options.schedule_lock ? executor_.fabric().capabilities().announcements : nullptr),
