@@ -127,7 +127,6 @@ class Lane {
   void release(Batch& batch, const Status& outcome);
   void report(const Batch& batch, const Status& why);
   void report_device(const GpuWatch::Failure& failure);
-  [[nodiscard]] int culprit(const Batch& batch) const;
 
   const LaneId id_;
   complete::Completer& completer_;

@@ -54,6 +54,12 @@ std::vector<std::int64_t> with_rows(std::vector<std::int64_t> shape, std::int64_
   return shape;
 }
 
+Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const Piece& piece, std::int64_t rows) {
+  const Result<std::byte*> memory = buffers.result(piece, with_rows(piece.shape(), rows));
+  if (!memory.ok()) return memory.status();
+  return ByteSpan(*memory, static_cast<std::size_t>(rows) * row_bytes(piece.shape(), piece.dtype()));
+}
+
 std::string needs_dimensions(const submit::Entry& entry) {
   std::string text = "needs a tensor with at least one dimension; use tensor.reshape(1)";
   if (entry.request.shape.empty()) return text;
