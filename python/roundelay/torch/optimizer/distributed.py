@@ -20,6 +20,7 @@ from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.gradients.gradient import Reduction
 from roundelay.torch.gradients.groups import assign
+from roundelay.torch.gradients.pool import job_keys
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Adasum, Average
 from roundelay.torch.operations.common import check_compression
@@ -30,7 +31,6 @@ from roundelay.torch.optimizer.arguments import (
     checked_reduction,
     parameters_of,
 )
-from roundelay.torch.gradients.pool import job_keys
 from roundelay.torch.optimizer.grad_scaler import watch
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
