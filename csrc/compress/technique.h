@@ -101,6 +101,12 @@ class Technique {
 
 using TechniquePtr = std::shared_ptr<const Technique>;
 
+// What became of an operation.
+struct TechniqueOutcome {
+  bool applied = false;          // false: the operation failed, or the technique did not apply
+  std::size_t called_bytes = 0;  // that this rank gave to the fabric
+};
+
 // What a bucket brings to its lane: the technique, and what belongs to this bucket. The adapter makes it and
 // keeps it alive until the operation is over.
 struct BucketTechnique {
@@ -108,6 +114,7 @@ struct BucketTechnique {
   bool flush = false;  // give_back() and a dense allreduce, instead of run()
   ByteSpan state;
   std::vector<Slice> parameters;
+  TechniqueOutcome* outcome = nullptr;  // the lane sets it before the operation is done; null: nobody reads it
 };
 
 }  // namespace roundelay::compress
