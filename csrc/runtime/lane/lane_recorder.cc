@@ -51,10 +51,11 @@ void LaneRecorder::record_on_device(const Batch& batch, DeviceClock& clock) {
 
 void LaneRecorder::add_to(LaneCounters& sum) const {
   sum.add(counters_);
-  if (!fabric_work_) return;
-  sum.bytes_staged += fabric_work_->bytes_staged;
-  sum.sleeps += fabric_work_->sleeps;
-  sum.wakes += fabric_work_->wakes;
+  for (const auto& work : fabric_work_) {
+    sum.bytes_staged += work->bytes_staged;
+    sum.sleeps += work->sleeps;
+    sum.wakes += work->wakes;
+  }
 }
 
 }  // namespace roundelay::runtime
