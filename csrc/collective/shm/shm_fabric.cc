@@ -38,8 +38,8 @@ struct ShmResources {
 };
 
 // A program over the rounds of one call.
-struct Running {
-  Running(ShmResources& resources, const Call& started, std::uint64_t number)
+struct RunningProgram {
+  RunningProgram(ShmResources& resources, const Call& started, std::uint64_t number)
       : call(among_present(started, resources.group.size())),
         rounds(resources.history, present_members(options_of(started), resources.group.size()), number,
                resources.scratch),
@@ -50,11 +50,11 @@ struct Running {
   Program program;
 };
 
-// One call that has come to the head of the queue. Calls are numbered in the order of the queue, which is the
-// same on all members.
-class ShmCall {
+// Carries out one call, which has come to the head of the queue. Calls are numbered in the order of the
+// queue, which is the same on all members.
+class ShmRun {
  public:
-  ShmCall(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
+  ShmRun(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
     const std::uint64_t number = ++resources.calls;
     if (!is_absent(options_of(call), resources.group.index)) running_.emplace(resources, call, number);
   }
@@ -92,13 +92,13 @@ class ShmCall {
 
   ShmResources& resources_;
   const Call& call_;
-  std::optional<Running> running_;  // nothing: this member skips the call
-  bool moved_ = false;              // the program has gone on since the last idle()
+  std::optional<RunningProgram> running_;  // nothing: this member skips the call
+  bool moved_ = false;                     // the program has gone on since the last idle()
 };
 
 // The state that the calls of one member share. One thread at a time.
 struct ShmState final : CallQueue<ShmState>, Waker {
-  using RunningCall = ShmCall;
+  using CallRun = ShmRun;
 
   ShmState(std::shared_ptr<std::byte> memory, Group members, ShmFabricOptions options)
       : resources(std::move(memory), std::move(members), std::move(options)) {}
@@ -111,7 +111,7 @@ struct ShmState final : CallQueue<ShmState>, Waker {
             .waker = this,
             .make_region = resources.options.make_region,
             .announcements = shm::make_announcements(resources.memory, group().index, group().size()),
-            .work = resources.history.work};
+            .counters = resources.history.counters};
   }
 
   ShmResources resources;

@@ -8,14 +8,14 @@
 #include "collective/check.h"
 #include "collective/queued_pending.h"
 #include "collective/two_level/schedule.h"
-#include "collective/two_level/two_level_call.h"
+#include "collective/two_level/two_level_run.h"
 
 namespace roundelay::collective {
 namespace {
 
 // The state that the calls of one member share. One thread at a time.
 struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
-  using RunningCall = two_level::TwoLevelCall;
+  using CallRun = two_level::TwoLevelRun;
 
   TwoLevelState(Levels given, LevelsCut cut)
       : levels(std::move(given)),

@@ -18,7 +18,7 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
              options.schedule_lock ? executor_.fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements()),
       queue_(group_.size(), options.fusion_threshold, table_, completer),
-      recorder_(timeline, executor_.fabric().capabilities().work),
+      recorder_(timeline, executor_.fabric().capabilities().counters),
       schedule_(table_, queue_, waker_, recorder_, faults_.news),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
 

@@ -51,10 +51,10 @@ void LaneRecorder::record_on_device(const Batch& batch, DeviceClock& clock) {
 
 void LaneRecorder::add_to(LaneCounters& sum) const {
   sum.add(counters_);
-  if (!fabric_work_) return;
-  sum.bytes_staged += fabric_work_->bytes_staged;
-  sum.sleeps += fabric_work_->sleeps;
-  sum.wakes += fabric_work_->wakes;
+  if (!fabric_counters_) return;
+  sum.bytes_staged += fabric_counters_->bytes_staged;
+  sum.sleeps += fabric_counters_->sleeps;
+  sum.wakes += fabric_counters_->wakes;
 }
 
 }  // namespace roundelay::runtime

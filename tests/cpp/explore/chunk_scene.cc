@@ -256,7 +256,7 @@ void ChunkScene::wait(Rounds& rounds, int member) {
   past_last_word(place);
 }
 
-// Makes one call, as ShmPending does.
+// Makes one call, as ShmRun does.
 void ChunkScene::make(std::size_t number, History& history) {
   const int member = history.index;
   const std::size_t self = index_of(member);

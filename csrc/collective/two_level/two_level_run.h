@@ -20,11 +20,11 @@ struct TwoLevelResources {
 };
 
 // One thread at a time. Errors: as the inner and the outer fabric.
-class TwoLevelCall {
+class TwoLevelRun {
  public:
   // Both outlive it. `call` is an allreduce that fits(), and has been checked. A member carries out its
   // calls one after the other, in the same order as the others.
-  TwoLevelCall(const TwoLevelResources& resources, const Call& call);
+  TwoLevelRun(const TwoLevelResources& resources, const Call& call);
 
   // Moves the call on without blocking. True: it is over.
   Result<bool> advance();

@@ -1,16 +1,16 @@
-#include "collective/staged/staged_call.h"
+#include "collective/staged/staged_run.h"
 
 #include <utility>
 
 namespace roundelay::collective::staged {
 
-StagedCall::StagedCall(StagedResources& resources, const Call& call)
+StagedRun::StagedRun(StagedResources& resources, const Call& call)
     : resources_(resources),
       call_(call),
       stream_(options_of(call).stream),
       plan_(call, resources.cpu.group().index, resources.piece_bytes) {}
 
-StagedCall::~StagedCall() {
+StagedRun::~StagedRun() {
   if (!crossing_) return;
   crossing_.reset();
   if (PinnedBlock* const block = coming_.front().block; block != nullptr && resources_.cpu.poisoned()) {
@@ -18,7 +18,7 @@ StagedCall::~StagedCall() {
   }
 }
 
-Result<bool> StagedCall::advance() {
+Result<bool> StagedRun::advance() {
   bool again = true;
   while (again) {
     const bool before = std::exchange(moved_, false);
@@ -30,18 +30,18 @@ Result<bool> StagedCall::advance() {
   return over_ == plan_.count();
 }
 
-Status StagedCall::interrupted(CallWatch& watch) const {
+Status StagedRun::interrupted(CallWatch& watch) const {
   return crossing_ ? Status() : watch.interrupted(-1, "waited for its GPU until its deadline");
 }
 
 // Nothing wakes a sleeper when the device is done with a copy, and the next piece may wait for one. So the
 // sleep is short.
-Nap StagedCall::idle(Backoff& backoff) {
+Nap StagedRun::idle(Backoff& backoff) {
   if (std::exchange(moved_, false)) backoff.reset();
   return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
 }
 
-Status StagedCall::come_down() {
+Status StagedRun::come_down() {
   while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
     Coming coming{plan_[begun_], nullptr, nullptr};
     if (coming.step.pinned > 0) {
@@ -59,7 +59,7 @@ Status StagedCall::come_down() {
 }
 
 // A barrier has no bytes, but it too waits for the work that is in the stream before it.
-Status StagedCall::fetch(Coming& coming) {
+Status StagedRun::fetch(Coming& coming) {
   const Step& step = coming.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
@@ -75,7 +75,7 @@ Status StagedCall::fetch(Coming& coming) {
   return {};
 }
 
-Status StagedCall::cross() {
+Status StagedRun::cross() {
   while (!coming_.empty()) {
     const Coming& first = coming_.front();
     if (!crossing_) {
@@ -96,12 +96,12 @@ Status StagedCall::cross() {
 }
 
 // Peers may come late, or never. A failure of the device must not wait for them.
-Status StagedCall::device_works() const {
+Status StagedRun::device_works() const {
   const GpuEventPtr& last = coming_.back().done;
   return last ? last->reached().status() : Status{};
 }
 
-Result<bool> StagedCall::begin(const Coming& coming) {
+Result<bool> StagedRun::begin(const Coming& coming) {
   if (coming.done) {
     Result<bool> there = coming.done->reached();
     if (!there.ok() || !*there) return there;
@@ -114,7 +114,7 @@ Result<bool> StagedCall::begin(const Coming& coming) {
   return true;
 }
 
-Status StagedCall::send_up(const Coming& coming) {
+Status StagedRun::send_up(const Coming& coming) {
   const Step& step = coming.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
   ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(

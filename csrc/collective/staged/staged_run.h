@@ -24,14 +24,14 @@ struct StagedResources {
 
 // One call on its way through pinned memory: pieces come down from the device, cross to the other members,
 // and go up. One thread at a time. Errors: as the CPU's fabric and base/gpu_runtime.h.
-class StagedCall {
+class StagedRun {
  public:
   // Both outlive it. `call` has been checked. The calls of one member are carried out one after the other.
-  StagedCall(StagedResources& resources, const Call& call);
+  StagedRun(StagedResources& resources, const Call& call);
   // Before the call's end it leaks the memory that the CPU's medium may still write to.
-  ~StagedCall();
-  StagedCall(const StagedCall&) = delete;
-  StagedCall& operator=(const StagedCall&) = delete;
+  ~StagedRun();
+  StagedRun(const StagedRun&) = delete;
+  StagedRun& operator=(const StagedRun&) = delete;
 
   // Moves the call on without blocking. True: it is over for the host; the last copies are enqueued.
   Result<bool> advance();
