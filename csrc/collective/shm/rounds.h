@@ -87,6 +87,7 @@ class Rounds {
   Waiting staged(int member, std::uint64_t round) { return wait(&Progress::staged, member, round); }
   Waiting staged(std::uint64_t round) { return wait(&Progress::staged, kEveryone, round); }
   Waiting reduced(int member, std::uint64_t round) { return wait(&Progress::reduced, member, round); }
+  Waiting reduced(std::uint64_t round) { return wait(&Progress::reduced, kEveryone, round); }
 
   // Looks at the counters that the program waits for. True: they have come far enough.
   bool all_done();

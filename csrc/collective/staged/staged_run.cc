@@ -19,14 +19,12 @@ StagedRun::~StagedRun() {
 }
 
 Result<bool> StagedRun::advance() {
-  bool again = true;
-  while (again) {
-    const bool before = std::exchange(moved_, false);
+  std::uint64_t before = 0;
+  do {
+    before = moves_;
     ROUNDELAY_RETURN_IF_ERROR(come_down());
     ROUNDELAY_RETURN_IF_ERROR(cross());
-    again = moved_;
-    moved_ = moved_ || before;
-  }
+  } while (moves_ != before);
   return over_ == plan_.count();
 }
 
@@ -37,7 +35,7 @@ Status StagedRun::interrupted(CallWatch& watch) const {
 // Nothing wakes a sleeper when the device is done with a copy, and the next piece may wait for one. So the
 // sleep is short.
 Nap StagedRun::idle(Backoff& backoff) {
-  if (std::exchange(moved_, false)) backoff.reset();
+  if (std::exchange(moves_at_idle_, moves_) != moves_) backoff.reset();
   return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
 }
 
@@ -53,7 +51,7 @@ Status StagedRun::come_down() {
     ROUNDELAY_RETURN_IF_ERROR(fetch(coming));
     coming_.push_back(std::move(coming));
     ++begun_;
-    moved_ = true;
+    ++moves_;
   }
   return {};
 }
@@ -90,7 +88,7 @@ Status StagedRun::cross() {
     ROUNDELAY_RETURN_IF_ERROR(send_up(first));
     coming_.pop_front();
     ++over_;
-    moved_ = true;
+    ++moves_;
   }
   return {};
 }
@@ -110,7 +108,7 @@ Result<bool> StagedRun::begin(const Coming& coming) {
   auto started = resources_.cpu.start(plan_.on_host(coming.step, pinned));
   if (!started.ok()) return started.status();
   crossing_ = std::move(started).value();
-  moved_ = true;
+  ++moves_;
   return true;
 }
 

@@ -1,4 +1,7 @@
-// One staged call, in progress.
+// Carries out one staged call.
+//
+// It is no Task (collective/task.h): a task waits for one call of a fabric at a time, and here the device
+// copies pieces in both directions while the CPU's fabric has a call in progress.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +66,8 @@ class StagedRun {
   std::deque<Coming> coming_;           // steps that have begun and are not over
   std::unique_ptr<Pending> crossing_;   // the CPU's call of the first one; null: its bytes come down
   std::uint64_t begun_ = 0, over_ = 0;  // steps
-  bool moved_ = false;                  // a step has begun or ended since the last idle()
+  std::uint64_t moves_ = 0;             // grows when a step begins, begins to cross, or ends
+  std::uint64_t moves_at_idle_ = 0;     // at the last idle()
 };
 
 }  // namespace roundelay::collective::staged

@@ -15,14 +15,12 @@ TwoLevelRun::TwoLevelRun(const TwoLevelResources& resources, const Call& call)
       order_(chunks_.count(), resources.cut.most_across) {}
 
 Result<bool> TwoLevelRun::advance() {
-  bool again = true;
-  while (again) {
-    const bool before = std::exchange(moved_, false);
+  std::uint64_t before = 0;
+  do {
+    before = moves_;
     ROUNDELAY_RETURN_IF_ERROR(inside());
     ROUNDELAY_RETURN_IF_ERROR(between());
-    again = moved_;
-    moved_ = moved_ || before;
-  }
+  } while (moves_ != before);
   return order_.over();
 }
 
@@ -36,7 +34,7 @@ Status TwoLevelRun::inside() {
     if (order_.scatters_next()) ++scattered_;
     order_.take();
     step_.reset();
-    moved_ = true;
+    ++moves_;
   }
 }
 
@@ -62,7 +60,7 @@ Status TwoLevelRun::between() {
   }
   for (; !crossing_.empty() && !crossing_.front(); crossing_.pop_front()) {
     ++crossed_;
-    moved_ = true;
+    ++moves_;
   }
   return {};
 }
@@ -93,9 +91,12 @@ ByteSpan TwoLevelRun::bytes_at(ByteRange range) const {
 }
 
 Call TwoLevelRun::scatter(std::uint64_t chunk) const {
-  return ReducescatterCall{options(), reduction(call_.prescale, scales_.inside),
-                           bytes_at(chunks_[chunk]).data(), bytes_at(own_shard(chunk)),
-                           chunks_.shards(chunk)};
+  return ReducescatterCall{options(),
+                           reduction(call_.prescale, scales_.inside),
+                           bytes_at(chunks_[chunk]).data(),
+                           bytes_at(own_shard(chunk)),
+                           chunks_.shards(chunk),
+                           call_.buffer.region};
 }
 
 Call TwoLevelRun::cross(std::uint64_t chunk) const {
@@ -107,7 +108,7 @@ Call TwoLevelRun::cross(std::uint64_t chunk) const {
 
 Call TwoLevelRun::gather(std::uint64_t chunk) const {
   return AllgatherCall{options(), bytes_at(own_shard(chunk)).data(), bytes_at(chunks_[chunk]),
-                       chunks_.shards(chunk)};
+                       chunks_.shards(chunk), call_.buffer.region};
 }
 
 int TwoLevelRun::in_group(const Fabric& fabric, int member) const {
@@ -135,7 +136,7 @@ bool TwoLevelRun::crowded() const {
 // A peer on this node ends a sleep in the inner fabric. Peers on other nodes cannot, so that the sleep is
 // short while an allreduce with them is in progress.
 Nap TwoLevelRun::idle(Backoff& backoff) {
-  if (std::exchange(moved_, false)) backoff.reset();
+  if (std::exchange(moves_at_idle_, moves_) != moves_) backoff.reset();
   if (!step_) return crossing_.empty() ? Nap() : crossing_.front()->idle(backoff);
   const Nap nap = step_->idle(backoff);
   return crossing_.empty() ? nap : nap.at_most(Backoff::kLongest);
