@@ -51,10 +51,10 @@ void LaneRecorder::record_on_device(const Batch& batch, DeviceClock& clock) {
 
 void LaneRecorder::add_to(LaneCounters& sum) const {
   sum.add(counters_);
-  for (const auto& work : fabric_work_) {
-    sum.bytes_staged += work->bytes_staged;
-    sum.sleeps += work->sleeps;
-    sum.wakes += work->wakes;
+  for (const auto& counters : fabric_counters_) {
+    sum.bytes_staged += counters->bytes_staged;
+    sum.sleeps += counters->sleeps;
+    sum.wakes += counters->wakes;
   }
 }
 

@@ -37,11 +37,11 @@ struct LaneCounters {
 // The holder of the lane's token calls the record functions. Any thread may call the others.
 class LaneRecorder {
  public:
-  using FabricWorks = std::vector<std::shared_ptr<const collective::FabricWork>>;
+  using CountersOfFabrics = std::vector<std::shared_ptr<const collective::FabricCounters>>;
 
-  // `timeline` outlives the recorder. `fabric_work`: the counters of the lane's fabrics.
-  LaneRecorder(timeline::Timeline& timeline, FabricWorks fabric_work)
-      : timeline_(timeline), fabric_work_(std::move(fabric_work)) {}
+  // `timeline` outlives the recorder. `fabric_counters`: the counters of the lane's fabrics.
+  LaneRecorder(timeline::Timeline& timeline, CountersOfFabrics fabric_counters)
+      : timeline_(timeline), fabric_counters_(std::move(fabric_counters)) {}
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
@@ -63,7 +63,7 @@ class LaneRecorder {
   void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;
-  const FabricWorks fabric_work_;
+  const CountersOfFabrics fabric_counters_;
   LaneCounters counters_;
 };
 

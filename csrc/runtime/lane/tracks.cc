@@ -31,10 +31,12 @@ std::vector<collective::Waker*> Tracks::wakers() const {
   return found;
 }
 
-std::vector<std::shared_ptr<const collective::FabricWork>> Tracks::work() const {
-  std::vector<std::shared_ptr<const collective::FabricWork>> found;
+std::vector<std::shared_ptr<const collective::FabricCounters>> Tracks::counters() const {
+  std::vector<std::shared_ptr<const collective::FabricCounters>> found;
   for (const auto& track : all_) {
-    if (auto work = track->executor.fabric().capabilities().work) found.push_back(std::move(work));
+    if (auto counters = track->executor.fabric().capabilities().counters) {
+      found.push_back(std::move(counters));
+    };
   }
   return found;
 }

@@ -39,7 +39,7 @@ class Tracks {
   [[nodiscard]] const std::vector<std::unique_ptr<Track>>& all() const { return all_; }
   // Returns the wakers of those fabrics whose calls sleep, and the counters of those that count.
   [[nodiscard]] std::vector<collective::Waker*> wakers() const;
-  [[nodiscard]] std::vector<std::shared_ptr<const collective::FabricWork>> work() const;
+  [[nodiscard]] std::vector<std::shared_ptr<const collective::FabricCounters>> counters() const;
 
   // Chooses the batch's track and prepares the batch there. Call it once for each batch, in the order of
   // batches. Errors: those of BatchExecutor.
