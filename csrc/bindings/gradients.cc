@@ -154,8 +154,8 @@ void bind_bucket(py::module_& module) {
           },
           py::arg("text"))
       .def_property_readonly("technique", &technique_of)
-      .def_property_readonly(
-          "state", [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
+      .def_property_readonly("state",
+                             [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)
