@@ -87,7 +87,8 @@ struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
-  // Makes regions for buffers that the group's calls work on. May outlive the fabric. From any thread.
+  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. May
+  // outlive the fabric. From any thread.
   RegionMaker make_region = make_private_region;
   // Shows members at once what the others announce. May outlive the fabric.
   std::shared_ptr<Announcements> announcements{};

@@ -47,6 +47,7 @@ TEST_CASE("members reach each other's parts of a region, whoever is first and wh
     const auto b = second(key, 10001), a = first(key, 10001);
     REQUIRE((a.ok() && b.ok()));
     CHECK((*a)->own.size() == 10001);
+    CHECK((*a)->ranks == std::vector<int>{3, 4});
     CHECK(std::count((*a)->own.begin(), (*a)->own.end(), std::byte{0}) == 10001);
     std::memset((*a)->own.data(), 1, 10001);
     std::memset((*b)->own.data(), 2, 10001);
