@@ -57,8 +57,8 @@ class Coordinator {
 
   // Takes a report of `member`, an index in the group. kInternal: that rank broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);
-  // Says whether operations on a GPU take turns with those of other process sets. If so, orders mark these
-  // operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
+  // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
+  // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void take_tickets(bool yes);
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);

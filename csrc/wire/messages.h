@@ -129,7 +129,7 @@ struct Tickets {
   friend bool operator==(const Tickets&, const Tickets&) = default;
 };
 
-// The operations of an order that take turns on GPUs with those of other process sets.
+// The operations of an order whose place among those of other process sets on GPUs is fixed by tickets.
 struct OrderTickets {
   std::vector<std::int32_t> operations;  // their indices in the order, ascending; not empty
   Tickets tickets;                       // one for each
@@ -211,8 +211,8 @@ struct TimelineSwitch {
   friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
 };
 
-// A process set's coordinator tells rank 0 that the set's operations on GPUs take turns with those of other
-// sets from now on.
+// A process set's coordinator tells rank 0 that the operations of the set on GPUs need tickets from now on,
+// as other sets use the GPUs too.
 struct TicketMembers {
   LaneId lane;
   std::vector<std::int32_t> ranks;  // world ranks, ascending; empty: the set is over

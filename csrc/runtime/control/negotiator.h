@@ -16,7 +16,7 @@
 #include "runtime/control/lane_control.h"
 #include "runtime/control/negotiation_sink.h"
 #include "runtime/control/stall_watch.h"
-#include "runtime/control/turn_control.h"
+#include "runtime/control/ticket_control.h"
 #include "submit/table.h"
 #include "wire/messages.h"
 
@@ -81,7 +81,7 @@ class Negotiator {
   LaneControls lanes_;
   ControlLink link_;
   ControlInbox inbox_;
-  TurnControl sequencer_;
+  TicketControl tickets_;
   StallWatch stall_watch_;
   ClockProbe clock_probe_;
   std::vector<wire::Request> drained_;  // reused by take_uses()

@@ -10,12 +10,12 @@ bool Negotiator::give_orders(TimePoint now) {
   bool moved = false;
   for (auto& [id, lane] : lanes_) {
     if (!lane.coordinator || lane.closed) continue;
-    lane.coordinator->take_tickets(sequencer_.needs_stamps(id, lane));
+    lane.coordinator->take_tickets(tickets_.needs_tickets(id, lane));
     while (auto order = lane.coordinator->take_order(now)) {
       moved = true;
       lane.orders.push(std::move(*order));
     }
-    sequencer_.request_stamps(id, lane);
+    tickets_.request_tickets(id, lane);
     while (const auto order = lane.orders.take()) {
       give(id, lane, *order);
       if (link_.aborted()) return true;
@@ -33,7 +33,7 @@ void Negotiator::give(LaneId id, const LaneControl& lane, const wire::Order& ord
   for (const int rank : lane.group.ranks) {
     if (rank != rank_) link_.send(rank, order);
   }
-  if (order.removed) sequencer_.on_lane_over(id, lane);
+  if (order.removed) tickets_.on_lane_over(id, lane);
   on_order(order);
 }
 

@@ -12,7 +12,7 @@
 
 namespace roundelay::runtime {
 
-// What a lane needs for tensors on a GPU. `turns` outlives the lane.
+// What a lane needs for tensors on a GPU. `sequencer` outlives the lane.
 struct LaneGpu {
   GpuParts parts;
   GpuSequencer* sequencer;

@@ -8,9 +8,9 @@
 #include "base/abort.h"
 #include "collective/fabric.h"
 #include "complete/completer.h"
+#include "runtime/control/control_inbox.h"
 #include "runtime/gpu/gpu_sequencer.h"
 #include "runtime/lane/lane.h"
-#include "runtime/control/control_inbox.h"
 #include "runtime/session/session_parts.h"
 #include "timeline/timeline.h"
 
@@ -30,10 +30,10 @@ class LaneFactory {
     ControlInbox& inbox;  // gets the lanes' faults
   };
 
-  // `turn_came`: wakes the lanes with work, as an operation's turn on the GPU may have come. `parts` outlives
-  // the factory.
-  LaneFactory(const SessionParts& parts, Shared shared, std::function<void()> turn_came)
-      : parts_(parts), shared_(shared), sequencer_(std::move(turn_came)) {}
+  // `ticket_came`: wakes the lanes with work, as an operation's turn on the GPU may have come. `parts`
+  // outlives the factory.
+  LaneFactory(const SessionParts& parts, Shared shared, std::function<void()> ticket_came)
+      : parts_(parts), shared_(shared), sequencer_(std::move(ticket_came)) {}
 
   // `threads`: lanes have threads of their own. Without them a lane cannot lock schedules, as the one thread
   // sleeps in the channel, where announcements do not wake it.
