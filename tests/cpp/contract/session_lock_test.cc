@@ -57,7 +57,7 @@ std::string step(Session& session, int rank, int size, int tensors) {
 Config one_by_one() {
   Config config;
   config.fusion_threshold = 0;  // fusion would depend on the order of arrival
-  config.theta = 1;
+  config.theta.number = 1;
   config.log_level = LogLevel::kError;
   return config;
 }
