@@ -15,7 +15,7 @@ import check_tree
 LINES = 400
 MEMBERS = 20
 # class -> its lines and data members: no more than these, and gone from here when it keeps the limits.
-EXCEPTIONS: dict[str, tuple[int, int]] = {"Operand": (490, 20), "TcpChannel": (754, 20)}
+EXCEPTIONS: dict[str, tuple[int, int]] = {"Operand": (490, 20)}
 MOST_EXCEPTIONS = 5
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
