@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <numeric>
 #include <tuple>
 #include <variant>
 #include <vector>
@@ -42,7 +43,8 @@ struct Buffer {
   std::size_t offset = 0;
   std::size_t bytes = 0;
   // Not null: `base` is the region's own part, and the buffers of all members are at this offset of regions
-  // with one key. Null: any memory of this process.
+  // with one key. A fabric whose members are those of the region reaches the bytes there; all others use this
+  // member's pointers alone. Null: any memory of this process.
   const Region* region = nullptr;
 
   [[nodiscard]] std::byte* data() const { return base + offset; }
@@ -58,7 +60,8 @@ struct SingleWork {
 // Each struct also tells what code needs that treats all operations alike:
 // - sizes(): references to its vectors of sizes by member;
 // - single_work(): its work in a group of one, but for a scattered buffer;
-// - result_bytes(): the size of the result on this member.
+// - result_bytes(): the size of the result on this member;
+// - given_bytes(member): the size of what the member with this index, which calls it, gives to the others.
 
 struct AllreduceCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kAllreduce;
@@ -74,6 +77,7 @@ struct AllreduceCall : CallOptions, Reduction {
   const ScatterList* scattered = nullptr;
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.bytes; }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const { return buffer.bytes; }
 };
 
 struct BroadcastCall : CallOptions {
@@ -85,6 +89,7 @@ struct BroadcastCall : CallOptions {
   int root = 0;     // an index in the group
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.size(); }
+  [[nodiscard]] std::size_t given_bytes(int member) const { return member == root ? buffer.size() : 0; }
 };
 
 struct BarrierCall : CallOptions {
@@ -93,10 +98,12 @@ struct BarrierCall : CallOptions {
   [[nodiscard]] static SingleWork single_work() { return {}; }
 
   [[nodiscard]] static std::size_t result_bytes() { return 0; }
+  [[nodiscard]] static std::size_t given_bytes(int /*member*/) { return 0; }
 };
 
 // In the next three, vectors of sizes have one entry for each member of the group, 0 for absent ones. Parts
-// follow each other in memory in this order, without gaps.
+// follow each other in memory in this order, without gaps. A region is as in Buffer: the parts of all members
+// begin at the same offset of their regions.
 struct AllgatherCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAllgather;
   auto sizes() { return std::tie(receive_bytes); }
@@ -105,8 +112,12 @@ struct AllgatherCall : CallOptions {
   const std::byte* input = nullptr;        // this member's part; may lie in its place in `output`
   ByteSpan output;                         // the parts of all members
   std::vector<std::size_t> receive_bytes;  // the size of each member's part
+  const Region* region = nullptr;          // not null: `output` lies there, and `input` in its place in it
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int member) const {
+    return receive_bytes[static_cast<std::size_t>(member)];
+  }
 };
 
 struct AlltoallCall : CallOptions {
@@ -120,6 +131,9 @@ struct AlltoallCall : CallOptions {
   std::vector<std::size_t> receive_bytes;  // what this member gets from each
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
+    return std::accumulate(send_bytes.begin(), send_bytes.end(), std::size_t{0});
+  }
 };
 
 struct ReducescatterCall : CallOptions, Reduction {
@@ -130,8 +144,12 @@ struct ReducescatterCall : CallOptions, Reduction {
   const std::byte* input = nullptr;      // this member's parts of all shards
   ByteSpan output;                       // this member's shard; may be its place in `input`
   std::vector<std::size_t> shard_bytes;  // the size of each member's shard
+  const Region* region = nullptr;        // not null: `input` lies there, and `output` is its place in it
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
+    return std::accumulate(shard_bytes.begin(), shard_bytes.end(), std::size_t{0});
+  }
 };
 
 using Call =
@@ -151,6 +169,11 @@ inline Operation operation_of(const Call& call) {
 // Returns the size of the result on this member.
 inline std::size_t result_bytes(const Call& call) {
   return std::visit([](const auto& one) { return one.result_bytes(); }, call);
+}
+
+// Returns the size of what the member with this index, which calls it, gives to the others.
+inline std::size_t given_bytes(const Call& call, int member) {
+  return std::visit([member](const auto& one) { return one.given_bytes(member); }, call);
 }
 
 }  // namespace roundelay::collective
