@@ -165,15 +165,15 @@ bool Negotiator::report_news(TimePoint now) {
     auto settled = lane.participant.take_settled();
     moved = moved || !settled.empty();  // a caller may wait for one of these: it must look before it sleeps
     settle_all(id, std::move(settled));
-    const auto report = lane.participant.take_report();
+    auto report = lane.participant.take_report();
     if (!report) continue;
     moved = true;
-    send_report(lane, *report, now);
+    send_report(lane, std::move(*report), now);
   }
   return moved;
 }
 
-void Negotiator::send_report(const LaneControl& lane, const wire::Report& report, TimePoint now) {
+void Negotiator::send_report(const LaneControl& lane, wire::Report report, TimePoint now) {
   ControlCounters& counters = link_.counters();
   ++counters.reports;
   counters.cached_requests += static_cast<std::int64_t>(report.cached.size());
@@ -182,7 +182,7 @@ void Negotiator::send_report(const LaneControl& lane, const wire::Report& report
   if (coordinator == rank_) {
     on_report(rank_, report, now);
   } else {
-    link_.send(coordinator, report);
+    link_.send(coordinator, std::move(report));
   }
 }
 

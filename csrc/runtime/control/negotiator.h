@@ -63,11 +63,11 @@ class Negotiator {
   void on_chunk(wire::TimelineChunk chunk);
   void on_reply(const StateReply& reply);
   void on_lost(int from, const Status& why);
-  void send_report(const LaneControl& lane, const wire::Report& report, TimePoint now);
+  void send_report(const LaneControl& lane, wire::Report report, TimePoint now);
 
   // negotiator_orders.cc
   bool give_orders(TimePoint now);
-  void give(LaneId id, const LaneControl& lane, const wire::Order& order);
+  void give(LaneId id, const LaneControl& lane, wire::Order order);
   void on_order(const wire::Order& order);
   void close(LaneId id, LaneControl& lane, const negotiate::Applied& applied);
   void begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence, negotiate::Schedule schedule);
