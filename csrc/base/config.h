@@ -13,7 +13,7 @@
 
 namespace roundelay {
 
-// A number, or "auto": then the reader of the setting chooses, and `number` is only where it starts.
+// A number, or "auto": then the reader of the setting chooses, and `number` is the value to begin with.
 struct AutoInteger {
   std::int64_t number = 0;
   bool automatic = true;

@@ -77,16 +77,16 @@ class Coordinator {
   [[nodiscard]] std::size_t waiting() const { return table_.size() + joins_.deferred(); }
 
  private:
-  using Position = RequestTable::Position;
+  using Iterator = RequestTable::Iterator;
 
   Status take_requests(int member, const wire::Report& report, TimePoint now);
   Status on_request(int member, const wire::Request& request, TimePoint now);
   [[nodiscard]] std::string mismatch_with(const PendingRequest& entry, int member,
                                           const wire::Request& request) const;
-  PendingRequest take_entry(Position position);
-  void settle_if_complete(Position position, int last_member, TimePoint now);
+  PendingRequest take_entry(Iterator position);
+  void settle_if_complete(Iterator position, int last_member, TimePoint now);
   void make_ready(PendingRequest entry, int last_member, TimePoint now);
-  void on_joined(Position position, int member, TimePoint now);
+  void on_joined(Iterator position, int member, TimePoint now);
   void fail(const wire::Request& request, std::string text, TimePoint now,
             StatusCode code = StatusCode::kIncomplete);
   void count_unnamed(const wire::Request& request);

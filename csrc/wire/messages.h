@@ -93,7 +93,7 @@ struct FusedTensor {
   friend bool operator==(const FusedTensor&, const FusedTensor&) = default;
 };
 
-// One collective over one or more members.
+// One collective over one or more tensors.
 struct FusedOperation {
   std::vector<FusedTensor> tensors;  // in buffer order
   // Allgather, which has one member: first extents, for each tensor one by group member. Empty otherwise.
@@ -124,7 +124,7 @@ struct Joined {
 // has reported and no order has named.
 struct Lock {
   std::uint64_t number = 0;                      // of the lane's locks, from 1
-  std::vector<std::vector<CacheId>> operations;  // one period: their members, in buffer order
+  std::vector<std::vector<CacheId>> operations;  // one period: their tensors, in buffer order
   friend bool operator==(const Lock&, const Lock&) = default;
 };
 
