@@ -103,13 +103,13 @@ def with_tables(page: str) -> str:
 
 
 def with_properties(stub: str) -> str:
-    """Return the stub with a property of class Config for each knob."""
-    begin, end = "    # one property a knob: tools/config_docs.py\n", "    # end of the knobs\n"
+    """Return the stub with a read-only member of class Config for each knob."""
+    begin, end = "    # one line a knob: tools/config_docs.py\n", "    # end of the knobs\n"
     before, _, rest = stub.partition(begin)
     _, found, after = rest.partition(end)
     assert found, "the stub lacks the marks"
     lines = [
-        f"    @property\n    def {knob['member']}(self) -> {PYTHON_TYPES[knob['type']]}: ...\n"
+        f"    {knob['member']}: Final[{PYTHON_TYPES[knob['type']]}]\n"
         for knob in KNOB.finditer(TABLE.read_text())
     ]
     return before + begin + "".join(lines) + end + after
