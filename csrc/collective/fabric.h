@@ -38,7 +38,8 @@ struct FabricCounters {
   }
 };
 
-// A call in progress.
+// A call in progress. It keeps what it works on, so it may outlive the fabric. One that is dropped before its
+// end poisons the fabric, because the peers wait for this member's part.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -113,8 +114,8 @@ class Fabric {
   // True after an error: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
   // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
-  // group is flat. They connect this member with its peers of each level. They belong to this fabric: whoever
-  // calls them does so while this fabric has no call in progress. The same number on all members.
+  // group is flat. They connect this member with its peers of each level. They belong to this fabric. Call
+  // them only while this fabric has no call in progress. The same number on all members.
   [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 

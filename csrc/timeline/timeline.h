@@ -83,7 +83,8 @@ class Timeline {
                    std::uint64_t bytes = 0) EXCLUDES(mutex_);
   void record_collective(const CollectiveSpan& span) EXCLUDES(mutex_);
   void record_tensor(std::string_view name, const TensorTimes& times) EXCLUDES(mutex_);
-  // On a coordinator: `last_rank` was the last to report the tensor, `waited` after the first rank.
+  // Records that a tensor is ready: `last_rank` was the last to report it, `waited` after the first rank.
+  // Only coordinators call it.
   void record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) EXCLUDES(mutex_);
   // Does nothing without `mark_cycles`.
   void record_order(std::uint64_t sequence, TimePoint at) EXCLUDES(mutex_);

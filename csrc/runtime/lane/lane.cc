@@ -145,10 +145,10 @@ void Lane::report(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
   const int peer = BatchExecutor::waiting_for(batch);
   if (BatchExecutor::late(batch)) {
-    const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
-    const std::string size = std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count());
-    faults_.stuck({id_, batch.sequence, peer,
-                   batch.describe() + " (" + size + " s in it; ROUNDELAY_PROGRESS_TIMEOUT)"});
+    const std::string size =
+        std::to_string(batch.bytes()) + " bytes, " + seconds_text(steady_now() - batch.started);
+    faults_.stuck(
+        {id_, batch.sequence, peer, batch.describe() + " (" + size + " in it; ROUNDELAY_PROGRESS_TIMEOUT)"});
     return;
   }
   const int self = group_.world_rank();

@@ -38,7 +38,7 @@ class LockingWorld : public SessionWorld {
 inline Config one_by_one() {
   Config config;
   config.fusion_threshold = 0;
-  config.theta = 1;
+  config.theta.number = 1;
   config.log_level = LogLevel::kError;
   return config;
 }
