@@ -250,6 +250,29 @@ class Bucket(GradientGroup):
     def abandon(self) -> None: ...
     @property
     def turn(self) -> int: ...  # its position among the pool's buckets of this step, from 1 on; 0: none
+    # The technique of submit() and arrived() from now on; None or "dense": none. All ranks set the same. The
+    # technique that it has keeps its state, another one gets new state. ValueError: the text is wrong (it says
+    # why). RuntimeError: the bucket is in flight; or its state may contain gradients: submit it with
+    # flush_next() first. Then nothing has changed.
+    def set_technique(self, text: str | None) -> None: ...
+    @property
+    def technique(self) -> str | None: ...  # its canonical text; None: dense
+    # The technique's state on this rank, uint8, in the memory that the technique uses; None: it has none. Read
+    # or write it only while the bucket is not in flight. A write counts as gradients that are kept.
+    @property
+    def state(self) -> torch.Tensor | None: ...
+    # The next submission is a flush: it sends all that the state keeps, densely, and clears the state. Does
+    # nothing for a dense bucket. All ranks do the same.
+    def flush_next(self) -> None: ...
+    # Whether the state may contain gradients that no flush has sent.
+    @property
+    def unflushed(self) -> bool: ...
+    # What submit() and arrived() have reduced, by technique: its text ("dense" without one, and where it did
+    # not apply), operations, bytes of the gradients, and bytes that the technique gave to the fabric.
+    @property
+    def traffic(self) -> list[tuple[str, int, int, int]]: ...
+
+def techniques() -> list[tuple[str, str]]: ...  # those that set_technique() knows: name, description
 
 # Operations return a handle. `name` None: a counter of (operation, process set) names it. `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,
@@ -336,6 +359,7 @@ def join(process_set: int) -> list[torch.Tensor]: ...
 def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...
 def process_set_ranks(process_set: int) -> list[int]: ...
+def levels(process_set: int) -> list[int]: ...  # ranks of this rank's groups in the network, innermost first
 
 # Tells the peers that a call under this name failed this rank's own checks. `text`: the error.
 def submit_error(operation: str, name: str | None, text: str, process_set: int) -> None: ...
