@@ -20,6 +20,7 @@ struct Config {
   std::int64_t theta = 16 << 20;              // bytes of ready tensors that start an operation at once
   bool theta_auto = true;                     // measurements choose a pool's bucket sizes; theta does not
   bool gradient_pool = true;                  // DistributedOptimizer keeps gradients in buckets
+  std::string strategy;                       // of optimizers that are given none; "": dense
   bool autotune = false;                      // the first steps try several bucket sizes
   std::string autotune_log;                   // file that records the sizes tried; "": none
   std::int64_t autotune_steps_per_sample = 10;

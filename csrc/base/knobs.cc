@@ -22,6 +22,8 @@ const auto kKnobs = std::to_array<Knob>({
      "size; auto: measurements choose the buckets, other tensors start at 16 MiB"},
     {"GRADIENT_POOL", kOurs, SwitchKnob{&Config::gradient_pool}, kShared,
      "an optimizer's gradients lie in buckets and are reduced in place"},
+    {"STRATEGY", kOurs, TextKnob{&Config::strategy}, kShared,
+     "the strategy of every DistributedOptimizer that is given none, such as dense:wire=bf16; empty: dense"},
     {"AUTOTUNE", "AUTOTUNE", SwitchKnob{&Config::autotune}, kShared,
      "the first steps try several bucket sizes and keep the fastest"},
     {"AUTOTUNE_LOG", "AUTOTUNE_LOG", TextKnob{&Config::autotune_log}, kOwn,

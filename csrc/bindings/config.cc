@@ -72,6 +72,7 @@ void bind_config(py::module_& module) {
       .def_property_readonly("theta", field(&Config::theta))
       .def_property_readonly("theta_auto", field(&Config::theta_auto))
       .def_property_readonly("gradient_pool", field(&Config::gradient_pool))
+      .def_property_readonly("strategy", field(&Config::strategy))
       .def_property_readonly("autotune", field(&Config::autotune))
       .def_property_readonly("autotune_log", field(&Config::autotune_log))
       .def_property_readonly("autotune_steps_per_sample", field(&Config::autotune_steps_per_sample))

@@ -83,6 +83,7 @@ TEST_CASE("bad variables are listed and read as if they were not set", "[config]
 TEST_CASE("every knob is read", "[config]") {
   const Config config = config_of({{"ROUNDELAY_FUSION_THRESHOLD", "0"},
                                    {"ROUNDELAY_THETA", "1048576"},
+                                   {"ROUNDELAY_STRATEGY", "dense:wire=bf16"},
                                    {"ROUNDELAY_AUTOTUNE", "1"},
                                    {"ROUNDELAY_AUTOTUNE_LOG", "a.jsonl"},
                                    {"ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE", "4"},
@@ -106,6 +107,7 @@ TEST_CASE("every knob is read", "[config]") {
   CHECK(config.fusion_threshold == 0);
   CHECK(config.theta == 1048576);
   CHECK_FALSE(config.theta_auto);
+  CHECK(config.strategy == "dense:wire=bf16");
   CHECK(config.autotune);
   CHECK(config.autotune_log == "a.jsonl");
   CHECK(config.autotune_steps_per_sample == 4);
@@ -266,6 +268,7 @@ TEST_CASE("the hash covers what must be equal on all ranks, and nothing else", "
   const Variables others = {{"FUSION_THRESHOLD", "1"},
                             {"THETA", "1"},
                             {"GRADIENT_POOL", "0"},
+                            {"STRATEGY", "dense:wire=bf16"},
                             {"AUTOTUNE", "1"},
                             {"AUTOTUNE_LOG", "x"},
                             {"AUTOTUNE_STEPS_PER_SAMPLE", "7"},
