@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch as _torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
-from roundelay.torch import elastic, mpi_ops
+from roundelay.torch import elastic, mpi_ops, strategies
 from roundelay.torch.compression import Compression
 from roundelay.torch.functions import (
     allgather_object,
@@ -150,6 +150,7 @@ __all__ = [
     "start_timeline",
     "stats",
     "stop_timeline",
+    "strategies",
     "synchronize",
 ]
 
