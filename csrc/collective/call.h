@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <numeric>
 #include <variant>
 #include <vector>
 
@@ -56,6 +57,7 @@ struct AllreduceCall : CallOptions, Reduction {
   const ScatterList* scattered = nullptr;
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.bytes; }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const { return buffer.bytes; }
 };
 
 struct BroadcastCall : CallOptions {
@@ -64,12 +66,14 @@ struct BroadcastCall : CallOptions {
   int root = 0;     // an index in the group
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.size(); }
+  [[nodiscard]] std::size_t given_bytes(int member) const { return member == root ? buffer.size() : 0; }
 };
 
 struct BarrierCall : CallOptions {
   static constexpr Operation kOperation = Operation::kBarrier;
 
   [[nodiscard]] static std::size_t result_bytes() { return 0; }
+  [[nodiscard]] static std::size_t given_bytes(int /*member*/) { return 0; }
 };
 
 // In the next three, vectors of sizes have one entry for each member of the group, 0 for absent ones. Parts
@@ -81,6 +85,9 @@ struct AllgatherCall : CallOptions {
   std::vector<std::size_t> receive_bytes;  // the size of each member's part
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int member) const {
+    return receive_bytes[static_cast<std::size_t>(member)];
+  }
 };
 
 struct AlltoallCall : CallOptions {
@@ -91,6 +98,9 @@ struct AlltoallCall : CallOptions {
   std::vector<std::size_t> receive_bytes;  // what this member gets from each
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
+    return std::accumulate(send_bytes.begin(), send_bytes.end(), std::size_t{0});
+  }
 };
 
 struct ReducescatterCall : CallOptions, Reduction {
@@ -100,6 +110,9 @@ struct ReducescatterCall : CallOptions, Reduction {
   std::vector<std::size_t> shard_bytes;  // the size of each member's shard
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
+    return std::accumulate(shard_bytes.begin(), shard_bytes.end(), std::size_t{0});
+  }
 };
 
 using Call =
@@ -119,6 +132,11 @@ inline Operation operation_of(const Call& call) {
 // Returns the size of the result on this member.
 inline std::size_t result_bytes(const Call& call) {
   return std::visit([](const auto& one) { return one.result_bytes(); }, call);
+}
+
+// Returns the size of what the member with this index, which calls it, gives to the others.
+inline std::size_t given_bytes(const Call& call, int member) {
+  return std::visit([member](const auto& one) { return one.given_bytes(member); }, call);
 }
 
 }  // namespace roundelay::collective

@@ -4,8 +4,9 @@
 
 namespace roundelay::runtime {
 
-HostBuffers::HostBuffers(collective::Fabric& fabric, std::size_t keep_bytes)
-    : fabric_(fabric), buffers_{fuse::FusionBuffer(keep_bytes), fuse::FusionBuffer(keep_bytes)} {}
+HostBuffers::HostBuffers(collective::Fabric& fabric, FramePool& frames, std::size_t keep_bytes)
+    : DeviceBuffers(fabric, frames),
+      buffers_{fuse::FusionBuffer(keep_bytes), fuse::FusionBuffer(keep_bytes)} {}
 
 Status HostBuffers::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);

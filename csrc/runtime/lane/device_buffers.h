@@ -1,5 +1,5 @@
 // Brings the bytes of a batch to where a fabric can work on them, and back: in host memory at once, on a GPU
-// by enqueueing to a stream.
+// by enqueueing to a stream. The task of each batch gets one.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "base/frame_pool.h"
 #include "base/gpu.h"
 #include "base/status.h"
 #include "collective/fabric.h"
@@ -24,7 +25,16 @@ inline constexpr std::size_t kDepth = 2;
 // device failed).
 class DeviceBuffers {
  public:
+  // Both outlive this object. `host`: the group's fabric for host memory.
+  DeviceBuffers(collective::Fabric& host, FramePool& frames) : host_(host), frames_(frames) {}
   virtual ~DeviceBuffers() = default;
+  DeviceBuffers(const DeviceBuffers&) = delete;
+  DeviceBuffers& operator=(const DeviceBuffers&) = delete;
+
+  // Returns the fabric for calls on host memory.
+  [[nodiscard]] collective::Fabric& host_fabric() const { return host_; }
+  // Holds the frames of tasks.
+  [[nodiscard]] FramePool& frames() const { return frames_; }
   // Returns the fabric for calls on this memory. It lives as long as this object.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
   // Returns the stream for such calls. Null: host memory.
@@ -39,14 +49,18 @@ class DeviceBuffers {
   // Returns memory of this shape for the result of a piece. The entry's Results allocates and owns it.
   [[nodiscard]] virtual Result<std::byte*> result(const Piece& piece,
                                                   const std::vector<std::int64_t>& shape) = 0;
+
+ private:
+  collective::Fabric& host_;
+  FramePool& frames_;
 };
 
 class HostBuffers final : public DeviceBuffers {
  public:
-  // `fabric` outlives this object. A fusion buffer of more than `keep_bytes` is freed after use.
-  HostBuffers(collective::Fabric& fabric, std::size_t keep_bytes);
+  // A fusion buffer of more than `keep_bytes` is freed after use.
+  HostBuffers(collective::Fabric& fabric, FramePool& frames, std::size_t keep_bytes);
 
-  [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
+  [[nodiscard]] collective::Fabric& fabric() override { return host_fabric(); }
   [[nodiscard]] GpuStream stream() const override { return nullptr; }
   [[nodiscard]] Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   [[nodiscard]] Result<std::byte*> fusion_buffer(std::size_t bytes) override;
@@ -58,7 +72,6 @@ class HostBuffers final : public DeviceBuffers {
   void leak_buffers();
 
  private:
-  collective::Fabric& fabric_;
   std::array<fuse::FusionBuffer, kDepth> buffers_;
   std::size_t next_ = 0;  // the buffer that the next batch gets
 };

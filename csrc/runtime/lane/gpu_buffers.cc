@@ -6,8 +6,8 @@
 
 namespace roundelay::runtime {
 
-GpuBuffers::GpuBuffers(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options)
-    : parts_(std::move(parts)), fabric_(parts_, cpu, std::move(options)) {}
+GpuBuffers::GpuBuffers(GpuParts parts, collective::Fabric& host, FramePool& frames, GpuFabricOptions options)
+    : DeviceBuffers(host, frames), parts_(std::move(parts)), fabric_(parts_, host, std::move(options)) {}
 
 GpuBuffers::~GpuBuffers() {
   if (stream_ == nullptr) return;

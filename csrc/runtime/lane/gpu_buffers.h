@@ -21,8 +21,7 @@ namespace roundelay::runtime {
 
 class GpuBuffers final : public DeviceBuffers {
  public:
-  // `cpu`: the group's fabric for host memory. It outlives this object.
-  GpuBuffers(GpuParts parts, collective::Fabric& cpu, GpuFabricOptions options);
+  GpuBuffers(GpuParts parts, collective::Fabric& host, FramePool& frames, GpuFabricOptions options);
   ~GpuBuffers() override;
 
   // Makes the lane's stream wait until the batch's inputs are complete and its outputs free. Call it first

@@ -5,6 +5,16 @@
 
 namespace roundelay::runtime {
 
+namespace {
+
+std::vector<int> level_sizes(collective::Fabric& fabric) {
+  std::vector<int> sizes;
+  for (const collective::Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
+  return sizes;
+}
+
+}  // namespace
+
 Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
            timeline::Timeline& timeline, const AbortToken& abort, const LaneOptions& options, Faults faults)
     : id_(id),
@@ -13,6 +23,7 @@ Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Comp
       faults_(std::move(faults)),
       executor_(std::move(fabric), abort, options),
       group_(executor_.fabric().group()),
+      levels_(level_sizes(executor_.fabric())),
       make_region_(executor_.fabric().capabilities().make_region),
       waker_(executor_.fabric(),
              options.schedule_lock ? executor_.fabric().capabilities().announcements : nullptr),
@@ -42,7 +53,7 @@ bool Lane::step() {
 
 collective::Nap Lane::idle(collective::Backoff& backoff) {
   const bool waits_for_peers = running_ && !faulted_ && !abort_.raised();
-  if (waits_for_peers) return executor_.idle(*running_, backoff);
+  if (waits_for_peers) return BatchExecutor::idle(*running_, backoff);
   const collective::Nap nap = backoff.next();
   return nap.sleeps() && goes_by_schedule() ? schedule_.driver_nap() : nap;
 }
@@ -135,8 +146,8 @@ bool Lane::fail_everything() {
 // Reports an error of a batch to the control plane, the first one only.
 void Lane::report(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
-  const int peer = culprit(batch);
-  if (collective::options_of(batch.call).deadline.passed()) {
+  const int peer = BatchExecutor::waiting_for(batch);
+  if (BatchExecutor::late(batch)) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
     const std::string size = std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count());
     faults_.stuck({id_, batch.sequence, peer,
@@ -158,12 +169,6 @@ void Lane::report_device(const GpuWatch::Failure& failure) {
     faults_.fault({self, "rank " + std::to_string(self) + " failed inside " + failure.batch + ": " +
                              failure.cause.message()});
   }
-}
-
-// Returns the world rank that the batch's call waits for, or -1.
-int Lane::culprit(const Batch& batch) const {
-  const int member = executor_.waiting_for(batch);
-  return member < 0 ? -1 : group_.ranks[static_cast<std::size_t>(member)];
 }
 
 }  // namespace roundelay::runtime

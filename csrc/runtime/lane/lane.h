@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/abort.h"
 #include "base/region.h"
@@ -58,6 +59,8 @@ class Lane {
 
   [[nodiscard]] LaneId id() const { return id_; }
   [[nodiscard]] const Group& group() const { return group_; }
+  // Returns the number of members of each level of the fabric, innermost first. Any thread.
+  [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
   // Not after close_fabric().
   [[nodiscard]] const collective::Fabric& fabric() const { return executor_.fabric(); }
   // Frees the fabric when the lane has no work and none will come. The thread that frees fabrics calls it;
@@ -124,7 +127,6 @@ class Lane {
   void release(Batch& batch, const Status& outcome);
   void report(const Batch& batch, const Status& why);
   void report_device(const GpuWatch::Failure& failure);
-  [[nodiscard]] int culprit(const Batch& batch) const;
 
   const LaneId id_;
   complete::Completer& completer_;
@@ -137,6 +139,7 @@ class Lane {
   // any_thread().
   BatchExecutor executor_;
   const Group group_;
+  const std::vector<int> levels_;
   const RegionMaker make_region_;
   LaneWaker waker_;
   submit::TensorTable table_;

@@ -68,6 +68,12 @@ Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
   return std::move(set->ranks);
 }
 
+Result<std::vector<int>> Session::levels(ProcessSetId id) {
+  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(id);
+  if (!lane.ok()) return lane.status();
+  return (*lane)->levels();
+}
+
 void Session::end_wait() {
   const auto wait = handles_.end_wait();
   if (!wait) return;

@@ -56,10 +56,12 @@ class Watched {
   timeline::Timeline timeline_{0};
   LaneRecorder recorder_{timeline_, nullptr};
   std::uint64_t sequence_ = 0;
+  FramePool frames_;
 
  public:
   GpuBuffers place{{.runtime = &gpu, .kernels = &gpu, .nccl = nullptr, .why_no_nccl = "none"},
                    *cpu_,
+                   frames_,
                    {.wish = GpuFabricWish::kStaged}};
   GpuWatch watch;
 };
