@@ -91,6 +91,10 @@ std::vector<std::pair<std::string, std::string>> techniques() {
   return known;
 }
 
+std::string technique_text(const std::string& text) {
+  return value_of(compress::make_technique(text))->text();
+}
+
 void bind_gradient(py::module_& module) {
   py::class_<Gradient, std::shared_ptr<Gradient>>(module, "Gradient")
       .def(py::init<const at::Tensor&, std::string, bool>(), py::arg("parameter"), py::arg("name"),
@@ -154,8 +158,8 @@ void bind_bucket(py::module_& module) {
           },
           py::arg("text"))
       .def_property_readonly("technique", &technique_of)
-      .def_property_readonly(
-          "state", [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
+      .def_property_readonly("state",
+                             [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)
@@ -167,6 +171,7 @@ void bind_bucket(py::module_& module) {
 
 void bind_gradients(py::module_& module) {
   module.def("techniques", &techniques);
+  module.def("technique_text", &technique_text, py::arg("text"));
   bind_gradient(module);
   bind_group(module);
   bind_bucket(module);

@@ -32,6 +32,7 @@ from roundelay.torch.optimizer.arguments import (
     chosen_strategy,
     parameters_of,
 )
+from roundelay.torch.optimizer.bound_method import BoundMethod
 from roundelay.torch.optimizer.grad_scaler import watch
 from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.optimizer.techniques import Techniques
@@ -70,30 +71,8 @@ _asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there 
 def restart_scopes() -> None:
     """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
     _scopes.restart()
-    for wrapper in list(_wrapped.values()):
+    for _, wrapper in wrapped():
         wrapper.restart()
-
-
-def _inert(*_: Any, **__: Any) -> None:
-    """Does nothing: the methods of a copied or unpickled optimizer."""
-
-
-class BoundMethod:
-    """A method of one optimizer object. It does nothing on copies of the object."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-        self.__doc__ = call.__doc__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the method."""
-        return self._call(*args, **kwargs)
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        return BoundMethod, (_inert,)
-
-    def __deepcopy__(self, _: Any) -> BoundMethod:
-        return BoundMethod(_inert)
 
 
 class Wrapper:
@@ -292,6 +271,11 @@ class Wrapper:
             self._step = None
 
 
+def wrapped() -> list[tuple[torch.optim.Optimizer, Wrapper]]:
+    """Returns all wrapped optimizers of this process, in the order of wrapping."""
+    return list(_wrapped.items())
+
+
 def wrapper_of(optimizer: torch.optim.Optimizer) -> Wrapper | None:
     """Returns the wrapper of a wrapped optimizer; None for a plain one."""
     return _wrapped.get(optimizer)
@@ -382,7 +366,7 @@ def _agree_on_steps(process_set: ProcessSet, last_rank: int) -> None:
         return
     every = [
         wrapper.techniques()
-        for wrapper in list(_wrapped.values())
+        for _, wrapper in wrapped()
         if wrapper.process_set.process_set_id == process_set.process_set_id
     ]
     choosing = {one.prefix: one for one in every if one is not None and one.asks}

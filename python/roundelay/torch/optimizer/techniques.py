@@ -26,6 +26,7 @@ from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
+Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, bytes of gradients, bytes sent
 LONGEST_PROPOSAL = 256  # bytes
 _STEP_BYTES = 8
 _DIGEST_BYTES = 8
@@ -65,11 +66,13 @@ class Techniques:
         self._proposes = kind.propose is not Strategy.propose
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT
-        self._asked: list[str | None] = []  # the strategy's last answers
+        self._asked: list[str | None] = []  # the techniques that they have
+        self._keeps: list[bool] = []  # whether these have state
         self._canonical: dict[str, str] = {}  # forms of its answers
         self._step = 0
         self._flushing = False  # alike on all ranks: buckets are submitted as flushes
         self._flush_this_step = False  # flush() was called
+        self._some_joined = False  # as the last round said: techniques do not apply, and stay as they are
         self._empty_here = False  # this rank's states are empty, and stay so while flushing
         self._empty_everywhere = False  # likewise on all ranks, as the last round said
         self._restored: KeptState | None = None  # loaded, and waits for the buckets
@@ -79,24 +82,23 @@ class Techniques:
     def use(self, buckets: list[Bucket], cuts: Cuts) -> None:
         """Begins to use new buckets, cut so; the last ones are not used any more."""
         self._buckets, self._cuts = buckets, cuts
-        self._asked = [None] * len(buckets)
+        self._asked, self._keeps = [None] * len(buckets), [False] * len(buckets)
         self._flushing = self._empty_everywhere = False
         if self._restored is not None:
             restored, self._restored = self._restored, None
-            restored.give({self._short(bucket.name): bucket for bucket in buckets})
-            self._asked = [bucket.bucket.technique for bucket in buckets]
+            self._give(restored)
         self._ask()
 
     def restart(self) -> None:
         """Begins a new job, which has no buckets yet."""
-        self._buckets, self._asked = [], []
+        self._buckets, self._asked, self._keeps = [], [], []
         self._flushing = self._empty_everywhere = False
 
     def new_step(self) -> None:
         """Ends a step of the optimizer: the next one may take other techniques."""
         self._step += 1
         self._flush_this_step = False
-        if not self._flushing:
+        if not self._flushing and not self._some_joined:
             self._ask()
 
     def new_gradients(self) -> None:
@@ -110,10 +112,15 @@ class Techniques:
         return self._step
 
     def joined(self, step: int) -> None:
-        """Goes on after hvd.join: this rank may have taken fewer steps than the last one."""
-        self._step = step
+        """Goes on after hvd.join, which all ranks have called; this one may have taken fewer steps.
+
+        Techniques are those from before the join on all ranks. The next step is a flush: a rank may have been
+        asked for one before it joined, and then it must be one on all.
+        """
+        self._step, self._some_joined = step, False
         if not self._flushing:
             self._ask()
+        self.flush()
 
     def _ask(self) -> None:
         """Asks the strategy about each bucket. A bucket that keeps something back is flushed first."""
@@ -123,11 +130,11 @@ class Techniques:
             text = self._answer(number, bucket)
             if text == self._asked[number]:
                 continue
-            if bucket.bucket.state is not None and not self._empty_everywhere:
+            if self._keeps[number] and not self._empty_everywhere:
                 self._begin_flushing()
                 return
             bucket.bucket.set_technique(text)
-            self._asked[number] = text
+            self._asked[number], self._keeps[number] = text, bucket.bucket.state is not None
 
     def _answer(self, number: int, bucket: Bucket) -> str | None:
         spec = self._strategy.technique(self._view(number, bucket), self._step)
@@ -154,12 +161,16 @@ class Techniques:
     def _short(self, name: str) -> str:
         return name.removeprefix(f"{self.prefix}.")
 
+    def traffic(self) -> list[tuple[strategies.Bucket, Traffic]]:
+        """Returns what each bucket has reduced, by technique, since it was made."""
+        return [(self._view(n, bucket), bucket.bucket.traffic) for n, bucket in enumerate(self._buckets)]
+
     # -- what changes layouts
 
     @property
     def stateful(self) -> bool:
         """Whether techniques may keep gradients back. Alike on all ranks."""
-        return self.asks and any(bucket.bucket.state is not None for bucket in self._buckets)
+        return any(self._keeps)
 
     def may_change_layout(self) -> bool:
         """Whether nothing is kept back on any rank. If not, flushing begins. All ranks call it alike."""
@@ -179,8 +190,8 @@ class Techniques:
             self._flush_all()
 
     def _flush_all(self) -> None:
-        for bucket in self._buckets:
-            if bucket.bucket.state is not None:
+        for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
+            if keeps:
                 bucket.bucket.flush_next()
 
     # -- the agreement round
@@ -228,7 +239,8 @@ class Techniques:
         if not values:
             return
         notes = self._parse(values)
-        if not all(notes.here):
+        self._some_joined = not all(notes.here)
+        if self._some_joined:
             return
         self._check_restored(notes.restored)
         self._step = notes.step
@@ -310,6 +322,11 @@ class Techniques:
             buckets,
         )
 
+    def _give(self, kept: KeptState) -> None:
+        kept.give({self._short(bucket.name): bucket for bucket in self._buckets})
+        self._asked = [bucket.bucket.technique for bucket in self._buckets]
+        self._keeps = [bucket.bucket.state is not None for bucket in self._buckets]
+
     def _layout(self) -> Layout | None:
         order = tuple(self._short(gradient.name) for bucket in self._buckets for gradient in bucket.members)
         return Layout(order, self._cuts) if self._buckets else None
@@ -330,8 +347,6 @@ class Techniques:
         if layout is None:
             self._restored = kept if kept.layout is not None else None
         else:
-            buckets = {self._short(bucket.name): bucket for bucket in self._buckets}
-            kept.check_cuts(buckets, layout)
-            kept.give(buckets)
-            self._asked = [bucket.bucket.technique for bucket in self._buckets]
+            kept.check_cuts((self._short(bucket.name) for bucket in self._buckets), layout)
+            self._give(kept)
         self._step = kept.step
