@@ -51,7 +51,7 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
     if (!made.ok()) return made.status();
     kept = std::move(made).value();
   }
-  state_ = {};
+  state_ = at::Tensor();
   kept_ = std::move(kept);
   text_ = std::move(canonical);
   flush_text_ = text_ + std::string(wire::kFlush);

@@ -21,6 +21,7 @@ from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.functions import broadcast_object
 from roundelay.torch.gradients.gradient import Reduction
 from roundelay.torch.gradients.groups import assign
+from roundelay.torch.gradients.pool import job_keys
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Average, Max, allreduce
 from roundelay.torch.operations.common import check_compression
@@ -71,6 +72,7 @@ _asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there 
 def restart_scopes() -> None:
     """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
     _scopes.restart()
+    job_keys.restart()
     for _, wrapper in wrapped():
         wrapper.restart()
 
@@ -158,6 +160,7 @@ class Wrapper:
             optimizer.__dict__.pop(name, None)
         if self._sync is not None:
             self._sync.close()
+            self._sync.give_back_key()
 
     def _take_parameters(self, after_backward: bool = False) -> None:
         """Takes new parameters, and those that were frozen until now."""
