@@ -1,4 +1,4 @@
-"""Techniques with state: nothing is lost or sent twice, states load back bit for bit, layouts wait for a flush.
+"""Techniques with state: nothing is lost or sent twice, states load back, layouts wait for a flush.
 
 Gradients are small whole numbers in fp32 and are summed, so that every sum is exact. "cyclic" sends a part of
 each bucket in a step, and keeps the rest back.
@@ -35,7 +35,7 @@ def test_trials_end_where_there_is_state() -> None:
 
 
 class Training:
-    """Parameters, an optimizer with lr 1 (so that parameters count what came), and what this rank has given."""
+    """Parameters, an optimizer with lr 1 (parameters count what came), and what this rank has given."""
 
     def __init__(self, strategy: Any = "cyclic:parts=3", sizes: tuple[int, ...] = SIZES) -> None:
         self.parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]

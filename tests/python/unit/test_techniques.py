@@ -122,9 +122,11 @@ class Job:
             rank.use(number)
 
     def step(self, gradients: random.Random, backwards: int = 1) -> None:
-        """Several backwards: zero_grad() comes between them, as in a closure."""
+        """Several backwards: zero_grad() comes before each, as in a closure."""
         whole = len(self.here) == len(self.ranks)
         for _ in range(backwards):
+            for rank in self.here:
+                rank.techniques.new_gradients()
             techniques = {tuple((core.technique, core.flushes) for core in rank.cores) for rank in self.here}
             assert len(techniques) == 1, "ranks disagree"
             for rank in self.here:
@@ -133,8 +135,6 @@ class Job:
                     rank.came += gradient
                     rank.sent += core.reduce(gradient, whole)
             self._round(whole)
-            for rank in self.here:
-                rank.techniques.new_gradients()
         for rank in self.here:
             rank.techniques.new_step()
             rank.techniques.new_gradients()
