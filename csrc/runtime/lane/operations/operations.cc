@@ -74,6 +74,11 @@ std::string needs_finite_factors(const wire::Request& request) {
   return "prescale_factor and postscale_factor must be finite";
 }
 
+collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part) {
+  if (!part.region) return {part.output, 0, part.bytes()};
+  return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};
+}
+
 void set_reduction(collective::Reduction& call, const wire::Request& request, int members) {
   const bool average = request.reduce_op == ReduceOp::kAverage;
   call.reduce_op = average ? ReduceOp::kSum : request.reduce_op;
