@@ -227,7 +227,7 @@ class PoolPlan:
             return []  # rank 0 goes on proposing
         if reorder:
             self._phase = _Phase.ORDERING
-        if not recut:
+        if not recut or (reorder and self._occupants.stateful):  # these are empty for one change at a time
             return []
         theta, last = _numbers(numbers, _CUTS_BYTES)
         self._cuts = Cuts(theta, last)
