@@ -23,13 +23,13 @@ namespace roundelay::adapter {
 struct BucketElements {
   c10::Device device = at::kCPU;
   DType dtype = DType::kFloat32;
-  std::size_t count = 0;                     // padding included
+  std::size_t count = 0;                    // padding included
   std::vector<compress::Slice> parameters;  // in the order of memory
 };
 
 // What one operation takes.
 struct TechniqueUse {
-  std::string_view text{};                                      // as in wire::Request; lives as long as the choice
+  std::string_view text{};  // as in wire::Request; lives as long as the choice
   std::shared_ptr<const compress::BucketTechnique> technique{};  // null: dense
 };
 
@@ -81,8 +81,8 @@ class TechniqueChoice {
   std::string text_, flush_text_;
   std::shared_ptr<Kept> kept_;  // null: dense
   at::Tensor state_;
-  std::int64_t clean_version_ = 0;   // of `state_` when it was known to be clear
-  bool used_ = false;                // an operation has written the state since then
+  std::int64_t clean_version_ = 0;  // of `state_` when it was known to be clear
+  bool used_ = false;               // an operation has written the state since then
   bool flush_next_ = false;
   bool flushing_ = false;  // the operation in flight is a flush
   std::vector<TechniqueTraffic> traffic_;

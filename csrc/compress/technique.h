@@ -114,7 +114,8 @@ struct BucketTechnique {
   bool flush = false;  // give_back() and a dense allreduce, instead of run()
   ByteSpan state;
   std::vector<Slice> parameters;
-  TechniqueOutcome* outcome = nullptr;  // the lane sets it before the operation is done; null: nobody reads it
+  TechniqueOutcome* outcome =
+      nullptr;  // the lane sets it before the operation is done; null: nobody reads it
 };
 
 }  // namespace roundelay::compress

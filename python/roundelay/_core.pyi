@@ -252,25 +252,20 @@ class Bucket(GradientGroup):
     def abandon(self) -> None: ...
     @property
     def turn(self) -> int: ...  # its position among the pool's buckets of this step, from 1 on; 0: none
-    # The technique of submit() and arrived() from now on; None or "dense": none. All ranks set the same. The
-    # technique that it has keeps its state, another one gets new state. ValueError: the text is wrong (it says
-    # why). RuntimeError: the bucket is in flight; or its state may contain gradients: submit it with
-    # flush_next() first. Then nothing has changed.
+    # The technique from now on; None or "dense": none; equal on all ranks. The same one keeps its state,
+    # another gets new state. ValueError: the text is wrong. RuntimeError: the bucket is in flight, or its
+    # state may keep gradients: send them with flush_next() first. Then nothing has changed.
     def set_technique(self, text: str | None) -> None: ...
     @property
     def technique(self) -> str | None: ...  # its canonical text; None: dense
-    # The technique's state on this rank, uint8, in the memory that the technique uses; None: it has none. Read
-    # or write it only while the bucket is not in flight. A write counts as gradients that are kept.
+    # This rank's state, uint8; None: there is none. Not for use while the bucket is in flight. A write counts
+    # as gradients that are kept.
     @property
     def state(self) -> torch.Tensor | None: ...
-    # The next submission is a flush: it sends all that the state keeps, densely, and clears the state. Does
-    # nothing for a dense bucket. All ranks do the same.
-    def flush_next(self) -> None: ...
-    # Whether the state may contain gradients that no flush has sent.
+    def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property
-    def unflushed(self) -> bool: ...
-    # What submit() and arrived() have reduced, by technique: its text ("dense" without one, and where it did
-    # not apply), operations, bytes of the gradients, and bytes that the technique gave to the fabric.
+    def unflushed(self) -> bool: ...  # the state may keep gradients
+    # By technique ("dense": none, or it did not apply): operations, bytes of gradients, bytes sent.
     @property
     def traffic(self) -> list[tuple[str, int, int, int]]: ...
 

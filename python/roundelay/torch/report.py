@@ -19,8 +19,8 @@ _COLUMNS = ("bucket", "bytes", "technique", "steps", "bytes of gradients", "byte
 def report() -> str:
     """Returns a table for each optimizer that this process has wrapped, with the work of this rank.
 
-    A row is a bucket and a technique that it took: in how many steps, the gradients' bytes in these steps,
-    and the bytes that the technique gave to the fabric instead. The rows begin anew when the pool is cut anew.
+    A row is a bucket and a technique that it took: in how many steps, the gradients' bytes in these,
+    and the bytes that were given to the fabric instead. The rows begin anew when the pool is cut anew.
     """
     tables = [_table(number, *each) for number, each in enumerate(wrapped())]
     return "\n".join(tables) if tables else "no optimizer is wrapped"

@@ -209,16 +209,16 @@ TEST_CASE("errors name the field and the offset", "[codec]") {
   CHECK(error_of(bytes_of({1, 0})).find("format is not this build's") != std::string::npos);
   CHECK(error_of(bytes_of({kFormat, 200})).find("kind is none") != std::string::npos);
   // Abort: culprit 0, a text of 5 bytes of which 1 is there
-  CHECK(
-      error_of(bytes_of({kFormat, 3, 0, 5, 'x'})).find("abort.text is longer than the message (at byte 4 of 5)") !=
-      std::string::npos);
+  CHECK(error_of(bytes_of({kFormat, 3, 0, 5, 'x'}))
+            .find("abort.text is longer than the message (at byte 4 of 5)") != std::string::npos);
   // Abort: culprit beyond 32 bits
-  CHECK(error_of(bytes_of({kFormat, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0})).find("abort.culprit is out of range") !=
-        std::string::npos);
+  CHECK(error_of(bytes_of({kFormat, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0}))
+            .find("abort.culprit is out of range") != std::string::npos);
 }
 
 TEST_CASE("numbers have one form and fit their type", "[codec]") {
-  CHECK(error_of(bytes_of({kFormat, 3, 0x80, 0x00, 0})).find("more bytes than it needs") != std::string::npos);
+  CHECK(error_of(bytes_of({kFormat, 3, 0x80, 0x00, 0})).find("more bytes than it needs") !=
+        std::string::npos);
   Bytes endless = bytes_of({kFormat, 3});
   endless.insert(endless.end(), 20, std::byte{0xFF});
   CHECK(error_of(endless).find("more than 64 bits") != std::string::npos);

@@ -17,8 +17,8 @@ MOST = 2**22  # the core's keys are from 1 on and below this (csrc/collective/sh
 class RegionKeys:
     """Hands out the keys of one process set, in blocks of ``each``; ``first``: the first block's number.
 
-    A block that was given back is used again only when there is no other: its region lives as long as somebody
-    holds a gradient in it.
+    A block that was given back is used again only when there is no other: its region lives as long as
+    somebody holds a gradient in it.
     """
 
     def __init__(self, each: int, first: int = 0, most: int = MOST) -> None:
@@ -45,7 +45,7 @@ class RegionKeys:
         return 1 + block * self._each
 
     def give_back(self, key: int) -> None:
-        """Ends the use of a block that take() returned. All ranks do it at the same place among their calls."""
+        """Ends the use of a block. All ranks do so at the same place among their calls."""
         block = (key - 1) // self._each
         if block in self._taken:  # else another job's
             self._taken.remove(block)
