@@ -14,6 +14,7 @@ from own_strategies import Choosing
 from ranks import run_checks
 from roundelay.errors import MismatchError
 from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch.optimizer.techniques import Techniques
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
 
 
@@ -56,22 +57,22 @@ def _wrapped(
     return parameters, optimizer, strategy
 
 
-def _techniques(optimizer: torch.optim.Optimizer) -> list[str | None]:
+def _all_techniques(optimizer: torch.optim.Optimizer) -> Techniques:
     wrapper = wrapper_of(optimizer)
     assert wrapper is not None
     techniques = wrapper.techniques()
     assert techniques is not None
-    return [bucket.bucket.technique for bucket in techniques._buckets]
+    return techniques
+
+
+def _techniques(optimizer: torch.optim.Optimizer) -> list[str | None]:
+    return [bucket.bucket.technique for bucket in _all_techniques(optimizer)._buckets]
 
 
 def _used(optimizer: torch.optim.Optimizer) -> dict[str, int]:
     """Returns the number of operations by technique."""
-    wrapper = wrapper_of(optimizer)
-    assert wrapper is not None
-    techniques = wrapper.techniques()
-    assert techniques is not None
     used: dict[str, int] = {}
-    for _, traffic in techniques.traffic():
+    for _, traffic in _all_techniques(optimizer).traffic():
         for technique, operations, _, _ in traffic:
             used[technique] = used.get(technique, 0) + operations
     return used
@@ -189,11 +190,7 @@ def check_while_a_rank_has_joined() -> None:
             optimizer.zero_grad()
             add_gradients(*((parameter, 1.0) for parameter in parameters))
             optimizer.step()
-    wrapper = wrapper_of(optimizer)
-    assert wrapper is not None
-    techniques = wrapper.techniques()
-    assert techniques is not None
-    assert techniques.step == first + 2 * hvd.size() - 1
+    assert _all_techniques(optimizer).step == first + 2 * hvd.size() - 1
     for step in range(6):
         _step(parameters, optimizer, float(step))
 
@@ -229,13 +226,10 @@ def check_ranks_that_disagree() -> None:
     assert "dense" in text
     assert len(set(hvd.allgather_object(text))) == 1
     optimizer.zero_grad()
-    for bucket_technique in ("dense", "negate"):
-        strategy.choice = lambda bucket, step, text=bucket_technique: None if text == "dense" else text
-        wrapper = wrapper_of(optimizer)
-        assert wrapper is not None
-        techniques = wrapper.techniques()
-        assert techniques is not None
-        techniques.new_step()
+    _all_techniques(optimizer).new_step()
+    _step(parameters, optimizer)
+    strategy.choice = lambda bucket, step: "negate"
+    for _ in range(3):
         _step(parameters, optimizer)
     assert _techniques(optimizer) == ["negate"] * 6
 

@@ -92,7 +92,7 @@ class Techniques:
     def restart(self) -> None:
         """Begins a new job, which has no buckets yet."""
         self._buckets, self._asked, self._keeps = [], [], []
-        self._flushing = self._empty_everywhere = False
+        self._flushing = self._empty_everywhere = self._flush_this_step = self._some_joined = False
 
     def new_step(self) -> None:
         """Ends a step of the optimizer: the next one may take other techniques."""
