@@ -28,8 +28,8 @@ class LockingWorld : public SessionWorld {
  public:
   explicit LockingWorld(int size, Config config = {})
       : SessionWorld(size, std::move(config), [memory = segment_memory(size)](runtime::SessionParts& parts) {
-          const Group group = parts.fabric->group();
-          parts.fabric = collective::make_shm_fabric(memory, group, {.crowded = true});
+          const Group group = parts.fabrics.front()->group();
+          parts.fabrics.front() = collective::make_shm_fabric(memory, group, {.crowded = true});
         }) {}
 
   std::int64_t count(int rank, const std::string& name) const {
