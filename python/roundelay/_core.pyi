@@ -17,6 +17,7 @@ class Config:
     fusion_threshold: Final[int]
     theta: Final[int]
     gradient_pool: Final[bool]
+    strategy: Final[str]
     autotune: Final[bool]
     autotune_log: Final[str]
     autotune_steps_per_sample: Final[int]
@@ -251,6 +252,9 @@ class Bucket(GradientGroup):
     def traffic(self) -> list[tuple[str, int, int, int]]: ...
 
 def techniques() -> list[tuple[str, str]]: ...  # those that set_technique() knows: name, description
+
+# Returns the canonical form of a technique's text. ValueError: set_technique() would refuse it; says why.
+def technique_text(text: str) -> str: ...
 
 # Operations return a handle. `name` None: a counter of (operation, process set) names it. `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,

@@ -94,9 +94,11 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
     _run([sys.executable, str(program)], checkout)
 
 
-def test_the_optimizer_page_holds_on_two_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["optimizer.md", "strategies.md"])
+def test_pages_hold_on_two_ranks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "blocks.py"
-    program.write_text("\n".join(_blocks(ROOT / "docs" / "optimizer.md", "python")))
+    program.write_text("\n".join(_blocks(ROOT / "docs" / page, "python")))
+    monkeypatch.chdir(tmp_path)
     run = launch([sys.executable, str(program)], 2)
     assert run.returncode == 0, run.output
 

@@ -9,7 +9,8 @@ ranks take part in that one, so a rank that has joined (hvd.join) misses none. T
 3. Other sizes, if rank 0 prefers them (pool_tuner.py): the ranks cut the pool into other buckets.
 4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
 
-Only the measurement waits.
+Only the measurement waits. Where techniques keep gradients back, sizes are not tried out, and the pool stays
+as it is until these are flushed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import enum
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import torch
 
@@ -29,13 +31,31 @@ from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning import calibration
-from roundelay.torch.tuning.buckets import DEFAULT, Cuts
+from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
 _PLACE_BYTES = 3  # of a position in the order, in a round's values
 _MOST = 256**_PLACE_BYTES - 1
 _CUTS_BYTES = 8  # of each number of Cuts
 
 Maker = Callable[[Sequence[Gradient]], Pools]
+
+
+class Occupants(Protocol):
+    """What uses the pool's buckets: techniques, some of which keep gradients back."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether techniques may keep gradients back. Alike on all ranks."""
+
+    @property
+    def restored(self) -> Layout | None:
+        """The layout that a loaded state needs."""
+
+    def may_change_layout(self) -> bool:
+        """Whether nothing is kept back on any rank; if not, flushing begins."""
+
+    def layout_will_change(self) -> None:
+        """Gradients move to other buckets now."""
 
 
 class _Phase(enum.Enum):
@@ -52,8 +72,11 @@ class PoolPlan:
     rules: those of its hooks. While ``rules.recording`` is true, the hooks' gradients are given to arrived().
     """
 
-    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.HookRules) -> None:
+    def __init__(
+        self, process_set: ProcessSet, prefix: str, rules: _core.HookRules, occupants: Occupants
+    ) -> None:
         self._set = process_set
+        self._occupants = occupants
         self._rules = rules
         self._prefix = prefix
         self._config = _core.config()
@@ -67,6 +90,7 @@ class PoolPlan:
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
         self._pool_tuner: PoolTuner | None = None  # on rank 0
+        self._waits = False  # a change of the layout waits for a flush
         self._rules.recording = self._config.gradient_pool
 
     def arrived(self, gradient: Gradient) -> None:
@@ -82,6 +106,8 @@ class PoolPlan:
             self._first = self._first or tuple(self._ready_at)
         submitted = self._pools is not None and self._pools.step_over()
         if self._pool_tuner is not None and self._pools is not None and submitted:
+            if self._occupants.stateful:
+                self._pool_tuner.stop_trials()
             late = self._pools.out_of_place(self._buckets)
             self._pool_tuner.step_over(late, self._cuts, tuple(self._ready_at), self._ready)
             self._rules.recording = self._pool_tuner.recording
@@ -105,13 +131,23 @@ class PoolPlan:
             wish = self._pool_tuner.cuts if self._pool_tuner is not None else None
             numbers = wish or Cuts(0, 0)
             return [*here, int(reorder), int(wish is not None), *_bytes(numbers, _CUTS_BYTES)]
-        order: Sequence[Gradient] = self._first if self._leads and len(members) <= _MOST else ()
+        order: Sequence[Gradient] = self._first_order(members) if self._leads else ()
         if self._pool_tuner is not None:
             order = self._pool_tuner.order or ()
         positions = dict.fromkeys(members, 0)
         for position, gradient in enumerate((g for g in order if g in positions), 1):
             positions[gradient] = position
         return [*here, *_bytes(positions.values(), _PLACE_BYTES)]
+
+    def _first_order(self, members: Sequence[Gradient]) -> Sequence[Gradient]:
+        """Returns the order to propose first: that of a loaded state, or of the first step."""
+        if len(members) > _MOST:
+            return ()
+        restored = self._occupants.restored
+        if restored is None:
+            return self._first
+        by_name = {gradient.name.removeprefix(f"{self._prefix}."): gradient for gradient in members}
+        return [by_name[name] for name in restored.order if name in by_name]
 
     def apply(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
         """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none."""
@@ -161,12 +197,16 @@ class PoolPlan:
         assert self._pools is not None
         self._phase, self._rules.recording = _Phase.RUNNING, False
         large = self._pools.largest() >= calibration.SMALLEST
-        auto = self._config.theta_auto and self._pools.measurable and large
+        restored = self._occupants.restored
+        auto = self._config.theta_auto and self._pools.measurable and large and restored is None
         with torch.no_grad():
             if auto and meet and measure:
                 calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
             if self._leads:
                 self._pool_tuner = PoolTuner(self._prefix, self._pools, self._set, self._ready)
+            if restored is not None:
+                self._cuts = restored.cuts
+                return self._cut()
             best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
             if auto and meet:
                 self._cuts = self._cuts_of_rank_0(best)
@@ -182,18 +222,23 @@ class PoolPlan:
         return Cuts(theta, last)
 
     def _follow_tuner(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
+        self._waits = (reorder or recut) and not self._occupants.may_change_layout()
+        if self._waits:
+            return []  # rank 0 goes on proposing
         if reorder:
             self._phase = _Phase.ORDERING
-        if not recut:
+        if not recut or (reorder and self._occupants.stateful):  # these are empty for one change at a time
             return []
         theta, last = _numbers(numbers, _CUTS_BYTES)
         self._cuts = Cuts(theta, last)
         count("pool_cuts")
+        self._occupants.layout_will_change()
         return self._cut()
 
     def _arrange(self, order: list[Gradient]) -> list[Bucket]:
         assert self._pools is not None
         self._phase = _Phase.RUNNING
+        self._occupants.layout_will_change()
         with torch.no_grad():
             self._pools.arrange(order)
         if self._pool_tuner is not None:
@@ -207,6 +252,11 @@ class PoolPlan:
         if self._pool_tuner is not None:
             self._pool_tuner.settled(self._cuts, len(self._buckets))
         return self._buckets
+
+    @property
+    def wants_change(self) -> bool:
+        """Whether the layout is still to be changed. Alike on all ranks."""
+        return self._waits or self._phase is _Phase.ORDERING
 
     @property
     def cuts(self) -> Cuts | None:

@@ -105,6 +105,12 @@ class PoolTuner:
         """Proposes these cuts, unless the pool has them."""
         self.cuts = cuts if cuts != now else None
 
+    def stop_trials(self) -> None:
+        """Ends autotune where techniques keep gradients back: each trial would flush them."""
+        if self._tuner is not None and not self._tuner.over:
+            self._tell("no trials, as the strategy keeps gradients back")
+            self._tuner = self.cuts = None
+
     def arranged(self, now: Cuts) -> None:
         """Records that the proposed order is in use."""
         self.order = None

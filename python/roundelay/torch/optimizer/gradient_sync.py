@@ -34,7 +34,9 @@ from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import Cuts
 
 NAMES_SHOWN = 6  # of the gradients that an error is about
@@ -62,13 +64,20 @@ class _Result(NamedTuple):
     """The result of an agreement round: equal on all ranks."""
 
     groups: list[_GroupResult]
-    plan: bytes  # PoolPlan's
+    plan: bytes  # those of Techniques, then PoolPlan's
 
 
 class GradientSync:
     """Hooks on the parameters of one optimizer, and the state of their gradients since its last step."""
 
-    def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
+    def __init__(
+        self,
+        scope: int,
+        rule: Reduction,
+        passes_per_step: int,
+        grouping: dict[int, int],
+        strategy: Strategy,
+    ) -> None:
         self.order = (set_id(rule.process_set), scope)
         self._key = job_keys.of(rule.process_set).take()
         self.rules = _core.HookRules()
@@ -79,7 +88,8 @@ class GradientSync:
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
-        self._plan = PoolPlan(rule.process_set, self._prefix, self.rules)
+        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._gradients)
+        self._plan = self._make_plan()
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
@@ -153,6 +163,9 @@ class GradientSync:
     def _make_pools(self, gradients: Sequence[Gradient]) -> Pools:
         return Pools(gradients, self._rule, self._prefix, self._key)
 
+    def _make_plan(self) -> PoolPlan:
+        return PoolPlan(self._rule.process_set, self._prefix, self.rules, self.techniques)
+
     def _use(self, buckets: list[Bucket]) -> None:
         """Moves gradients into these buckets. They were alone or in other buckets before."""
         for group in self._seen_groups if buckets else ():
@@ -162,8 +175,10 @@ class GradientSync:
                 self._groups.pop(self._group[gradient].name, None)
                 self._group[gradient] = bucket
         self._groups.update((bucket.name, bucket) for bucket in buckets)
-        if buckets:
+        cuts = self._plan.cuts
+        if buckets and cuts is not None:
             self._list_members()
+            self.techniques.use(buckets, cuts)
 
     def _list_members(self) -> None:
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
@@ -183,7 +198,8 @@ class GradientSync:
         for number, gradient in self._gradients.items():
             self._join_group(gradient, self._grouping.get(number))
         self._list_members()
-        self._plan = PoolPlan(self._rule.process_set, self._prefix, self.rules)
+        self.techniques.restart()
+        self._plan = self._make_plan()
 
     # -- one step
 
@@ -231,6 +247,7 @@ class GradientSync:
     def new_step(self) -> None:
         """After optimizer.step() and zero_grad()."""
         self._plan.new_step()
+        self.techniques.new_gradients()
         for group in self._groups.values():
             group.core.new_step()
         self._seen_groups.clear()
@@ -251,7 +268,7 @@ class GradientSync:
             bytes(len(group.members)) if number else group.core.wanted()
             for group, number in zip(groups, submitted, strict=True)
         ]
-        plan = bytes(self._plan.values(self._members, alone))
+        plan = bytes([*self.techniques.values(), *self._plan.values(self._members, alone)])
         values = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
@@ -278,8 +295,11 @@ class GradientSync:
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
             self._finish()
-        self._use(self._plan.apply(self._members, result.plan, self._make_pools))
+        length = self.techniques.length()
+        self.techniques.apply(result.plan[:length])
+        self._use(self._plan.apply(self._members, result.plan[length:], self._make_pools))
         self._plan.settle()
+        self.techniques.end_round(self._plan.wants_change)
 
     def _parse(self, values: bytes) -> _Result:
         """Takes the combined values apart by group, and records which gradients are missing."""
