@@ -42,7 +42,8 @@ struct Buffer {
   std::size_t offset = 0;
   std::size_t bytes = 0;
   // Not null: `base` is the region's own part, and the buffers of all members are at this offset of regions
-  // with one key. Null: any memory of this process.
+  // with one key. A fabric whose members are those of the region reaches the bytes there; all others use this
+  // member's pointers alone. Null: any memory of this process.
   const Region* region = nullptr;
 
   [[nodiscard]] std::byte* data() const { return base + offset; }
@@ -77,12 +78,14 @@ struct BarrierCall : CallOptions {
 };
 
 // In the next three, vectors of sizes have one entry for each member of the group, 0 for absent ones. Parts
-// follow each other in memory in this order, without gaps.
+// follow each other in memory in this order, without gaps. A region is as in Buffer: the parts of all members
+// begin at the same offset of their regions.
 struct AllgatherCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAllgather;
   const std::byte* input = nullptr;        // this member's part; may lie in its place in `output`
   ByteSpan output;                         // the parts of all members
   std::vector<std::size_t> receive_bytes;  // the size of each member's part
+  const Region* region = nullptr;          // not null: `output` lies there, and `input` in its place in it
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
   [[nodiscard]] std::size_t given_bytes(int member) const {
@@ -108,6 +111,7 @@ struct ReducescatterCall : CallOptions, Reduction {
   const std::byte* input = nullptr;      // this member's parts of all shards
   ByteSpan output;                       // this member's shard; may be its place in `input`
   std::vector<std::size_t> shard_bytes;  // the size of each member's shard
+  const Region* region = nullptr;        // not null: `input` lies there, and `output` is its place in it
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
   [[nodiscard]] std::size_t given_bytes(int /*member*/) const {

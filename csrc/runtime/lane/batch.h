@@ -48,6 +48,10 @@ struct Batch {
   std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
   bool ends_tickets = false;                            // the last batch of its turn
 
+  // Set when the batch is prepared.
+  std::size_t track = 0;  // index of the lane's track that carries the batch
+  bool alone = true;      // no other batch may be under way
+
   // Set while the batch is carried out.
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end

@@ -71,7 +71,8 @@ Status BatchExecutor::call(Batch& batch) {
   const collective::Task::Step& step = batch.task.step();
   const std::size_t bytes = std::max(collective::result_bytes(*step.call), batch.bytes());
   collective::CallOptions& options = collective::options_of(*step.call);
-  options.deadline = progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes);
+  options.deadline =
+      progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
   auto pending = step.fabric->start(*step.call);
   if (!pending.ok()) return pending.status();

@@ -59,10 +59,11 @@ void LaneRecorder::record_on_device(const Batch& batch, DeviceClock& clock) {
 
 void LaneRecorder::add_to(LaneCounters& sum) const {
   sum.add(counters_);
-  if (!fabric_work_) return;
-  sum.bytes_staged += fabric_work_->bytes_staged;
-  sum.sleeps += fabric_work_->sleeps;
-  sum.wakes += fabric_work_->wakes;
+  for (const auto& counters : fabric_counters_) {
+    sum.bytes_staged += counters->bytes_staged;
+    sum.sleeps += counters->sleeps;
+    sum.wakes += counters->wakes;
+  }
 }
 
 }  // namespace roundelay::runtime

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "collective/fabric.h"
@@ -41,9 +42,11 @@ struct LaneCounters {
 // The holder of the lane's token calls the record functions. Any thread may call the others.
 class LaneRecorder {
  public:
-  // `timeline` outlives the recorder. `fabric_work`: the counters of the lane's fabric, or null.
-  LaneRecorder(timeline::Timeline& timeline, std::shared_ptr<const collective::FabricWork> fabric_work)
-      : timeline_(timeline), fabric_work_(std::move(fabric_work)) {}
+  using CountersOfFabrics = std::vector<std::shared_ptr<const collective::FabricCounters>>;
+
+  // `timeline` outlives the recorder. `fabric_counters`: the counters of the lane's fabrics.
+  LaneRecorder(timeline::Timeline& timeline, CountersOfFabrics fabric_counters)
+      : timeline_(timeline), fabric_counters_(std::move(fabric_counters)) {}
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
@@ -57,7 +60,7 @@ class LaneRecorder {
   void count_scheduled() { ++counters_.locked_operations; }
 
   [[nodiscard]] const LaneCounters& counters() const { return counters_; }
-  // Adds the lane's counters and those of its fabric.
+  // Adds the lane's counters and those of its fabrics.
   void add_to(LaneCounters& sum) const;
 
  private:
@@ -65,7 +68,7 @@ class LaneRecorder {
   void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;
-  const std::shared_ptr<const collective::FabricWork> fabric_work_;
+  const CountersOfFabrics fabric_counters_;
   LaneCounters counters_;
 };
 

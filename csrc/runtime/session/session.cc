@@ -36,7 +36,7 @@ Session::Session(SessionParts parts)
       lane_factory_(parts_, {completer_, timeline_.events(), abort_, negotiator_.inbox()},
                     [this] { lane_threads_.wake(); }),
       sets_(parts_.rank_info.rank),
-      world_(lane_factory_.make(LaneId{}, std::move(parts_.fabric), parts_.channel->any_thread())),
+      world_(lane_factory_.make(LaneId{}, std::move(parts_.fabrics), parts_.channel->any_thread())),
       lane_threads_(open_lanes_, !parts_.channel->any_thread() || !world_->caller_may_drive()),
       engine_(*parts_.channel, negotiator_, handles_, lane_threads_,
               bootstrap::outnumber_cores(parts_.rank_info.local_size),

@@ -1,3 +1,4 @@
+#include "collective/two_level/schedule.h"
 #include "runtime/lane/operations/operations.h"
 
 namespace roundelay::runtime {
@@ -100,6 +101,14 @@ collective::Task run(DeviceBuffers& buffers, Batch& batch) {
 }
 
 }  // namespace
+
+bool goes_over_levels(const Batch& batch, int members) {
+  if (batch.steps != &kAllreduceSteps || batch.on_gpu() || !batch.absent.empty()) return false;
+  AllreduceCall call;
+  call.dtype = batch.pieces.front().dtype();
+  set_reduction(call, batch.request(), members);
+  return collective::two_level::fits(call);
+}
 
 const OperationSteps kAllreduceSteps = {check, run};
 

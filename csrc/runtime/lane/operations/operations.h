@@ -74,6 +74,9 @@ Kind& new_call(collective::Call& call, const Batch& batch) {
   made.absent = batch.absent;
   return made;
 }
+// Returns whether the batch is an allreduce that goes over the levels of a fabric with more than one, in a
+// group of so many members.
+bool goes_over_levels(const Batch& batch, int members);
 // Returns the memory for the result of a piece, which has so many rows. Errors: those of DeviceBuffers.
 Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const Piece& piece, std::int64_t rows);
 
