@@ -28,9 +28,9 @@ class Pooled:
 
     def __init__(self, name: str, op: int = hvd.Sum) -> None:
         Pooled.keys += 1
-        self.pool = _core.GradientPool(Pooled.keys, PADDED_BYTES, 0, torch.device("cpu"))
-        self.bucket = _core.Bucket(name, self.pool, op, 1.0, 1.0)
         self.parameters = [torch.nn.Parameter(torch.zeros(size)) for size in SIZES]
+        self.pool = _core.GradientPool(Pooled.keys, PADDED_BYTES, 0, self.parameters[0].device)
+        self.bucket = _core.Bucket(name, self.pool, op, 1.0, 1.0)
         begin = 0
         for index, parameter in enumerate(self.parameters):
             gradient = _core.Gradient(parameter, f"{name}.{index}", True)
@@ -57,6 +57,7 @@ class Pooled:
     def reduce(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         self.start(values)
         self.bucket.finish()
+        self.pool.settle()
         return [parameter.grad.clone() for parameter in self.parameters if parameter.grad is not None]
 
 
