@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "compress/technique.h"
-
 namespace roundelay::runtime {
 
 void LaneRecorder::record(const Batch& batch) {
@@ -15,18 +13,15 @@ void LaneRecorder::record(const Batch& batch) {
   counters_.bytes += static_cast<std::int64_t>(bytes);
   if (tensors > 1) counters_.fused_tensors += tensors;
   if (batch.on_gpu()) counters_.gpu_operations += 1;
-  if (const auto* technique = batch.technique()) record_technique(batch, *technique);
+  if (batch.technique() != nullptr) {
+    counters_.technique_operations += 1;
+    counters_.technique_bytes += static_cast<std::int64_t>(bytes);
+    counters_.technique_called_bytes += static_cast<std::int64_t>(batch.called_bytes);
+  }
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
   record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : timeline::Track::kCollective,
                     batch.started, batch.reduced);
-}
-
-void LaneRecorder::record_technique(const Batch& batch, const compress::BucketTechnique& technique) {
-  counters_.technique_operations += 1;
-  counters_.technique_bytes += static_cast<std::int64_t>(batch.bytes());
-  counters_.technique_called_bytes += static_cast<std::int64_t>(batch.called_bytes);
-  if (technique.outcome != nullptr) *technique.outcome = {true, batch.called_bytes};
 }
 
 // On a GPU the lane enqueues copies with all the rest: it records none.

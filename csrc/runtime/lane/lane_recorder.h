@@ -52,8 +52,7 @@ class LaneRecorder {
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
   // Records the packing of a batch, from `begin` until now.
   void record_pack(const Batch& batch, TimePoint begin) { record_copy(batch, "pack", begin); }
-  // Counts a batch that is done on the host, tells its bucket what the technique did, and records its call
-  // and its unpacking, which ends now. Call it before the batch's entries are complete.
+  // Counts a batch that is done on the host and records its call and its unpacking, which ends now.
   void record(const Batch& batch);
   // Records when the device carried out a batch on a GPU that is complete.
   void record_on_device(const Batch& batch, DeviceClock& clock);
@@ -65,7 +64,6 @@ class LaneRecorder {
   void add_to(LaneCounters& sum) const;
 
  private:
-  void record_technique(const Batch& batch, const compress::BucketTechnique& technique);
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
   void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
 
