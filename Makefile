@@ -76,11 +76,12 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 # Tests often wait: for a death to be noticed, for a rank that is late.
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 TESTS ?= not slow and not nightly
+LESS := $(findstring not slow,$(TESTS))
 test: test-cpp test-python  ## the tests, C++ and Python, at 1 to 4 processes; CI and make nightly have the long ones
 
 test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@cmake --build build/dev -j $(JOBS) -- --quiet
-	@ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(TEST_JOBS)
+	@$(if $(LESS),QUICK_TESTS=1) ctest --test-dir build/dev --output-on-failure --no-tests=error $(if $(LESS),-LE slow) -j $(TEST_JOBS)
 
 test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet

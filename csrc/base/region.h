@@ -14,15 +14,26 @@
 namespace roundelay {
 
 struct Region {
-  std::uint64_t key = 0;          // equal on all members; never 0
-  ByteSpan own;                   // this member's memory
-  std::vector<std::byte*> parts;  // all members' memory, by index; empty if only this process has access
-  std::shared_ptr<void> memory;   // keeps `own` and `parts` mapped
+  std::uint64_t key = 0;  // equal on all members; never 0
+  ByteSpan own;           // this member's memory
+  // The world ranks that reach each other's memory, as in their Group, and the memory of each. Empty if only
+  // this process has access.
+  std::vector<int> ranks;
+  std::vector<std::byte*> parts;
+  std::shared_ptr<void> memory;  // keeps `own` and `parts` mapped
+
+  // Returns whether these bytes lie in this member's memory.
+  [[nodiscard]] bool holds(ConstByteSpan bytes) const {
+    const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+    const auto first = reinterpret_cast<std::uintptr_t>(own.data());
+    return begin >= first && begin - first <= own.size() && bytes.size() <= own.size() - (begin - first);
+  }
 };
 
 using RegionPtr = std::shared_ptr<const Region>;
 // Makes this member's part of a region. All members of the group call it with equal key and size, in any
-// order, without waiting for each other. A member may access the others' parts once all calls have returned.
+// order, without waiting for each other. Those of `Region::ranks` may access each other's parts once all
+// calls have returned.
 // Thread-safe. Errors: kUnavailable (no memory).
 using RegionMaker = std::function<Result<RegionPtr>(std::uint64_t key, std::size_t bytes)>;
 

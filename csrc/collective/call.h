@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <numeric>
 #include <variant>
 #include <vector>
 
@@ -41,7 +42,8 @@ struct Buffer {
   std::size_t offset = 0;
   std::size_t bytes = 0;
   // Not null: `base` is the region's own part, and the buffers of all members are at this offset of regions
-  // with one key. Null: any memory of this process.
+  // with one key. A fabric whose members are those of the region reaches the bytes there; all others use this
+  // member's pointers alone. Null: any memory of this process.
   const Region* region = nullptr;
 
   [[nodiscard]] std::byte* data() const { return base + offset; }
@@ -56,6 +58,7 @@ struct AllreduceCall : CallOptions, Reduction {
   const ScatterList* scattered = nullptr;
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.bytes; }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const { return buffer.bytes; }
 };
 
 struct BroadcastCall : CallOptions {
@@ -64,23 +67,30 @@ struct BroadcastCall : CallOptions {
   int root = 0;     // an index in the group
 
   [[nodiscard]] std::size_t result_bytes() const { return buffer.size(); }
+  [[nodiscard]] std::size_t given_bytes(int member) const { return member == root ? buffer.size() : 0; }
 };
 
 struct BarrierCall : CallOptions {
   static constexpr Operation kOperation = Operation::kBarrier;
 
   [[nodiscard]] static std::size_t result_bytes() { return 0; }
+  [[nodiscard]] static std::size_t given_bytes(int /*member*/) { return 0; }
 };
 
 // In the next three, vectors of sizes have one entry for each member of the group, 0 for absent ones. Parts
-// follow each other in memory in this order, without gaps.
+// follow each other in memory in this order, without gaps. A region is as in Buffer: the parts of all members
+// begin at the same offset of their regions.
 struct AllgatherCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAllgather;
   const std::byte* input = nullptr;        // this member's part; may lie in its place in `output`
   ByteSpan output;                         // the parts of all members
   std::vector<std::size_t> receive_bytes;  // the size of each member's part
+  const Region* region = nullptr;          // not null: `output` lies there, and `input` in its place in it
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int member) const {
+    return receive_bytes[static_cast<std::size_t>(member)];
+  }
 };
 
 struct AlltoallCall : CallOptions {
@@ -91,6 +101,9 @@ struct AlltoallCall : CallOptions {
   std::vector<std::size_t> receive_bytes;  // what this member gets from each
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
+    return std::accumulate(send_bytes.begin(), send_bytes.end(), std::size_t{0});
+  }
 };
 
 struct ReducescatterCall : CallOptions, Reduction {
@@ -98,8 +111,12 @@ struct ReducescatterCall : CallOptions, Reduction {
   const std::byte* input = nullptr;      // this member's parts of all shards
   ByteSpan output;                       // this member's shard; may be its place in `input`
   std::vector<std::size_t> shard_bytes;  // the size of each member's shard
+  const Region* region = nullptr;        // not null: `input` lies there, and `output` is its place in it
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
+  [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
+    return std::accumulate(shard_bytes.begin(), shard_bytes.end(), std::size_t{0});
+  }
 };
 
 using Call =
@@ -119,6 +136,11 @@ inline Operation operation_of(const Call& call) {
 // Returns the size of the result on this member.
 inline std::size_t result_bytes(const Call& call) {
   return std::visit([](const auto& one) { return one.result_bytes(); }, call);
+}
+
+// Returns the size of what the member with this index, which calls it, gives to the others.
+inline std::size_t given_bytes(const Call& call, int member) {
+  return std::visit([member](const auto& one) { return one.given_bytes(member); }, call);
 }
 
 }  // namespace roundelay::collective

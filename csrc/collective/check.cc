@@ -36,7 +36,9 @@ class Checker {
   Status operator()(const AllgatherCall& call) const {
     ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.output));
     ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.receive_bytes, "to receive from"));
-    return check_parts(call, call.receive_bytes[self()], sum(call.receive_bytes));
+    ROUNDELAY_RETURN_IF_ERROR(check_parts(call, call.receive_bytes[self()], sum(call.receive_bytes)));
+    ROUNDELAY_RETURN_IF_ERROR(check_region(call.kOperation, call.region, call.output));
+    return check_place(call, call.output.data(), call.input, call.receive_bytes);
   }
   Status operator()(const AlltoallCall& call) const {
     ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.output));
@@ -51,7 +53,10 @@ class Checker {
   Status operator()(const ReducescatterCall& call) const {
     ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, call.output));
     ROUNDELAY_RETURN_IF_ERROR(check_sizes(call, call.shard_bytes, "to send to"));
-    ROUNDELAY_RETURN_IF_ERROR(check_parts(call, sum(call.shard_bytes), call.shard_bytes[self()]));
+    const std::size_t bytes = sum(call.shard_bytes);
+    ROUNDELAY_RETURN_IF_ERROR(check_parts(call, bytes, call.shard_bytes[self()]));
+    ROUNDELAY_RETURN_IF_ERROR(check_region(call.kOperation, call.region, {call.input, bytes}));
+    ROUNDELAY_RETURN_IF_ERROR(check_place(call, call.input, call.output.data(), call.shard_bytes));
     return check_reduction(call.kOperation, call, call.shard_bytes);
   }
 
@@ -63,7 +68,8 @@ class Checker {
 
   [[nodiscard]] Status check_memory(const AllreduceCall& call) const {
     if (call.scattered == nullptr) {
-      return check_memory(call.kOperation, {call.buffer.base, call.buffer.bytes});
+      ROUNDELAY_RETURN_IF_ERROR(check_memory(call.kOperation, {call.buffer.base, call.buffer.bytes}));
+      return check_region(call.kOperation, call.buffer.region, {call.buffer.data(), call.buffer.bytes});
     }
     if (!takes_scattered_ || call.reduce_op == ReduceOp::kAdasum) {
       return refuse(call.kOperation, "the buffer may not be scattered");
@@ -76,6 +82,20 @@ class Checker {
   [[nodiscard]] static Status check_memory(Operation operation, ByteSpan memory) {
     const bool missing = !memory.empty() && memory.data() == nullptr;
     return missing ? refuse(operation, "the buffer has no memory") : Status{};
+  }
+
+  [[nodiscard]] static Status check_region(Operation operation, const Region* region, ConstByteSpan bytes) {
+    if (region == nullptr || region->holds(bytes)) return {};
+    return refuse(operation, "the buffer does not lie in its region");
+  }
+  // In a region this member's part, of one of these sizes, has to be in its place among all parts.
+  template <class Kind>
+  [[nodiscard]] Status check_place(const Kind& call, const std::byte* all, const std::byte* own,
+                                   const Sizes& sizes) const {
+    if (call.region == nullptr || sizes[self()] == 0) return {};
+    const auto before = std::span(sizes).first(self());
+    if (own == all + std::accumulate(before.begin(), before.end(), std::size_t{0})) return {};
+    return refuse(call.kOperation, "this rank's part is not in its place in the region");
   }
 
   [[nodiscard]] Status check_root(const BroadcastCall& call) const {

@@ -28,7 +28,7 @@
 namespace roundelay::collective {
 
 // Counts the work of one member, for tests. One thread at a time writes, any thread reads; relaxed.
-struct FabricWork {
+struct FabricCounters {
   std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
   std::atomic<std::int64_t> sleeps{0}, wakes{0};
 
@@ -92,7 +92,7 @@ struct FabricCapabilities {
   // Shows members at once what the others announce. May outlive the fabric.
   std::shared_ptr<Announcements> announcements{};
   // Counts this member's work. May outlive the fabric.
-  std::shared_ptr<const FabricWork> work{};
+  std::shared_ptr<const FabricCounters> counters{};
 };
 
 class Fabric {

@@ -18,9 +18,9 @@ template <class State>
 class QueuedPending;
 
 // The state that the calls of one member share. One thread at a time. `State` derives from it. It has
-// group(), `resources` of any type, and a type RunningCall, which carries out one call when its turn has
-// come:
-// - RunningCall(resources, call): both outlive it; the call has been checked.
+// group(), `resources` of any type, and a type CallRun, whose objects carry out one call each when its turn
+// has come:
+// - CallRun(resources, call): both outlive it; the call has been checked.
 // - Result<bool> advance(): moves the call on without blocking. True: it is over.
 // - Status interrupted(CallWatch&): returns an error if the call must end now. Asked when nothing has moved.
 // - waiting_for(), crowded() and idle(): as Pending's.
@@ -64,7 +64,7 @@ class QueuedPending final : public Pending {
         state_->fail(over.status());
       } else if (*over) {
         state_->calls.pop_front();
-      } else if (Status why = first.running_->interrupted(first.watch_); !why.ok()) {
+      } else if (Status why = first.run_->interrupted(first.watch_); !why.ok()) {
         state_->fail(why);
       } else {
         return false;
@@ -78,27 +78,27 @@ class QueuedPending final : public Pending {
   Nap idle(Backoff& backoff) override { return moving() ? moving()->idle(backoff) : backoff.next(); }
 
  private:
-  using RunningCall = typename State::RunningCall;
+  using CallRun = typename State::CallRun;
 
   // Moves this call, which is the first one.
   Result<bool> advance() {
-    if (!running_) running_.emplace(state_->resources, call_);
-    Result<bool> over = running_->advance();
+    if (!run_) run_.emplace(state_->resources, call_);
+    Result<bool> over = run_->advance();
     done_ = over.ok() && *over;
-    if (done_) running_.reset();
+    if (done_) run_.reset();
     return over;
   }
 
   // Returns the object that carries out the first call. Null before its turn.
-  [[nodiscard]] RunningCall* moving() const {
-    if (state_->calls.empty() || !state_->calls.front()->running_) return nullptr;
-    return &*state_->calls.front()->running_;
+  [[nodiscard]] CallRun* moving() const {
+    if (state_->calls.empty() || !state_->calls.front()->run_) return nullptr;
+    return &*state_->calls.front()->run_;
   }
 
   const std::shared_ptr<State> state_;
   const Call call_;
   CallWatch watch_;
-  mutable std::optional<RunningCall> running_;
+  mutable std::optional<CallRun> run_;
   bool done_ = false;
 };
 

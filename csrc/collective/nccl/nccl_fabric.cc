@@ -17,11 +17,11 @@ struct NcclResources {
   Fabric& staged;
 };
 
-// One call in progress. NCCL gets it when the call before it is enqueued: a staged call before it would
+// Carries out one call. NCCL gets it when the call before it is enqueued: a staged call before it would
 // otherwise wait in the stream for peers that have not started theirs.
-class NcclCall {
+class NcclRun {
  public:
-  NcclCall(const NcclResources& resources, const Call& call) : resources_(resources), call_(call) {}
+  NcclRun(const NcclResources& resources, const Call& call) : resources_(resources), call_(call) {}
 
   Result<bool> advance() {
     if (!begun_) {
@@ -58,7 +58,7 @@ class NcclCall {
 
 // The state that the calls of one member share. One thread at a time.
 struct NcclState final : CallQueue<NcclState>, DeviceCalls {
-  using RunningCall = NcclCall;
+  using CallRun = NcclRun;
 
   explicit NcclState(NcclFabricParts given)
       : members(std::move(given.group)),

@@ -18,12 +18,17 @@ Program allreduce_in_region(Rounds& net, const AllreduceCall& call);
 // Passes whole vectors from partner to partner. Gives the bits of recursive_doubling_allreduce.
 Program adasum(Rounds& net, const AllreduceCall& call);
 Program reduce_scatter(Rounds& net, const ReducescatterCall& call);
+// For memory in a region: every member reduces its shard where it lies, out of all members' parts.
+Program reduce_scatter_in_region(Rounds& net, const ReducescatterCall& call);
 Program broadcast(Rounds& net, const BroadcastCall& call);
 Program all_gather(Rounds& net, const AllgatherCall& call);
+// For memory in a region: every member copies the others' parts from where they lie.
+Program all_gather_in_region(Rounds& net, const AllgatherCall& call);
 Program alltoall(Rounds& net, const AlltoallCall& call);
 Program barrier(Rounds& net);
 
-// Returns the program of a call, as the present members see it. `call` and `net` outlive it.
+// Returns the program of a call, as the present members see it. A region of the call has the parts of all
+// members of the group. `call` and `net` outlive it.
 Program program_of(const Call& call, Rounds& net);
 
 }  // namespace roundelay::collective::shm

@@ -36,7 +36,7 @@ void Rounds::publish(Counter counter, Word word) {
     Doorbell& doorbell = segment.doorbell(member);
     if (doorbell.asleep.load(std::memory_order_seq_cst) == 0 || doorbell.asleep.exchange(0) == 0) continue;
     doorbell.ring();
-    FabricWork::add(history_.work->wakes);
+    FabricCounters::add(history_.counters->wakes);
   }
 }
 
@@ -57,7 +57,7 @@ Nap Rounds::nap(Duration most) {
   const std::uint32_t seen = doorbell.rings.load(std::memory_order_acquire);
   doorbell.asleep.store(1, std::memory_order_seq_cst);
   if (all_done()) return {};
-  FabricWork::add(history_.work->sleeps);
+  FabricCounters::add(history_.counters->sleeps);
   return {doorbell.rings, seen, most};
 }
 

@@ -30,7 +30,7 @@ struct History {
   const int index;
   std::vector<Word> last_present;       // by member: the end of the last call that it took part in
   Word last_use[Segment::kSlots] = {};  // by slot of this member: the round that used it last
-  const std::shared_ptr<FabricWork> work = std::make_shared<FabricWork>();
+  const std::shared_ptr<FabricCounters> counters = std::make_shared<FabricCounters>();
 };
 
 // One thread at a time.
@@ -60,7 +60,7 @@ class Rounds {
   void put(std::uint64_t round, std::size_t offset, const std::byte* from, std::size_t bytes) {
     if (bytes == 0) return;
     std::memcpy(slot(round) + offset, from, bytes);
-    FabricWork::add(history_.work->bytes_staged, bytes);
+    FabricCounters::add(history_.counters->bytes_staged, bytes);
   }
   // Tell the other members that this one has come so far in a round.
   void stage(std::uint64_t round) { publish(&Progress::staged, word_of(call_, round + 1)); }
@@ -87,6 +87,7 @@ class Rounds {
   Waiting staged(int member, std::uint64_t round) { return wait(&Progress::staged, member, round); }
   Waiting staged(std::uint64_t round) { return wait(&Progress::staged, kEveryone, round); }
   Waiting reduced(int member, std::uint64_t round) { return wait(&Progress::reduced, member, round); }
+  Waiting reduced(std::uint64_t round) { return wait(&Progress::reduced, kEveryone, round); }
 
   // Looks at the counters that the program waits for. True: they have come far enough.
   bool all_done();

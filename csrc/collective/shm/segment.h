@@ -24,8 +24,8 @@ constexpr Word word_of(std::uint64_t call, std::uint64_t rounds) { return (call 
 
 // Shows how far a member has come. Only that member writes here.
 struct alignas(128) Progress {
-  SharedWord<Word> staged{0};    // its bytes are in its slot
-  SharedWord<Word> reduced{0};   // its share of the sums is in its slot
+  SharedWord<Word> staged{0};    // its bytes are in its slot, or in its part of a region
+  SharedWord<Word> reduced{0};   // its share of the sums is in its slot, or in the region
   SharedWord<Word> released{0};  // it reads no slot of these rounds any more
 };
 static_assert(SharedWord<Word>::is_always_lock_free);

@@ -32,9 +32,8 @@ class Mapping {
 }  // namespace
 
 RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment, const Group& group) {
-  return [segment = std::move(segment), members = static_cast<std::size_t>(group.size()),
-          index = static_cast<std::size_t>(group.index)](std::uint64_t key,
-                                                         std::size_t bytes) -> Result<RegionPtr> {
+  return [segment = std::move(segment), group](std::uint64_t key, std::size_t bytes) -> Result<RegionPtr> {
+    const std::size_t members = group.ranks.size(), index = static_cast<std::size_t>(group.index);
     const std::size_t each = shm::Segment::whole_pages_up(bytes);
     if (key == 0 || key >= kKeys || each > (std::size_t{1} << kRegionBits) / members) {
       return Status::unavailable("a region of " + std::to_string(bytes) + " bytes with key " +
@@ -48,6 +47,7 @@ RegionMaker shared_regions(std::shared_ptr<const platform::SharedMemory> segment
     auto region = std::make_shared<Region>();
     region->key = key;
     region->own = mapping->span().subspan(index * each, bytes);
+    region->ranks = group.ranks;
     for (std::size_t member = 0; member < members; ++member) {
       region->parts.push_back(mapping->span().data() + member * each);
     }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/overload.h"
 #include "collective/call_watch.h"
 #include "collective/check.h"
 #include "collective/present.h"
@@ -37,10 +38,29 @@ struct ShmResources {
   std::uint64_t calls = 0;  // the number of calls begun, also of those that this member skips
 };
 
+// Drops the region of a call if it is another group's. The call's memory then is staged as any other.
+void keep_own_region(Call& call, const Group& group) {
+  const auto keep = [&group](const Region*& region) {
+    if (region != nullptr && region->ranks != group.ranks) region = nullptr;
+  };
+  std::visit(Overload{[&](AllreduceCall& one) { keep(one.buffer.region); },
+                      [&](AllgatherCall& one) { keep(one.region); },
+                      [&](ReducescatterCall& one) { keep(one.region); }, [](BroadcastCall&) {},
+                      [](BarrierCall&) {}, [](AlltoallCall&) {}},
+             call);
+}
+
+// Returns the call as the members that take part see it.
+Call seen_by_present(const Call& call, const Group& group) {
+  Call seen = among_present(call, group.size());
+  keep_own_region(seen, group);
+  return seen;
+}
+
 // A program over the rounds of one call.
-struct Running {
-  Running(ShmResources& resources, const Call& started, std::uint64_t number)
-      : call(among_present(started, resources.group.size())),
+struct RunningProgram {
+  RunningProgram(ShmResources& resources, const Call& started, std::uint64_t number)
+      : call(seen_by_present(started, resources.group)),
         rounds(resources.history, present_members(options_of(started), resources.group.size()), number,
                resources.scratch),
         program(shm::program_of(call, rounds)) {}
@@ -50,11 +70,11 @@ struct Running {
   Program program;
 };
 
-// One call that has come to the head of the queue. Calls are numbered in the order of the queue, which is the
-// same on all members.
-class ShmCall {
+// Carries out one call, which has come to the head of the queue. Calls are numbered in the order of the
+// queue, which is the same on all members.
+class ShmRun {
  public:
-  ShmCall(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
+  ShmRun(ShmResources& resources, const Call& call) : resources_(resources), call_(call) {
     const std::uint64_t number = ++resources.calls;
     if (!is_absent(options_of(call), resources.group.index)) running_.emplace(resources, call, number);
   }
@@ -92,13 +112,13 @@ class ShmCall {
 
   ShmResources& resources_;
   const Call& call_;
-  std::optional<Running> running_;  // nothing: this member skips the call
-  bool moved_ = false;              // the program has gone on since the last idle()
+  std::optional<RunningProgram> running_;  // nothing: this member skips the call
+  bool moved_ = false;                     // the program has gone on since the last idle()
 };
 
 // The state that the calls of one member share. One thread at a time.
 struct ShmState final : CallQueue<ShmState>, Waker {
-  using RunningCall = ShmCall;
+  using CallRun = ShmRun;
 
   ShmState(std::shared_ptr<std::byte> memory, Group members, ShmFabricOptions options)
       : resources(std::move(memory), std::move(members), std::move(options)) {}
@@ -111,7 +131,7 @@ struct ShmState final : CallQueue<ShmState>, Waker {
             .waker = this,
             .make_region = resources.options.make_region,
             .announcements = shm::make_announcements(resources.memory, group().index, group().size()),
-            .work = resources.history.work};
+            .counters = resources.history.counters};
   }
 
   ShmResources resources;
@@ -148,23 +168,23 @@ Program alone(const Call& call) {
   co_return;
 }
 
-bool in_shared_region(const AllreduceCall& call) {
-  return call.buffer.region != nullptr && !call.buffer.region->parts.empty();
-}
-
 // Picks the program of a call of each kind.
 struct Picker {
   Rounds& net;
 
   Program operator()(const AllreduceCall& call) const {
     if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
-    return in_shared_region(call) ? allreduce_in_region(net, call) : allreduce(net, call);
+    return call.buffer.region != nullptr ? allreduce_in_region(net, call) : allreduce(net, call);
   }
   Program operator()(const BroadcastCall& call) const { return broadcast(net, call); }
   Program operator()(const BarrierCall& /*call*/) const { return barrier(net); }
-  Program operator()(const AllgatherCall& call) const { return all_gather(net, call); }
+  Program operator()(const AllgatherCall& call) const {
+    return call.region != nullptr ? all_gather_in_region(net, call) : all_gather(net, call);
+  }
   Program operator()(const AlltoallCall& call) const { return alltoall(net, call); }
-  Program operator()(const ReducescatterCall& call) const { return reduce_scatter(net, call); }
+  Program operator()(const ReducescatterCall& call) const {
+    return call.region != nullptr ? reduce_scatter_in_region(net, call) : reduce_scatter(net, call);
+  }
 };
 
 }  // namespace

@@ -47,12 +47,14 @@ void move_parts_to_host(Kind& call, const Step& step, std::byte* pinned) {
 }
 void move_to_host(AllgatherCall& call, const Step& step, std::byte* pinned) {
   move_parts_to_host(call, step, pinned);
+  call.region = nullptr;
 }
 void move_to_host(AlltoallCall& call, const Step& step, std::byte* pinned) {
   move_parts_to_host(call, step, pinned);
 }
 void move_to_host(ReducescatterCall& call, const Step& step, std::byte* pinned) {
   move_parts_to_host(call, step, pinned);
+  call.region = nullptr;
 }
 
 }  // namespace

@@ -7,14 +7,14 @@
 #include "collective/gpu_single.h"
 #include "collective/present.h"
 #include "collective/queued_pending.h"
-#include "collective/staged/staged_call.h"
+#include "collective/staged/staged_run.h"
 
 namespace roundelay::collective {
 namespace {
 
 // The state that the calls of one member share. One thread at a time.
 struct StagedState final : CallQueue<StagedState>, DeviceCalls {
-  using RunningCall = staged::StagedCall;
+  using CallRun = staged::StagedRun;
 
   StagedState(Fabric& cpu, GpuRuntime& runtime, int device, std::size_t piece_bytes)
       : resources{cpu, runtime, device, piece_bytes}, name("staged " + std::string(cpu.name())) {}

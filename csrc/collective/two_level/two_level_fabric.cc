@@ -4,18 +4,26 @@
 #include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "collective/check.h"
 #include "collective/queued_pending.h"
 #include "collective/two_level/schedule.h"
-#include "collective/two_level/two_level_call.h"
+#include "collective/two_level/two_level_run.h"
 
 namespace roundelay::collective {
 namespace {
 
+// Returns the levels of both, innermost first.
+std::vector<Fabric*> levels_of(Fabric& inner, Fabric& outer) {
+  std::vector<Fabric*> levels(inner.levels().begin(), inner.levels().end());
+  levels.insert(levels.end(), outer.levels().begin(), outer.levels().end());
+  return levels;
+}
+
 // The state that the calls of one member share. One thread at a time.
 struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
-  using RunningCall = two_level::TwoLevelCall;
+  using CallRun = two_level::TwoLevelRun;
 
   TwoLevelState(Levels given, LevelsCut cut)
       : levels(std::move(given)),
@@ -53,7 +61,7 @@ struct TwoLevelState final : CallQueue<TwoLevelState>, Waker, DeviceCalls {
   }
 
   Levels levels;
-  const std::array<Fabric*, 2> both{levels.inner.get(), levels.outer.get()};
+  const std::vector<Fabric*> each_level = levels_of(*levels.inner, *levels.outer);
   const Group whole;
   const std::string name;
   const two_level::TwoLevelResources resources;
@@ -90,7 +98,11 @@ class FlatPending final : public Pending {
 class TwoLevelFabric final : public Fabric {
  public:
   explicit TwoLevelFabric(std::shared_ptr<TwoLevelState> state)
-      : Fabric({.waker = state.get(), .device = state.get()}), state_(std::move(state)) {}
+      : Fabric({.waker = state.get(),
+                .device = state.get(),
+                .make_region = state->levels.inner->capabilities().make_region,
+                .counters = state->levels.inner->capabilities().counters}),
+        state_(std::move(state)) {}
 
   [[nodiscard]] std::string_view name() const override { return state_->name; }
   [[nodiscard]] const Group& group() const override { return state_->whole; }
@@ -100,7 +112,7 @@ class TwoLevelFabric final : public Fabric {
   [[nodiscard]] bool poisoned() const override {
     return !state_->poison.ok() || std::ranges::any_of(state_->all(), &Fabric::poisoned);
   }
-  [[nodiscard]] std::span<Fabric* const> levels() override { return state_->both; }
+  [[nodiscard]] std::span<Fabric* const> levels() override { return state_->each_level; }
 
   Result<std::unique_ptr<Pending>> start(const Call& call) override {
     if (!state_->poison.ok()) return state_->poison;

@@ -3,6 +3,9 @@
 // reduce-scatter inside, an allreduce of each member's shard with the members that have its place on the
 // other nodes, an all-gather inside. It is cut into chunks, so that the wire is busy while the nodes add up.
 // Of S bytes on m nodes each sends 2 (m-1)/m S.
+//
+// Its regions are the inner fabric's. In one of them the steps inside reach all parts where they lie. Its
+// counters are the inner fabric's, too. Either fabric may have levels itself.
 #pragma once
 
 #include <cstddef>

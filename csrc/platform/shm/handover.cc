@@ -7,9 +7,9 @@
 namespace roundelay::platform {
 namespace {
 
-// The packets of a handover: Knock (member to first member), Offer with the descriptor (back), MapResult
-// (member to first member), MapResult of all (back).
-struct Knock {
+// The packets of a handover: HandoverRequest (member to first member), Offer with the descriptor (back),
+// MapResult (member to first member), MapResult of all (back).
+struct HandoverRequest {
   std::uint64_t key;
   std::uint32_t member;
 };
@@ -62,7 +62,7 @@ Result<ShmSocket> ShmSocket::open() {
   return ShmSocket(std::move(listener).value());
 }
 
-// Waits until all other members have knocked. Drops strangers, and connections from reach() and
+// Waits until all other members have asked for the memory. Drops strangers, and connections from reach() and
 // process_behind().
 Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, const std::vector<int>& ranks,
                                                          Deadline deadline) {
@@ -82,11 +82,11 @@ Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, cons
       return Status::unavailable("rank " + std::to_string(ranks[static_cast<std::size_t>(missing)]) +
                                  " did not come for the shared memory in time");
     }
-    const auto knock = receive<Knock>(**socket, deadline);
-    if (!knock.ok()) continue;
-    auto& list = knock->key == key ? clients : early_;
-    if (knock->key == key && (knock->member == 0 || knock->member > others)) continue;
-    list.push_back({std::move(**socket), knock->key, knock->member});
+    const auto request = receive<HandoverRequest>(**socket, deadline);
+    if (!request.ok()) continue;
+    auto& list = request->key == key ? clients : early_;
+    if (request->key == key && (request->member == 0 || request->member > others)) continue;
+    list.push_back({std::move(**socket), request->key, request->member});
   }
   return clients;
 }
@@ -117,7 +117,7 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
                                const Prepare& prepare, Deadline deadline) {
   const auto socket = UnixSocket::connect(address);
   if (!socket.ok()) return not_agreed(socket.status());
-  const Status sent = socket->send(bytes_of(Knock{key, static_cast<std::uint32_t>(member)}));
+  const Status sent = socket->send(bytes_of(HandoverRequest{key, static_cast<std::uint32_t>(member)}));
   if (!sent.ok()) return not_agreed(sent);
   auto packet = socket->receive(deadline);
   if (!packet.ok()) return not_agreed(packet.status());

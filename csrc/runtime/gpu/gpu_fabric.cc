@@ -19,9 +19,9 @@ namespace {
 
 std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNccl ? "nccl" : "two_level"; }
 
-// Returns the levels that the GPU's fabric takes over from the CPU's; empty: none.
+// Returns the levels that the GPU's fabric takes over from the CPU's, two of them; empty: none.
 std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
-  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() == 1) return {};
+  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() != 2) return {};
   return cpu.levels();
 }
 

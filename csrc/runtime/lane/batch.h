@@ -1,4 +1,4 @@
-// A batch: the tensors that a lane sends in one call of its fabric, or in several calls one after the other.
+// A batch: the tensors that one task brings to the fabric, in one call or in several, one after the other.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "collective/fabric.h"
-#include "collective/scatter_list.h"
-#include "fuse/layout.h"
+#include "collective/task.h"
 #include "negotiate/participant.h"
 #include "runtime/gpu/device_clock.h"
 #include "submit/entry.h"
@@ -41,20 +40,23 @@ struct Batch {
   std::uint64_t sequence = 0;  // of the order
   std::uint32_t index = 0;     // within the order
   const OperationSteps* steps = nullptr;
-  std::vector<Piece> pieces;  // differ in name and shape only; none: members exchange `sent` alone
+  std::vector<Piece> pieces;  // differ in name and shape only; none: members exchange `following` alone
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
   std::vector<int> absent;                              // indices of members that skip this batch
+  std::int64_t following = 0;                           // without pieces: how many batches the order has
   std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
   bool ends_tickets = false;                            // the last batch of its turn
 
+  // Set when the batch is prepared.
+  std::size_t track = 0;  // index of the lane's track that carries the batch
+  bool alone = true;      // no other batch may be under way
+
   // Set while the batch is carried out.
-  collective::ScatterList scattered;  // the pieces, for a fabric that takes them as they lie
-  fuse::Layout layout;                // the pieces' places in `fusion`
-  std::byte* fusion = nullptr;        // the fusion buffer, owned by the DeviceBuffers; null: not packed
-  std::vector<std::int64_t> sent, received;      // numbers that members exchange besides the tensors
-  collective::Call call;                         // the next call, or the one in progress
-  std::unique_ptr<collective::Pending> pending;  // the call in progress; null before the first
+  std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
+  collective::Task task;        // null before it is prepared, and after its end
+  std::unique_ptr<collective::Pending> pending;  // the call in progress; null: none is
+  std::size_t called_bytes = 0;                  // what this member has given to the task's calls
   GpuEventPtr done;  // on a GPU: the batch is complete after this event; null until it is enqueued
   DeviceClock::Mark device_began, device_ended;  // for the timeline; without a point while it is off
   TimePoint started{};                           // of the first call
@@ -65,6 +67,11 @@ struct Batch {
   }
   // The request of the first entry. The batch has entries.
   [[nodiscard]] const wire::Request& request() const { return entries.front()->request; }
+  // The technique that carries out the batch, and its bucket; null: dense. A technique does not apply while
+  // a member is absent. Equal on all members.
+  [[nodiscard]] const compress::BucketTechnique* technique() const {
+    return entries.empty() || !absent.empty() ? nullptr : entries.front()->technique.get();
+  }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
     for (const Piece& piece : pieces) sum += piece.bytes();

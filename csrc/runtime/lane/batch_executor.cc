@@ -24,9 +24,9 @@ BatchExecutor::BatchExecutor(std::unique_ptr<collective::Fabric> fabric, const A
     : abort_(abort),
       options_(std::move(options)),
       fabric_(std::move(fabric)),
-      host_(std::make_unique<HostBuffers>(*fabric_, options_.fusion_threshold)) {
+      host_(std::make_unique<HostBuffers>(*fabric_, frames_, options_.fusion_threshold)) {
   if (!options_.gpu) return;
-  gpu_ = std::make_unique<GpuBuffers>(options_.gpu->parts, *fabric_, options_.gpu->fabric);
+  gpu_ = std::make_unique<GpuBuffers>(options_.gpu->parts, *fabric_, frames_, options_.gpu->fabric);
 }
 
 void BatchExecutor::close() {
@@ -41,12 +41,22 @@ DeviceBuffers& BatchExecutor::buffers_of(const Batch& batch) const {
   return *host_;
 }
 
+collective::Task BatchExecutor::task_of(Batch& batch) const {
+  // A technique does not apply while a rank has joined: all members then reduce densely.
+  const bool by_technique =
+      !batch.entries.empty() && batch.entries.front()->technique != nullptr && batch.absent.empty();
+  if (by_technique) return run_technique(buffers_of(batch), batch);
+  return batch.steps->run(buffers_of(batch), batch);
+}
+
 Status BatchExecutor::prepare(Batch& batch, bool timed) {
   if (batch.on_gpu()) {
     ROUNDELAY_RETURN_IF_ERROR(gpu_->take_in(batch));
     if (timed) batch.device_began = gpu_->mark_time();
   }
-  return batch.steps->prepare(batch, buffers_of(batch));
+  batch.task = task_of(batch);
+  batch.task.resume();
+  return batch.task.done() ? batch.task.status() : Status{};
 }
 
 Status BatchExecutor::start(Batch& batch) {
@@ -54,43 +64,42 @@ Status BatchExecutor::start(Batch& batch) {
   for (const auto& entry : batch.entries) {
     if (entry->times.started == TimePoint{}) entry->times.started = batch.started;
   }
-  return call(batch);
+  if (!batch.task.done()) return call(batch);
+  batch.reduced = batch.started;  // the task needs no call
+  return {};
 }
 
 Status BatchExecutor::call(Batch& batch) {
-  const std::size_t bytes = std::max(collective::result_bytes(batch.call), batch.bytes());
-  collective::CallOptions& options = collective::options_of(batch.call);
-  options.deadline = progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes);
+  const collective::Task::Step& step = batch.task.step();
+  const std::size_t bytes = std::max(collective::result_bytes(*step.call), batch.bytes());
+  collective::CallOptions& options = collective::options_of(*step.call);
+  options.deadline =
+      progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
-  DeviceBuffers& buffers = options.stream == nullptr ? *host_ : buffers_of(batch);
-  auto pending = buffers.fabric().start(batch.call);
+  auto pending = step.fabric->start(*step.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();
+  batch.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
   return {};
 }
 
 Result<Progress> BatchExecutor::advance(Batch& batch) {
-  const Result<bool> over = batch.pending->test();
-  if (!over.ok()) return over.status();
-  if (!*over) return Progress::kNone;
-  if (batch.steps->next != nullptr) {
-    const Result<bool> more = batch.steps->next(batch, buffers_of(batch));
-    if (!more.ok()) return more.status();
-    if (*more) {
-      ROUNDELAY_RETURN_IF_ERROR(call(batch));
-      return Progress::kMoved;
-    }
+  if (batch.pending) {
+    const Result<bool> over = batch.pending->test();
+    if (!over.ok()) return over.status();
+    if (!*over) return Progress::kNone;
+    batch.pending.reset();
+    batch.reduced = steady_now();
+    batch.task.resume();
   }
-  batch.reduced = steady_now();
-  ROUNDELAY_RETURN_IF_ERROR(finish(batch));
+  if (!batch.task.done()) {
+    ROUNDELAY_RETURN_IF_ERROR(call(batch));
+    return Progress::kMoved;
+  }
+  ROUNDELAY_RETURN_IF_ERROR(batch.task.status());
+  batch.task = {};
+  if (batch.on_gpu()) ROUNDELAY_RETURN_IF_ERROR(mark_end(batch));
   return Progress::kDone;
-}
-
-Status BatchExecutor::finish(Batch& batch) {
-  if (batch.steps->finish != nullptr) {
-    ROUNDELAY_RETURN_IF_ERROR(batch.steps->finish(batch, buffers_of(batch)));
-  }
-  return batch.on_gpu() ? mark_end(batch) : Status{};
 }
 
 // Marks the event after which the batch is complete, and gives it to the entries.
@@ -105,13 +114,23 @@ Status BatchExecutor::mark_end(Batch& batch) {
   return {};
 }
 
+int BatchExecutor::waiting_for(const Batch& batch) {
+  const int member = batch.pending ? batch.pending->waiting_for() : -1;
+  return member < 0 ? -1 : batch.task.step().fabric->group().ranks[static_cast<std::size_t>(member)];
+}
+
+bool BatchExecutor::late(const Batch& batch) {
+  return batch.pending && collective::options_of(*batch.task.step().call).deadline.passed();
+}
+
 void BatchExecutor::abandon(Batch& batch) {
+  const bool called = batch.pending != nullptr;
   // One more test lets the call see the abort word and give up its transfers.
-  if (batch.pending) static_cast<void>(batch.pending->test());
+  if (called) static_cast<void>(batch.pending->test());
   batch.pending.reset();
-  if (!fabric_->poisoned()) return;
-  leak(std::move(batch.sent));
-  leak(std::move(batch.received));
+  // The medium may still write to the variables of the task: its whole frame is leaked.
+  if (called && buffers_of(batch).fabric().poisoned()) leak(std::move(batch.task));
+  batch.task = {};
 }
 
 }  // namespace roundelay::runtime

@@ -1,5 +1,5 @@
-// Carries out batches: brings the tensors to where a fabric works on them, calls the fabric, and brings the
-// results to the outputs.
+// Carries out batches: makes the task of a batch, starts and tests the calls that the task asks for, and
+// resumes the task when a call is over.
 //
 // It knows no queue and no order: each function works on the batch that it is given, and a batch keeps all of
 // its state. So several batches may be under way: as many as the fabric carries calls, and as there are
@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/abort.h"
+#include "base/frame_pool.h"
 #include "base/status.h"
 #include "collective/fabric.h"
 #include "runtime/lane/batch.h"
@@ -20,14 +21,15 @@ namespace roundelay::runtime {
 
 enum class Progress : unsigned char {
   kNone,   // the call in progress is not over
-  kMoved,  // the call is over, and the batch has begun its next one
+  kMoved,  // a call is over, and the batch has begun its next one
   kDone,   // the results are in the outputs; on a GPU: all of the batch's work is enqueued
 };
 
 // One thread at a time: the holder of the lane's token. A batch goes through prepare(), start() and advance()
 // until kDone. Errors, at any stage: kAborted (the fabric or the device failed, the abort word was raised,
 // the deadline of the call passed), kUnavailable (no memory), kInvalidArgument (a tensor is on another GPU
-// than the lane's). After an error the caller waits for the abort word and then calls abandon().
+// than the lane's). After an error the caller waits for the abort word and then calls abandon(). Batches that
+// have begun end before the executor.
 class BatchExecutor {
  public:
   // Takes ownership of the fabric. `abort` outlives the executor.
@@ -36,22 +38,23 @@ class BatchExecutor {
   BatchExecutor(const BatchExecutor&) = delete;
   BatchExecutor& operator=(const BatchExecutor&) = delete;
 
-  // Brings the tensors to where the fabric can work on them. `timed`: on a GPU, asks the device for its
-  // times.
+  // Runs the batch's task to its first call: the tensors are where the fabric can work on them. `timed`: on a
+  // GPU, asks the device for its times.
   [[nodiscard]] Status prepare(Batch& batch, bool timed);
   // Starts the batch's first call, whose deadline is options.patience() and the time for its bytes.
   [[nodiscard]] Status start(Batch& batch);
   // Moves the batch on. Never blocks.
   [[nodiscard]] Result<Progress> advance(Batch& batch);
   // Returns how to pass the time until the next advance(), after one that returned kNone.
-  [[nodiscard]] collective::Nap idle(Batch& batch, collective::Backoff& backoff) const {
+  [[nodiscard]] static collective::Nap idle(Batch& batch, collective::Backoff& backoff) {
     return batch.pending->idle(backoff);
   }
-  // Returns the member that the batch's call waits for, or -1.
-  [[nodiscard]] int waiting_for(const Batch& batch) const {
-    return batch.pending ? batch.pending->waiting_for() : -1;
-  }
-  // Ends the batch's call, if it has one, after the abort word was raised. The caller then fails the entries.
+  // Returns the world rank that the batch's call waits for, or -1.
+  [[nodiscard]] static int waiting_for(const Batch& batch);
+  // Returns whether the deadline of the batch's call has passed.
+  [[nodiscard]] static bool late(const Batch& batch);
+  // Ends the batch's call, if it has one, and its task, after the abort word was raised. The caller then
+  // fails the entries.
   void abandon(Batch& batch);
 
   // Frees the fabric when no batch is under way. Leaks buffers that the medium may still write to. The thread
@@ -65,12 +68,14 @@ class BatchExecutor {
 
  private:
   [[nodiscard]] DeviceBuffers& buffers_of(const Batch& batch) const;
+  // Chooses what carries out the batch.
+  [[nodiscard]] collective::Task task_of(Batch& batch) const;
   [[nodiscard]] Status call(Batch& batch);
-  [[nodiscard]] Status finish(Batch& batch);
   [[nodiscard]] Status mark_end(Batch& batch);
 
   const AbortToken& abort_;
   const LaneOptions options_;
+  FramePool frames_;                            // of the batches' tasks; it outlives the batches
   std::unique_ptr<collective::Fabric> fabric_;  // null: closed
   const std::unique_ptr<HostBuffers> host_;
   std::unique_ptr<GpuBuffers> gpu_;

@@ -34,7 +34,7 @@ void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::Execution& exe
     auto exchange = std::make_unique<Batch>();
     exchange->steps = execution.skipped ? &kSkipSteps : &kAnnounceSteps;
     exchange->absent = execution.absent;
-    exchange->sent = {static_cast<std::int64_t>(batches.size())};
+    exchange->following = static_cast<std::int64_t>(batches.size());
     batches.push_front(std::move(exchange));
   }
   MutexLock lock(mutex_);

@@ -1,16 +1,19 @@
 // Brings the bytes of a batch to where a fabric can work on them, and back: in host memory at once, on a GPU
-// by enqueueing to a stream.
+// by enqueueing to a stream. The task of each batch gets one.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "base/frame_pool.h"
 #include "base/gpu.h"
 #include "base/status.h"
 #include "collective/fabric.h"
+#include "compress/host_arithmetic.h"
 #include "fuse/fusion_buffer.h"
 #include "fuse/pack.h"
 #include "runtime/lane/batch.h"
@@ -20,11 +23,28 @@ namespace roundelay::runtime {
 // The number of fusion buffers: the lane packs one batch while the fabric carries the one before it.
 inline constexpr std::size_t kDepth = 2;
 
+class TechniqueStage;
+
+// Memory of the same kind as the buffers.
+struct Scratch {
+  std::shared_ptr<std::byte> memory;
+  std::size_t bytes = 0;
+};
+
 // One thread at a time: the holder of the lane's token. Errors: kUnavailable (no memory), kAborted (the
 // device failed).
 class DeviceBuffers {
  public:
-  virtual ~DeviceBuffers() = default;
+  // Both outlive this object. `host`: the group's fabric for host memory.
+  DeviceBuffers(collective::Fabric& host, FramePool& frames);
+  virtual ~DeviceBuffers();
+  DeviceBuffers(const DeviceBuffers&) = delete;
+  DeviceBuffers& operator=(const DeviceBuffers&) = delete;
+
+  // Returns the fabric for calls on host memory.
+  [[nodiscard]] collective::Fabric& host_fabric() const { return host_; }
+  // Holds the frames of tasks.
+  [[nodiscard]] FramePool& frames() const { return frames_; }
   // Returns the fabric for calls on this memory. It lives as long as this object.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
   // Returns the stream for such calls. Null: host memory.
@@ -39,14 +59,31 @@ class DeviceBuffers {
   // Returns memory of this shape for the result of a piece. The entry's Results allocates and owns it.
   [[nodiscard]] virtual Result<std::byte*> result(const Piece& piece,
                                                   const std::vector<std::int64_t>& shape) = 0;
+
+  // Returns the arithmetic on this memory, which belongs to this object.
+  [[nodiscard]] virtual compress::Arithmetic& math() = 0;
+  // Makes room for `bytes`, aligned for all elements. The content is lost if the memory changes.
+  [[nodiscard]] virtual Status reserve(Scratch& scratch, std::size_t bytes) = 0;
+  // Returns a stage that no technique uses. Give it back when the technique has ended.
+  [[nodiscard]] std::unique_ptr<TechniqueStage> take_stage();
+  void give_back(std::unique_ptr<TechniqueStage> stage);
+
+ protected:
+  // Leaks the stages that were given back, where a device may still work on their memory.
+  void leak_stages();
+
+ private:
+  collective::Fabric& host_;
+  FramePool& frames_;
+  std::vector<std::unique_ptr<TechniqueStage>> stages_;  // as many as techniques were in use at once
 };
 
 class HostBuffers final : public DeviceBuffers {
  public:
-  // `fabric` outlives this object. A fusion buffer of more than `keep_bytes` is freed after use.
-  HostBuffers(collective::Fabric& fabric, std::size_t keep_bytes);
+  // A fusion buffer of more than `keep_bytes` is freed after use.
+  HostBuffers(collective::Fabric& fabric, FramePool& frames, std::size_t keep_bytes);
 
-  [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
+  [[nodiscard]] collective::Fabric& fabric() override { return host_fabric(); }
   [[nodiscard]] GpuStream stream() const override { return nullptr; }
   [[nodiscard]] Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;
   [[nodiscard]] Result<std::byte*> fusion_buffer(std::size_t bytes) override;
@@ -54,11 +91,13 @@ class HostBuffers final : public DeviceBuffers {
   [[nodiscard]] Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) override;
   [[nodiscard]] Result<std::byte*> result(const Piece& piece,
                                           const std::vector<std::int64_t>& shape) override;
+  [[nodiscard]] compress::Arithmetic& math() override { return math_; }
+  [[nodiscard]] Status reserve(Scratch& scratch, std::size_t bytes) override;
   // Leaks the fusion buffers, where the medium may still write to them.
   void leak_buffers();
 
  private:
-  collective::Fabric& fabric_;
+  compress::HostArithmetic math_;
   std::array<fuse::FusionBuffer, kDepth> buffers_;
   std::size_t next_ = 0;  // the buffer that the next batch gets
 };

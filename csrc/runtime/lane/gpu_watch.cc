@@ -10,7 +10,6 @@ constexpr Duration kBetweenLooks = std::chrono::milliseconds(5);
 }  // namespace
 
 bool GpuWatch::add(std::unique_ptr<Batch> batch) {
-  batch->pending.reset();
   enqueued_.push_back({std::move(batch), Deadline::never()});
   return !active_.exchange(true, std::memory_order_acq_rel);
 }

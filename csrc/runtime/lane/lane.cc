@@ -5,28 +5,38 @@
 
 namespace roundelay::runtime {
 
-Lane::Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
-           timeline::Timeline& timeline, const AbortToken& abort, const LaneOptions& options, Faults faults)
+namespace {
+
+std::vector<int> level_sizes(collective::Fabric& fabric) {
+  std::vector<int> sizes;
+  for (const collective::Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
+  return sizes;
+}
+
+}  // namespace
+
+Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, timeline::Timeline& timeline,
+           const AbortToken& abort, const LaneOptions& options, Faults faults)
     : id_(id),
       completer_(completer),
       abort_(abort),
       faults_(std::move(faults)),
-      executor_(std::move(fabric), abort, options),
-      group_(executor_.fabric().group()),
-      make_region_(executor_.fabric().capabilities().make_region),
-      waker_(executor_.fabric(),
-             options.schedule_lock ? executor_.fabric().capabilities().announcements : nullptr),
+      tracks_(std::move(fabrics), abort, options),
+      group_(fabric().group()),
+      levels_(level_sizes(tracks_.first().fabric())),
+      make_region_(fabric().capabilities().make_region),
+      waker_(tracks_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements()),
       queue_(group_.size(), options.fusion_threshold, table_, completer),
-      recorder_(timeline, executor_.fabric().capabilities().work),
+      recorder_(timeline, tracks_.counters()),
       schedule_(table_, queue_, waker_, recorder_, faults_.news),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
 
-Lane::~Lane() { close_fabric(); }
+Lane::~Lane() { close_fabrics(); }
 
-void Lane::close_fabric() {
-  waker_.detach_fabric();
-  executor_.close();
+void Lane::close_fabrics() {
+  waker_.detach_fabrics();
+  tracks_.close();
 }
 
 bool Lane::step() {
@@ -41,8 +51,8 @@ bool Lane::step() {
 }
 
 collective::Nap Lane::idle(collective::Backoff& backoff) {
-  const bool waits_for_peers = running_ && !faulted_ && !abort_.raised();
-  if (waits_for_peers) return executor_.idle(*running_, backoff);
+  const bool waits_for_peers = !tracks_.idle() && !faulted_ && !abort_.raised();
+  if (waits_for_peers) return tracks_.nap(backoff);
   const collective::Nap nap = backoff.next();
   return nap.sleeps() && goes_by_schedule() ? schedule_.driver_nap() : nap;
 }
@@ -56,34 +66,35 @@ void Lane::wait_for_work(Deadline deadline) {
 }
 
 bool Lane::start_prepared() {
-  if (running_ || !prepared_ || !gpu_watch_.may_start(*prepared_)) return false;
-  running_ = std::move(prepared_);
-  if (const Status started = executor_.start(*running_); !started.ok()) report(*running_, started);
+  if (!prepared_ || !tracks_.may_start(*prepared_) || !gpu_watch_.may_start(*prepared_)) return false;
+  const Batch& batch = *prepared_;
+  if (const Status started = tracks_.start(std::move(prepared_)); !started.ok()) report(batch, started);
   return true;
 }
 
 bool Lane::prepare_next() {
   if (prepared_) return false;
-  // A batch on a GPU waits for the running one: in the device's queue its work would come before the rest of
-  // the running one's.
-  prepared_ = queue_.take(running_ != nullptr);
+  // A batch on a GPU waits for those under way: in the device's queue its work would come before the rest of
+  // theirs.
+  prepared_ = queue_.take(!tracks_.idle());
   if (!prepared_) return false;
   const TimePoint begin = steady_now();
-  const Status done = executor_.prepare(*prepared_, recorder_.has_timeline());
+  const Status done = tracks_.prepare(*prepared_, recorder_.has_timeline());
   recorder_.record_pack(*prepared_, begin);
   if (!done.ok()) report(*prepared_, done);
   return true;
 }
 
 bool Lane::advance_running() {
-  if (!running_ || faulted_) return false;
-  const Result<Progress> progress = executor_.advance(*running_);
-  if (!progress.ok()) {
-    report(*running_, progress.status());
-    return true;
+  bool moved = false;
+  for (const auto& track : tracks_.all()) {
+    if (!track->running || faulted_) continue;
+    const Result<Progress> progress = track->executor.advance(*track->running);
+    if (!progress.ok()) report(*track->running, progress.status());
+    if (progress.ok() && *progress == Progress::kDone) conclude(std::move(track->running));
+    moved = moved || !progress.ok() || *progress != Progress::kNone;
   }
-  if (*progress == Progress::kDone) conclude(std::move(running_));
-  return *progress != Progress::kNone;
+  return moved;
 }
 
 void Lane::conclude(std::unique_ptr<Batch> batch) {
@@ -102,30 +113,27 @@ void Lane::release(Batch& batch, const Status& outcome) {
 }
 
 void Lane::look_at_device() {
-  GpuBuffers* const buffers = executor_.gpu();
+  GpuBuffers* const buffers = tracks_.first().gpu();
   if (buffers == nullptr || faulted_) return;
   if (const auto failure = gpu_watch_.look(steady_now(), *buffers)) report_device(*failure);
 }
 
 bool Lane::fail_everything() {
-  Batches batches = queue_.take_all();
-  if (prepared_) batches.push_front(std::move(prepared_));
-  bool on_gpu = gpu_watch_.active();
-  if (running_) {
-    on_gpu = on_gpu || running_->on_gpu();
-    batches.push_front(std::move(running_));
-  }
-  const bool gives_up = on_gpu && executor_.gpu() != nullptr;
-  if (batches.empty() && !gives_up) return false;
+  Batches batches = tracks_.take_running();
+  const bool on_gpu = gpu_watch_.active() || (!batches.empty() && batches.front()->on_gpu());
+  if (prepared_) batches.push_back(std::move(prepared_));
+  for (auto& queued : queue_.take_all()) batches.push_back(std::move(queued));
+  GpuBuffers* const gpu = on_gpu ? tracks_.first().gpu() : nullptr;
+  if (batches.empty() && gpu == nullptr) return false;
   const Status cause = abort_.cause();
-  if (gives_up) {
+  if (gpu != nullptr) {
     // Lets streams that wait for a peer go on: a thread that synchronizes with the device must not wait for
     // ever.
-    executor_.gpu()->fabric().capabilities().device->give_up(cause);
+    gpu->fabric().capabilities().device->give_up(cause);
     gpu_watch_.clear();
   }
   for (const auto& batch : batches) {
-    executor_.abandon(*batch);
+    tracks_.abandon(*batch);
     release(*batch, cause);
   }
   queue_.forget(batches.size());
@@ -135,8 +143,8 @@ bool Lane::fail_everything() {
 // Reports an error of a batch to the control plane, the first one only.
 void Lane::report(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
-  const int peer = culprit(batch);
-  if (collective::options_of(batch.call).deadline.passed()) {
+  const int peer = BatchExecutor::waiting_for(batch);
+  if (BatchExecutor::late(batch)) {
     const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
     const std::string size = std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count());
     faults_.stuck({id_, batch.sequence, peer,
@@ -158,12 +166,6 @@ void Lane::report_device(const GpuWatch::Failure& failure) {
     faults_.fault({self, "rank " + std::to_string(self) + " failed inside " + failure.batch + ": " +
                              failure.cause.message()});
   }
-}
-
-// Returns the world rank that the batch's call waits for, or -1.
-int Lane::culprit(const Batch& batch) const {
-  const int member = executor_.waiting_for(batch);
-  return member < 0 ? -1 : group_.ranks[static_cast<std::size_t>(member)];
 }
 
 }  // namespace roundelay::runtime

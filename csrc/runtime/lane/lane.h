@@ -1,10 +1,21 @@
-// A lane carries out the orders of one process set, in sequence, two deep: it packs the next batch while the
-// fabric carries the one before it.
+// A lane carries out the orders of one process set, in sequence. It packs the next batch while its fabric
+// carries the one before it.
 //
-// The lane decides which batch may be prepared and started, and when a batch is over. Its parts do the rest:
+// On a fabric with levels the lane has several tracks, each with a fabric of its own, so that one batch is
+// reduced inside the nodes while another one is between them. The rule:
+// - An allreduce of the CPU that goes over the levels takes the tracks in turn. A track carries one batch at
+// a
+//   time. All members count the same batches, so that a batch has the same track on all of them.
+// - All other batches (also those that a joined member skips) wait until every track is idle, run alone, on
+//   the first track, and no batch starts while they run.
+// - Batches start in the order of orders. They may end in any order.
+// So each fabric gets the same calls in the same order on all members, and the members need not agree on
+// anything else. A fabric without levels has one track, on which each batch runs alone.
+//
+// The lane decides when a batch is prepared, started and over. Its parts do the rest:
 //   LaneSchedule   queues what a schedule lock lets begin without an order
 //   BatchQueue     holds the batches that were ordered
-//   BatchExecutor  carries out a batch
+//   Tracks         choose the track of a batch, and have a BatchExecutor each, which carries it out
 //   GpuWatch       keeps the batches that a device has not done
 //   LaneRecorder   counts, and tells the timeline
 //   LaneWaker      wakes the threads that sleep for the lane
@@ -18,13 +29,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/abort.h"
 #include "base/region.h"
-#include "collective/fabric.h"
 #include "complete/completer.h"
 #include "negotiate/participant.h"
-#include "runtime/lane/batch_executor.h"
 #include "runtime/lane/batch_queue.h"
 #include "runtime/lane/gpu_watch.h"
 #include "runtime/lane/lane_options.h"
@@ -32,6 +42,7 @@
 #include "runtime/lane/lane_schedule.h"
 #include "runtime/lane/lane_waker.h"
 #include "runtime/lane/progress_token.h"
+#include "runtime/lane/tracks.h"
 #include "submit/table.h"
 #include "timeline/timeline.h"
 #include "wire/messages.h"
@@ -51,18 +62,20 @@ class Lane {
     std::function<void()> news{};
   };
 
-  // Takes ownership of the fabric. `completer`, `timeline` and `abort` outlive the lane.
-  Lane(LaneId id, std::unique_ptr<collective::Fabric> fabric, complete::Completer& completer,
-       timeline::Timeline& timeline, const AbortToken& abort, const LaneOptions& options, Faults faults);
+  // Makes a track for each fabric. `completer`, `timeline` and `abort` outlive the lane.
+  Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, timeline::Timeline& timeline,
+       const AbortToken& abort, const LaneOptions& options, Faults faults);
   ~Lane();
 
   [[nodiscard]] LaneId id() const { return id_; }
   [[nodiscard]] const Group& group() const { return group_; }
-  // Not after close_fabric().
-  [[nodiscard]] const collective::Fabric& fabric() const { return executor_.fabric(); }
-  // Frees the fabric when the lane has no work and none will come. The thread that frees fabrics calls it;
+  // Returns the number of members of each level of the fabric, innermost first. Any thread.
+  [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
+  // Returns the first track's fabric. Not after close_fabrics().
+  [[nodiscard]] const collective::Fabric& fabric() const { return tracks_.first().fabric(); }
+  // Frees the fabrics when the lane has no work and none will come. The thread that frees fabrics calls it;
   // other threads may keep the lane, and step() it. Later calls do nothing.
-  void close_fabric();
+  void close_fabrics();
   // Makes memory that the group's calls may work on in place (base/region.h). Any thread.
   [[nodiscard]] Result<RegionPtr> make_region(std::uint64_t key, std::size_t bytes) const {
     return make_region_(key, bytes);
@@ -70,7 +83,7 @@ class Lane {
   [[nodiscard]] submit::TensorTable& table() { return table_; }
   [[nodiscard]] ProgressToken& token() { return token_; }
   // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
-  [[nodiscard]] bool caller_may_drive() const { return executor_.fabric().any_thread(); }
+  [[nodiscard]] bool caller_may_drive() const { return fabric().any_thread(); }
 
   // Queues an order's operations. Wakes no thread: the caller may step the lane itself. Only the holder of
   // the negotiation token calls it, in the sequence of orders.
@@ -108,7 +121,7 @@ class Lane {
   // perhaps no other thread was woken for it. Any thread.
   [[nodiscard]] bool take_news() { return news_.exchange(false, std::memory_order_acq_rel); }
 
-  // Any thread. add_counters() adds those of the fabric, too.
+  // Any thread. add_counters() adds those of the fabrics, too.
   [[nodiscard]] const LaneCounters& counters() const { return recorder_.counters(); }
   void add_counters(LaneCounters& sum) const { recorder_.add_to(sum); }
 
@@ -124,7 +137,6 @@ class Lane {
   void release(Batch& batch, const Status& outcome);
   void report(const Batch& batch, const Status& why);
   void report_device(const GpuWatch::Failure& failure);
-  [[nodiscard]] int culprit(const Batch& batch) const;
 
   const LaneId id_;
   complete::Completer& completer_;
@@ -133,10 +145,9 @@ class Lane {
   ProgressToken token_;
   std::atomic<bool> news_{false};
 
-  // Only the holder of the token uses the executor, but any thread may ask its fabric for name(), group() and
-  // any_thread().
-  BatchExecutor executor_;
+  Tracks tracks_;  // for the holder of the token, but for fabric()
   const Group group_;
+  const std::vector<int> levels_;
   const RegionMaker make_region_;
   LaneWaker waker_;
   submit::TensorTable table_;
@@ -146,7 +157,6 @@ class Lane {
 
   // Only the holder of the token uses these, but any thread may call GpuWatch::active().
   GpuWatch gpu_watch_;
-  std::unique_ptr<Batch> running_;   // started, or null
   std::unique_ptr<Batch> prepared_;  // to be started next, or null
   bool faulted_ = false;             // an error was reported: the lane waits for the abort word
 };

@@ -26,6 +26,8 @@ struct LaneOptions {
   std::size_t fusion_threshold = 0;
   bool schedule_lock = false;    // allow schedule locks, where the fabric has announcements
   std::optional<LaneGpu> gpu{};  // nothing: the caller submits no tensor on a GPU
+  // The lane's own Tracks set it: so many calls may share the links, and each may take as much longer.
+  std::size_t calls_at_once = 1;
 
   // Returns how long one call may take besides its transfer. A device gets ten times as long: it also does
   // the work that was enqueued before, here and at the peers.

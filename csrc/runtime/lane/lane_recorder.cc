@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compress/technique.h"
+
 namespace roundelay::runtime {
 
 void LaneRecorder::record(const Batch& batch) {
@@ -13,10 +15,18 @@ void LaneRecorder::record(const Batch& batch) {
   counters_.bytes += static_cast<std::int64_t>(bytes);
   if (tensors > 1) counters_.fused_tensors += tensors;
   if (batch.on_gpu()) counters_.gpu_operations += 1;
+  if (const auto* technique = batch.technique()) record_technique(batch, *technique);
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
   record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : timeline::Track::kCollective,
                     batch.started, batch.reduced);
+}
+
+void LaneRecorder::record_technique(const Batch& batch, const compress::BucketTechnique& technique) {
+  counters_.technique_operations += 1;
+  counters_.technique_bytes += static_cast<std::int64_t>(batch.bytes());
+  counters_.technique_called_bytes += static_cast<std::int64_t>(batch.called_bytes);
+  if (technique.outcome != nullptr) *technique.outcome = {true, batch.called_bytes};
 }
 
 // On a GPU the lane enqueues copies with all the rest: it records none.
@@ -35,11 +45,14 @@ void LaneRecorder::record_collective(const Batch& batch, timeline::Track track, 
                                 .tensors = static_cast<std::uint32_t>(batch.pieces.size()),
                                 .bytes = batch.bytes(),
                                 .names = {},
+                                .technique = {},
+                                .called_bytes = batch.called_bytes,
                                 .begin = begin,
                                 .end = end};
   for (std::size_t i = 0; i < std::min(batch.entries.size(), span.names.size()); ++i) {
     span.names[i] = batch.entries[i]->request.name;
   }
+  if (batch.technique() != nullptr) span.technique = batch.request().technique;
   timeline_.record_collective(span);
 }
 
@@ -51,10 +64,11 @@ void LaneRecorder::record_on_device(const Batch& batch, DeviceClock& clock) {
 
 void LaneRecorder::add_to(LaneCounters& sum) const {
   sum.add(counters_);
-  if (!fabric_work_) return;
-  sum.bytes_staged += fabric_work_->bytes_staged;
-  sum.sleeps += fabric_work_->sleeps;
-  sum.wakes += fabric_work_->wakes;
+  for (const auto& counters : fabric_counters_) {
+    sum.bytes_staged += counters->bytes_staged;
+    sum.sleeps += counters->sleeps;
+    sum.wakes += counters->wakes;
+  }
 }
 
 }  // namespace roundelay::runtime

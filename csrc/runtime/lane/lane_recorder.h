@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "collective/fabric.h"
@@ -18,6 +19,8 @@ namespace roundelay::runtime {
 struct LaneCounters {
   std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
   std::atomic<std::int64_t> gpu_operations{0};
+  // Of operations with a technique: their gradients' bytes, and what this member gave to the fabric instead.
+  std::atomic<std::int64_t> technique_operations{0}, technique_bytes{0}, technique_called_bytes{0};
   std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // only in sums: a fabric counts these
 
   void add(const LaneCounters& other) {
@@ -30,21 +33,27 @@ struct LaneCounters {
     wakes += other.wakes;
     locked_operations += other.locked_operations;
     gpu_operations += other.gpu_operations;
+    technique_operations += other.technique_operations;
+    technique_bytes += other.technique_bytes;
+    technique_called_bytes += other.technique_called_bytes;
   }
 };
 
 // The holder of the lane's token calls the record functions. Any thread may call the others.
 class LaneRecorder {
  public:
-  // `timeline` outlives the recorder. `fabric_work`: the counters of the lane's fabric, or null.
-  LaneRecorder(timeline::Timeline& timeline, std::shared_ptr<const collective::FabricWork> fabric_work)
-      : timeline_(timeline), fabric_work_(std::move(fabric_work)) {}
+  using CountersOfFabrics = std::vector<std::shared_ptr<const collective::FabricCounters>>;
+
+  // `timeline` outlives the recorder. `fabric_counters`: the counters of the lane's fabrics.
+  LaneRecorder(timeline::Timeline& timeline, CountersOfFabrics fabric_counters)
+      : timeline_(timeline), fabric_counters_(std::move(fabric_counters)) {}
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
   // Records the packing of a batch, from `begin` until now.
   void record_pack(const Batch& batch, TimePoint begin) { record_copy(batch, "pack", begin); }
-  // Counts a batch that is done on the host and records its call and its unpacking, which ends now.
+  // Counts a batch that is done on the host, tells its bucket what the technique did, and records its call
+  // and its unpacking, which ends now. Call it before the batch's entries are complete.
   void record(const Batch& batch);
   // Records when the device carried out a batch on a GPU that is complete.
   void record_on_device(const Batch& batch, DeviceClock& clock);
@@ -52,15 +61,16 @@ class LaneRecorder {
   void count_scheduled() { ++counters_.locked_operations; }
 
   [[nodiscard]] const LaneCounters& counters() const { return counters_; }
-  // Adds the lane's counters and those of its fabric.
+  // Adds the lane's counters and those of its fabrics.
   void add_to(LaneCounters& sum) const;
 
  private:
+  void record_technique(const Batch& batch, const compress::BucketTechnique& technique);
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
   void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;
-  const std::shared_ptr<const collective::FabricWork> fabric_work_;
+  const CountersOfFabrics fabric_counters_;
   LaneCounters counters_;
 };
 

@@ -7,7 +7,7 @@ void LaneWaker::wake() {
   was_woken_ = true;
   changed_.notify_all();
   if (announcements_) announcements_->wake();
-  if (fabric_ != nullptr) fabric_->wake();
+  for (collective::Waker* const fabric : fabrics_) fabric->wake();
 }
 
 void LaneWaker::sleep(const BatchQueue& queue, Deadline deadline) {
@@ -21,9 +21,9 @@ bool LaneWaker::take_woken() {
   return std::exchange(was_woken_, false);
 }
 
-void LaneWaker::detach_fabric() {
+void LaneWaker::detach_fabrics() {
   MutexLock lock(mutex_);
-  fabric_ = nullptr;
+  fabrics_.clear();
 }
 
 }  // namespace roundelay::runtime

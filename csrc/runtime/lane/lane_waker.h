@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/annotations.h"
 #include "base/announcements.h"
@@ -16,9 +17,10 @@ namespace roundelay::runtime {
 // inside a call of the fabric. Thread-safe.
 class LaneWaker {
  public:
-  // `announcements`: null without a schedule lock. The fabric outlives detach_fabric().
-  LaneWaker(collective::Fabric& fabric, std::shared_ptr<Announcements> announcements)
-      : announcements_(std::move(announcements)), fabric_(fabric.capabilities().waker) {}
+  // `fabrics`: the wakers of the fabrics whose calls sleep; they live until detach_fabrics().
+  // `announcements`: null without a schedule lock.
+  LaneWaker(std::vector<collective::Waker*> fabrics, std::shared_ptr<Announcements> announcements)
+      : announcements_(std::move(announcements)), fabrics_(std::move(fabrics)) {}
 
   // Ends every sleep for the lane, also one that is about to begin. Any thread.
   void wake() EXCLUDES(mutex_);
@@ -30,15 +32,15 @@ class LaneWaker {
 
   // Null: the group has no schedule lock. Lives as long as the waker.
   [[nodiscard]] const std::shared_ptr<Announcements>& announcements() const { return announcements_; }
-  // The fabric is about to be freed: later calls of wake() leave it alone.
-  void detach_fabric() EXCLUDES(mutex_);
+  // The fabrics are about to be freed: later calls of wake() leave them alone.
+  void detach_fabrics() EXCLUDES(mutex_);
 
  private:
   const std::shared_ptr<Announcements> announcements_;
-  Mutex mutex_;  // also held while wake() is in the fabric, so that detach_fabric() waits for its return
+  Mutex mutex_;  // also held while wake() is in a fabric, so that detach_fabrics() waits for its return
   CondVar changed_;
   bool was_woken_ GUARDED_BY(mutex_) = false;
-  collective::Waker* fabric_ GUARDED_BY(mutex_);  // null: detached, or its calls never sleep
+  std::vector<collective::Waker*> fabrics_ GUARDED_BY(mutex_);  // empty when detached
 };
 
 }  // namespace roundelay::runtime

@@ -12,10 +12,10 @@ std::size_t fusion_threshold(const Config& config, int ranks) {
   return static_cast<std::size_t>(config.fusion_threshold);
 }
 
-std::shared_ptr<Lane> LaneFactory::make(LaneId id, std::unique_ptr<collective::Fabric> fabric, bool threads) {
+std::shared_ptr<Lane> LaneFactory::make(LaneId id, TrackFabrics fabrics, bool threads) {
   const Config& config = parts_.config;
   LaneOptions options{config.progress_timeout, fusion_threshold(config, parts_.rank_info.size)};
-  options.schedule_lock = config.schedule_lock && threads && fabric->any_thread();
+  options.schedule_lock = config.schedule_lock && threads && fabrics.front()->any_thread();
   if (parts_.gpu.runtime != nullptr) {
     const GpuFabricOptions gpu{gpu_fabric_wish(config.gpu_fabric), parts_.ranks_may_share_gpu,
                                config.start_timeout, bootstrap::node_id(config.node_id)};
@@ -26,7 +26,7 @@ std::shared_ptr<Lane> LaneFactory::make(LaneId id, std::unique_ptr<collective::F
     inbox.post(std::move(fault));
     wake();
   };
-  return std::make_shared<Lane>(id, std::move(fabric), shared_.completer, shared_.timeline, shared_.abort,
+  return std::make_shared<Lane>(id, std::move(fabrics), shared_.completer, shared_.timeline, shared_.abort,
                                 options, Lane::Faults{report, report, wake});
 }
 

@@ -6,11 +6,10 @@
 #include <memory>
 
 #include "base/abort.h"
-#include "collective/fabric.h"
 #include "complete/completer.h"
+#include "runtime/control/control_inbox.h"
 #include "runtime/gpu/gpu_sequencer.h"
 #include "runtime/lane/lane.h"
-#include "runtime/control/control_inbox.h"
 #include "runtime/session/session_parts.h"
 #include "timeline/timeline.h"
 
@@ -37,7 +36,7 @@ class LaneFactory {
 
   // `threads`: lanes have threads of their own. Without them a lane cannot lock schedules, as the one thread
   // sleeps in the channel, where announcements do not wake it.
-  std::shared_ptr<Lane> make(LaneId id, std::unique_ptr<collective::Fabric> fabric, bool threads);
+  std::shared_ptr<Lane> make(LaneId id, TrackFabrics fabrics, bool threads);
 
  private:
   const SessionParts& parts_;

@@ -36,7 +36,7 @@ Session::Session(SessionParts parts)
       lane_factory_(parts_, {completer_, timeline_.events(), abort_, negotiator_.inbox()},
                     [this] { lane_threads_.wake(); }),
       sets_(parts_.rank_info.rank),
-      world_(lane_factory_.make(LaneId{}, std::move(parts_.fabric), parts_.channel->any_thread())),
+      world_(lane_factory_.make(LaneId{}, std::move(parts_.fabrics), parts_.channel->any_thread())),
       lane_threads_(open_lanes_, !parts_.channel->any_thread() || !world_->caller_may_drive()),
       engine_(*parts_.channel, negotiator_, handles_, lane_threads_,
               bootstrap::outnumber_cores(parts_.rank_info.local_size),
@@ -68,6 +68,12 @@ Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
   return std::move(set->ranks);
 }
 
+Result<std::vector<int>> Session::levels(ProcessSetId id) {
+  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(id);
+  if (!lane.ok()) return lane.status();
+  return (*lane)->levels();
+}
+
 void Session::end_wait() {
   const auto wait = handles_.end_wait();
   if (!wait) return;
@@ -88,6 +94,9 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"wakes", lane.wakes},
           {"locked_operations", lane.locked_operations},
           {"gpu_operations", lane.gpu_operations},
+          {"technique_operations", lane.technique_operations},
+          {"technique_bytes", lane.technique_bytes},
+          {"technique_called_bytes", lane.technique_called_bytes},
           {"schedule_locks", control.locks},
           {"schedule_unlocks", control.unlocks},
           {"reports_sent", control.reports},

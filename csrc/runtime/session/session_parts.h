@@ -11,17 +11,17 @@
 #include "base/status.h"
 #include "bootstrap/rank_info.h"
 #include "channel/channel.h"
-#include "collective/fabric.h"
 #include "runtime/backend.h"
-#include "runtime/gpu/module.h"
 #include "runtime/control/inquiry.h"
 #include "runtime/control/neighbours.h"
+#include "runtime/gpu/module.h"
+#include "runtime/lane/tracks.h"
 #include "timeline/file.h"
 
 namespace roundelay::runtime {
 
-// Makes the fabric of a process set. All members call it; it takes at most the start timeout.
-using MakeFabric = std::function<Result<std::unique_ptr<collective::Fabric>>(const Group&)>;
+// Makes the fabrics of a process set's lane. All members call it.
+using MakeFabrics = std::function<Result<TrackFabrics>(const Group&)>;
 
 struct SessionParts {
   Config config;
@@ -29,8 +29,8 @@ struct SessionParts {
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;
-  std::unique_ptr<collective::Fabric> fabric;  // of the world, on the CPU
-  MakeFabric make_fabric;
+  TrackFabrics fabrics;  // of the world, on the CPU
+  MakeFabrics make_fabrics;
   std::unique_ptr<timeline::TimelineFile> timeline_file;  // on rank 0; open if recording starts at once
   Backend* backend = nullptr;                             // not owned; null in a job of one rank
   GpuParts gpu{};

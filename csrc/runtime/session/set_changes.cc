@@ -52,11 +52,11 @@ Status SetChanges::open_lane(ProcessSet& set) {
   if (self == set.ranks.end()) return {};
   const Group group{set.serial, set.ranks, static_cast<int>(self - set.ranks.begin())};
   Engine& engine = session_.engine;
-  std::optional<Result<std::unique_ptr<collective::Fabric>>> fabric;
-  engine.run_where_fabrics_live([&] { fabric.emplace(session_.parts.make_fabric(group)); });
-  if (!fabric->ok()) return fabric->status();
+  std::optional<Result<TrackFabrics>> fabrics;
+  engine.run_where_fabrics_live([&] { fabrics.emplace(session_.parts.make_fabrics(group)); });
+  if (!fabrics->ok()) return fabrics->status();
   set.lane = session_.lane_factory.make({.process_set = set.serial, .device = LaneId::kCpu},
-                                        std::move(*fabric).value(), !session_.lane_threads.one_thread());
+                                        std::move(*fabrics).value(), !session_.lane_threads.one_thread());
   Lane& lane = *set.lane;
   session_.open_lanes.add(lane.id());
   session_.sets.add_lane(set.lane);
@@ -101,7 +101,7 @@ void SetChanges::close_lane(ProcessSet& set, const Status& why) {
   session_.lane_threads.fail_remaining_work(lane);
   session_.sets.remove_lane(lane.id());
   session_.open_lanes.close(lane.id());
-  engine.run_where_fabrics_live([&] { lane.close_fabric(); });
+  engine.run_where_fabrics_live([&] { lane.close_fabrics(); });
 }
 
 }  // namespace roundelay::runtime

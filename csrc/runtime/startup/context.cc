@@ -175,8 +175,8 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   const Status placed = check_rank_info(parts.rank_info, start.rendezvous);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
   parts.neighbours = fabrics.neighbours(world.index);
-  auto fabric = fabrics.make(world);
-  Status outcome = fabric.status();
+  auto made = fabrics.make(world);
+  Status outcome = made.status();
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
     auto shared = share_rings(config, fabrics, parts.rank_info);
@@ -186,7 +186,7 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   if (outcome.ok() && world.index == 0) outcome = open_timeline(parts);
   // The ranks agree before they make the channel, because there they would wait for a rank that failed.
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, outcome, deadline));
-  parts.fabric = std::move(fabric).value();
+  parts.fabrics = std::move(made).value();
   const Group node = rings ? *fabrics.node(world.index) : Group{};
   auto channel = everyone_listens
                      ? open_tcp(world, mine.hello, all, std::move(*listener), node.ranks, deadline)
@@ -215,11 +215,11 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   parts.ranks_may_share_gpu = ranks_may_share_gpu();
   parts.bootstrap = (*ranks)->name();
   const auto fabrics = std::make_shared<Fabrics>(config, backend);
-  parts.make_fabric = [fabrics](const Group& group) { return fabrics->make(group); };
+  parts.make_fabrics = [fabrics](const Group& group) { return fabrics->make(group); };
   if ((*ranks)->size() == 1) {
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
-    parts.fabric = fabrics->make(Group{0, {0}, 0}).value();
+    parts.fabrics = fabrics->make(Group{0, {0}, 0}).value();
     ROUNDELAY_RETURN_IF_ERROR(open_timeline(parts));
   } else {
     parts.backend = backend;

@@ -16,9 +16,10 @@
 namespace roundelay::runtime {
 namespace {
 
+constexpr std::size_t kTracks = 2;  // of a lane over levels: a batch inside the nodes, and one between them
+
 using collective::Fabric;
 using collective::shm::Segment;
-using FabricPtr = std::unique_ptr<Fabric>;
 
 // Allocates a member's slots, and on the first member the part that all members use.
 platform::Prepare prepare(const Group& group) {
@@ -105,7 +106,26 @@ std::string Fabrics::why_not_shm(const Group& group) const {
   return {};
 }
 
-Result<FabricPtr> Fabrics::make(const Group& group) {
+std::optional<bootstrap::Levels> Fabrics::levels_of(const Group& group) const {
+  std::vector<std::string> nodes;
+  for (const NodeInfo& site : node_infos_) nodes.push_back(site.node);
+  return bootstrap::levels_of(group, nodes);
+}
+
+Result<TrackFabrics> Fabrics::make(const Group& group) {
+  auto first = make_one(group);
+  if (!first.ok()) return first.status();
+  TrackFabrics fabrics = one_track(std::move(first).value());
+  while (fabrics.front()->levels().size() > 1 && fabrics.size() < kTracks) {
+    auto next = try_two_level(group, *levels_of(group));
+    if (!next.ok()) return next.status();
+    if (next->flat) break;  // there is no memory for one more, and one track does
+    fabrics.push_back(std::move(next->fabric));
+  }
+  return fabrics;
+}
+
+Result<Fabrics::FabricPtr> Fabrics::make_one(const Group& group) {
   if (group.size() == 1) return FabricPtr(std::make_unique<collective::SingleFabric>(group));
   if (shuns_memory()) {
     const std::string other = backend_->fabric_name();
@@ -114,9 +134,7 @@ Result<FabricPtr> Fabrics::make(const Group& group) {
                                " does not fit how this job was started: fabric " + other +
                                " is what there is beside shared memory");
   }
-  std::vector<std::string> nodes;
-  for (const NodeInfo& site : node_infos_) nodes.push_back(site.node);
-  const std::optional<bootstrap::Levels> levels = bootstrap::levels_of(group, nodes);
+  const std::optional<bootstrap::Levels> levels = levels_of(group);
   const bool one_node = on_one_node(group);
   std::string why_not = why_not_shm(group);
   if (!one_node && !levels) why_not = "its nodes do not have equally many, at least 2, of its ranks";
@@ -153,7 +171,7 @@ Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key
   return std::make_shared<platform::SharedMemory>(std::move(memory).value());
 }
 
-Result<FabricPtr> Fabrics::make_shm(const Group& group) {
+Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group) {
   auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
   if (!memory.ok()) return memory.status();
   const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& site) {
@@ -165,9 +183,16 @@ Result<FabricPtr> Fabrics::make_shm(const Group& group) {
   return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
 
+Result<Fabrics::FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::Levels& levels) {
+  auto made = try_two_level(group, levels);
+  if (!made.ok()) return made.status();
+  if (made->flat) ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, made->why_flat, made->failed));
+  return std::move(made->fabric);
+}
+
 // Either all nodes use two levels or none does: the members tell each other over the flat fabric, which needs
 // no shared memory, whether their node failed.
-Result<FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::Levels& levels) {
+Result<Fabrics::LevelsAttempt> Fabrics::try_two_level(const Group& group, const bootstrap::Levels& levels) {
   auto flat = backend_->fabric(group, config_);
   if (!flat.ok()) return flat.status();
   auto inner = make_shm(levels.inner);
@@ -176,14 +201,16 @@ Result<FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::L
   if (*failed == group.size()) {
     auto outer = backend_->fabric(levels.outer, config_);
     if (!outer.ok()) return outer.status();
-    return collective::make_two_level_fabric(
-        {std::move(inner).value(), std::move(outer).value(), std::move(flat).value()});
+    return LevelsAttempt{.fabric = collective::make_two_level_fabric(
+                             {std::move(inner).value(), std::move(outer).value(), std::move(flat).value()})};
   }
-  if (!inner.ok() && inner.status().code() != StatusCode::kUnavailable) return inner;
+  if (!inner.ok() && inner.status().code() != StatusCode::kUnavailable) return inner.status();
   const int rank = group.ranks[static_cast<std::size_t>(*failed)];
-  const std::string why = inner.ok() ? "rank " + std::to_string(rank) + " cannot" : inner.status().message();
-  ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why, group.index == *failed));
-  return flat;
+  return LevelsAttempt{
+      .fabric = std::move(flat).value(),
+      .flat = true,
+      .failed = group.index == *failed,
+      .why_flat = inner.ok() ? "rank " + std::to_string(rank) + " cannot" : inner.status().message()};
 }
 
 Status Fabrics::give_up_shm(const Group& group, const std::string& why, bool warns) const {

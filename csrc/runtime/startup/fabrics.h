@@ -20,6 +20,7 @@
 #include "platform/shm/handover.h"
 #include "runtime/backend.h"
 #include "runtime/control/neighbours.h"
+#include "runtime/lane/tracks.h"
 
 namespace roundelay::runtime {
 
@@ -51,11 +52,19 @@ class Fabrics {
   // Errors: as in platform/shm/handover.h.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
-  // Makes the group's fabric, of the same kind on all members. All members call it. Errors: kUnavailable with
-  // cause and cure.
-  Result<std::unique_ptr<collective::Fabric>> make(const Group& group);
+  // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each track
+  // where the group has levels, else one. All members call it. Errors: kUnavailable with cause and cure.
+  Result<TrackFabrics> make(const Group& group);
 
  private:
+  using FabricPtr = std::unique_ptr<collective::Fabric>;
+  struct LevelsAttempt {
+    FabricPtr fabric;        // of two levels; or the flat one, if a member could not share memory
+    bool flat = false;       // the same on all members
+    bool failed = false;     // this member is the first that could not share memory
+    std::string why_flat{};  // empty: it is not flat
+  };
+
   [[nodiscard]] const std::string& node_of(int rank) const {
     return node_infos_[static_cast<std::size_t>(rank)].node;
   }
@@ -65,9 +74,11 @@ class Fabrics {
   // Why the members cannot share memory inside their nodes; "" if they can. The reason is that of the first
   // member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  Result<std::unique_ptr<collective::Fabric>> make_shm(const Group& group);
-  Result<std::unique_ptr<collective::Fabric>> make_two_level(const Group& group,
-                                                             const bootstrap::Levels& levels);
+  [[nodiscard]] std::optional<bootstrap::Levels> levels_of(const Group& group) const;
+  Result<FabricPtr> make_one(const Group& group);
+  Result<FabricPtr> make_shm(const Group& group);
+  Result<FabricPtr> make_two_level(const Group& group, const bootstrap::Levels& levels);
+  Result<LevelsAttempt> try_two_level(const Group& group, const bootstrap::Levels& levels);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;

@@ -53,6 +53,16 @@ class Fusion:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TechniqueUse:
+    """The operations that one technique carried out, the bytes of their gradients, and the bytes sent."""
+
+    technique: str
+    operations: int
+    bytes: int
+    called_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Straggler:
     """How often a rank was the last to report a tensor, and how long the first rank had waited by then."""
 
@@ -145,6 +155,18 @@ def fusion(events: Iterable[Event]) -> Fusion:
             operations += 1
             size += int(event.args.get("bytes", 0))
     return Fusion(tensors, operations, size)
+
+
+def techniques(trace: Trace) -> list[TechniqueUse]:
+    """Sum up the first rank's operations by technique; empty if all of them were dense."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for track in _OPERATIONS if trace.ranks else ():
+        for event in trace.spans(trace.ranks[0], track):
+            if "technique" in event.args:
+                size, called = int(event.args["bytes"]), int(event.args["called_bytes"])
+                for index, number in enumerate((1, size, called)):
+                    sums[str(event.args["technique"])][index] += number
+    return [TechniqueUse(text, *numbers) for text, numbers in sorted(sums.items())]
 
 
 def stragglers(trace: Trace) -> list[Straggler]:

@@ -63,6 +63,15 @@ def fusion_line(trace: Trace, steps: Sequence[Step]) -> str:
     )
 
 
+def technique_lines(trace: Trace) -> list[str]:
+    """Describe each technique on the first rank."""
+    return [
+        f"technique {use.technique}: {use.operations} operations, {bytes_text(use.bytes)} of gradients, "
+        f"{bytes_text(use.called_bytes)} sent"
+        for use in analysis.techniques(trace)
+    ]
+
+
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
@@ -117,7 +126,7 @@ def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
             f"{trace.dropped} events are missing: buffers were full", style="yellow", highlight=False
         )
     console.print(fusion_line(trace, steps), highlight=False)
-    for text in analysis.pools(trace):
+    for text in [*technique_lines(trace), *analysis.pools(trace)]:
         console.print(text, highlight=False, markup=False)
     console.print(_rank_table(trace, steps))
     console.print(_step_table(steps))

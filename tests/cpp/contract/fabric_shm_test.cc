@@ -2,18 +2,14 @@
 // this medium's own tests: sleepers, members that were away, the limits of its slots.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
-#include <map>
-#include <mutex>
-#include <new>
 #include <random>
 #include <span>
 #include <thread>
 
 #include "collective/shm/segment.h"
-#include "collective/shm/shm_fabric.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
+#include "tests/cpp/contract/shm_world.h"
 
 namespace roundelay::contract {
 namespace {
@@ -22,53 +18,6 @@ using collective::Buffer;
 using collective::Pending;
 using collective::shm::Segment;
 
-std::shared_ptr<std::byte> segment_memory(int members) {
-  constexpr std::align_val_t kPage{Segment::kPageBytes};
-  auto* const memory = static_cast<std::byte*>(::operator new(Segment::bytes(members), kPage));
-  std::memset(memory, 0, Segment::bytes(members));
-  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
-}
-
-// Regions in memory that all threads see at the same address, so that TSan sees the accesses.
-class CommonRegions {
- public:
-  explicit CommonRegions(int members) : members_(static_cast<std::size_t>(members)) {}
-
-  RegionPtr make(std::size_t index, std::uint64_t key, std::size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    auto& memory = memory_[key];
-    if (!memory) memory = std::make_shared<std::vector<std::byte>>(members_ * bytes);
-    auto region = std::make_shared<Region>();
-    region->key = key;
-    region->own = ByteSpan(*memory).subspan(index * bytes, bytes);
-    for (std::size_t i = 0; i < members_; ++i) region->parts.push_back(memory->data() + i * bytes);
-    region->memory = memory;
-    return region;
-  }
-
- private:
-  const std::size_t members_;
-  std::mutex mutex_;
-  std::map<std::uint64_t, std::shared_ptr<std::vector<std::byte>>> memory_;
-};
-
-std::vector<std::unique_ptr<Fabric>> fabrics_of(int size) {
-  const auto memory = segment_memory(size);
-  const auto regions = std::make_shared<CommonRegions>(size);
-  std::vector<std::unique_ptr<Fabric>> fabrics;
-  for (int i = 0; i < size; ++i) {
-    Group group;
-    for (int rank = 0; rank < size; ++rank) group.ranks.push_back(10 + rank);
-    group.index = i;
-    const auto member = static_cast<std::size_t>(i);
-    const RegionMaker maker = [=](std::uint64_t key, std::size_t bytes) -> Result<RegionPtr> {
-      return regions->make(member, key, bytes);
-    };
-    fabrics.push_back(collective::make_shm_fabric(memory, std::move(group), {size > 2, maker}));
-  }
-  return fabrics;
-}
-
 // The medium ignores the selected algorithm, so one run is enough.
 bool repeats(const Test& test) {
   return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
@@ -76,9 +25,9 @@ bool repeats(const Test& test) {
 
 class SharedMemoryMedium final : public Medium {
  public:
-  [[nodiscard]] int largest_group() const override { return kLargestGroup; }
+  [[nodiscard]] int largest_group() const override { return largest_of_threads(); }
   std::string run(int size, Select /*select*/, const Part& part) override {
-    return run_on_threads(fabrics_of(size), part);
+    return run_on_threads(shm_fabrics(size), part);
   }
 };
 
@@ -188,7 +137,7 @@ class Script {
 TEST_CASE("shm: members in any order, some of them away at times", "[fabric][one thread]") {
   for (unsigned seed = 0; seed < 300; ++seed) {
     const int size = 2 + static_cast<int>(seed % 5);
-    const auto fabrics = fabrics_of(size);
+    const auto fabrics = shm_fabrics(size);
     std::vector<Script> scripts;
     for (const auto& fabric : fabrics) scripts.emplace_back(*fabric, seed);
     std::mt19937 random(seed + 1);
@@ -212,7 +161,7 @@ TEST_CASE("shm: members in any order, some of them away at times", "[fabric][one
 
 TEST_CASE("shm: around the edges of its slots", "[fabric]") {
   for (const int size : {2, 3, 4}) {
-    auto fabrics = fabrics_of(size);
+    auto fabrics = shm_fabrics(size);
     const std::string complaint = run_on_threads(fabrics, [size](Fabric& fabric) {
       const std::size_t slot = Segment::kSlotBytes;
       for (const std::size_t around : {std::size_t{8} << 10, slot, 2 * slot, 3 * slot}) {
@@ -235,7 +184,7 @@ TEST_CASE("shm: around the edges of its slots", "[fabric]") {
 }
 
 TEST_CASE("shm: a sleeper is woken by its peer, and by its waker", "[fabric]") {
-  auto fabrics = fabrics_of(2);
+  auto fabrics = shm_fabrics(2);
   int late = 0;  // rounds in which a sleep went on to its end, or the machine was busy
   for (int round = 0; round < 20; ++round) {
     const TimePoint begin = steady_now();
@@ -263,7 +212,7 @@ TEST_CASE("shm: a sleeper is woken by its peer, and by its waker", "[fabric]") {
 
 TEST_CASE("shm: a silent member is named at the deadline and the fabric is poisoned", "[fabric]") {
   for (const std::size_t count : {std::size_t{8}, std::size_t{200000}}) {
-    const auto fabrics = fabrics_of(3);
+    const auto fabrics = shm_fabrics(3);
     std::vector<float> data(count);
     AllreduceCall call = allreduce_over(reinterpret_cast<std::byte*>(data.data()), count * 4);
     call.deadline = Deadline::after(std::chrono::milliseconds(50));
@@ -282,7 +231,7 @@ TEST_CASE("shm: a silent member is named at the deadline and the fabric is poiso
 }
 
 TEST_CASE("shm: dropping a call in progress poisons the fabric, and those behind it fail", "[fabric]") {
-  const auto fabrics = fabrics_of(2);
+  const auto fabrics = shm_fabrics(2);
   const auto call = patient<BarrierCall>();
   auto first = fabrics[0]->start(call);
   auto second = fabrics[0]->start(call);

@@ -1,32 +1,22 @@
 // The fabric contract over two levels with threads as members, and these fabrics' own tests: steps in any
 // order, faults on either level, the level that carries an allreduce.
 #include <cmath>
-#include <cstring>
-#include <new>
 #include <random>
 
-#include "collective/shm/segment.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/two_level/schedule.h"
 #include "collective/two_level/two_level_fabric.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/fabric_contract.h"
 #include "tests/cpp/contract/inproc_levels.h"
+#include "tests/cpp/contract/shm_world.h"
 
 namespace roundelay::contract {
 namespace {
 
 using collective::Pending;
-using collective::shm::Segment;
 using collective::two_level::Chunks;
 constexpr std::size_t kShardBytes = collective::LevelsCut{}.shard_bytes;
-
-std::shared_ptr<std::byte> segment_memory(int members) {
-  constexpr std::align_val_t kPage{Segment::kPageBytes};
-  auto* const memory = static_cast<std::byte*>(::operator new(Segment::bytes(members), kPage));
-  std::memset(memory, 0, Segment::bytes(members));
-  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
-}
 
 struct Shape {
   int nodes, members;  // members per node
@@ -36,15 +26,20 @@ struct Shape {
 
 struct World {
   explicit World(Shape of) : shape(of), levels(of.nodes, of.members) {
-    for (int node = 0; node < shape.nodes; ++node) memory.push_back(segment_memory(shape.members));
+    for (int node = 0; node < shape.nodes; ++node) {
+      memory.push_back(segment_memory(shape.members));
+      regions.push_back(std::make_shared<CommonRegions>());
+    }
     for (int index = 0; index < shape.size(); ++index) fabrics.push_back(fabric(index));
   }
 
   [[nodiscard]] std::unique_ptr<Fabric> fabric(int index) const {
     collective::Levels own = levels.of(index);
     if (shape.shared) {
-      own.inner = collective::make_shm_fabric(memory[static_cast<std::size_t>(index % shape.nodes)],
-                                              levels.inside(index), {shape.members > 2});
+      const auto node = static_cast<std::size_t>(index % shape.nodes);
+      const Group inside = levels.inside(index);
+      own.inner = collective::make_shm_fabric(
+          memory[node], inside, {shape.members > 2, CommonRegions::maker(regions[node], inside)});
     }
     return collective::make_two_level_fabric(std::move(own));
   }
@@ -53,7 +48,8 @@ struct World {
 
   const Shape shape;
   const InprocLevels levels;
-  std::vector<std::shared_ptr<std::byte>> memory;
+  std::vector<std::shared_ptr<std::byte>> memory;  // by node
+  std::vector<std::shared_ptr<CommonRegions>> regions;
   std::vector<std::unique_ptr<Fabric>> fabrics;
 };
 
@@ -80,10 +76,86 @@ TEST_CASE("two levels keep the fabric contract", "[fabric]") {
     SECTION(test.name) {
       for (const Shape shape :
            {Shape{2, 2, true}, Shape{2, 3, true}, Shape{3, 2, true}, Shape{2, 2, false}}) {
+        if (shape.size() > 4 && testing::quick()) continue;
         TwoLevelMedium medium(shape);
         INFO(test.name << ", " << shape.nodes << " nodes of " << shape.members);
         CHECK(test.run(medium, shape.size()) == "");
       }
+    }
+  }
+}
+
+// Three levels: members of a node, nodes of a rack, racks. Those of nodes and racks are two levels
+// themselves.
+class ThreeLevelMedium final : public Medium {
+ public:
+  [[nodiscard]] int largest_group() const override { return kNodes * kMembers; }
+  std::string run(int /*size*/, Select /*select*/, const Part& part) override {
+    const InprocLevels nodes(kNodes, kMembers);
+    std::vector<InprocLevels> racks;  // by a member's index in its node
+    for (int member = 0; member < kMembers; ++member) racks.emplace_back(2, kNodes / 2, 10 + member * kNodes);
+    std::vector<std::unique_ptr<Fabric>> fabrics;
+    for (int index = 0; index < nodes.size(); ++index) {
+      collective::Levels own = nodes.of(index);
+      own.outer = collective::make_two_level_fabric(
+          racks[static_cast<std::size_t>(index / kNodes)].of(index % kNodes));
+      fabrics.push_back(collective::make_two_level_fabric(std::move(own)));
+    }
+    return run_on_threads(fabrics, part);
+  }
+
+ private:
+  static constexpr int kNodes = 4, kMembers = 2;
+};
+
+TEST_CASE("three levels keep the fabric contract", "[fabric]") {
+  ThreeLevelMedium medium;
+  CHECK(medium.run(8, collective::select_algorithm, [](Fabric& fabric) {
+    const std::span<Fabric* const> levels = fabric.levels();
+    const bool well = levels.size() == 3 && std::ranges::all_of(levels, [](const Fabric* const level) {
+                        return level->group().size() == 2;
+                      });
+    return std::string(well ? "" : "other levels");
+  }) == "");
+  for (const Test& test : fabric_contract()) {
+    if (repeats(test)) continue;
+    SECTION(test.name) { CHECK(test.run(medium, medium.largest_group()) == ""); }
+  }
+}
+
+// Makes an allreduce in a region. Returns what is wrong with its result or with what was staged for it.
+std::string unstaged_allreduce(Fabric& fabric, std::size_t count) {
+  const std::size_t bytes = count * sizeof(float), offset = 4 * 67;
+  const auto region = fabric.capabilities().make_region(3, offset + bytes);
+  if (!region.ok()) return region.status().message();
+  const auto given = random_elements(count, DType::kFloat32, static_cast<unsigned>(fabric.group().index));
+  const auto staged = [&fabric] { return fabric.capabilities().counters->bytes_staged.load(); };
+  std::vector<std::byte> anywhere = given;
+  const auto before = staged();
+  if (std::string error = run_call(fabric, allreduce_over(anywhere.data(), bytes)); !error.empty())
+    return error;
+  if (staged() - before < static_cast<std::int64_t>(bytes / 2)) return "nothing was staged outside a region";
+  for (int step = 0; step < 3; ++step) {
+    std::ranges::copy(given, (*region)->own.data() + offset);
+    const auto unstaged = staged();
+    AllreduceCall call = allreduce_over((*region)->own.data(), bytes);
+    call.buffer.offset = offset;
+    call.buffer.region = region->get();
+    if (std::string error = run_call(fabric, call); !error.empty()) return error;
+    if (!std::ranges::equal(anywhere, (*region)->own.subspan(offset))) return "other bits in a region";
+    if (staged() != unstaged) return std::to_string(staged() - unstaged) + " bytes were staged";
+  }
+  return {};
+}
+
+TEST_CASE("two levels: an allreduce in a region stages nothing", "[fabric]") {
+  for (const Shape shape : {Shape{2, 2, true}, Shape{2, 3, true}, Shape{3, 2, true}}) {
+    const std::size_t chunk = kShardBytes / sizeof(float) * static_cast<std::size_t>(shape.members);
+    for (const std::size_t count : {std::size_t{1}, std::size_t{5001}, 3 * chunk + 7}) {
+      TwoLevelMedium medium(shape);
+      INFO(count << " elements on " << shape.nodes << " nodes of " << shape.members);
+      CHECK(medium.run(shape.size(), collective::select_algorithm,
+                       [&](Fabric& fabric) { return unstaged_allreduce(fabric, count); }) == "");
     }
   }
 }
@@ -145,7 +217,7 @@ TEST_CASE("two levels: one thread steps all members in any order", "[fabric][one
   }
 }
 
-TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabric]") {
+TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabric][slow]") {
   for (const std::size_t count : {std::size_t{8}, std::size_t{300000}}) {
     for (int silent = 0; silent < 4; ++silent) {
       const World world({2, 2, false});

@@ -28,8 +28,8 @@ class LockingWorld : public SessionWorld {
  public:
   explicit LockingWorld(int size, Config config = {})
       : SessionWorld(size, std::move(config), [memory = segment_memory(size)](runtime::SessionParts& parts) {
-          const Group group = parts.fabric->group();
-          parts.fabric = collective::make_shm_fabric(memory, group, {.crowded = true});
+          const Group group = parts.fabrics.front()->group();
+          parts.fabrics.front() = collective::make_shm_fabric(memory, group, {.crowded = true});
         }) {}
 
   std::int64_t count(int rank, const std::string& name) const {
@@ -141,7 +141,7 @@ TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[sessi
   world.shutdown();
 }
 
-TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock]") {
+TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock][slow]") {
   LockingWorld world(2, one_by_one());
   world.run([](Session& session, int rank) -> std::string {
     for (int round = 0; round < 12; ++round) {
@@ -171,7 +171,7 @@ TEST_CASE("a rank that leaves a locked schedule ends it for all", "[session][loc
   world.shutdown();
 }
 
-TEST_CASE("a coordinator that stops under a lock is named", "[session][lock]") {
+TEST_CASE("a coordinator that stops under a lock is named", "[session][lock][slow]") {
   Config config = one_by_one();
   config.stall_check_time = milliseconds(200);
   config.stall_shutdown_time = milliseconds(400);

@@ -114,8 +114,12 @@ class SessionWorld {
       parts.channel =
           std::make_unique<StoppableChannel>(control.channel(rank), stopped[static_cast<std::size_t>(rank)],
                                              orders_sent, orders_read[static_cast<std::size_t>(rank)]);
-      parts.fabric = collective::make_inproc_fabric(data, world);
-      parts.make_fabric = [this](const Group& group) { return hubs.fabric(group); };
+      parts.fabrics = runtime::one_track(collective::make_inproc_fabric(data, world));
+      parts.make_fabrics = [this](const Group& group) -> Result<runtime::TrackFabrics> {
+        auto fabric = hubs.fabric(group);
+        if (!fabric.ok()) return fabric.status();
+        return runtime::one_track(std::move(fabric).value());
+      };
       if (change) change(parts);
       sessions.push_back(std::make_unique<runtime::Session>(std::move(parts)));
     }

@@ -32,6 +32,21 @@ Planned in_region(std::size_t length, std::vector<int> absent = {}) {
   return {Operation::kAllreduce, {length}, std::move(absent), 0, true};
 }
 
+// Moves a call whose memory may lie in a region there.
+Planned moved_to_region(Planned planned, std::vector<int> absent = {}) {
+  planned.in_region = true;
+  planned.absent = std::move(absent);
+  return planned;
+}
+
+Planned scatter_in_region(std::vector<std::size_t> lengths, std::vector<int> absent = {}) {
+  return moved_to_region(reduce_scatter(std::move(lengths)), std::move(absent));
+}
+
+Planned gather_in_region(std::vector<std::size_t> lengths, std::vector<int> absent = {}) {
+  return moved_to_region(all_gather(std::move(lengths)), std::move(absent));
+}
+
 Planned adasum(std::size_t length) {
   return {Operation::kAllreduce, {length}, {}, 0, false, ReduceOp::kAdasum};
 }
@@ -52,7 +67,7 @@ void every_order(const char* what, const Script& script) {
   CHECK(report.orders > 1);
 }
 
-TEST_CASE("allreduce in every order", "[explore]") {
+TEST_CASE("allreduce in every order", "[explore][slow]") {
   every_order("3 rounds, twice", two({allreduce(90), allreduce(90)}));
   every_order("together, three times", two({allreduce(32), allreduce(20), allreduce(32)}));
   every_order("long, short, long", two({allreduce(70), allreduce(5), allreduce(70)}));
@@ -64,7 +79,7 @@ TEST_CASE("Adasum in every order", "[explore]") {
   every_order("2 rounds, then 1", two({adasum(50), adasum(20)}));
 }
 
-TEST_CASE("movement in every order", "[explore]") {
+TEST_CASE("movement in every order", "[explore][slow]") {
   every_order("broadcasts from both ends", two({broadcast(90, 0), broadcast(90, 1), broadcast(40, 0)}));
   every_order("broadcast of three", three({broadcast(120, 1)}));
   every_order("all-gathers", two({all_gather({20, 90}), all_gather({70, 0})}));
@@ -87,13 +102,30 @@ TEST_CASE("members that are away meanwhile, in every order", "[explore]") {
   every_order("another one each time", three({broadcast(60, 0, {1}), broadcast(60, 1, {2})}));
 }
 
-TEST_CASE("allreduce in a region in every order", "[explore]") {
+TEST_CASE("allreduce in a region in every order", "[explore][slow]") {
   constexpr std::size_t kPiece = 4096;
   every_order("3 pieces", two({in_region(3 * kPiece)}));
   every_order("2 pieces, twice", two({in_region(2 * kPiece), in_region(5)}));
   every_order("staged ones in between", two({in_region(20), allreduce(70), in_region(20)}));
   every_order("three members", three({in_region(9)}));
   every_order("three members, one away", three({in_region(9, {0}), in_region(9, {1})}));
+}
+
+TEST_CASE("reduce-scatter and all-gather in a region in every order", "[explore]") {
+  constexpr std::size_t kBlock = 4096;
+  every_order("reduce-scatters", two({scatter_in_region({40, 10}), scatter_in_region({5, 33})}));
+  every_order("reduce-scatter in blocks", two({scatter_in_region({kBlock + 1, kBlock}), barrier()}));
+  every_order("all-gathers", two({gather_in_region({20, 90}), gather_in_region({70, 0})}));
+  every_order("one of each, twice", two({scatter_in_region({9, 7}), gather_in_region({9, 7}),
+                                         scatter_in_region({8, 8}), gather_in_region({8, 8})}));
+  every_order("staged ones in between", two({scatter_in_region({20, 3}), reduce_scatter({50, 9}),
+                                             gather_in_region({20, 3}), all_gather({50, 9})}));
+  every_order("allreduces in between", two({in_region(20), scatter_in_region({20, 3}), in_region(5)}));
+  every_order("reduce-scatter of three", three({scatter_in_region({5, 0, 5})}));
+  every_order("all-gather of three", three({gather_in_region({6, 1, 0})}));
+  every_order("reduce-scatter, one of three away", three({scatter_in_region({0, 4, 4}, {0})}));
+  every_order("all-gathers, one of three away",
+              three({gather_in_region({0, 4, 4}, {0}), gather_in_region({4, 0, 4}, {1})}));
 }
 
 TEST_CASE("sleepers are woken in every order", "[explore]") {

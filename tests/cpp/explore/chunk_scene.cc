@@ -119,6 +119,16 @@ std::vector<std::uint32_t> result(const Planned& planned, const std::vector<int>
   }
 }
 
+// Returns where the bytes that a member gives (or gets) begin in the call's memory, in elements.
+std::size_t place_given(const Planned& planned, std::size_t member) {
+  const bool parts = planned.in_region && planned.operation == Operation::kAllgather;
+  return parts ? total(std::span(planned.lengths).first(member)) : 0;
+}
+std::size_t place_got(const Planned& planned, std::size_t member) {
+  const bool shards = planned.in_region && planned.operation == Operation::kReducescatter;
+  return shards ? total(std::span(planned.lengths).first(member)) : 0;
+}
+
 std::vector<std::size_t> bytes_of(std::span<const std::size_t> lengths) {
   std::vector<std::size_t> bytes;
   for (const std::size_t length : lengths) bytes.push_back(length * kElementBytes);
@@ -213,22 +223,22 @@ Call ChunkScene::call_of(std::size_t number, int member) {
 Call ChunkScene::kind_of(std::size_t number, int member) {
   const Planned& planned = script_.calls[number];
   const std::size_t self = index_of(member), members = index_of(script_.members);
-  const auto* const input = reinterpret_cast<const std::byte*>(inputs_[self].data());
-  const ByteSpan output =
-      std::as_writable_bytes(std::span(outputs_[self])).first(gets_[number][self].size() * kElementBytes);
+  const Region* const region = planned.in_region ? &regions_[self] : nullptr;
+  const Elements& given = planned.in_region ? outputs_[self] : inputs_[self];
+  const auto* const input = reinterpret_cast<const std::byte*>(given.data() + place_given(planned, self));
+  const ByteSpan output = std::as_writable_bytes(
+      std::span(outputs_[self]).subspan(place_got(planned, self), gets_[number][self].size()));
   const DType dtype = planned.op == ReduceOp::kAdasum ? DType::kFloat32 : DType::kInt32;
   const collective::Reduction how{.dtype = dtype, .reduce_op = planned.op};
   switch (planned.operation) {
-    case Operation::kAllreduce: {
-      const Region* const region = planned.in_region ? &regions_[self] : nullptr;
+    case Operation::kAllreduce:
       return collective::AllreduceCall{{}, how, {output.data(), 0, output.size(), region}};
-    }
     case Operation::kBroadcast:
       return collective::BroadcastCall{{}, output, planned.root};
     case Operation::kAllgather:
-      return collective::AllgatherCall{{}, input, output, bytes_of(planned.lengths)};
+      return collective::AllgatherCall{{}, input, output, bytes_of(planned.lengths), region};
     case Operation::kReducescatter:
-      return collective::ReducescatterCall{{}, how, input, output, bytes_of(planned.lengths)};
+      return collective::ReducescatterCall{{}, how, input, output, bytes_of(planned.lengths), region};
     case Operation::kAlltoall: {
       std::vector<std::size_t> received;
       for (std::size_t giver = 0; giver < members; ++giver) {
@@ -256,7 +266,7 @@ void ChunkScene::wait(Rounds& rounds, int member) {
   past_last_word(place);
 }
 
-// Makes one call, as ShmPending does.
+// Makes one call, as ShmRun does.
 void ChunkScene::make(std::size_t number, History& history) {
   const int member = history.index;
   const std::size_t self = index_of(member);
@@ -264,8 +274,11 @@ void ChunkScene::make(std::size_t number, History& history) {
   if (collective::is_absent(collective::options_of(call), member)) return;
   const Elements& given = gives_[number][self];
   const Operation operation = collective::operation_of(call);
-  const bool in_place = operation == Operation::kAllreduce || operation == Operation::kBroadcast;
-  std::copy(given.begin(), given.end(), (in_place ? outputs_ : inputs_)[self].begin());
+  const bool in_place = script_.calls[number].in_region || operation == Operation::kAllreduce ||
+                        operation == Operation::kBroadcast;
+  Elements& memory = (in_place ? outputs_ : inputs_)[self];
+  std::ranges::copy(given,
+                    memory.begin() + static_cast<std::ptrdiff_t>(place_given(script_.calls[number], self)));
   Rounds rounds(history, collective::present_members(collective::options_of(call), script_.members),
                 number + 1, *pools_[self]);
   const Call among_present = collective::among_present(call, script_.members);
@@ -278,7 +291,11 @@ void ChunkScene::make(std::size_t number, History& history) {
   if (program.threw()) throw GivenUp{};
   rounds.finish();
   const Elements& expected = gets_[number][self];
-  if (!std::equal(expected.begin(), expected.end(), outputs_[self].begin())) fail("a wrong result");
+  if (!std::ranges::equal(
+          expected,
+          std::span(outputs_[self]).subspan(place_got(script_.calls[number], self), expected.size()))) {
+    fail("a wrong result");
+  }
   back_at(number + 1);  // it keeps only its history between calls, which is the same in every order
 }
 

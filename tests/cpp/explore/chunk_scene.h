@@ -22,7 +22,7 @@ struct Planned {
   std::vector<std::size_t> lengths;
   std::vector<int> absent = {};
   int root = 0;
-  bool in_region = false;
+  bool in_region = false;        // allreduce, all-gather, reduce-scatter
   ReduceOp op = ReduceOp::kSum;  // Adasum needs two members
 };
 

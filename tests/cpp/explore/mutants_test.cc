@@ -1,4 +1,4 @@
-// The explorer finds faults: a broadcast and a sleeper, each with one wrong line.
+// The explorer finds faults: a broadcast, an all-gather and a sleeper, each with one wrong line.
 #include <cstring>
 
 #include "collective/shm/chunks.h"
@@ -46,6 +46,31 @@ Report broadcasts() {
   return explore(scene);
 }
 
+// An all-gather in a region. With its fault it ends while others may still read.
+template <bool kWaitsForReaders>
+Program all_gather(Rounds& net, const collective::AllgatherCall& call) {
+  net.stage(0);
+  const int other = 1 - net.index();
+  co_await net.staged(other, 0);
+  const std::size_t place = other == 0 ? 0 : call.receive_bytes.front();
+  std::memcpy(call.output.data() + place, call.region->parts[static_cast<std::size_t>(other)] + place,
+              call.receive_bytes[static_cast<std::size_t>(other)]);
+  net.stage(1);
+  if (kWaitsForReaders) co_await net.staged(1);
+}
+
+template <bool kWaitsForReaders>
+Report all_gathers() {
+  Script script;
+  const Planned planned{Operation::kAllgather, {5, 7}, {}, 0, true};
+  script.calls = {planned, planned};
+  script.program = [](const Call& call, Rounds& net) {
+    return all_gather<kWaitsForReaders>(net, std::get<collective::AllgatherCall>(call));
+  };
+  ChunkScene scene(script);
+  return explore(scene);
+}
+
 Report barrier_asleep(void (*sleep)(Rounds&, Doorbell&)) {
   Script script;
   script.calls = {{Operation::kBarrier, {}}};
@@ -61,6 +86,12 @@ TEST_CASE("faults of a program are found", "[explore][mutants]") {
   CHECK_THAT(broadcasts<Fault::kStagedEarly>().complaint, StartsWith("a wrong result"));
   CHECK_THAT(broadcasts<Fault::kReleasedEarly>().complaint, StartsWith("a wrong result"));
   CHECK_THAT(broadcasts<Fault::kNeverStaged>().complaint, StartsWith("nobody moves any more"));
+}
+
+TEST_CASE("a region that is still read is found", "[explore][mutants]") {
+  using Catch::Matchers::StartsWith;
+  CHECK(all_gathers<true>().complaint == "");
+  CHECK_THAT(all_gathers<false>().complaint, StartsWith("a wrong result"));
 }
 
 TEST_CASE("faults of a sleeper are found", "[explore][mutants]") {

@@ -54,12 +54,14 @@ class Watched {
   const std::unique_ptr<collective::Fabric> cpu_ =
       collective::make_inproc_fabric(std::make_shared<collective::InprocHub>(1), alone());
   timeline::Timeline timeline_{0};
-  LaneRecorder recorder_{timeline_, nullptr};
+  LaneRecorder recorder_{timeline_, {}};
   std::uint64_t sequence_ = 0;
+  FramePool frames_;
 
  public:
   GpuBuffers place{{.runtime = &gpu, .kernels = &gpu, .nccl = nullptr, .why_no_nccl = "none"},
                    *cpu_,
+                   frames_,
                    {.wish = GpuFabricWish::kStaged}};
   GpuWatch watch;
 };

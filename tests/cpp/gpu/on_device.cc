@@ -65,6 +65,7 @@ template <class Kind>
 void work_on(Kind& call, const Memory& memory) {
   call.input = memory.given.data();
   call.output = memory.result;
+  if constexpr (requires { call.region; }) call.region = nullptr;
 }
 
 // Host bytes copied to the device, at the same address modulo 16, between guards.

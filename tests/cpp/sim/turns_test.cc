@@ -142,7 +142,7 @@ std::size_t turns_in(const World& world) {
 
 TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[sim][turns][interleavings]") {
   std::size_t turns = 0;
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(2000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);
@@ -152,13 +152,13 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[
     check_all_done(world);
     turns += turns_in(world);
   }
-  CHECK(turns > 60'000);
+  CHECK(turns > seeds(60'000));
 }
 
 // The test above would find a fault: the same programs get stuck when every rank enqueues as orders come.
 TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
   int stuck = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(300U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);
@@ -167,11 +167,11 @@ TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
     REQUIRE(world.run());
     stuck += world.gpus.idle() ? 0 : 1;
   }
-  CHECK(stuck > 100);
+  CHECK(stuck > seeds(100));
 }
 
 TEST_CASE("ranks without a GPU, or with the world alone, take no turns", "[sim][turns]") {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(300U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const bool alone = seed % 2 == 0;
@@ -187,7 +187,7 @@ TEST_CASE("ranks without a GPU, or with the world alone, take no turns", "[sim][
 // Steps repeat before there is another set, while there is one, and after it.
 TEST_CASE("no schedule has operations on a GPU while there are several sets", "[sim][turns][interleavings]") {
   int locked_before = 0, locked_after = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     negotiate::CoordinatorOptions options = options_for(random);
@@ -227,15 +227,15 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
     locked_before += before;
     locked_after += entered() - before;
   }
-  CHECK(locked_before > 1000);
-  CHECK(locked_after > 1000);
+  CHECK(locked_before > seeds(1000));
+  CHECK(locked_after > seeds(1000));
 }
 
 // Ranks leave one by one. Ordered operations are carried out, all others end with an error, also in sets
 // without these ranks.
 TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][interleavings]") {
   int turns_ended = 0;
-  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(1500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, 3 + static_cast<int>(seed % 5), 1 + random() % 4);
@@ -263,13 +263,13 @@ TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][in
     REQUIRE(world.gpus.idle());
     check_only_for_uses(world, sets);
   }
-  CHECK(turns_ended > 300);
+  CHECK(turns_ended > seeds(300));
 }
 
 // A rank that shares no open set with rank 0 hears of its death and goes on.
 TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") {
   int turns_ended = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = {{0, 1, 2, 3}, {2, 3}};
@@ -292,11 +292,11 @@ TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") 
     }
     check_only_for_uses(world, sets);
   }
-  CHECK(turns_ended > 100);
+  CHECK(turns_ended > seeds(100));
 }
 
 TEST_CASE("a rank that dies ends everything, also waits for turns", "[sim][turns]") {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);

@@ -178,7 +178,7 @@ TEST_CASE("members that take part tell those that skip how many batches come", "
   const Batches batches = present.queue.take_all();
   REQUIRE(batches.size() == 3);
   CHECK(batches.front()->entries.empty());
-  CHECK(batches.front()->sent == std::vector<std::int64_t>{2});
+  CHECK(batches.front()->following == 2);
   CHECK(batches.back()->absent == std::vector<int>{2});
   const Batches skipped = absent.queue.take_all();
   REQUIRE(skipped.size() == 1);

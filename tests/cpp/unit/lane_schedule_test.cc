@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "collective/inproc/hub.h"
 #include "complete/completer.h"
 #include "runtime/lane/lane_schedule.h"
 #include "submit/handles.h"
@@ -40,21 +39,14 @@ wire::Request request_of(const std::string& name) {
   return request;
 }
 
-Group alone() {
-  Group group;
-  group.ranks = {0};
-  return group;
-}
-
 // Rank 0 of two, whose schedule is "a" again and again.
 struct Scheduled {
   Scheduled()
       : doorbells(std::make_shared<Doorbells>()),
-        fabric(collective::make_inproc_fabric(std::make_shared<collective::InprocHub>(1), alone())),
         table(doorbells),
         queue(2, 1024, table, completer),
-        waker(*fabric, doorbells),
-        recorder(timeline, nullptr),
+        waker({}, doorbells),
+        recorder(timeline, {}),
         schedule(table, queue, waker, recorder, news) {
     table.begin_schedule(1, {{request_of("a")}}, {});
     schedule.begin(5);
@@ -70,7 +62,6 @@ struct Scheduled {
   void peer_announces(std::uint64_t count) { doorbells->words[1] = announcement(1, count); }
 
   const std::shared_ptr<Doorbells> doorbells;
-  const std::unique_ptr<collective::Fabric> fabric;
   submit::HandleTable handles;
   complete::Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
   timeline::Timeline timeline{0};

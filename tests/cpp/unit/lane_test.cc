@@ -5,19 +5,14 @@
 #include <vector>
 
 #include "collective/inproc/hub.h"
-#include "complete/completer.h"
-#include "runtime/lane/lane.h"
-#include "submit/handles.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/lane_rank.h"
 
 namespace roundelay::runtime {
 namespace {
 
 using collective::InprocHub;
 using std::chrono::milliseconds;
-using Floats = std::vector<float>;
-
-const auto kAsIs = [](wire::Request&) {};
 
 LaneOptions fusing() {
   LaneOptions options;
@@ -25,82 +20,21 @@ LaneOptions fusing() {
   return options;
 }
 
-// The error of an allreduce that the fault cut short.
-Status cut_short(const std::string& cause, const std::string& name) {
-  return Status::aborted(cause + " (while allreduce of '" + name + "' was under way)");
+Group group_of(int size, int index) {
+  Group group;
+  for (int i = 0; i < size; ++i) group.ranks.push_back(10 + i);  // world ranks differ from members
+  group.index = index;
+  return group;
 }
-
-negotiate::Execution operation(std::vector<std::string> names) { return {std::move(names), {}, {}, false}; }
-
-// One rank's lane, and the memory that its caller would hold.
-class Rank {
- public:
-  Rank(const std::shared_ptr<InprocHub>& hub, int size, int index, LaneOptions options)
-      : completer_(handles_, [this](const submit::Entry& entry,
-                                    TimePoint) { completed.push_back(entry.request.name); }),
-        lane(LaneId{}, collective::make_inproc_fabric(hub, group_of(size, index)), completer_, timeline_,
-             abort, options,
-             {[this](wire::Stuck stuck) { stucks.push_back(std::move(stuck)); },
-              [this](wire::Abort fault) { faults.push_back(std::move(fault)); }}) {}
-
-  template <typename Change>
-  void add(const std::string& name, const Floats& input, Change change) {
-    Tensor& tensor = tensors[name];
-    tensor.input = input;
-    tensor.output.assign(input.size(), -1.0F);
-    submit::Entry entry;
-    entry.request.name = name;
-    entry.request.shape = {static_cast<std::int64_t>(input.size())};
-    change(entry.request);
-    const std::size_t parts = 1 + entry.request.others.size();  // a group's parts share `input`
-    const std::size_t count = input.size() / parts;
-    for (std::size_t i = 0; i < parts; ++i) {
-      entry.parts.push_back({DType::kFloat32, reinterpret_cast<std::byte*>(tensor.input.data() + i * count),
-                             reinterpret_cast<std::byte*>(tensor.output.data() + i * count), count});
-    }
-    const auto handle = lane.table().add(std::move(entry), handles_);
-    REQUIRE(handle.ok());
-    tensor.handle = *handle;
-  }
-
-  [[nodiscard]] bool done(const std::string& name) {
-    return handles_.done(tensors.at(name).handle).value_or(false);
-  }
-  Status status(const std::string& name) {
-    return handles_.take(tensors.at(name).handle).value_or(Status::internal("not done"));
-  }
-
-  struct Tensor {
-    Floats input, output;
-    submit::Handle handle = 0;
-  };
-  std::map<std::string, Tensor> tensors;
-  std::vector<std::string> completed;  // in order
-  std::vector<wire::Stuck> stucks;
-  std::vector<wire::Abort> faults;
-  AbortToken abort;
-
- private:
-  static Group group_of(int size, int index) {
-    Group group;
-    for (int i = 0; i < size; ++i) group.ranks.push_back(10 + i);  // world ranks differ from members
-    group.index = index;
-    return group;
-  }
-
-  submit::HandleTable handles_;
-  complete::Completer completer_;
-  timeline::Timeline timeline_{0};
-
- public:
-  Lane lane;
-};
 
 struct World {
   explicit World(int size, LaneOptions options = fusing()) : hub(std::make_shared<InprocHub>(size)) {
-    for (int i = 0; i < size; ++i) ranks.push_back(std::make_unique<Rank>(hub, size, i, options));
+    for (int i = 0; i < size; ++i) {
+      auto fabric = collective::make_inproc_fabric(hub, group_of(size, i));
+      ranks.push_back(std::make_unique<LaneRank>(one_track(std::move(fabric)), options));
+    }
   }
-  Rank& operator[](std::size_t i) { return *ranks[i]; }
+  LaneRank& operator[](std::size_t i) { return *ranks[i]; }
 
   // Adds the same operation on each rank; all elements of rank i are base + i.
   template <typename Change>
@@ -132,7 +66,7 @@ struct World {
   }
 
   std::shared_ptr<InprocHub> hub;
-  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::unique_ptr<LaneRank>> ranks;
 };
 
 LaneOptions short_deadline() {

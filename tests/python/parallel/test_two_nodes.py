@@ -10,6 +10,7 @@ import torch
 import roundelay.torch as hvd
 from ranks import CHECKS, launch, launch_without_mpi, mpirun
 from roundelay import _core
+from small_gradients import use_pool
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +105,27 @@ def check_a_pooled_optimizer_trains_as_one_process() -> None:
     for got, want in zip(mine, trained(slice(None), wrap=False), strict=True):
         assert torch.allclose(got, want, rtol=1e-5, atol=1e-6)
         assert torch.equal(got, hvd.broadcast(got, 0, name="first"))
+
+
+def check_a_pooled_bucket_is_not_staged() -> None:
+    """Not inside its node either, where ranks reach each other's gradients."""
+    parameter = torch.nn.Parameter(torch.zeros(3 << 18))
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([parameter], lr=1.0), op=hvd.Sum)
+    use_pool(optimizer, 1)
+    hvd.barrier()
+    before, steps = hvd.stats(), 5
+    for step in range(steps):
+        optimizer.zero_grad()
+        (parameter * (hvd.rank() + step)).sum().backward()
+        optimizer.step()
+    after = hvd.stats()
+    assert after["bytes"] - before["bytes"] >= steps * (3 << 20)
+    assert after["bytes_staged"] - before["bytes_staged"] <= steps * 256  # the notes that optimizers compare
+    assert parameter.grad is not None
+    assert torch.equal(parameter.grad, torch.full((3 << 18,), 6.0 + 4 * (steps - 1)))
+    large = torch.ones(3 << 18)
+    hvd.allreduce_(large, name="staged")
+    assert hvd.stats()["bytes_staged"] - after["bytes_staged"] >= 3 << 20
 
 
 def check_a_rank_that_has_joined() -> None:

@@ -5,25 +5,33 @@ namespace {
 
 std::string check(const submit::Entry& entry, const Group&) { return needs_dimensions(entry); }
 
-Status prepare(Batch& batch, DeviceBuffers& buffers) {
+Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::AllgatherCall& call) {
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
   std::int64_t rows = 0;
-  auto& call = new_call<collective::AllgatherCall>(batch);
+  call.receive_bytes.reserve(batch.extents.size());
   for (const std::int64_t extent : batch.extents) {
     rows += extent;
     call.receive_bytes.push_back(static_cast<std::size_t>(extent) * row);
   }
-  const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), rows));
+  const Result<ByteSpan> output = memory_for_rows(buffers, piece, rows);
   if (!output.ok()) return output.status();
   call.stream = buffers.stream();
   call.input = piece.tensor().input;
-  call.output = {*output, static_cast<std::size_t>(rows) * row};
+  call.output = *output;
   return {};
+}
+
+collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+  collective::Call call;
+  Status ready = prepare(buffers, batch, new_call<collective::AllgatherCall>(call, batch));
+  if (!ready.ok()) co_return ready;
+  co_await collective::Calling(buffers.fabric(), call);
+  co_return Status();
 }
 
 }  // namespace
 
-const OperationSteps kAllgatherSteps = {check, prepare, nullptr, nullptr};
+const OperationSteps kAllgatherSteps = {check, run};
 
 }  // namespace roundelay::runtime

@@ -1,3 +1,4 @@
+#include "collective/two_level/schedule.h"
 #include "runtime/lane/operations/operations.h"
 
 namespace roundelay::runtime {
@@ -23,23 +24,23 @@ std::string check(const submit::Entry& entry, const Group&) {
   });
 }
 
-collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part) {
-  if (!part.region) return {part.output, 0, part.bytes()};
-  return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};
-}
+// Where the tensors of a batch are reduced, if that is not where they lie.
+struct Work {
+  collective::ScatterList scattered;  // the tensors, for a fabric that takes them as they lie
+  fuse::Layout layout;                // the tensors' places in the fusion buffer
+};
 
-// Lists the tensors for a fabric that reduces them where they lie.
-void scatter(Batch& batch, AllreduceCall& call) {
-  batch.scattered.reserve(batch.pieces.size());
+void scatter(const Batch& batch, collective::ScatterList& list, AllreduceCall& call) {
+  list.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) {
     const submit::Part& part = piece.tensor();
-    batch.scattered.add({part.input, part.output, part.bytes()});
+    list.add({part.input, part.output, part.bytes()});
   }
-  call.scattered = &batch.scattered;
-  call.buffer.bytes = batch.scattered.bytes();
+  call.scattered = &list;
+  call.buffer.bytes = list.bytes();
 }
 
-Status prepare_in_place(Batch& batch, AllreduceCall& call, DeviceBuffers& buffers) {
+Status prepare_in_place(DeviceBuffers& buffers, const Batch& batch, AllreduceCall& call) {
   const submit::Part& part = batch.pieces.front().tensor();
   if (part.input != part.output) {
     ROUNDELAY_RETURN_IF_ERROR(buffers.copy(part.output, part.input, part.bytes()));
@@ -48,52 +49,67 @@ Status prepare_in_place(Batch& batch, AllreduceCall& call, DeviceBuffers& buffer
   return {};
 }
 
-Status pack(Batch& batch, AllreduceCall& call, DeviceBuffers& buffers) {
+Status pack(DeviceBuffers& buffers, Batch& batch, fuse::Layout& layout, AllreduceCall& call) {
   std::vector<std::size_t> sizes;
   sizes.reserve(batch.pieces.size());
   for (const Piece& piece : batch.pieces) sizes.push_back(piece.bytes());
-  batch.layout = fuse::make_layout(sizes);
-  const Result<std::byte*> buffer = buffers.fusion_buffer(batch.layout.bytes);
+  layout = fuse::make_layout(sizes);
+  const Result<std::byte*> buffer = buffers.fusion_buffer(layout.bytes);
   if (!buffer.ok()) return buffer.status();
   std::vector<fuse::PackItem> items;
   items.reserve(sizes.size());
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const submit::Part& part = batch.pieces[i].tensor();
-    items.push_back({part.input, batch.layout.slots[i]});
+    items.push_back({batch.pieces[i].tensor().input, layout.slots[i]});
   }
   batch.fusion = *buffer;
-  call.buffer = {*buffer, 0, batch.layout.bytes};
+  call.buffer = {*buffer, 0, layout.bytes};
   return buffers.pack(items, *buffer);
 }
 
-Status prepare(Batch& batch, DeviceBuffers& buffers) {
-  auto& call = new_call<AllreduceCall>(batch);
+Status prepare(DeviceBuffers& buffers, Batch& batch, Work& work, AllreduceCall& call) {
   call.dtype = batch.pieces.front().dtype();
   call.stream = buffers.stream();
-  set_reduction(call, batch.request(), buffers.fabric().group().size());
+  collective::Fabric& fabric = buffers.fabric();
+  set_reduction(call, batch.request(), fabric.group().size());
   const bool in_region = batch.pieces.front().tensor().region != nullptr;
-  const bool scatters =
-      buffers.fabric().capabilities().scattered && call.reduce_op != ReduceOp::kAdasum && !in_region;
+  const bool scatters = fabric.capabilities().scattered && call.reduce_op != ReduceOp::kAdasum && !in_region;
   if (scatters) {
-    scatter(batch, call);
+    scatter(batch, work.scattered, call);
     return {};
   }
-  return batch.pieces.size() == 1 ? prepare_in_place(batch, call, buffers) : pack(batch, call, buffers);
+  return batch.pieces.size() == 1 ? prepare_in_place(buffers, batch, call)
+                                  : pack(buffers, batch, work.layout, call);
 }
 
-Status finish(Batch& batch, DeviceBuffers& buffers) {
+Status unpack(DeviceBuffers& buffers, const Batch& batch, const fuse::Layout& layout) {
   if (batch.fusion == nullptr) return {};
   std::vector<fuse::UnpackItem> items;
   items.reserve(batch.pieces.size());
   for (std::size_t i = 0; i < batch.pieces.size(); ++i) {
-    const submit::Part& part = batch.pieces[i].tensor();
-    items.push_back({part.output, batch.layout.slots[i]});
+    items.push_back({batch.pieces[i].tensor().output, layout.slots[i]});
   }
   return buffers.unpack(items, batch.fusion);
 }
 
+collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+  Work work;
+  collective::Call call;
+  Status ready = prepare(buffers, batch, work, new_call<AllreduceCall>(call, batch));
+  if (!ready.ok()) co_return ready;
+  co_await collective::Calling(buffers.fabric(), call);
+  co_return unpack(buffers, batch, work.layout);
+}
+
 }  // namespace
 
-const OperationSteps kAllreduceSteps = {check, prepare, nullptr, finish};
+bool goes_over_levels(const Batch& batch, int members) {
+  if (batch.steps != &kAllreduceSteps || batch.on_gpu() || !batch.absent.empty()) return false;
+  AllreduceCall call;
+  call.dtype = batch.pieces.front().dtype();
+  set_reduction(call, batch.request(), members);
+  return collective::two_level::fits(call);
+}
+
+const OperationSteps kAllreduceSteps = {check, run};
 
 }  // namespace roundelay::runtime

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "runtime/lane/operations/operations.h"
 
@@ -37,45 +38,50 @@ std::string check(const submit::Entry& entry, const Group& group) {
          std::to_string(entry.request.shape.front());
 }
 
-Status prepare(Batch& batch, DeviceBuffers& buffers) {
-  const Group& group = buffers.fabric().group();
-  const auto members = static_cast<std::size_t>(group.size());
-  batch.sent = batch.entries.front()->splits;
-  batch.received.assign(members, 0);
-  auto& call = new_call<collective::AlltoallCall>(batch);
-  call.send_bytes.assign(members, sizeof(std::int64_t));
-  call.receive_bytes = call.send_bytes;
-  call.input = reinterpret_cast<const std::byte*>(batch.sent.data());
-  call.output = std::as_writable_bytes(std::span(batch.received));
-  return {};
+using Rows = std::vector<std::int64_t>;  // a number for each member
+
+void exchange_counts(const Batch& batch, const Rows& sent, Rows& received, collective::Call& call) {
+  auto& counts = new_call<collective::AlltoallCall>(call, batch);
+  counts.send_bytes.assign(sent.size(), sizeof(std::int64_t));
+  counts.receive_bytes = counts.send_bytes;
+  counts.input = reinterpret_cast<const std::byte*>(sent.data());
+  counts.output = std::as_writable_bytes(std::span(received));
 }
 
-Result<bool> next(Batch& batch, DeviceBuffers& buffers) {
-  const Piece& piece = batch.pieces.front();
-  auto& call = std::get<collective::AlltoallCall>(batch.call);
-  if (batch.sent.empty()) return false;  // the second call is over
+// Makes the call of the counts that of the rows.
+Status exchange_rows(DeviceBuffers& buffers, const Piece& piece, const Rows& sent, const Rows& received,
+                     collective::AlltoallCall& call) {
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
-  for (std::size_t member = 0; member < batch.sent.size(); ++member) {
-    call.send_bytes[member] = static_cast<std::size_t>(batch.sent[member]) * row;
-    call.receive_bytes[member] = static_cast<std::size_t>(batch.received[member]) * row;
+  for (std::size_t member = 0; member < sent.size(); ++member) {
+    call.send_bytes[member] = static_cast<std::size_t>(sent[member]) * row;
+    call.receive_bytes[member] = static_cast<std::size_t>(received[member]) * row;
   }
-  const std::int64_t rows = std::accumulate(batch.received.begin(), batch.received.end(), std::int64_t{0});
-  const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), rows));
+  const std::int64_t rows = std::accumulate(received.begin(), received.end(), std::int64_t{0});
+  const Result<ByteSpan> output = memory_for_rows(buffers, piece, rows);
   if (!output.ok()) return output.status();
-  batch.sent.clear();
   call.stream = buffers.stream();
   call.input = piece.tensor().input;
-  call.output = {*output, static_cast<std::size_t>(rows) * row};
-  return true;
+  call.output = *output;
+  return {};
 }
 
-Status finish(Batch& batch, DeviceBuffers&) {
-  batch.entries.front()->results->set_received_splits(std::move(batch.received));
-  return {};
+collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+  // A medium may write to `received`, and read `sent`, after a fault: the frame keeps them.
+  const Rows sent = batch.entries.front()->splits;
+  Rows received(sent.size());
+  collective::Call call;
+  exchange_counts(batch, sent, received, call);
+  co_await collective::Calling(buffers.host_fabric(), call);
+  Status ready =
+      exchange_rows(buffers, batch.pieces.front(), sent, received, std::get<collective::AlltoallCall>(call));
+  if (!ready.ok()) co_return ready;
+  co_await collective::Calling(buffers.fabric(), call);
+  batch.entries.front()->results->set_received_splits(std::move(received));
+  co_return Status();
 }
 
 }  // namespace
 
-const OperationSteps kAlltoallSteps = {check, prepare, next, finish};
+const OperationSteps kAlltoallSteps = {check, run};
 
 }  // namespace roundelay::runtime

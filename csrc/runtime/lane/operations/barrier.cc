@@ -5,13 +5,15 @@ namespace {
 
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
-Status prepare(Batch& batch, DeviceBuffers&) {
-  new_call<collective::BarrierCall>(batch);
-  return {};
+collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+  collective::Call call;
+  new_call<collective::BarrierCall>(call, batch);
+  co_await collective::Calling(buffers.host_fabric(), call);
+  co_return Status();
 }
 
 }  // namespace
 
-const OperationSteps kBarrierSteps = {check, prepare, nullptr, nullptr};
+const OperationSteps kBarrierSteps = {check, run};
 
 }  // namespace roundelay::runtime

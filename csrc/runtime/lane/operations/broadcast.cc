@@ -12,11 +12,10 @@ std::string check(const submit::Entry& entry, const Group& group) {
          std::to_string(group.size()) + " ranks";
 }
 
-Status prepare(Batch& batch, DeviceBuffers& buffers) {
+Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::BroadcastCall& call) {
   const Group& group = buffers.fabric().group();
   const submit::Part& part = batch.pieces.front().tensor();
   const auto root = std::find(group.ranks.begin(), group.ranks.end(), batch.request().root);
-  auto& call = new_call<collective::BroadcastCall>(batch);
   call.root = static_cast<int>(root - group.ranks.begin());
   if (call.root == group.index && part.input != part.output) {
     ROUNDELAY_RETURN_IF_ERROR(buffers.copy(part.output, part.input, part.bytes()));
@@ -26,8 +25,16 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
   return {};
 }
 
+collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+  collective::Call call;
+  Status ready = prepare(buffers, batch, new_call<collective::BroadcastCall>(call, batch));
+  if (!ready.ok()) co_return ready;
+  co_await collective::Calling(buffers.fabric(), call);
+  co_return Status();
+}
+
 }  // namespace
 
-const OperationSteps kBroadcastSteps = {check, prepare, nullptr, nullptr};
+const OperationSteps kBroadcastSteps = {check, run};
 
 }  // namespace roundelay::runtime

@@ -1,4 +1,5 @@
-// The steps of each operation. A new operation is one new file here and one line in operations.cc.
+// What each operation checks, and its task. A new operation is one new file here and one line in
+// operations.cc.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 
 #include "base/group.h"
 #include "base/status.h"
+#include "collective/task.h"
 #include "runtime/lane/batch.h"
 #include "runtime/lane/device_buffers.h"
 
@@ -15,16 +17,13 @@ namespace roundelay::runtime {
 
 struct OperationSteps {
   // Returns what is wrong with this rank's arguments by themselves. Empty: nothing. The submitting thread
-  // calls it; the holder of the lane's token calls the other three.
+  // calls it.
   std::string (*check)(const submit::Entry& entry, const Group& group);
-  // Brings the input to where the fabric can work on it and fills batch.call. That place is the input itself,
-  // the output or the fusion buffer. Errors: those of DeviceBuffers.
-  Status (*prepare)(Batch& batch, DeviceBuffers& buffers);
-  // Called when a call is over. True: it has filled batch.call with the batch's next call. Null: the
-  // operation has one call. Errors: those of DeviceBuffers.
-  Result<bool> (*next)(Batch& batch, DeviceBuffers& buffers);
-  // Brings the result to the outputs. Null: it is there already. Errors: those of DeviceBuffers.
-  Status (*finish)(Batch& batch, DeviceBuffers& buffers);
+  // Makes the task of a batch: it brings the input to where the fabric can work on it (the input itself, the
+  // output or the fusion buffer), makes its calls, and brings the result to the outputs. The batch and the
+  // buffers outlive the task. The holder of the lane's token calls it. The task ends with the errors of
+  // DeviceBuffers.
+  collective::Task (*run)(DeviceBuffers& buffers, Batch& batch);
 };
 
 // Returns the operation's steps. Null: no fabric carries it (join, process set).
@@ -39,12 +38,18 @@ extern const OperationSteps kAllgatherSteps;
 extern const OperationSteps kAlltoallSteps;
 extern const OperationSteps kReducescatterSteps;
 // Before operations that members skip after join(): the members that take part tell the others the number of
-// batches (batch.sent).
+// batches (batch.following).
 extern const OperationSteps kAnnounceSteps;
 // On a member that skips them: it receives that number and starts as many calls, in which it takes no part.
 extern const OperationSteps kSkipSteps;
 
+// Makes the task of an allreduce whose entry has a technique, of which no member is absent: the technique's,
+// or, in a flush, a dense allreduce of what it gives back, too. As OperationSteps::run().
+collective::Task run_technique(DeviceBuffers& buffers, Batch& batch);
+
 // Shared by the operations:
+// Returns the output of a tensor, which may lie in a region.
+collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part);
 // Returns the bytes of one row, which has all dimensions but the first. `shape` has a first dimension.
 std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype);
 // Returns `shape` with `rows` as its first dimension.
@@ -62,13 +67,18 @@ std::string each_dtype(const wire::Request& request, const Check& check) {
   }
   return wrong;
 }
-// Makes batch.call a call of this kind without the batch's absent members, and returns it.
+// Makes `call` a call of this kind without the batch's absent members, and returns it.
 template <class Kind>
-Kind& new_call(Batch& batch) {
-  Kind& call = batch.call.emplace<Kind>();
-  call.absent = batch.absent;
-  return call;
+Kind& new_call(collective::Call& call, const Batch& batch) {
+  Kind& made = call.emplace<Kind>();
+  made.absent = batch.absent;
+  return made;
 }
+// Returns whether the batch is an allreduce that goes over the levels of a fabric with more than one, in a
+// group of so many members.
+bool goes_over_levels(const Batch& batch, int members);
+// Returns the memory for the result of a piece, which has so many rows. Errors: those of DeviceBuffers.
+Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const Piece& piece, std::int64_t rows);
 
 // Sets the call's operator and factors. An average is a sum with the divisor `members`. With factors it is
 // Horovod's average: the second factor is divided instead.

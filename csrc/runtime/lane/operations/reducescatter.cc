@@ -20,7 +20,7 @@ std::string check(const submit::Entry& entry, const Group&) {
 }
 
 // If the rows do not divide evenly, the first members get one row more.
-Status prepare(Batch& batch, DeviceBuffers& buffers) {
+Status prepare(DeviceBuffers& buffers, const Batch& batch, collective::ReducescatterCall& call) {
   const Group& group = buffers.fabric().group();
   const Piece& piece = batch.pieces.front();
   const std::size_t row = row_bytes(piece.shape(), piece.dtype());
@@ -28,23 +28,30 @@ Status prepare(Batch& batch, DeviceBuffers& buffers) {
   const auto rows_of = [&](int member) {
     return rows / group.size() + (member < rows % group.size() ? 1 : 0);
   };
-  auto& call = new_call<collective::ReducescatterCall>(batch);
   call.dtype = piece.dtype();
   set_reduction(call, batch.request(), group.size());
+  call.shard_bytes.reserve(group.ranks.size());
   for (int member = 0; member < group.size(); ++member) {
     call.shard_bytes.push_back(static_cast<std::size_t>(rows_of(member)) * row);
   }
-  const std::int64_t mine = rows_of(group.index);
-  const Result<std::byte*> output = buffers.result(piece, with_rows(piece.shape(), mine));
+  const Result<ByteSpan> output = memory_for_rows(buffers, piece, rows_of(group.index));
   if (!output.ok()) return output.status();
   call.stream = buffers.stream();
   call.input = piece.tensor().input;
-  call.output = {*output, static_cast<std::size_t>(mine) * row};
+  call.output = *output;
   return {};
+}
+
+collective::Task run(DeviceBuffers& buffers, Batch& batch) {
+  collective::Call call;
+  Status ready = prepare(buffers, batch, new_call<collective::ReducescatterCall>(call, batch));
+  if (!ready.ok()) co_return ready;
+  co_await collective::Calling(buffers.fabric(), call);
+  co_return Status();
 }
 
 }  // namespace
 
-const OperationSteps kReducescatterSteps = {check, prepare, nullptr, nullptr};
+const OperationSteps kReducescatterSteps = {check, run};
 
 }  // namespace roundelay::runtime

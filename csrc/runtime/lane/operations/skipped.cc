@@ -15,23 +15,36 @@ int first_present(const std::vector<int>& absent) {
 
 std::string check(const submit::Entry&, const Group&) { return {}; }
 
-Status tell(Batch& batch, DeviceBuffers&) {
-  batch.sent.resize(1);
-  auto& call = batch.call.emplace<collective::BroadcastCall>();  // the absent members listen
-  call.root = first_present(batch.absent);
-  call.buffer = std::as_writable_bytes(std::span(batch.sent));
-  return {};
+// Makes `call` the one in which the first present member tells the others a number.
+void tell(const Batch& batch, std::int64_t& number, collective::Call& call) {
+  auto& broadcast = call.emplace<collective::BroadcastCall>();  // the absent members listen
+  broadcast.root = first_present(batch.absent);
+  broadcast.buffer = std::as_writable_bytes(std::span(&number, 1));
 }
 
-Result<bool> skip_one(Batch& batch, DeviceBuffers&) {
-  if (batch.sent.front()-- <= 0) return false;
-  new_call<collective::BarrierCall>(batch);
-  return true;
+collective::Task announce(DeviceBuffers& buffers, Batch& batch) {
+  std::int64_t number = batch.following;
+  collective::Call call;
+  tell(batch, number, call);
+  co_await collective::Calling(buffers.host_fabric(), call);
+  co_return Status();
+}
+
+collective::Task skip(DeviceBuffers& buffers, Batch& batch) {
+  std::int64_t number = 0;
+  collective::Call call;
+  tell(batch, number, call);
+  co_await collective::Calling(buffers.host_fabric(), call);
+  for (; number > 0; --number) {
+    new_call<collective::BarrierCall>(call, batch);
+    co_await collective::Calling(buffers.host_fabric(), call);
+  }
+  co_return Status();
 }
 
 }  // namespace
 
-const OperationSteps kAnnounceSteps = {check, tell, nullptr, nullptr};
-const OperationSteps kSkipSteps = {check, tell, skip_one, nullptr};
+const OperationSteps kAnnounceSteps = {check, announce};
+const OperationSteps kSkipSteps = {check, skip};
 
 }  // namespace roundelay::runtime

@@ -1,4 +1,7 @@
-// One allreduce over two levels, in progress.
+// Carries out one allreduce over two levels.
+//
+// It is no Task (collective/task.h): a task waits for one call at a time, and here a step inside the node and
+// several allreduces between the nodes are in progress at once.
 #pragma once
 
 #include <deque>
@@ -19,12 +22,12 @@ struct TwoLevelResources {
   const LevelsCut cut;
 };
 
-// One thread at a time. Errors: as the inner and the outer fabric.
-class TwoLevelCall {
+// One allreduce. One thread at a time. Errors: as the inner and the outer fabric.
+class TwoLevelRun {
  public:
   // Both outlive it. `call` is an allreduce that fits(), and has been checked. A member carries out its
   // calls one after the other, in the same order as the others.
-  TwoLevelCall(const TwoLevelResources& resources, const Call& call);
+  TwoLevelRun(const TwoLevelResources& resources, const Call& call);
 
   // Moves the call on without blocking. True: it is over.
   Result<bool> advance();
@@ -60,7 +63,8 @@ class TwoLevelCall {
   // crossed_.
   std::deque<std::unique_ptr<Pending>> crossing_;
   std::uint64_t scattered_ = 0, crossed_ = 0;  // how many chunks have been
-  bool moved_ = false;                         // a step has ended since the last idle()
+  std::uint64_t moves_ = 0;                    // how many steps and allreduces have ended
+  std::uint64_t moves_at_idle_ = 0;            // at the last idle()
 };
 
 }  // namespace roundelay::collective::two_level

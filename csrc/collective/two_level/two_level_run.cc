@@ -1,4 +1,4 @@
-#include "collective/two_level/two_level_call.h"
+#include "collective/two_level/two_level_run.h"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 
 namespace roundelay::collective::two_level {
 
-TwoLevelCall::TwoLevelCall(const TwoLevelResources& resources, const Call& call)
+TwoLevelRun::TwoLevelRun(const TwoLevelResources& resources, const Call& call)
     : resources_(resources),
       call_(std::get<AllreduceCall>(call)),
       chunks_(call_.buffer.bytes, size_of(call_.dtype), resources.inner.group().size(),
@@ -14,19 +14,17 @@ TwoLevelCall::TwoLevelCall(const TwoLevelResources& resources, const Call& call)
       scales_(split(call_, resources.inner.group().size())),
       order_(chunks_.count(), resources.cut.most_across) {}
 
-Result<bool> TwoLevelCall::advance() {
-  bool again = true;
-  while (again) {
-    const bool before = std::exchange(moved_, false);
+Result<bool> TwoLevelRun::advance() {
+  std::uint64_t before = 0;
+  do {
+    before = moves_;
     ROUNDELAY_RETURN_IF_ERROR(inside());
     ROUNDELAY_RETURN_IF_ERROR(between());
-    again = moved_;
-    moved_ = moved_ || before;
-  }
+  } while (moves_ != before);
   return order_.over();
 }
 
-Status TwoLevelCall::inside() {
+Status TwoLevelRun::inside() {
   while (true) {
     if (!step_) ROUNDELAY_RETURN_IF_ERROR(start_step());
     if (!step_) return {};
@@ -36,11 +34,11 @@ Status TwoLevelCall::inside() {
     if (order_.scatters_next()) ++scattered_;
     order_.take();
     step_.reset();
-    moved_ = true;
+    ++moves_;
   }
 }
 
-Status TwoLevelCall::start_step() {
+Status TwoLevelRun::start_step() {
   if (order_.over()) return {};
   const std::uint64_t chunk = order_.next();
   if (!order_.scatters_next() && chunk >= crossed_) return {};
@@ -50,7 +48,7 @@ Status TwoLevelCall::start_step() {
   return {};
 }
 
-Status TwoLevelCall::between() {
+Status TwoLevelRun::between() {
   while (crossed_ + crossing_.size() < scattered_ && crossing_.size() < resources_.cut.most_across) {
     ROUNDELAY_RETURN_IF_ERROR(start_crossing());
   }
@@ -62,62 +60,65 @@ Status TwoLevelCall::between() {
   }
   for (; !crossing_.empty() && !crossing_.front(); crossing_.pop_front()) {
     ++crossed_;
-    moved_ = true;
+    ++moves_;
   }
   return {};
 }
 
-Status TwoLevelCall::start_crossing() {
+Status TwoLevelRun::start_crossing() {
   auto started = resources_.outer.start(cross(crossed_ + crossing_.size()));
   if (!started.ok()) return started.status();
   crossing_.push_back(std::move(started).value());
   return {};
 }
 
-ByteRange TwoLevelCall::own_shard(std::uint64_t chunk) const {
+ByteRange TwoLevelRun::own_shard(std::uint64_t chunk) const {
   const std::vector<std::size_t> shards = chunks_.shards(chunk);
   const auto own = shards.begin() + resources_.inner.group().index;
   return {chunks_[chunk].offset + std::accumulate(shards.begin(), own, std::size_t{0}), *own};
 }
 
-CallOptions TwoLevelCall::options() const {
+CallOptions TwoLevelRun::options() const {
   return {.absent = {}, .stream = call_.stream, .deadline = call_.deadline, .abort = call_.abort};
 }
 
-Reduction TwoLevelCall::reduction(Scale prescale, Scale scale) const {
+Reduction TwoLevelRun::reduction(Scale prescale, Scale scale) const {
   return {.dtype = call_.dtype, .reduce_op = call_.reduce_op, .prescale = prescale, .scale = scale};
 }
 
-ByteSpan TwoLevelCall::bytes_at(ByteRange range) const {
+ByteSpan TwoLevelRun::bytes_at(ByteRange range) const {
   return {call_.buffer.data() + range.offset, range.bytes};
 }
 
-Call TwoLevelCall::scatter(std::uint64_t chunk) const {
-  return ReducescatterCall{options(), reduction(call_.prescale, scales_.inside),
-                           bytes_at(chunks_[chunk]).data(), bytes_at(own_shard(chunk)),
-                           chunks_.shards(chunk)};
+Call TwoLevelRun::scatter(std::uint64_t chunk) const {
+  return ReducescatterCall{options(),
+                           reduction(call_.prescale, scales_.inside),
+                           bytes_at(chunks_[chunk]).data(),
+                           bytes_at(own_shard(chunk)),
+                           chunks_.shards(chunk),
+                           call_.buffer.region};
 }
 
-Call TwoLevelCall::cross(std::uint64_t chunk) const {
+Call TwoLevelRun::cross(std::uint64_t chunk) const {
   const ByteRange own = own_shard(chunk);
   return AllreduceCall{options(),
                        reduction({}, scales_.between),
                        {call_.buffer.base, call_.buffer.offset + own.offset, own.bytes, nullptr}};
 }
 
-Call TwoLevelCall::gather(std::uint64_t chunk) const {
+Call TwoLevelRun::gather(std::uint64_t chunk) const {
   return AllgatherCall{options(), bytes_at(own_shard(chunk)).data(), bytes_at(chunks_[chunk]),
-                       chunks_.shards(chunk)};
+                       chunks_.shards(chunk), call_.buffer.region};
 }
 
-int TwoLevelCall::in_group(const Fabric& fabric, int member) const {
+int TwoLevelRun::in_group(const Fabric& fabric, int member) const {
   const int rank = fabric.group().ranks[static_cast<std::size_t>(member)];
   return static_cast<int>(
       std::lower_bound(resources_.group.ranks.begin(), resources_.group.ranks.end(), rank) -
       resources_.group.ranks.begin());
 }
 
-int TwoLevelCall::waiting_for() const {
+int TwoLevelRun::waiting_for() const {
   const int inside = step_ ? step_->waiting_for() : -1;
   if (inside >= 0) return in_group(resources_.inner, inside);
   for (const std::unique_ptr<Pending>& pending : crossing_) {
@@ -127,15 +128,15 @@ int TwoLevelCall::waiting_for() const {
   return -1;
 }
 
-bool TwoLevelCall::crowded() const {
+bool TwoLevelRun::crowded() const {
   if (step_ && step_->crowded()) return true;
   return !crossing_.empty() && crossing_.front()->crowded();
 }
 
 // A peer on this node ends a sleep in the inner fabric. Peers on other nodes cannot, so that the sleep is
 // short while an allreduce with them is in progress.
-Nap TwoLevelCall::idle(Backoff& backoff) {
-  if (std::exchange(moved_, false)) backoff.reset();
+Nap TwoLevelRun::idle(Backoff& backoff) {
+  if (std::exchange(moves_at_idle_, moves_) != moves_) backoff.reset();
   if (!step_) return crossing_.empty() ? Nap() : crossing_.front()->idle(backoff);
   const Nap nap = step_->idle(backoff);
   return crossing_.empty() ? nap : nap.at_most(Backoff::kLongest);

@@ -1,16 +1,16 @@
-#include "collective/staged/staged_call.h"
+#include "collective/staged/staged_run.h"
 
 #include <utility>
 
 namespace roundelay::collective::staged {
 
-StagedCall::StagedCall(StagedResources& resources, const Call& call)
+StagedRun::StagedRun(StagedResources& resources, const Call& call)
     : resources_(resources),
       call_(call),
       stream_(options_of(call).stream),
       plan_(call, resources.cpu.group().index, resources.piece_bytes) {}
 
-StagedCall::~StagedCall() {
+StagedRun::~StagedRun() {
   if (!crossing_) return;
   crossing_.reset();
   if (PinnedBlock* const block = coming_.front().block; block != nullptr && resources_.cpu.poisoned()) {
@@ -18,30 +18,28 @@ StagedCall::~StagedCall() {
   }
 }
 
-Result<bool> StagedCall::advance() {
-  bool again = true;
-  while (again) {
-    const bool before = std::exchange(moved_, false);
+Result<bool> StagedRun::advance() {
+  std::uint64_t before = 0;
+  do {
+    before = moves_;
     ROUNDELAY_RETURN_IF_ERROR(come_down());
     ROUNDELAY_RETURN_IF_ERROR(cross());
-    again = moved_;
-    moved_ = moved_ || before;
-  }
+  } while (moves_ != before);
   return over_ == plan_.count();
 }
 
-Status StagedCall::interrupted(CallWatch& watch) const {
+Status StagedRun::interrupted(CallWatch& watch) const {
   return crossing_ ? Status() : watch.interrupted(-1, "waited for its GPU until its deadline");
 }
 
 // Nothing wakes a sleeper when the device is done with a copy, and the next piece may wait for one. So the
 // sleep is short.
-Nap StagedCall::idle(Backoff& backoff) {
-  if (std::exchange(moved_, false)) backoff.reset();
+Nap StagedRun::idle(Backoff& backoff) {
+  if (std::exchange(moves_at_idle_, moves_) != moves_) backoff.reset();
   return crossing_ ? crossing_->idle(backoff).at_most(Backoff::kLongest) : backoff.next();
 }
 
-Status StagedCall::come_down() {
+Status StagedRun::come_down() {
   while (begun_ < plan_.count() && begun_ < over_ + PinnedBlocks::kPieces) {
     Coming coming{plan_[begun_], nullptr, nullptr};
     if (coming.step.pinned > 0) {
@@ -53,13 +51,13 @@ Status StagedCall::come_down() {
     ROUNDELAY_RETURN_IF_ERROR(fetch(coming));
     coming_.push_back(std::move(coming));
     ++begun_;
-    moved_ = true;
+    ++moves_;
   }
   return {};
 }
 
 // A barrier has no bytes, but it too waits for the work that is in the stream before it.
-Status StagedCall::fetch(Coming& coming) {
+Status StagedRun::fetch(Coming& coming) {
   const Step& step = coming.step;
   const bool bytes = step.from != nullptr && step.given.bytes > 0;
   if (bytes) {
@@ -75,7 +73,7 @@ Status StagedCall::fetch(Coming& coming) {
   return {};
 }
 
-Status StagedCall::cross() {
+Status StagedRun::cross() {
   while (!coming_.empty()) {
     const Coming& first = coming_.front();
     if (!crossing_) {
@@ -90,18 +88,18 @@ Status StagedCall::cross() {
     ROUNDELAY_RETURN_IF_ERROR(send_up(first));
     coming_.pop_front();
     ++over_;
-    moved_ = true;
+    ++moves_;
   }
   return {};
 }
 
 // Peers may come late, or never. A failure of the device must not wait for them.
-Status StagedCall::device_works() const {
+Status StagedRun::device_works() const {
   const GpuEventPtr& last = coming_.back().done;
   return last ? last->reached().status() : Status{};
 }
 
-Result<bool> StagedCall::begin(const Coming& coming) {
+Result<bool> StagedRun::begin(const Coming& coming) {
   if (coming.done) {
     Result<bool> there = coming.done->reached();
     if (!there.ok() || !*there) return there;
@@ -110,11 +108,11 @@ Result<bool> StagedCall::begin(const Coming& coming) {
   auto started = resources_.cpu.start(plan_.on_host(coming.step, pinned));
   if (!started.ok()) return started.status();
   crossing_ = std::move(started).value();
-  moved_ = true;
+  ++moves_;
   return true;
 }
 
-Status StagedCall::send_up(const Coming& coming) {
+Status StagedRun::send_up(const Coming& coming) {
   const Step& step = coming.step;
   if (step.to == nullptr || step.result.bytes == 0) return {};
   ROUNDELAY_RETURN_IF_ERROR(resources_.runtime.copy(

@@ -1,4 +1,7 @@
-// One staged call, in progress.
+// Carries out one staged call.
+//
+// It is no Task (collective/task.h): a task waits for one call of a fabric at a time, and here the device
+// copies pieces in both directions while the CPU's fabric has a call in progress.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +27,14 @@ struct StagedResources {
 
 // One call on its way through pinned memory: pieces come down from the device, cross to the other members,
 // and go up. One thread at a time. Errors: as the CPU's fabric and base/gpu_runtime.h.
-class StagedCall {
+class StagedRun {
  public:
   // Both outlive it. `call` has been checked. The calls of one member are carried out one after the other.
-  StagedCall(StagedResources& resources, const Call& call);
+  StagedRun(StagedResources& resources, const Call& call);
   // Before the call's end it leaks the memory that the CPU's medium may still write to.
-  ~StagedCall();
-  StagedCall(const StagedCall&) = delete;
-  StagedCall& operator=(const StagedCall&) = delete;
+  ~StagedRun();
+  StagedRun(const StagedRun&) = delete;
+  StagedRun& operator=(const StagedRun&) = delete;
 
   // Moves the call on without blocking. True: it is over for the host; the last copies are enqueued.
   Result<bool> advance();
@@ -63,7 +66,8 @@ class StagedCall {
   std::deque<Coming> coming_;           // steps that have begun and are not over
   std::unique_ptr<Pending> crossing_;   // the CPU's call of the first one; null: its bytes come down
   std::uint64_t begun_ = 0, over_ = 0;  // steps
-  bool moved_ = false;                  // a step has begun or ended since the last idle()
+  std::uint64_t moves_ = 0;             // grows when a step begins, begins to cross, or ends
+  std::uint64_t moves_at_idle_ = 0;     // at the last idle()
 };
 
 }  // namespace roundelay::collective::staged
