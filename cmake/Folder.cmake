@@ -46,7 +46,7 @@ function(roundelay_folder folder)
 
   add_library(obj_${name} OBJECT ${sources})
   target_link_libraries(obj_${name} PUBLIC roundelay_flags ${links})
-  if(ROUNDELAY_PRECOMPILE)
+  if(ROUNDELAY_PRECOMPILE AND NOT "MPI::MPI_CXX" IN_LIST arg_LINKS)  # MPI's own flags do not fit the headers
     target_precompile_headers(obj_${name} REUSE_FROM often)
   endif()
   add_library(rl_${name} STATIC $<TARGET_OBJECTS:obj_${name}>)

@@ -52,7 +52,9 @@ def make(*words: str) -> tuple[str, ...]:
 
 STEPS = {
     "lint": Step("format, types, rules, all of clang-tidy", (make("lint", "TIDY_SECONDS=7200"),)),
-    "files": Step("each file compiled alone", (("cmake", "--build", "build/files"),)),
+    "files": Step(
+        "each file compiled alone", (("cmake", "--preset", "files"), ("cmake", "--build", "build/files"))
+    ),
     "cuda": Step("all that is CUDA compiles", (make("cuda"),)),
     "cpp": Step("C++ tests", (make("test-cpp", "TESTS="),)),
     "python": Step("Python tests, the long ones too", (make("test-python", "TESTS="),)),
