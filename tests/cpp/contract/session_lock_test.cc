@@ -108,7 +108,7 @@ TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[sessi
   world.shutdown();
 }
 
-TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock]") {
+TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock][slow]") {
   LockingWorld world(2, one_by_one());
   world.run([](Session& session, int rank) -> std::string {
     for (int round = 0; round < 12; ++round) {
@@ -138,7 +138,7 @@ TEST_CASE("a rank that leaves a locked schedule ends it for all", "[session][loc
   world.shutdown();
 }
 
-TEST_CASE("a coordinator that stops under a lock is named", "[session][lock]") {
+TEST_CASE("a coordinator that stops under a lock is named", "[session][lock][slow]") {
   Config config = one_by_one();
   config.stall_check_time = milliseconds(200);
   config.stall_shutdown_time = milliseconds(400);

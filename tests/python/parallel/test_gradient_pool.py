@@ -26,7 +26,7 @@ def test_gradient_pool(np: int) -> None:
     run_checks(__file__, np)
 
 
-@pytest.mark.parametrize("fabric", ["mpi", "shm"])
+@pytest.mark.parametrize("fabric", [pytest.param("mpi", marks=pytest.mark.slow), "shm"])
 def test_on_each_fabric_in_small_buckets(fabric: str) -> None:
     run_checks(__file__, 3, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": "64"})
 
