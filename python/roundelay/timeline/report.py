@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from rich import box
@@ -63,6 +64,21 @@ def fusion_line(trace: Trace, steps: Sequence[Step]) -> str:
     )
 
 
+def levels_line(trace: Trace) -> str:
+    """Describe the levels of allreduces, as means over ranks; "" if they had only one."""
+    ranks = analysis.levels(trace)
+    if not ranks:
+        return ""
+    inside, between, both, overlapped = (
+        time_text(statistics.fmean(getattr(one, field) for one in ranks))
+        for field in ("inside", "between", "both", "overlapped")
+    )
+    return (
+        f"levels: {inside} inside the nodes, {between} between them, both at once {both}, "
+        f"of it {overlapped} for two allreduces"
+    )
+
+
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
@@ -117,6 +133,8 @@ def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
             f"{trace.dropped} events are missing: buffers were full", style="yellow", highlight=False
         )
     console.print(fusion_line(trace, steps), highlight=False)
+    if line := levels_line(trace):
+        console.print(line, highlight=False)
     for text in analysis.pools(trace):
         console.print(text, highlight=False, markup=False)
     console.print(_rank_table(trace, steps))
