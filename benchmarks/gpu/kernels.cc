@@ -166,8 +166,8 @@ void Bench::add_all() {
     const std::size_t count = 2 * bytes_ / size_of(dtype);
     const std::size_t chunk = std::max<std::size_t>(4096, count / 1024);
     add("norms_" + std::string(name_of(dtype)), [this, dtype, count, chunk](GpuStream stream) {
-      auto* const result = reinterpret_cast<double*>(to_.get());
-      return kernels_.norms(kDevice, result, from_.get(), count, chunk, dtype, stream);
+      auto* const result = reinterpret_cast<float*>(to_.get());
+      return kernels_.norms(kDevice, result, from_.get(), {count, chunk}, dtype, stream);
     });
   }
 }

@@ -5,10 +5,15 @@
 
 #include <utility>
 
+#include "adapter/check.h"
+
 namespace roundelay::adapter {
 
-Bucket::Bucket(std::string name, GradientPool& pool, Submit submit, Accelerator& accelerator)
-    : GradientGroup(std::move(name), accelerator), pool_(pool), submit_(std::move(submit)) {}
+Bucket::Bucket(std::string name, GradientPool& pool, Submit submit, Levels levels, Accelerator& accelerator)
+    : GradientGroup(std::move(name), accelerator),
+      pool_(pool),
+      submit_(std::move(submit)),
+      levels_(std::move(levels)) {}
 
 void Bucket::add(std::shared_ptr<Gradient> gradient, std::size_t entry) {
   const PoolRange range = pool_.range(entry);
@@ -55,7 +60,8 @@ Status Bucket::submit() {
   }
   turn_ = pool_.next_turn();
   try {
-    in_flight_ = submit_(next_name(name()), range_);
+    in_flight_ = submit_(next_name(name()), range_, technique_.next());
+    technique_.submitted();
   } catch (...) {
     drop_results();
     throw;
@@ -87,8 +93,32 @@ Status Bucket::send(Gradient& gradient) {
   return {};
 }
 
+Status Bucket::set_technique(std::string_view text) {
+  if (in_flight_) return Status::unavailable("bucket '" + name() + "' is in flight: synchronize it first");
+  const std::optional<DType> dtype = dtype_of(range_.type);
+  if (!dtype) return Status::invalid("bucket '" + name() + "' has a dtype that the core cannot reduce");
+  const std::size_t each = c10::elementSize(range_.type);
+  BucketElements elements{pool_.device(), *dtype, range_.bytes / each, {}};
+  elements.parameters.reserve(slots_.size());
+  for (const Slot& slot : slots_) {
+    const PoolRange place = pool_.range(slot.entry);
+    elements.parameters.push_back({(place.offset - range_.offset) / each, place.bytes / each});
+  }
+  const Result<std::vector<int>> levels = levels_();
+  if (!levels.ok()) return levels.status();
+  ROUNDELAY_RETURN_IF_ERROR(technique_.choose(text, std::move(elements), *levels));
+  return technique_state().status();
+}
+
+Result<at::Tensor> Bucket::technique_state() {
+  const at::Tensor& state = technique_.state();
+  if (state.defined()) ROUNDELAY_RETURN_IF_ERROR(note_producer(state));
+  return state;
+}
+
 void Bucket::complete() {
   in_flight_.reset();
+  technique_.complete(range_.bytes);
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (!slot.result.defined()) continue;
@@ -100,6 +130,7 @@ void Bucket::complete() {
 }
 
 void Bucket::abandon() {
+  if (in_flight_) technique_.fail();
   in_flight_.reset();
   drop_results();
 }

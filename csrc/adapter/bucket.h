@@ -8,11 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "adapter/accelerator.h"
 #include "adapter/gradient_group.h"
 #include "adapter/gradient_pool.h"
+#include "adapter/technique_choice.h"
 #include "base/status.h"
 #include "submit/handles.h"
 
@@ -24,10 +26,13 @@ namespace roundelay::adapter {
 class Bucket final : public GradientGroup {
  public:
   // Submits an allreduce of the range under this name. May throw.
-  using Submit = std::function<submit::Handle(const std::string& name, const PoolRange& range)>;
+  using Submit = std::function<submit::Handle(const std::string& name, const PoolRange& range,
+                                              const TechniqueUse& technique)>;
+  // Returns the number of members of each level of the process set, innermost first. May throw.
+  using Levels = std::function<Result<std::vector<int>>()>;
 
   // `pool` and `accelerator` outlive the bucket.
-  Bucket(std::string name, GradientPool& pool, Submit submit, Accelerator& accelerator);
+  Bucket(std::string name, GradientPool& pool, Submit submit, Levels levels, Accelerator& accelerator);
 
   // Adds the gradient of a pool's entry. The entries of a bucket are neighbours, added in order.
   void add(std::shared_ptr<Gradient> gradient, std::size_t entry);
@@ -49,6 +54,15 @@ class Bucket final : public GradientGroup {
   // Drops the results.
   void abandon();
 
+  // Chooses the technique that reduces the bucket from the next submit() on: TechniqueChoice::choose(). Call
+  // it when all gradients were added. Errors: kUnavailable too if the bucket is in flight; those of Levels
+  // and of Accelerator::stream_for. Throws as Levels.
+  [[nodiscard]] Status set_technique(std::string_view text);
+  // The state is zeroed, read and written in the current stream: the next submit() waits for it.
+  [[nodiscard]] Result<at::Tensor> technique_state();
+  [[nodiscard]] TechniqueChoice& technique() { return technique_; }
+  [[nodiscard]] const TechniqueChoice& technique() const { return technique_; }
+
   // The position of the bucket among those of the pool that were submitted in this step, from 1 on; 0: it
   // was not.
   [[nodiscard]] int turn() const { return turn_; }
@@ -68,8 +82,10 @@ class Bucket final : public GradientGroup {
 
   GradientPool& pool_;
   const Submit submit_;
+  const Levels levels_;
   std::vector<Slot> slots_;  // of each gradient
   PoolRange range_;
+  TechniqueChoice technique_;
   std::optional<submit::Handle> in_flight_;
   int turn_ = 0;
 };

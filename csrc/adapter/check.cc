@@ -11,33 +11,6 @@
 namespace roundelay::adapter {
 namespace {
 
-std::optional<DType> dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return DType::kFloat64;
-    case at::kFloat:
-      return DType::kFloat32;
-    case at::kHalf:
-      return DType::kFloat16;
-    case at::kBFloat16:
-      return DType::kBFloat16;
-    case at::kLong:
-      return DType::kInt64;
-    case at::kInt:
-      return DType::kInt32;
-    case at::kShort:
-      return DType::kInt16;
-    case at::kChar:
-      return DType::kInt8;
-    case at::kByte:
-      return DType::kUInt8;
-    case at::kBool:
-      return DType::kBool;
-    default:
-      return std::nullopt;
-  }
-}
-
 Status refuse(const std::string& label, const std::string& what) {
   return Status::invalid(label + " " + what);
 }
@@ -87,6 +60,33 @@ bool elements_overlap(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+std::optional<DType> dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return DType::kFloat64;
+    case at::kFloat:
+      return DType::kFloat32;
+    case at::kHalf:
+      return DType::kFloat16;
+    case at::kBFloat16:
+      return DType::kBFloat16;
+    case at::kLong:
+      return DType::kInt64;
+    case at::kInt:
+      return DType::kInt32;
+    case at::kShort:
+      return DType::kInt16;
+    case at::kChar:
+      return DType::kInt8;
+    case at::kByte:
+      return DType::kUInt8;
+    case at::kBool:
+      return DType::kBool;
+    default:
+      return std::nullopt;
+  }
+}
 
 DType dtype_of(const at::Tensor& tensor) { return *dtype_of(tensor.scalar_type()); }
 

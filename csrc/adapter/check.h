@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 
 #include "base/dtype.h"
@@ -17,6 +18,8 @@ Status check_input(const at::Tensor& tensor, const std::string& label);
 // check_input().
 Status check_output(const at::Tensor& input, const at::Tensor& output, const std::string& label);
 
+// Returns the core's type for torch's; nothing if the core cannot work on it.
+std::optional<DType> dtype_of(at::ScalarType type);
 // Returns the core's type for a tensor that has passed check_input().
 DType dtype_of(const at::Tensor& tensor);
 

@@ -69,6 +69,11 @@ class GradientGroup {
   void add_to_bucket(std::shared_ptr<Gradient> gradient, Bucket* bucket);
   [[nodiscard]] Result<bool> count_ready(const Gradient& gradient, const at::Tensor& parameter, Kind kind);
   [[nodiscard]] const std::vector<std::shared_ptr<Gradient>>& gradients() const { return gradients_; }
+  // Makes wait_for_producers() wait for what the current stream does to this tensor. Errors: as
+  // Accelerator::stream_for.
+  [[nodiscard]] Status note_producer(const at::Tensor& tensor) {
+    return producers_.note(tensor, accelerator_);
+  }
 
  private:
   const std::string name_;

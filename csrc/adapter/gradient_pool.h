@@ -37,6 +37,7 @@ class GradientPool {
   GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator);
 
   [[nodiscard]] const Region& region() const { return *region_; }
+  [[nodiscard]] c10::Device device() const { return device_; }
   // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type on the wire. Returns
   // the entry's index. Errors: kInvalidArgument (the entry is not within the region).
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);

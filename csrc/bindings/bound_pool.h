@@ -5,6 +5,7 @@
 #include <string>
 
 #include "adapter/gradient_pool.h"
+#include "adapter/technique_choice.h"
 #include "runtime/context.h"
 #include "submit/handles.h"
 
@@ -25,9 +26,10 @@ struct Reduction {
   double postscale_factor;
 };
 
-// Submits an allreduce in place. Call it with the GIL. Errors: ValueError (the pool is another init()'s, the
-// range is not in the pool), those of Context::submit; raised, and the peers hear of them.
+// Submits an allreduce in place, which takes this technique. Call it with the GIL. Errors: ValueError (the
+// pool is another init()'s, the range is not in the pool), those of Context::submit; raised, and the peers
+// hear of them.
 submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
-                         const Reduction& reduction);
+                         const Reduction& reduction, const adapter::TechniqueUse& technique);
 
 }  // namespace roundelay::bindings

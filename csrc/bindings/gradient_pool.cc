@@ -34,14 +34,16 @@ std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, Proce
 }  // namespace
 
 submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
-                         const Reduction& reduction) {
+                         const Reduction& reduction, const adapter::TechniqueUse& technique) {
   if (pool.context.lock() != global_context())
     raise(Status::invalid("this gradient pool was made before the last init()"));
   wire::Request request = request_of(Operation::kAllreduce, name);
   set_reduction(request, reduction.op, reduction.prescale_factor, reduction.postscale_factor,
                 pool.process_set);
   request.region = {pool.pool.region().key, range.offset};
-  return submit(pool.pool.operand(range), std::move(request), {pool.process_set, false});
+  request.technique = technique.text;
+  return submit(pool.pool.operand(range), std::move(request), {pool.process_set, false}, {},
+                technique.technique);
 }
 
 void bind_gradient_pool(py::module_& module) {
@@ -67,7 +69,7 @@ void bind_gradient_pool(py::module_& module) {
       .def(
           "allreduce_async",
           [](const BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
-            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0});
+            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0}, {});
           },
           py::arg("size"), py::arg("dtype"), py::arg("name"), py::arg("op"));
 }

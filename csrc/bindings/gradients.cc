@@ -7,6 +7,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "bindings/global_state.h"
 #include "bindings/handles.h"
 #include "bindings/topics.h"
+#include "compress/registry.h"
 
 namespace roundelay::bindings {
 namespace {
@@ -37,10 +39,13 @@ py::bytes bytes_of(const std::vector<std::uint8_t>& values) {
 std::unique_ptr<Bucket> make_bucket(const std::string& name, BoundPool& pool, int op, double prescale_factor,
                                     double postscale_factor) {
   const Reduction reduction{op, prescale_factor, postscale_factor};
-  auto submit = [&pool, reduction](const std::string& operation, const adapter::PoolRange& range) {
-    return allreduce(pool, range, operation, reduction);
+  auto submit = [&pool, reduction](const std::string& operation, const adapter::PoolRange& range,
+                                   const adapter::TechniqueUse& technique) {
+    return allreduce(pool, range, operation, reduction, technique);
   };
-  return std::make_unique<Bucket>(name, pool.pool, std::move(submit), global_accelerator());
+  auto levels = [&pool] { return global_context()->levels(pool.process_set); };
+  return std::make_unique<Bucket>(name, pool.pool, std::move(submit), std::move(levels),
+                                  global_accelerator());
 }
 
 bool arrived(Bucket& bucket, Gradient& gradient) {
@@ -63,6 +68,27 @@ void abandon(Bucket& bucket) {
     }
   }
   bucket.abandon();
+}
+
+std::optional<std::string> technique_of(const Bucket& bucket) {
+  const std::string& text = bucket.technique().text();
+  return text.empty() ? std::nullopt : std::optional(text);
+}
+
+using Traffic = std::vector<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>>;
+
+Traffic traffic_of(const Bucket& bucket) {
+  Traffic traffic;
+  for (const auto& [technique, operations, bytes, called_bytes] : bucket.technique().traffic())
+    traffic.emplace_back(technique, operations, bytes, called_bytes);
+  return traffic;
+}
+
+std::vector<std::pair<std::string, std::string>> techniques() {
+  std::vector<std::pair<std::string, std::string>> known;
+  for (const compress::TechniqueKind* kind : compress::known_techniques())
+    known.emplace_back(kind->name, kind->meaning);
+  return known;
 }
 
 void bind_gradient(py::module_& module) {
@@ -121,6 +147,18 @@ void bind_bucket(py::module_& module) {
       .def("submit", [](Bucket& self) { check(self.submit()); })
       .def("finish", &finish)
       .def("abandon", &abandon)
+      .def(
+          "set_technique",
+          [](Bucket& self, const std::optional<std::string>& text) {
+            check(self.set_technique(text.value_or("")));
+          },
+          py::arg("text"))
+      .def_property_readonly("technique", &technique_of)
+      .def_property_readonly("state",
+                             [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
+      .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
+      .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
+      .def_property_readonly("traffic", &traffic_of)
       .def_property_readonly("turn", &Bucket::turn)
       .def("new_step", &Bucket::new_step);
 }
@@ -128,6 +166,7 @@ void bind_bucket(py::module_& module) {
 }  // namespace
 
 void bind_gradients(py::module_& module) {
+  module.def("techniques", &techniques);
   bind_gradient(module);
   bind_group(module);
   bind_bucket(module);

@@ -38,7 +38,8 @@ wire::Request request_of(Operation operation, const Name& name) {
 }
 
 submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, Route route,
-                      std::vector<std::int64_t> splits) {
+                      std::vector<std::int64_t> splits,
+                      std::shared_ptr<const compress::BucketTechnique> technique) {
   const auto context = global_context();
   if (!made.ok()) refuse(*context, route.process_set, std::move(request), made.status());
   adapter::OperandPtr operand = std::move(made).value();
@@ -58,7 +59,8 @@ submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, R
                                                            .splits = std::move(splits),
                                                            .results = operand.get(),
                                                            .gpu = operand->gpu(),
-                                                           .inputs_ready = std::move(*ready)},
+                                                           .inputs_ready = std::move(*ready),
+                                                           .technique = std::move(technique)},
                                                           route.process_set,
                                                           route.blocking}));
   global_operands().keep(handle, std::move(operand));

@@ -49,6 +49,9 @@ void bind_process_sets(py::module_& module) {
   module.def(
       "process_set_ranks", [](ProcessSetId id) { return value_of(global_context()->ranks_of(id)); },
       py::arg("process_set"));
+  module.def(
+      "levels", [](ProcessSetId id) { return value_of(global_context()->levels(id)); },
+      py::arg("process_set"));
 }
 
 }  // namespace roundelay::bindings

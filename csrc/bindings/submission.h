@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ void set_reduction(wire::Request& request, int op, double prescale_factor, doubl
 // Submits the operation on the operand's tensors, and keeps the operand until the handle is synchronized.
 // Raises the error of `made`, which the peers get too, or that of Context::submit().
 submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, Route route,
-                      std::vector<std::int64_t> splits = {});
+                      std::vector<std::int64_t> splits = {},
+                      std::shared_ptr<const compress::BucketTechnique> technique = {});
 
 }  // namespace roundelay::bindings

@@ -1,52 +1,60 @@
-// The arithmetic of techniques, on the CPU or on a GPU behind one interface.
+// The arithmetic of techniques, on the CPU or on a GPU: one interface for both.
 //
-// On a GPU work is enqueued to the bucket's stream, and lists of indices stay on the device: the host never
-// waits to choose. All pointers of a call are memory of that kind. The bits are the same on both, and on all
-// ranks.
+// On a GPU the calls enqueue work to the bucket's stream. Norms, indices and turns stay on the device: the
+// host never waits to choose. All pointers of a call are memory of that kind, aligned to its elements. The
+// bits are the same on the CPU, on a GPU and on all ranks.
+//
+// A residual has the type kernels::residual_type(dtype): fp32, or fp64 for fp64. kernels/chunks.h defines the
+// functions that deal with it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "kernels/chunks.h"
 
 namespace roundelay::compress {
 
-// Elements that are treated together: chunk i has the elements from i * chunk on; the last one may be
-// shorter.
-struct Chunking {
-  std::size_t count = 0;  // elements
-  std::size_t chunk = 1;  // elements of a chunk
+using kernels::Chunking;
 
-  [[nodiscard]] std::size_t chunks() const { return (count + chunk - 1) / chunk; }
-};
-
-// One thread at a time. Errors of a GPU: as in base/gpu_runtime.h.
+// One thread at a time. Errors: kInvalidArgument (the type is not floating; only scale() takes all types),
+// and on a GPU those of base/gpu_runtime.h.
 class Arithmetic {
  public:
   virtual ~Arithmetic() = default;
-  // to = scale(from), rounded to `to_type`. Both may be the same memory if the types have the same size.
-  [[nodiscard]] virtual Status cast(std::byte* to, DType to_type, const std::byte* from, DType from_type,
-                                    std::size_t count, Scale scale) = 0;
-  // to += from, and sets `from` to zero if `clear`.
-  [[nodiscard]] virtual Status add(std::byte* to, std::byte* from, std::size_t count, DType dtype,
-                                   bool clear) = 0;
+  Arithmetic() = default;
+  Arithmetic(const Arithmetic&) = delete;
+  Arithmetic& operator=(const Arithmetic&) = delete;
+
+  // Sets bytes to zero.
   [[nodiscard]] virtual Status clear(std::byte* at, std::size_t bytes) = 0;
-  // norms[i] = the sum of |x| of chunk i, in fp32 (added up in fp64, so that the bits do not depend on
-  // threads).
+  // values = scale(values), rounded once.
+  [[nodiscard]] virtual Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) = 0;
+  // residual += values, and values = 0.
+  [[nodiscard]] virtual Status keep(std::byte* residual, std::byte* values, std::size_t count,
+                                    DType dtype) = 0;
+  // values += residual, rounded once, and residual = 0.
+  [[nodiscard]] virtual Status give_back(std::byte* values, std::byte* residual, std::size_t count,
+                                         DType dtype) = 0;
+  // norms[i] = the sum of |x| of chunk i, in fp32.
   [[nodiscard]] virtual Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) = 0;
-  // indices = the `keep` chunks with the largest norms, ascending; ties go to the lower index.
-  [[nodiscard]] virtual Status select(std::uint32_t* indices, std::size_t keep, const float* norms,
-                                      std::size_t chunks) = 0;
-  // to = the chunks at these indices, side by side. A shorter last chunk is filled with zeros.
-  [[nodiscard]] virtual Status gather(std::byte* to, const std::byte* from, Chunking of,
-                                      const std::uint32_t* indices, std::size_t chosen, DType dtype) = 0;
-  // Puts gathered chunks back to their places: to[chunk] = from, or += from.
+  // indices = those of the largest norms, ascending; of equal norms the first are taken. There are at least
+  // as many norms as indices.
+  [[nodiscard]] virtual Status select(std::span<std::uint32_t> indices, std::span<const float> norms) = 0;
+  // indices[j] = *turn modulo `parts` + j * parts; then *turn += 1. Some may be beyond the last chunk.
+  [[nodiscard]] virtual Status next_turn(std::span<std::uint32_t> indices, std::size_t parts,
+                                         std::uint64_t* turn) = 0;
+  // to = the residual's chunks at these indices, side by side, each element rounded to `dtype`; what the
+  // rounding loses stays in the residual. Zeros fill the places of elements that a chunk does not have. `of`
+  // divides the residual.
+  [[nodiscard]] virtual Status gather(std::byte* to, std::byte* residual, Chunking of,
+                                      std::span<const std::uint32_t> indices, DType dtype) = 0;
+  // Copies such chunks to their places in `to`. No index comes twice.
   [[nodiscard]] virtual Status scatter(std::byte* to, const std::byte* from, Chunking of,
-                                       const std::uint32_t* indices, std::size_t chosen, DType dtype) = 0;
-  [[nodiscard]] virtual Status scatter_add(std::byte* to, const std::byte* from, Chunking of,
-                                           const std::uint32_t* indices, std::size_t chosen, DType dtype) = 0;
+                                       std::span<const std::uint32_t> indices, DType dtype) = 0;
 };
 
 }  // namespace roundelay::compress

@@ -55,8 +55,9 @@ class Stage {
   // Returns the stream of the bucket's memory; null: it is in host memory, and work is done at once.
   [[nodiscard]] virtual GpuStream stream() const = 0;
   [[nodiscard]] virtual Arithmetic& math() = 0;
-  // Returns memory of the same kind as the bucket's. It lasts until the task ends; its content is undefined.
-  // Errors: kUnavailable (no memory).
+  // Returns memory of the same kind as the bucket's, aligned for all elements. It lasts until the task ends;
+  // its content is undefined. Each call returns other memory. Errors: kUnavailable (no memory), kAborted (the
+  // device failed).
   [[nodiscard]] virtual Result<std::byte*> scratch(std::size_t bytes) = 0;
   // Holds the frame of the technique's coroutine.
   [[nodiscard]] virtual FramePool& frames() = 0;
@@ -64,6 +65,16 @@ class Stage {
   // Returns the fabrics inside nodes, between them and so on, innermost first; one: the group is flat.
   [[nodiscard]] std::span<collective::Fabric* const> levels() { return fabric().levels(); }
 };
+
+// Makes the call that reduces `buffer` as the bucket's own elements would be.
+[[nodiscard]] inline collective::AllreduceCall allreduce_of(const collective::Buffer& buffer,
+                                                            const Bucket& bucket, const Stage& stage) {
+  collective::AllreduceCall call;
+  static_cast<collective::Reduction&>(call) = bucket.reduction;
+  call.buffer = buffer;
+  call.stream = stage.stream();
+  return call;
+}
 
 // Immutable; any thread. Two objects with the same text() do the same on all ranks.
 class Technique {
@@ -90,6 +101,12 @@ class Technique {
 
 using TechniquePtr = std::shared_ptr<const Technique>;
 
+// What became of an operation.
+struct TechniqueOutcome {
+  bool applied = false;          // false: the operation failed, or the technique did not apply
+  std::size_t called_bytes = 0;  // that this rank gave to the fabric
+};
+
 // What a bucket brings to its lane: the technique, and what belongs to this bucket. The adapter makes it and
 // keeps it alive until the operation is over.
 struct BucketTechnique {
@@ -97,6 +114,8 @@ struct BucketTechnique {
   bool flush = false;  // give_back() and a dense allreduce, instead of run()
   ByteSpan state;
   std::vector<Slice> parameters;
+  TechniqueOutcome* outcome =
+      nullptr;  // the lane sets it before the operation is done; null: nobody reads it
 };
 
 }  // namespace roundelay::compress

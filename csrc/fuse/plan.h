@@ -12,7 +12,7 @@
 
 namespace roundelay::fuse {
 
-// The class of operations that are never fused, such as broadcasts and barriers.
+// The class of operations that are never fused, such as broadcasts, barriers and buckets with a technique.
 inline constexpr std::uint64_t kNoFusion = std::numeric_limits<std::uint64_t>::max();
 
 struct Candidate {

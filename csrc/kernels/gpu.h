@@ -5,11 +5,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "base/dtype.h"
 #include "base/gpu.h"
 #include "base/status.h"
+#include "kernels/chunks.h"
 
 namespace roundelay::kernels {
 
@@ -37,10 +39,32 @@ class GpuKernels {
                                             std::span<const std::byte* const> parts, std::size_t count,
                                             DType dtype, ReduceOp op, Scale prescale, Scale scale,
                                             GpuStream stream) = 0;
-  // Computes norms of each chunk of `chunk` elements (the last one may be shorter): result[i] holds the sum
-  // of |x| and the sum of x * x of chunk i, two fp64 numbers. For floating types.
-  [[nodiscard]] virtual Status norms(int device, double* result, const std::byte* from, std::size_t count,
-                                     std::size_t chunk, DType dtype, GpuStream stream) = 0;
+
+  // Residuals and chunks (chunks.h), with the bits of the CPU's functions. All memory is aligned to its
+  // elements. Indices, norms and turns are on the device, too. An index without a chunk stands for 0
+  // elements. Errors besides: kInvalidArgument (a type that is not floating, too many chunks).
+  [[nodiscard]] virtual Status keep(int device, std::byte* residual, std::byte* values, std::size_t count,
+                                    DType dtype, GpuStream stream) = 0;
+  [[nodiscard]] virtual Status give_back(int device, std::byte* values, std::byte* residual,
+                                         std::size_t count, DType dtype, GpuStream stream) = 0;
+  // Computes the norm of each chunk of `from`.
+  [[nodiscard]] virtual Status norms(int device, float* norms, const std::byte* from, Chunking of,
+                                     DType dtype, GpuStream stream) = 0;
+  // Does what select_largest() does.
+  [[nodiscard]] virtual Status select(int device, std::uint32_t* indices, std::size_t keep,
+                                      const float* norms, std::size_t count, GpuStream stream) = 0;
+  // Writes the indices 0 to `chosen` - 1 of turn *turn, which it then increases by 1.
+  [[nodiscard]] virtual Status next_turn(int device, std::uint32_t* indices, std::size_t chosen,
+                                         std::size_t parts, std::uint64_t* turn, GpuStream stream) = 0;
+  // take()s the chunks at these indices out of the residual, and puts them side by side into `to`. Zeros fill
+  // the places of elements that a chunk does not have.
+  [[nodiscard]] virtual Status gather(int device, std::byte* to, std::byte* residual, Chunking of,
+                                      std::span<const std::uint32_t> indices, DType dtype,
+                                      GpuStream stream) = 0;
+  // Copies such chunks back to their places in `to`. The indices differ.
+  [[nodiscard]] virtual Status scatter(int device, std::byte* to, const std::byte* from, Chunking of,
+                                       std::span<const std::uint32_t> indices, DType dtype,
+                                       GpuStream stream) = 0;
 };
 
 }  // namespace roundelay::kernels

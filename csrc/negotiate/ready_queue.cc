@@ -48,8 +48,9 @@ Deadline ReadyQueue::next_due() const {
 std::uint64_t ReadyQueue::fusion_class_of(const wire::Request& r, const std::vector<std::int32_t>& absent) {
   const bool one_dtype = std::all_of(r.others.begin(), r.others.end(),
                                      [&](const wire::TensorSpec& tensor) { return tensor.dtype == r.dtype; });
-  // Adasum is not linear: fused tensors would share their coefficients.
-  if (r.operation != Operation::kAllreduce || r.reduce_op == ReduceOp::kAdasum || !one_dtype)
+  // Adasum is not linear: fused tensors would share their coefficients. A technique treats one bucket.
+  if (r.operation != Operation::kAllreduce || r.reduce_op == ReduceOp::kAdasum || !r.technique.empty() ||
+      !one_dtype)
     return fuse::kNoFusion;
   const ClassKey key{r.dtype,
                      r.device,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "wire/describe.h"
+
 namespace roundelay::negotiate {
 namespace {
 
@@ -94,6 +96,8 @@ std::string reduction_mismatch(const Pair& pair) {
     return pair.differ("prescale factor", scale_text(a.prescale), scale_text(b.prescale));
   if (!(a.postscale == b.postscale))
     return pair.differ("postscale factor", scale_text(a.postscale), scale_text(b.postscale));
+  if (a.technique != b.technique)
+    return pair.differ(wire::describe_technique(a), wire::describe_technique(b));
   if (!(a.region == b.region)) return pair.differ(region_text(a.region), region_text(b.region));
   return {};
 }

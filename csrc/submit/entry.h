@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,10 @@
 #include "base/status.h"
 #include "submit/handles.h"
 #include "wire/messages.h"
+
+namespace roundelay::compress {
+struct BucketTechnique;
+}
 
 namespace roundelay::submit {
 
@@ -63,6 +68,8 @@ struct Arguments {
   int gpu = -1;                      // the GPU's index if request.device is a GPU
   GpuEventPtr
       inputs_ready{};  // on a GPU: inputs are complete and outputs free after this event; null: already
+  // The technique that request.technique names, and this bucket's state. Null: dense.
+  std::shared_ptr<const compress::BucketTechnique> technique{};
 };
 
 // An operation in flight on this rank. The table owns it until a lane or the completer extracts it.

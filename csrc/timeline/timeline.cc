@@ -1,5 +1,6 @@
 #include "timeline/timeline.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "timeline/json.h"
@@ -34,20 +35,20 @@ void Timeline::stop() {
   enabled_.store(false, std::memory_order_relaxed);
 }
 
-void Timeline::push(Event event, const std::string_view* names, std::size_t count) {
+void Timeline::push(Event event, std::span<const std::string_view> texts) {
   MutexLock lock(mutex_);
   if (!enabled()) return;
   std::size_t bytes = 0;
-  for (std::size_t i = 0; i < count; ++i) bytes += shorten(names[i]).size();
+  for (const std::string_view text : texts) bytes += shorten(text).size();
   if (recorded_.events.size() >= capacity_ || recorded_.text.size() + bytes > capacity_ * kTextPerEvent) {
     if (recorded_.dropped++ == 0) recorded_.first_drop = event.times[0];
     return;
   }
   event.text = static_cast<std::uint32_t>(recorded_.text.size());
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::string_view name = shorten(names[i]);
-    recorded_.text.insert(recorded_.text.end(), name.begin(), name.end());
-    event.lengths[i] = static_cast<std::uint16_t>(name.size());
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::string_view text = shorten(texts[i]);
+    recorded_.text.insert(recorded_.text.end(), text.begin(), text.end());
+    event.lengths[i] = static_cast<std::uint16_t>(text.size());
   }
   recorded_.events.push_back(event);
 }
@@ -60,7 +61,7 @@ void Timeline::record_span(Track track, std::string_view name, TimePoint begin, 
   event.track = track;
   event.bytes = bytes;
   event.times = {nanoseconds(begin), nanoseconds(end)};
-  push(event, &name, 1);
+  push(event, {&name, 1});
 }
 
 void Timeline::record_collective(const CollectiveSpan& span) {
@@ -74,8 +75,12 @@ void Timeline::record_collective(const CollectiveSpan& span) {
   event.index = span.index;
   event.tensors = span.tensors;
   event.bytes = span.bytes;
+  event.called_bytes = span.called_bytes;
   event.times = {nanoseconds(span.begin), nanoseconds(span.end)};
-  push(event, span.names.data(), span.names.size());
+  std::array<std::string_view, kTexts> texts{};
+  std::copy(span.names.begin(), span.names.end(), texts.begin());
+  texts.back() = span.technique;
+  push(event, texts);
 }
 
 void Timeline::record_tensor(std::string_view name, const TensorTimes& times) {
@@ -85,7 +90,7 @@ void Timeline::record_tensor(std::string_view name, const TensorTimes& times) {
   const auto reached = [&](TimePoint when) { return when == TimePoint{} ? times.completed : when; };
   event.times = {nanoseconds(times.submitted), nanoseconds(reached(times.ordered)),
                  nanoseconds(reached(times.started)), nanoseconds(times.completed)};
-  push(event, &name, 1);
+  push(event, {&name, 1});
 }
 
 void Timeline::record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) {
@@ -95,7 +100,7 @@ void Timeline::record_ready(std::string_view name, int last_rank, Duration waite
   event.track = Track::kNegotiation;
   event.rank = last_rank;
   event.times = {nanoseconds(at), waited.count()};
-  push(event, &name, 1);
+  push(event, {&name, 1});
 }
 
 void Timeline::record_order(std::uint64_t sequence, TimePoint at) {
@@ -105,7 +110,7 @@ void Timeline::record_order(std::uint64_t sequence, TimePoint at) {
   event.track = Track::kNegotiation;
   event.order = sequence;
   event.times = {nanoseconds(at)};
-  push(event, nullptr, 0);
+  push(event, {});
 }
 
 // Swaps the two buffers, so that nothing is allocated in the steady state. False if nothing was recorded.
@@ -138,12 +143,13 @@ std::string Timeline::drain(std::size_t most) {
 }
 
 void Timeline::format(const Event& event, JsonEvents& out) {
-  std::array<std::string_view, CollectiveSpan::kShownNames> names;
+  std::array<std::string_view, kTexts> texts;
   std::size_t at = event.text;
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    names[i] = std::string_view(draining_.text.data() + at, event.lengths[i]);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    texts[i] = std::string_view(draining_.text.data() + at, event.lengths[i]);
     at += event.lengths[i];
   }
+  const std::span<const std::string_view> names(texts.data(), CollectiveSpan::kShownNames);
   const auto& times = event.times;
   const int track = static_cast<int>(event.track);
   switch (event.kind) {
@@ -159,6 +165,10 @@ void Timeline::format(const Event& event, JsonEvents& out) {
       out.argument("bytes", event.bytes);
       out.argument("dtype", name_of(event.dtype));
       out.argument("names", names);
+      if (!texts.back().empty()) {
+        out.argument("technique", texts.back());
+        out.argument("called_bytes", event.called_bytes);
+      }
       return out.end();
     case Kind::kTensor:
       // Viewers nest the phases below the tensor by the order of the events.

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,8 @@ struct CollectiveSpan {
   std::uint32_t tensors = 0;
   std::uint64_t bytes = 0;                          // payload of this rank
   std::array<std::string_view, kShownNames> names;  // of the first tensors; the rest is empty
+  std::string_view technique;                       // that reduced a bucket; empty: dense
+  std::uint64_t called_bytes = 0;  // that this rank gave to the fabric; shown only with a technique
   TimePoint begin;
   TimePoint end;
 };
@@ -96,6 +99,7 @@ class Timeline {
   std::string drain(std::size_t most = kDefaultText) EXCLUDES(mutex_);
 
  private:
+  static constexpr std::size_t kTexts = CollectiveSpan::kShownNames + 1;  // of an event, at most
   enum class Kind : std::uint8_t { kSpan, kCollective, kTensor, kReady, kOrder };
   struct Event {
     Kind kind = Kind::kSpan;
@@ -107,8 +111,9 @@ class Timeline {
     std::int32_t rank = -1;
     std::uint64_t order = 0;
     std::uint64_t bytes = 0;
-    std::uint32_t text = 0;  // offset of its names in Buffer::text
-    std::array<std::uint16_t, CollectiveSpan::kShownNames> lengths{};
+    std::uint64_t called_bytes = 0;
+    std::uint32_t text = 0;  // offset of its texts in Buffer::text
+    std::array<std::uint16_t, kTexts> lengths{};
     std::array<std::int64_t, 4> times{};  // ns; their meaning depends on `kind`
   };
   struct Buffer {
@@ -119,7 +124,7 @@ class Timeline {
     bool announce = false;        // write the names of the rank and its tracks first
   };
 
-  void push(Event event, const std::string_view* names, std::size_t count) EXCLUDES(mutex_);
+  void push(Event event, std::span<const std::string_view> texts) EXCLUDES(mutex_);
   bool refill() EXCLUDES(mutex_);
   void format(const Event& event, JsonEvents& out);
 

@@ -15,7 +15,12 @@ std::string describe(const Request& request) {
   std::string text(name_of(request.operation));
   if (!request.name.empty()) text.append(" of '").append(request.name).append("'");
   if (!request.others.empty()) text += " (" + std::to_string(1 + request.others.size()) + " tensors)";
+  if (!request.technique.empty()) text += " by " + describe_technique(request);
   return text;
+}
+
+std::string describe_technique(const Request& request) {
+  return request.technique.empty() ? "dense" : "technique '" + request.technique + "'";
 }
 
 std::string describe_ranks(std::span<const int> ranks) {

@@ -9,8 +9,11 @@
 namespace roundelay::wire {
 
 // Returns "allreduce of 'grad.weight'", "broadcast of 'model' (3 tensors)" or "barrier()". Without the name
-// if the request has none yet.
+// if the request has none yet. Adds the technique if it is not dense.
 std::string describe(const Request& request);
+
+// Returns "technique 'cyclic:parts=4'" or "dense".
+std::string describe_technique(const Request& request);
 
 // Returns "rank 1" or "ranks 1, 2".
 std::string describe_ranks(std::span<const int> ranks);

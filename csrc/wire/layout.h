@@ -69,9 +69,10 @@ void layout(auto& io, Is<Request> auto& m) {
   naturals(io, "request.ranks", m.ranks);
   io.integer("request.unnamed", m.unnamed);
   io.boolean("request.cacheable", m.cacheable);
+  io.text("request.technique", m.technique);
   io.text("request.error", m.error);
 }
-inline constexpr std::size_t kLeastRequest = 32;
+inline constexpr std::size_t kLeastRequest = 33;
 
 void layout(auto& io, Is<Report> auto& m) {
   layout(io, m.lane);

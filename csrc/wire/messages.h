@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -43,6 +44,9 @@ struct RegionOffset {
   friend bool operator==(const RegionOffset&, const RegionOffset&) = default;
 };
 
+// Ends Request::technique in a flush step.
+inline constexpr std::string_view kFlush = " flush";
+
 // One rank's request to take part in one operation. It has all that must agree between ranks, and all that
 // the coordinator has to know of each rank.
 struct Request {
@@ -60,7 +64,10 @@ struct Request {
   std::vector<std::int32_t> ranks;  // process set: its world ranks, ascending
   std::uint64_t unnamed = 0;        // not 0: counts this rank's unnamed uses of the operation
   bool cacheable = true;            // false: never comes again under the same name
-  std::string error;                // not empty: this rank's local checks failed, and why
+  // Allreduce in a region: the text of the technique that the bucket takes (compress/technique.h), and then
+  // kFlush in a flush step. Empty: dense.
+  std::string technique;
+  std::string error;  // not empty: this rank's local checks failed, and why
   friend bool operator==(const Request&, const Request&) = default;
 };
 

@@ -250,6 +250,24 @@ class Bucket(GradientGroup):
     def abandon(self) -> None: ...
     @property
     def turn(self) -> int: ...  # its position among the pool's buckets of this step, from 1 on; 0: none
+    # The technique from now on; None or "dense": none; equal on all ranks. The same one keeps its state,
+    # another gets new state. ValueError: the text is wrong. RuntimeError: the bucket is in flight, or its
+    # state may keep gradients: send them with flush_next() first. Then nothing has changed.
+    def set_technique(self, text: str | None) -> None: ...
+    @property
+    def technique(self) -> str | None: ...  # its canonical text; None: dense
+    # This rank's state, uint8; None: there is none. Not for use while the bucket is in flight. A write counts
+    # as gradients that are kept.
+    @property
+    def state(self) -> torch.Tensor | None: ...
+    def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
+    @property
+    def unflushed(self) -> bool: ...  # the state may keep gradients
+    # By technique ("dense": none, or it did not apply): operations, bytes of gradients, bytes sent.
+    @property
+    def traffic(self) -> list[tuple[str, int, int, int]]: ...
+
+def techniques() -> list[tuple[str, str]]: ...  # those that set_technique() knows: name, description
 
 # Operations return a handle. `name` None: a counter of (operation, process set) names it. `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,
@@ -336,6 +354,7 @@ def join(process_set: int) -> list[torch.Tensor]: ...
 def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...
 def process_set_ranks(process_set: int) -> list[int]: ...
+def levels(process_set: int) -> list[int]: ...  # ranks of this rank's groups in the network, innermost first
 
 # Tells the peers that a call under this name failed this rank's own checks. `text`: the error.
 def submit_error(operation: str, name: str | None, text: str, process_set: int) -> None: ...

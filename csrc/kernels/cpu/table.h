@@ -21,6 +21,9 @@ using SumPartsFunction = void (*)(std::byte* destination, std::span<const void* 
 using DotsFunction = Dots (*)(const std::byte* a, const std::byte* b, std::size_t count);
 using CombineFunction = void (*)(std::byte* a, double factor_a, const std::byte* b, double factor_b,
                                  std::size_t count);
+// Move elements between values and their residual (chunks.h).
+using ResidualFunction = void (*)(std::byte* to, std::byte* from, std::size_t count);
+using NormFunction = float (*)(const std::byte* values, std::size_t count);
 
 template <typename T>
 constexpr std::size_t index_of(T value) {
@@ -36,6 +39,9 @@ struct Table {
   std::array<SumPartsFunction, kDTypeCount> sum_parts{};  // null for bool, whose sum needs no wider type
   std::array<DotsFunction, kDTypeCount> dots{};           // fp32 and fp64 only
   std::array<CombineFunction, kDTypeCount> combine{};     // fp32 and fp64 only
+  // Floating types only.
+  std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take{};
+  std::array<NormFunction, kDTypeCount> norm{};
   // The casts that gradients use in each step. All others are portable (cast.cc).
   CastFunction half_to_float = nullptr;
   CastFunction float_to_half = nullptr;

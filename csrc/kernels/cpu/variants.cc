@@ -2,6 +2,7 @@
 // their resolvers run before sanitizers are ready, and clang does not have them for templates.
 #include "kernels/cpu/accumulate.h"
 #include "kernels/cpu/adasum.h"
+#include "kernels/cpu/chunk_loops.h"
 #include "kernels/cpu/loops.h"
 #include "kernels/cpu/table.h"
 
@@ -37,6 +38,22 @@ namespace {
       combine_loop<typename Element<kType>::Stored>(a, factor_a, b, factor_b, count);                       \
     }                                                                                                       \
     template <DType kType>                                                                                  \
+    attribute static void keep(std::byte* residual, std::byte* values, std::size_t count) {                 \
+      keep_loop<kType>(residual, values, count);                                                            \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void give_back(std::byte* values, std::byte* residual, std::size_t count) {            \
+      give_back_loop<kType>(values, residual, count);                                                       \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static void take(std::byte* sent, std::byte* residual, std::size_t count) {                   \
+      take_loop<kType>(sent, residual, count);                                                              \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
+    attribute static float norm(const std::byte* values, std::size_t count) {                               \
+      return norm_loop<kType>(values, count);                                                               \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
     attribute static void widen(std::byte* destination, const std::byte* source, std::size_t count) {       \
       map_loop<float, std::uint16_t>(destination, source, count, Element<kType>::widen);                    \
     }                                                                                                       \
@@ -65,14 +82,23 @@ constexpr void fill(Table& table) {
   }
 }
 
+template <typename Variant, DType kType>
+constexpr void fill_floating(Table& table) {
+  fill<Variant, kType>(table);
+  table.keep[index_of(kType)] = &Variant::template keep<kType>;
+  table.give_back[index_of(kType)] = &Variant::template give_back<kType>;
+  table.take[index_of(kType)] = &Variant::template take<kType>;
+  table.norm[index_of(kType)] = &Variant::template norm<kType>;
+}
+
 template <typename Variant>
 constexpr Table make_table(std::string_view name) {
   Table table;
   table.name = name;
-  fill<Variant, DType::kFloat64>(table);
-  fill<Variant, DType::kFloat32>(table);
-  fill<Variant, DType::kFloat16>(table);
-  fill<Variant, DType::kBFloat16>(table);
+  fill_floating<Variant, DType::kFloat64>(table);
+  fill_floating<Variant, DType::kFloat32>(table);
+  fill_floating<Variant, DType::kFloat16>(table);
+  fill_floating<Variant, DType::kBFloat16>(table);
   fill<Variant, DType::kInt64>(table);
   fill<Variant, DType::kInt32>(table);
   fill<Variant, DType::kInt16>(table);

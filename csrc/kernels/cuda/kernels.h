@@ -11,8 +11,20 @@ class CudaKernels final : public GpuKernels {
   // Takes at most 256 parts.
   Status reduce_parts(int device, std::byte* to, std::span<const std::byte* const> parts, std::size_t count,
                       DType dtype, ReduceOp op, Scale prescale, Scale scale, GpuStream stream) override;
-  Status norms(int device, double* result, const std::byte* from, std::size_t count, std::size_t chunk,
-               DType dtype, GpuStream stream) override;
+  Status keep(int device, std::byte* residual, std::byte* values, std::size_t count, DType dtype,
+              GpuStream stream) override;
+  Status give_back(int device, std::byte* values, std::byte* residual, std::size_t count, DType dtype,
+                   GpuStream stream) override;
+  Status norms(int device, float* norms, const std::byte* from, Chunking of, DType dtype,
+               GpuStream stream) override;
+  Status select(int device, std::uint32_t* indices, std::size_t keep, const float* norms, std::size_t count,
+                GpuStream stream) override;
+  Status next_turn(int device, std::uint32_t* indices, std::size_t chosen, std::size_t parts,
+                   std::uint64_t* turn, GpuStream stream) override;
+  Status gather(int device, std::byte* to, std::byte* residual, Chunking of,
+                std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) override;
+  Status scatter(int device, std::byte* to, const std::byte* from, Chunking of,
+                 std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) override;
 };
 
 }  // namespace roundelay::kernels::cuda

@@ -70,6 +70,11 @@ struct Batch {
   }
   // The request of the first entry. The batch has entries.
   [[nodiscard]] const wire::Request& request() const { return entries.front()->request; }
+  // The technique that carries out the batch, and its bucket; null: dense. A technique does not apply while
+  // a member is absent. Equal on all members.
+  [[nodiscard]] const compress::BucketTechnique* technique() const {
+    return entries.empty() || !absent.empty() ? nullptr : entries.front()->technique.get();
+  }
   [[nodiscard]] std::size_t bytes() const {
     std::size_t sum = 0;
     for (const Piece& piece : pieces) sum += piece.bytes();

@@ -42,6 +42,10 @@ DeviceBuffers& BatchExecutor::buffers_of(const Batch& batch) const {
 }
 
 collective::Task BatchExecutor::task_of(Batch& batch) const {
+  // A technique does not apply while a rank has joined: all members then reduce densely.
+  const bool by_technique =
+      !batch.entries.empty() && batch.entries.front()->technique != nullptr && batch.absent.empty();
+  if (by_technique) return run_technique(buffers_of(batch), batch);
   return batch.steps->run(buffers_of(batch), batch);
 }
 

@@ -1,8 +1,32 @@
 #include "runtime/lane/device_buffers.h"
 
 #include <cstring>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "base/leak.h"
+#include "runtime/lane/technique_stage.h"
 
 namespace roundelay::runtime {
+
+DeviceBuffers::DeviceBuffers(collective::Fabric& host, FramePool& frames) : host_(host), frames_(frames) {}
+
+DeviceBuffers::~DeviceBuffers() = default;
+
+std::unique_ptr<TechniqueStage> DeviceBuffers::take_stage() {
+  if (stages_.empty()) return std::make_unique<TechniqueStage>(*this);
+  std::unique_ptr<TechniqueStage> stage = std::move(stages_.back());
+  stages_.pop_back();
+  return stage;
+}
+
+void DeviceBuffers::give_back(std::unique_ptr<TechniqueStage> stage) {
+  stage->reset();
+  stages_.push_back(std::move(stage));
+}
+
+void DeviceBuffers::leak_stages() { leak(std::move(stages_)); }
 
 HostBuffers::HostBuffers(collective::Fabric& fabric, FramePool& frames, std::size_t keep_bytes)
     : DeviceBuffers(fabric, frames),
@@ -34,6 +58,18 @@ Result<std::byte*> HostBuffers::result(const Piece& piece, const std::vector<std
   const auto memory = piece.entry->results->allocate(piece.part, shape);
   if (!memory.ok()) return memory.status();
   return memory->data;
+}
+
+Status HostBuffers::reserve(Scratch& scratch, std::size_t bytes) {
+  if (scratch.bytes >= bytes) return {};
+  scratch = {};
+  constexpr auto kCacheLine = std::align_val_t{64};
+  void* const memory = ::operator new(bytes, kCacheLine, std::nothrow);
+  if (memory == nullptr)
+    return Status::unavailable("out of memory: no " + std::to_string(bytes) + " bytes for a technique");
+  const auto free = [](std::byte* at) { ::operator delete(at, kCacheLine); };
+  scratch = {{static_cast<std::byte*>(memory), free}, bytes};
+  return {};
 }
 
 void HostBuffers::leak_buffers() {

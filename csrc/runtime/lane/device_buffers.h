@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "base/gpu.h"
 #include "base/status.h"
 #include "collective/fabric.h"
+#include "compress/host_arithmetic.h"
 #include "fuse/fusion_buffer.h"
 #include "fuse/pack.h"
 #include "runtime/lane/batch.h"
@@ -21,13 +23,21 @@ namespace roundelay::runtime {
 // The number of fusion buffers: the lane packs one batch while the fabric carries the one before it.
 inline constexpr std::size_t kDepth = 2;
 
+class TechniqueStage;
+
+// Memory of the same kind as the buffers.
+struct Scratch {
+  std::shared_ptr<std::byte> memory;
+  std::size_t bytes = 0;
+};
+
 // One thread at a time: the holder of the lane's token. Errors: kUnavailable (no memory), kAborted (the
 // device failed).
 class DeviceBuffers {
  public:
   // Both outlive this object. `host`: the group's fabric for host memory.
-  DeviceBuffers(collective::Fabric& host, FramePool& frames) : host_(host), frames_(frames) {}
-  virtual ~DeviceBuffers() = default;
+  DeviceBuffers(collective::Fabric& host, FramePool& frames);
+  virtual ~DeviceBuffers();
   DeviceBuffers(const DeviceBuffers&) = delete;
   DeviceBuffers& operator=(const DeviceBuffers&) = delete;
 
@@ -50,9 +60,22 @@ class DeviceBuffers {
   [[nodiscard]] virtual Result<std::byte*> result(const Piece& piece,
                                                   const std::vector<std::int64_t>& shape) = 0;
 
+  // Returns the arithmetic on this memory, which belongs to this object.
+  [[nodiscard]] virtual compress::Arithmetic& math() = 0;
+  // Makes room for `bytes`, aligned for all elements. The content is lost if the memory changes.
+  [[nodiscard]] virtual Status reserve(Scratch& scratch, std::size_t bytes) = 0;
+  // Returns a stage that no technique uses. Give it back when the technique has ended.
+  [[nodiscard]] std::unique_ptr<TechniqueStage> take_stage();
+  void give_back(std::unique_ptr<TechniqueStage> stage);
+
+ protected:
+  // Leaks the stages that were given back, where a device may still work on their memory.
+  void leak_stages();
+
  private:
   collective::Fabric& host_;
   FramePool& frames_;
+  std::vector<std::unique_ptr<TechniqueStage>> stages_;  // as many as techniques were in use at once
 };
 
 class HostBuffers final : public DeviceBuffers {
@@ -68,10 +91,13 @@ class HostBuffers final : public DeviceBuffers {
   [[nodiscard]] Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) override;
   [[nodiscard]] Result<std::byte*> result(const Piece& piece,
                                           const std::vector<std::int64_t>& shape) override;
+  [[nodiscard]] compress::Arithmetic& math() override { return math_; }
+  [[nodiscard]] Status reserve(Scratch& scratch, std::size_t bytes) override;
   // Leaks the fusion buffers, where the medium may still write to them.
   void leak_buffers();
 
  private:
+  compress::HostArithmetic math_;
   std::array<fuse::FusionBuffer, kDepth> buffers_;
   std::size_t next_ = 0;  // the buffer that the next batch gets
 };

@@ -17,6 +17,7 @@ GpuBuffers::~GpuBuffers() {
   if (!over) {
     leak(std::move(buffers_));
     leak(std::move(retired_));
+    leak_stages();
   }
   parts_.runtime->free_stream(device_, stream_);
   if (idle_ != nullptr) parts_.runtime->free_stream(device_, idle_);
@@ -33,6 +34,7 @@ Status GpuBuffers::open(int device) {
   ROUNDELAY_RETURN_IF_ERROR(fabric_.open(device));
   device_ = device;
   stream_ = *stream;
+  math_.emplace(*parts_.runtime, *parts_.kernels, device_, stream_);
   return {};
 }
 
@@ -68,31 +70,32 @@ Status GpuBuffers::copy(std::byte* to, const std::byte* from, std::size_t bytes)
 }
 
 Result<std::byte*> GpuBuffers::fusion_buffer(std::size_t bytes) {
-  Buffer& buffer = buffers_[next_];
+  Scratch& buffer = buffers_[next_];
   next_ = (next_ + 1) % buffers_.size();
-  if (buffer.bytes < bytes) ROUNDELAY_RETURN_IF_ERROR(grow(buffer, bytes));
+  ROUNDELAY_RETURN_IF_ERROR(reserve(buffer, bytes));
   return buffer.memory.get();
 }
 
 // Allocates without waiting for the device. Freeing memory in use would wait: so it retires the old buffer.
-Status GpuBuffers::grow(Buffer& buffer, std::size_t bytes) {
+Status GpuBuffers::reserve(Scratch& scratch, std::size_t bytes) {
+  if (scratch.bytes >= bytes) return {};
   while (!retired_.empty()) {
     const Result<bool> over = retired_.front().last_use->reached();
     if (!over.ok()) return over.status();
     if (!*over) break;
     retired_.pop_front();
   }
-  if (buffer.memory) {
+  if (scratch.memory) {
     Result<GpuEventPtr> last_use = mark();
     if (!last_use.ok()) return last_use.status();
-    retired_.push_back({std::move(buffer.memory), std::move(last_use).value()});
-    buffer = {};
+    retired_.push_back({std::move(scratch.memory), std::move(last_use).value()});
+    scratch = {};
   }
   Result<GpuMemory> memory = parts_.runtime->allocate(device_, bytes);
   if (!memory.ok()) return memory.status();
-  buffer = {std::move(memory).value(), bytes};
+  scratch = {std::move(memory).value(), bytes};
   // The fabric reduces the padding between tensors, too.
-  return parts_.runtime->zero(device_, buffer.memory.get(), bytes, stream_);
+  return parts_.runtime->zero(device_, scratch.memory.get(), bytes, stream_);
 }
 
 Status GpuBuffers::pack(std::span<const fuse::PackItem> items, std::byte* buffer) {

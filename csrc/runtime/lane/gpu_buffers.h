@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "compress/gpu_arithmetic.h"
 #include "runtime/gpu/device_clock.h"
 #include "runtime/gpu/gpu_fabric.h"
 #include "runtime/gpu/module.h"
@@ -44,12 +45,11 @@ class GpuBuffers final : public DeviceBuffers {
   [[nodiscard]] Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) override;
   [[nodiscard]] Result<std::byte*> result(const Piece& piece,
                                           const std::vector<std::int64_t>& shape) override;
+  // Not before take_in().
+  [[nodiscard]] compress::Arithmetic& math() override { return *math_; }
+  [[nodiscard]] Status reserve(Scratch& scratch, std::size_t bytes) override;
 
  private:
-  struct Buffer {
-    GpuMemory memory;
-    std::size_t bytes = 0;
-  };
   // Memory that a larger buffer replaced. It is freed when the device has passed its last use.
   struct Retired {
     GpuMemory memory;
@@ -58,7 +58,6 @@ class GpuBuffers final : public DeviceBuffers {
 
   [[nodiscard]] Status open(int device);
   [[nodiscard]] DeviceClock::Mark mark_time_in(GpuStream stream);
-  [[nodiscard]] Status grow(Buffer& buffer, std::size_t bytes);
 
   const GpuParts parts_;
   GpuFabric fabric_;
@@ -66,7 +65,8 @@ class GpuBuffers final : public DeviceBuffers {
   GpuStream stream_ = nullptr;
   GpuStream idle_ = nullptr;  // has no work, for the clock's references; null until the timeline is on
   DeviceClock clock_;
-  std::array<Buffer, kDepth> buffers_;
+  std::optional<compress::GpuArithmetic> math_;  // set when the stream is open
+  std::array<Scratch, kDepth> buffers_;
   std::size_t next_ = 0;  // the buffer that the next batch gets
   std::deque<Retired> retired_;
   std::vector<kernels::GpuCopy> copies_;  // of the last pack() or unpack(); kept for its capacity

@@ -29,6 +29,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "base/abort.h"
 #include "base/region.h"
@@ -68,6 +69,8 @@ class Lane {
 
   [[nodiscard]] LaneId id() const { return id_; }
   [[nodiscard]] const Group& group() const { return group_; }
+  // Returns the number of members of each level of the fabric, innermost first. Any thread.
+  [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
   // Returns the first track's fabric. Not after close_fabrics().
   [[nodiscard]] const collective::Fabric& fabric() const { return tracks_.first().fabric(); }
   // Frees the fabrics when the lane has no work and none will come. The thread that frees fabrics calls it;
@@ -144,6 +147,7 @@ class Lane {
 
   Tracks tracks_;  // for the holder of the token, but for fabric()
   const Group group_;
+  const std::vector<int> levels_;
   const RegionMaker make_region_;
   LaneWaker waker_;
   submit::TensorTable table_;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "compress/technique.h"
+
 namespace roundelay::runtime {
 
 void LevelRecorder::busy(std::size_t level, TimePoint begin, TimePoint end) {
@@ -22,11 +24,19 @@ void LaneRecorder::record(const Batch& batch) {
   counters_.bytes += static_cast<std::int64_t>(bytes);
   if (tensors > 1) counters_.fused_tensors += tensors;
   if (batch.on_gpu()) counters_.gpu_operations += 1;
+  if (const auto* technique = batch.technique()) record_technique(batch, *technique);
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
   const auto on_host = batch.track == 0 ? timeline::Track::kCollective : timeline::Track::kSecondCollective;
   record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : on_host, batch.started,
                     batch.reduced);
+}
+
+void LaneRecorder::record_technique(const Batch& batch, const compress::BucketTechnique& technique) {
+  counters_.technique_operations += 1;
+  counters_.technique_bytes += static_cast<std::int64_t>(batch.bytes());
+  counters_.technique_called_bytes += static_cast<std::int64_t>(batch.called_bytes);
+  if (technique.outcome != nullptr) *technique.outcome = {true, batch.called_bytes};
 }
 
 // On a GPU the lane enqueues copies with all the rest: it records none.
@@ -45,11 +55,14 @@ void LaneRecorder::record_collective(const Batch& batch, timeline::Track track, 
                                 .tensors = static_cast<std::uint32_t>(batch.pieces.size()),
                                 .bytes = batch.bytes(),
                                 .names = {},
+                                .technique = {},
+                                .called_bytes = batch.called_bytes,
                                 .begin = begin,
                                 .end = end};
   for (std::size_t i = 0; i < std::min(batch.entries.size(), span.names.size()); ++i) {
     span.names[i] = batch.entries[i]->request.name;
   }
+  if (batch.technique() != nullptr) span.technique = batch.request().technique;
   timeline_.record_collective(span);
 }
 

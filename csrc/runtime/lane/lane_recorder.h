@@ -20,6 +20,8 @@ namespace roundelay::runtime {
 struct LaneCounters {
   std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
   std::atomic<std::int64_t> gpu_operations{0};
+  // Of operations with a technique: their gradients' bytes, and what this member gave to the fabric instead.
+  std::atomic<std::int64_t> technique_operations{0}, technique_bytes{0}, technique_called_bytes{0};
   std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // only in sums: a fabric counts these
 
   void add(const LaneCounters& other) {
@@ -32,6 +34,9 @@ struct LaneCounters {
     wakes += other.wakes;
     locked_operations += other.locked_operations;
     gpu_operations += other.gpu_operations;
+    technique_operations += other.technique_operations;
+    technique_bytes += other.technique_bytes;
+    technique_called_bytes += other.technique_called_bytes;
   }
 };
 
@@ -63,7 +68,8 @@ class LaneRecorder {
   [[nodiscard]] collective::LevelObserver* level_observer(const Batch& batch);
   // Records the packing of a batch, from `begin` until now.
   void record_pack(const Batch& batch, TimePoint begin) { record_copy(batch, "pack", begin); }
-  // Counts a batch that is done on the host and records its call and its unpacking, which ends now.
+  // Counts a batch that is done on the host, tells its bucket what the technique did, and records its call
+  // and its unpacking, which ends now. Call it before the batch's entries are complete.
   void record(const Batch& batch);
   // Records when the device carried out a batch on a GPU that is complete.
   void record_on_device(const Batch& batch, DeviceClock& clock);
@@ -75,6 +81,7 @@ class LaneRecorder {
   void add_to(LaneCounters& sum) const;
 
  private:
+  void record_technique(const Batch& batch, const compress::BucketTechnique& technique);
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
   void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
 

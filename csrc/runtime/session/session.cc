@@ -68,6 +68,12 @@ Result<std::vector<int>> Session::ranks_of(ProcessSetId id) {
   return std::move(set->ranks);
 }
 
+Result<std::vector<int>> Session::levels(ProcessSetId id) {
+  const Result<std::shared_ptr<Lane>> lane = sets_.lane_for_use(id);
+  if (!lane.ok()) return lane.status();
+  return (*lane)->levels();
+}
+
 void Session::end_wait() {
   const auto wait = handles_.end_wait();
   if (!wait) return;
@@ -88,6 +94,9 @@ std::map<std::string, std::int64_t> Session::stats() const {
           {"wakes", lane.wakes},
           {"locked_operations", lane.locked_operations},
           {"gpu_operations", lane.gpu_operations},
+          {"technique_operations", lane.technique_operations},
+          {"technique_bytes", lane.technique_bytes},
+          {"technique_called_bytes", lane.technique_called_bytes},
           {"schedule_locks", control.locks},
           {"schedule_unlocks", control.unlocks},
           {"reports_sent", control.reports},

@@ -10,13 +10,13 @@
 #include "base/abort.h"
 #include "complete/completer.h"
 #include "runtime/context.h"
+#include "runtime/control/inquiry.h"
+#include "runtime/control/negotiator.h"
 #include "runtime/lane/lane.h"
 #include "runtime/session/engine.h"
-#include "runtime/control/inquiry.h"
 #include "runtime/session/job_timeline.h"
 #include "runtime/session/lane_factory.h"
 #include "runtime/session/lane_threads.h"
-#include "runtime/control/negotiator.h"
 #include "runtime/session/open_lanes.h"
 #include "runtime/session/process_sets.h"
 #include "runtime/session/session_parts.h"
@@ -60,6 +60,7 @@ class Session final : public Context, private NegotiationSink {
   Result<submit::Handle> submit_removal(ProcessSetId id) override { return set_changes_.submit_removal(id); }
   Status drop_process_set(ProcessSetId id) override { return set_changes_.remove(id); }
   Result<std::vector<int>> ranks_of(ProcessSetId id) override;
+  Result<std::vector<int>> levels(ProcessSetId id) override;
   Result<bool> poll(submit::Handle handle) override { return operations_.poll(handle); }
   std::optional<Status> wait(submit::Handle handle, Deadline deadline) override {
     return operations_.wait(handle, deadline);

@@ -65,6 +65,16 @@ class Levels:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TechniqueUse:
+    """The operations that one technique carried out, the bytes of their gradients, and the bytes sent."""
+
+    technique: str
+    operations: int
+    bytes: int
+    called_bytes: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Straggler:
     """How often a rank was the last to report a tensor, and how long the first rank had waited by then."""
 
@@ -174,6 +184,18 @@ def levels(trace: Trace) -> list[Levels]:
         times = (total(times) for times in (all_inside, all_between, both, overlapped))
         found.append(Levels(rank, *times))
     return found
+
+
+def techniques(trace: Trace) -> list[TechniqueUse]:
+    """Sum up the first rank's operations by technique; empty if all of them were dense."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for track in _OPERATIONS if trace.ranks else ():
+        for event in trace.spans(trace.ranks[0], track):
+            if "technique" in event.args:
+                size, called = int(event.args["bytes"]), int(event.args["called_bytes"])
+                for index, number in enumerate((1, size, called)):
+                    sums[str(event.args["technique"])][index] += number
+    return [TechniqueUse(text, *numbers) for text, numbers in sorted(sums.items())]
 
 
 def stragglers(trace: Trace) -> list[Straggler]:

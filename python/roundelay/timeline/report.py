@@ -79,6 +79,15 @@ def levels_line(trace: Trace) -> str:
     )
 
 
+def technique_lines(trace: Trace) -> list[str]:
+    """Describe each technique on the first rank."""
+    return [
+        f"technique {use.technique}: {use.operations} operations, {bytes_text(use.bytes)} of gradients, "
+        f"{bytes_text(use.called_bytes)} sent"
+        for use in analysis.techniques(trace)
+    ]
+
+
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
@@ -135,7 +144,7 @@ def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
     console.print(fusion_line(trace, steps), highlight=False)
     if line := levels_line(trace):
         console.print(line, highlight=False)
-    for text in analysis.pools(trace):
+    for text in [*technique_lines(trace), *analysis.pools(trace)]:
         console.print(text, highlight=False, markup=False)
     console.print(_rank_table(trace, steps))
     console.print(_step_table(steps))

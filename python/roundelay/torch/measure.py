@@ -44,6 +44,7 @@ def stats() -> dict[str, int]:
     ``wakeups_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how
     often a gradient pool was cut into other buckets, and laid out in another order; ``gradients_moved_out``:
     how often a pool's place was needed while somebody still held the gradient of an earlier step, which was
-    copied out. Since the process began.
+    copied out. Since the process began. ``technique_operations`` are operations on buckets with a technique;
+    ``technique_bytes`` their gradients, ``technique_called_bytes`` what this rank sent of them instead.
     """
     return {**_core.stats(), **_counters}

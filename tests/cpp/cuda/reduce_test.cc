@@ -1,6 +1,4 @@
-// reduce_parts and norms on a GPU.
-#include <cmath>
-
+// reduce_parts on a GPU.
 #include "kernels/kernels.h"
 #include "tests/cpp/cuda/device.h"
 #include "tests/cpp/cuda/values.h"
@@ -64,46 +62,6 @@ TEST_CASE("a GPU reduces 256 parts, and says so of more", "[gpu]") {
   REQUIRE(!kernels()
                .reduce_parts(kDevice, nullptr, many, 1, DType::kFloat32, ReduceOp::kSum, {}, {}, nullptr)
                .ok());
-}
-
-std::vector<double> norms_of(DType dtype, const Bytes& source, std::size_t count, std::size_t chunk,
-                             std::size_t shift) {
-  const Stream stream;
-  const DeviceBytes in(source, shift);
-  const std::size_t chunks = (count + chunk - 1) / chunk;
-  const DeviceBytes out(Bytes(2 * chunks * sizeof(double)));
-  auto* const result = reinterpret_cast<double*>(out.data());
-  require(kernels().norms(kDevice, result, in.data(), count, chunk, dtype, stream));
-  const Bytes bytes = out.read(stream);
-  std::vector<double> norms(2 * chunks);
-  std::memcpy(norms.data(), bytes.data(), bytes.size());
-  return norms;
-}
-
-TEST_CASE("a GPU's norms are fp64's, and the same whatever the alignment", "[gpu]") {
-  constexpr std::size_t kCount = 100003;
-  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    Bytes source(kCount * size_of(dtype));
-    for (std::size_t i = 0; i < kCount; ++i)
-      kernels::reference::write(dtype, source.data() + i * size_of(dtype), std::sin(static_cast<double>(i)));
-    for (const std::size_t chunk : {std::size_t{1}, std::size_t{1000}, std::size_t{16384}, kCount}) {
-      if (chunk == 1 && dtype != DType::kFloat32) continue;
-      const std::vector<double> norms = norms_of(dtype, source, kCount, chunk, 0);
-      REQUIRE(norms == norms_of(dtype, source, kCount, chunk, 0));
-      REQUIRE(norms == norms_of(dtype, source, kCount, chunk, 1));
-      for (std::size_t c = 0; 2 * c < norms.size(); ++c) {
-        long double absolute = 0, squared = 0;
-        for (std::size_t i = c * chunk; i < std::min(kCount, (c + 1) * chunk); ++i) {
-          const long double x = kernels::reference::read(dtype, source.data() + i * size_of(dtype));
-          absolute += std::fabs(x);
-          squared += x * x;
-        }
-        INFO(name_of(dtype) << " chunk " << c << " of " << chunk);
-        REQUIRE(norms[2 * c] == Approx(static_cast<double>(absolute)).epsilon(1e-13));
-        REQUIRE(norms[2 * c + 1] == Approx(static_cast<double>(squared)).epsilon(1e-13));
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -8,7 +8,9 @@
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/gpu_runtime.h"
 #include "kernels/gpu.h"
@@ -51,8 +53,21 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] Status reduce_parts(int device, std::byte* to, std::span<const std::byte* const> parts,
                                     std::size_t count, DType dtype, ReduceOp op, Scale prescale, Scale scale,
                                     GpuStream stream) override;
-  [[nodiscard]] Status norms(int device, double* result, const std::byte* from, std::size_t count,
-                             std::size_t chunk, DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status keep(int device, std::byte* residual, std::byte* values, std::size_t count,
+                            DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status give_back(int device, std::byte* values, std::byte* residual, std::size_t count,
+                                 DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status norms(int device, float* norms, const std::byte* from, kernels::Chunking of,
+                             DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status select(int device, std::uint32_t* indices, std::size_t keep, const float* norms,
+                              std::size_t count, GpuStream stream) override;
+  [[nodiscard]] Status next_turn(int device, std::uint32_t* indices, std::size_t chosen, std::size_t parts,
+                                 std::uint64_t* turn, GpuStream stream) override;
+  [[nodiscard]] Status gather(int device, std::byte* to, std::byte* residual, kernels::Chunking of,
+                              std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status scatter(int device, std::byte* to, const std::byte* from, kernels::Chunking of,
+                               std::span<const std::uint32_t> indices, DType dtype,
+                               GpuStream stream) override;
 
   // Enqueues any work. It may block if `give_up` ends it: another thread calls that when the device fails or
   // is destroyed.
@@ -90,6 +105,8 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
   [[nodiscard]] Result<GpuMemory> allocate_as(FakeMemory::Kind kind, std::size_t bytes);
   // Returns OK if a kernel or copy may use the memory: it must be device or pinned memory.
   [[nodiscard]] Status check_memory(ConstByteSpan bytes);
+  // Enqueues a kernel that uses this memory, all of which must live until it runs.
+  [[nodiscard]] Status enqueue_on(int device, GpuStream stream, std::vector<ConstByteSpan> used, Work work);
 
   const Options options_;
   const std::shared_ptr<FakeMemory> memory_ = std::make_shared<FakeMemory>();

@@ -42,19 +42,6 @@ void copy_one(const GpuCopy& item, Scale scale) {
   }
 }
 
-// Calls a function with each element as fp64, in order.
-template <typename Visit>
-void for_each_real(const std::byte* from, std::size_t count, DType dtype, Visit&& visit) {
-  double values[kBlock];
-  for (std::size_t begin = 0; begin < count; begin += kBlock) {
-    const std::size_t length = std::min(kBlock, count - begin);
-    kernels::cast(values, DType::kFloat64, from + begin * size_of(dtype), dtype, length);
-    for (std::size_t i = 0; i < length; ++i) visit(values[i]);
-  }
-}
-
-ByteSpan bytes_of(void* data, std::size_t bytes) { return {static_cast<std::byte*>(data), bytes}; }
-
 }  // namespace
 
 Status FakeGpu::copy_batch(int device, std::span<const GpuCopy> items, Scale scale, GpuStream stream) {
@@ -83,29 +70,6 @@ Status FakeGpu::reduce_parts(int device, std::byte* to, std::span<const std::byt
   return enqueue(device, stream, [=, memory = memory_] {
     for (const ConstByteSpan span : used) memory->expect_live(span);
     kernels::reduce_parts(to, kept, count, dtype, op, prescale, scale);
-  });
-}
-
-Status FakeGpu::norms(int device, double* result, const std::byte* from, std::size_t count, std::size_t chunk,
-                      DType dtype, GpuStream stream) {
-  const std::size_t chunks = count == 0 ? 0 : (count - 1) / chunk + 1;
-  const ConstByteSpan source(from, count * size_of(dtype)),
-      target = bytes_of(result, chunks * 2 * sizeof *result);
-  ROUNDELAY_RETURN_IF_ERROR(check_memory(source));
-  ROUNDELAY_RETURN_IF_ERROR(check_memory(target));
-  return enqueue(device, stream, [=, memory = memory_] {
-    memory->expect_live(source);
-    memory->expect_live(target);
-    for (std::size_t i = 0; i < chunks; ++i) {
-      double absolute = 0, squares = 0;
-      const std::size_t length = std::min(chunk, count - i * chunk);
-      for_each_real(from + i * chunk * size_of(dtype), length, dtype, [&](double x) {
-        absolute += std::fabs(x);
-        squares += x * x;
-      });
-      result[2 * i] = absolute;
-      result[2 * i + 1] = squares;
-    }
   });
 }
 

@@ -95,6 +95,7 @@ Request random_request(Source& source) {
   }
   if (source.coin()) request.unnamed = source.number<std::uint64_t>();
   request.cacheable = source.coin();
+  if (source.below(4) == 0) request.technique = source.text();
   if (source.below(4) == 0) request.error = source.text();
   return request;
 }

@@ -27,13 +27,18 @@ Use random_use(World& world, std::size_t n, bool any_operation) {
       use.others.push_back({world.pick(3) == 0 ? DType::kInt8 : DType::kFloat32,
                             {static_cast<std::int64_t>(1 + world.pick(40)), 2}});
   }
+  if (use.operation == Operation::kAllreduce && !unnamed && use.others.empty() && world.pick(2) == 0)
+    use.technique = world.pick(4) == 0 ? "cyclic:parts=4 flush" : "cyclic:parts=4";
   return use;
 }
 
 void make_wrong(World& world, Use& use) {
-  switch (world.pick(4)) {
+  switch (world.pick(5)) {
     case 0:
       use.dtype = DType::kInt64;
+      break;
+    case 4:
+      use.technique = "negate";
       break;
     case 1:
       use.shape.push_back(3);

@@ -36,6 +36,7 @@ struct Use {
   DeviceType device = DeviceType::kCpu;
   ProcessSetId set = 0;
   Kind kind = Kind::kOperation;
+  std::string technique{};  // as in wire::Request
 };
 
 inline Use join() { return {.operation = Operation::kJoin, .shape = {}}; }
@@ -239,6 +240,7 @@ class Lane {
     entry.request.root = use.root;
     entry.request.device = use.device;
     entry.request.cacheable = use.cacheable;
+    entry.request.technique = use.technique;
     return entry;
   }
 

@@ -114,6 +114,77 @@ TEST_CASE("surprises end a lock and lose nothing", "[sim]") {
   CHECK(totals.failed > 200);
 }
 
+// Techniques of some names change at random steps, on all ranks alike. If `disagree`, one rank then has
+// another one now and then.
+std::vector<Script> scripts_with_techniques(World& world, std::size_t names, std::size_t steps,
+                                            bool disagree) {
+  const std::string kTechniques[] = {"", "negate", "cyclic:parts=4", "cyclic:parts=4 flush"};
+  std::vector<Script> scripts(world.ranks.size());
+  std::vector<std::string> chosen(names);
+  for (std::size_t step = 0; step < steps; ++step) {
+    if (world.pick(10) == 0) chosen[world.pick(names)] = kTechniques[world.pick(4)];
+    const std::size_t wrong = disagree && world.pick(12) == 0 ? world.pick(names) : names;
+    const std::size_t culprit = world.pick(scripts.size());
+    for (std::size_t r = 0; r < scripts.size(); ++r) {
+      for (std::size_t n = 0; n < names; ++n) {
+        Use use = named(n);
+        use.technique = n == wrong && r == culprit ? "cyclic:parts=8" : chosen[n];
+        scripts[r].uses.push_back(use);
+      }
+    }
+  }
+  return scripts;
+}
+
+TEST_CASE("a change of technique ends the lock, and a new one forms", "[sim]") {
+  Totals totals;
+  int locked_again = 0;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), locking(random));
+    world.scripts = scripts_with_techniques(world, 1 + world.pick(4), 40, false);
+    REQUIRE(world.run());
+    check_same_order(world);
+    check_each_once(world);
+    check_nothing_left(world);
+    totals.add(world);
+    const Counts& counts = world.ranks.front()->counts;
+    locked_again += counts.unlocks > 0 && counts.locks > 1 ? 1 : 0;
+  }
+  CHECK(totals.failed == 0);
+  CHECK(totals.entered > 5000);
+  CHECK(locked_again > 200);
+}
+
+TEST_CASE("a rank with another technique fails that use on all ranks with both texts", "[sim]") {
+  Totals totals;
+  int named_both = 0;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), locking(random));
+    world.scripts = scripts_with_techniques(world, 1 + world.pick(4), 40, true);
+    REQUIRE(world.run());
+    check_same_order(world);
+    check_each_once(world);
+    check_same_outcomes(world);
+    check_nothing_left(world);
+    totals.add(world);
+    for (const auto& [name, list] : world.ranks.front()->world().outcomes) {
+      for (const Outcome& outcome : list) {
+        if (outcome.status.ok()) continue;
+        REQUIRE(outcome.status.code() == StatusCode::kMismatch);
+        REQUIRE(outcome.status.message().find(" has technique 'cyclic:parts=8'") != std::string::npos);
+        ++named_both;
+      }
+    }
+  }
+  CHECK(named_both > 500);
+  CHECK(totals.locks > 500);
+  CHECK(totals.entered > 3000);
+}
+
 TEST_CASE("ranks join out of a locked schedule, one after the other", "[sim]") {
   Totals totals;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {

@@ -20,11 +20,12 @@ std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t ste
       use.name = "t" + std::to_string(n);
       // A shape that changes on all ranks at once invalidates what the cache knows.
       if (n == 0 && step % 3 == 2) use.shape = {8};
+      if (n == 1) use.technique = step % 4 == 3 ? "cyclic:parts=4 flush" : "cyclic:parts=4";
       uses.push_back(use);
     }
     const std::size_t wrong = world.pick(names);
     const std::size_t culprit = world.pick(scripts.size());
-    const std::size_t kind = faulty ? world.pick(6) : 5;
+    const std::size_t kind = faulty ? world.pick(7) : 6;
     for (std::size_t r = 0; r < scripts.size(); ++r) {
       std::vector<Use> mine = uses;
       if (kind == 0 && r == culprit) mine[wrong].shape = {5};
@@ -32,6 +33,7 @@ std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t ste
       if (kind == 2 && r == culprit) mine[wrong].local_error = "bad input";
       if (kind == 3 && r % 2 == culprit % 2) mine[wrong].local_error = "bad input on several ranks";
       if (kind == 4 && r == culprit) mine[wrong].may_duplicate = true;
+      if (kind == 5 && r == culprit) mine[wrong].technique = "negate";
       std::shuffle(mine.begin(), mine.end(), world.random());
       scripts[r].uses.insert(scripts[r].uses.end(), mine.begin(), mine.end());
     }

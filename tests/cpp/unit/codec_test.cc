@@ -24,6 +24,8 @@ std::vector<CacheId> ids(CacheId first, std::size_t count) {
   return result;
 }
 
+constexpr int kFormat = 6;  // the first byte of every message
+
 Request full_request() {
   Request request;
   request.name = std::string("layer1.0/weight\0bytes", 20);
@@ -40,6 +42,7 @@ Request full_request() {
   request.ranks = {0, 1, 300, kMaxI32};
   request.unnamed = kMaxU64;
   request.cacheable = false;
+  request.technique = "cyclic:parts=4 flush";
   request.error = "not a tensor";
   return request;
 }
@@ -143,7 +146,7 @@ TEST_CASE("the samples cover every kind of message", "[codec]") {
 
 TEST_CASE("bytes are laid out as documented, on every machine", "[codec]") {
   CHECK(encode(Ping{.token = 300, .sent = 0x0102030405060708}) ==
-        bytes_of({5, 5, 0xAC, 0x02, 8, 7, 6, 5, 4, 3, 2, 1}));
+        bytes_of({kFormat, 5, 0xAC, 0x02, 8, 7, 6, 5, 4, 3, 2, 1}));
 }
 
 TEST_CASE("a step of cached tensors costs a few bytes", "[codec]") {
@@ -204,25 +207,25 @@ TEST_CASE("trailing bytes are an error", "[codec]") {
 TEST_CASE("errors name the field and the offset", "[codec]") {
   CHECK(error_of({}).find("format is cut off (at byte 0 of 0)") != std::string::npos);
   CHECK(error_of(bytes_of({1, 0})).find("format is not this build's") != std::string::npos);
-  CHECK(error_of(bytes_of({5, 200})).find("kind is none") != std::string::npos);
+  CHECK(error_of(bytes_of({kFormat, 200})).find("kind is none") != std::string::npos);
   // Abort: culprit 0, a text of 5 bytes of which 1 is there
-  CHECK(
-      error_of(bytes_of({5, 3, 0, 5, 'x'})).find("abort.text is longer than the message (at byte 4 of 5)") !=
-      std::string::npos);
+  CHECK(error_of(bytes_of({kFormat, 3, 0, 5, 'x'}))
+            .find("abort.text is longer than the message (at byte 4 of 5)") != std::string::npos);
   // Abort: culprit beyond 32 bits
-  CHECK(error_of(bytes_of({5, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0})).find("abort.culprit is out of range") !=
-        std::string::npos);
+  CHECK(error_of(bytes_of({kFormat, 3, 0x80, 0x80, 0x80, 0x80, 0x40, 0}))
+            .find("abort.culprit is out of range") != std::string::npos);
 }
 
 TEST_CASE("numbers have one form and fit their type", "[codec]") {
-  CHECK(error_of(bytes_of({5, 3, 0x80, 0x00, 0})).find("more bytes than it needs") != std::string::npos);
-  Bytes endless = bytes_of({5, 3});
+  CHECK(error_of(bytes_of({kFormat, 3, 0x80, 0x00, 0})).find("more bytes than it needs") !=
+        std::string::npos);
+  Bytes endless = bytes_of({kFormat, 3});
   endless.insert(endless.end(), 20, std::byte{0xFF});
   CHECK(error_of(endless).find("more than 64 bits") != std::string::npos);
 }
 
 // Report up to its two lists: format, kind, lane (0, -1), last order, flags.
-Bytes report_head() { return bytes_of({5, 1, 0, 1, 0, 0}); }
+Bytes report_head() { return bytes_of({kFormat, 1, 0, 1, 0, 0}); }
 
 TEST_CASE("counts that the rest cannot hold are refused", "[codec]") {
   Bytes bytes = report_head();

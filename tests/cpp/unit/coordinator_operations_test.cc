@@ -35,6 +35,7 @@ TEST_CASE("each operation needs agreement on what it uses, and on nothing else",
       {"reduction", [](auto& r) { r.reduce_op = ReduceOp::kMin; }},
       {"prescale", [](auto& r) { r.prescale.factor = 2; }},
       {"postscale", [](auto& r) { r.postscale.divisor = 2; }},
+      {"technique", [](auto& r) { r.technique = "negate"; }},
       {"root", [](auto& r) { r.root = 1; }},
       {"count", [](auto& r) { r.others.push_back({}); }},
   };
@@ -47,8 +48,8 @@ TEST_CASE("each operation needs agreement on what it uses, and on nothing else",
     }
     return names;
   };
-  const Names reductions = {"dtype",     "device",   "first extent", "last extent", "rank",
-                            "reduction", "prescale", "postscale",    "root",        "count"};
+  const Names reductions = {"dtype",    "device",    "first extent", "last extent", "rank", "reduction",
+                            "prescale", "postscale", "technique",    "root",        "count"};
   CHECK(refused(Operation::kAllreduce) == reductions);
   CHECK(refused(Operation::kReducescatter) == reductions);
   CHECK(refused(Operation::kBroadcast) ==
@@ -57,6 +58,18 @@ TEST_CASE("each operation needs agreement on what it uses, and on nothing else",
   CHECK(refused(Operation::kAlltoall) == Names{"dtype", "device", "last extent", "rank", "root", "count"});
   CHECK(refused(Operation::kBarrier).empty());
   CHECK(refused(Operation::kJoin).empty());
+}
+
+TEST_CASE("a disagreement about a technique has both texts", "[negotiate][validate]") {
+  wire::Request cyclic = of(Operation::kAllreduce);
+  cyclic.technique = "cyclic:parts=4";
+  wire::Request flush = cyclic;
+  flush.technique += wire::kFlush;
+  CHECK(said(cyclic, cyclic).empty());
+  CHECK(contains(said(cyclic, of(Operation::kAllreduce)),
+                 "allreduce of 'x': rank 10 has technique 'cyclic:parts=4', rank 11 has dense. "));
+  CHECK(contains(said(flush, cyclic),
+                 "rank 10 has technique 'cyclic:parts=4 flush', rank 11 has technique 'cyclic:parts=4'"));
 }
 
 TEST_CASE("a group's disagreement names the tensor in it", "[negotiate][validate]") {

@@ -287,6 +287,8 @@ TEST_CASE("only like operations are fused", "[negotiate][coordinator]") {
       like("pre", [](auto& r) { r.prescale.factor = 0.5; }),
       like("post", [](auto& r) { r.postscale.factor = 0.5; }),
       like("post by", [](auto& r) { r.postscale.divisor = 2; }),
+      like("technique", [](auto& r) { r.technique = "negate"; }),
+      like("same technique", [](auto& r) { r.technique = "negate"; }),
       like("broadcast", [](auto& r) { r.operation = Operation::kBroadcast; }),
       like("broadcast too", [](auto& r) { r.operation = Operation::kBroadcast; }),
       like("shape",
@@ -310,6 +312,8 @@ TEST_CASE("only like operations are fused", "[negotiate][coordinator]") {
                                          {"pre"},
                                          {"post"},
                                          {"post by"},
+                                         {"technique"},
+                                         {"same technique"},
                                          {"broadcast"},
                                          {"broadcast too"}});
 }

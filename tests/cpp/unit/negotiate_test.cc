@@ -28,6 +28,19 @@ TEST_CASE("the cache knows the very request it was given", "[negotiate][cache]")
   CHECK(evicted.empty());
 }
 
+TEST_CASE("a request with another technique is another request", "[negotiate][cache]") {
+  ResponseCache cache(4);
+  Ids evicted;
+  const auto dense = cache.insert(request_of("a"), kIdle, evicted);
+  wire::Request cyclic = request_of("a");
+  cyclic.technique = "cyclic:parts=4";
+  CHECK(cache.id_of(cyclic) == wire::kNoCacheId);
+  const auto id = cache.insert(cyclic, kIdle, evicted);
+  CHECK(evicted == Ids{dense});
+  CHECK(cache.id_of(cyclic) == id);
+  CHECK(cache.id_of(request_of("a")) == wire::kNoCacheId);
+}
+
 TEST_CASE("what ranks need not agree on gives a request no new id", "[negotiate][cache]") {
   // Otherwise the order would evict an id that some ranks have just reported.
   ResponseCache cache(4);

@@ -85,6 +85,23 @@ TEST_CASE("timeline: a fused operation says what is in it", "[timeline]") {
         R"("tensors":9,"bytes":5000000000,"dtype":"bfloat16","names":["a","b\"\u000a"]}})");
 }
 
+TEST_CASE("timeline: a bucket with a technique names it and the bytes before and after", "[timeline]") {
+  const auto text = recorded(0, Duration(0), [](Timeline& timeline) {
+    CollectiveSpan span;
+    span.tensors = 1;
+    span.bytes = 4096;
+    span.called_bytes = 1024;
+    span.names = {"bucket0"};
+    span.technique = "cyclic:parts=4";
+    timeline.record_collective(span);
+    span.technique = {};  // dense: without both
+    timeline.record_collective(span);
+  });
+  REQUIRE(text.size() == 2);
+  CHECK(text[0].ends_with(R"("names":["bucket0"],"technique":"cyclic:parts=4","called_bytes":1024}},)"));
+  CHECK(text[1].ends_with(R"("names":["bucket0"]}})"));
+}
+
 TEST_CASE("timeline: a tensor's life is nested pairs with an id of its rank", "[timeline]") {
   const auto text = recorded(2, Duration(0), [](Timeline& timeline) {
     timeline.record_tensor("w", {at(1000), at(2000), at(3000), at(4000)});

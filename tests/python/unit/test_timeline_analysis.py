@@ -17,6 +17,7 @@ from roundelay.timeline.analysis import (
     TRAINING,
     Levels,
     Straggler,
+    TechniqueUse,
 )
 from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.report import levels_line
@@ -145,6 +146,19 @@ def test_on_a_gpu_communication_is_what_the_device_did() -> None:
     (step,) = analysis.steps(trace)
     assert (step.under_way, step.exposed) == (75, 10)
     assert (step.operations, step.tensors, step.bytes) == (1, 3, 1000)
+
+
+def test_techniques(trace: Trace) -> None:
+    assert analysis.techniques(trace) == []
+    uses = [("cyclic:parts=4", 100), ("cyclic:parts=4 flush", 400), ("cyclic:parts=4", 96)]
+    for at, (text, sent) in enumerate(uses):
+        for rank in (0, 1):
+            args = {"tensors": 1, "bytes": 400, "technique": text, "called_bytes": sent}
+            trace.events.append(span(rank, COLLECTIVE, "allreduce", at, at + 1, **args))
+    assert analysis.techniques(trace) == [
+        TechniqueUse("cyclic:parts=4", 2, 800, 196),
+        TechniqueUse("cyclic:parts=4 flush", 1, 400, 400),
+    ]
 
 
 def test_stragglers() -> None:

@@ -62,6 +62,17 @@ def test_summary_and_picture(file: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_technique_has_a_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = job(2, 5)
+    for event in events:
+        if event["name"] == "allreduce":
+            event["args"] |= {"technique": "cyclic:parts=4", "called_bytes": 3 << 18}
+    file.write_text(json.dumps(events))
+    assert main([str(file)]) == 0
+    out = capsys.readouterr().out
+    assert "technique cyclic:parts=4: 5 operations, 15.0 MiB of gradients, 3.8 MiB sent" in out
+
+
 def test_what_became_of_pools(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = ["pool of g: cut into 9", "pool of g: autotune keeps theta [16] MiB", "pool of g: cut into 7"]
     where = {"ph": "X", "pid": 0, "tid": 1, "dur": 1}

@@ -24,11 +24,6 @@ std::string check(const submit::Entry& entry, const Group&) {
   });
 }
 
-collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part) {
-  if (!part.region) return {part.output, 0, part.bytes()};
-  return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};
-}
-
 // Where the tensors of a batch are reduced, if that is not where they lie.
 struct Work {
   collective::ScatterList scattered;  // the tensors, for a fabric that takes them as they lie

@@ -12,6 +12,25 @@ const OperationSteps* steps_of(Operation operation) {
   return kSteps[static_cast<std::size_t>(operation)];
 }
 
+namespace {
+
+// Returns why the operation cannot take its technique. Empty: it can, or it has none.
+std::string wrong_technique(const submit::Entry& entry) {
+  const wire::Request& request = entry.request;
+  if (request.technique.empty() && entry.technique == nullptr) return {};
+  if (request.technique.empty() || entry.technique == nullptr)
+    return "the request and the bucket differ about the technique";
+  if (request.operation != Operation::kAllreduce || !request.others.empty() || request.region.key == 0)
+    return "a technique takes an allreduce of one bucket in a gradient pool, nothing else";
+  if (request.reduce_op != ReduceOp::kSum && request.reduce_op != ReduceOp::kAverage)
+    return "a technique needs op=Sum or op=Average";
+  if (!is_floating(request.dtype))
+    return "a technique needs floating-point gradients, not " + std::string(name_of(request.dtype));
+  return {};
+}
+
+}  // namespace
+
 std::string wrong_with(const submit::Entry& entry, const Group& group) {
   const OperationSteps* steps = steps_of(entry.request.operation);
   if (steps == nullptr) return {};
@@ -20,7 +39,8 @@ std::string wrong_with(const submit::Entry& entry, const Group& group) {
     return "has " + std::to_string(entry.parts.size()) + " tensors, but describes " +
            std::to_string(described);
   }
-  return steps->check(entry, group);
+  std::string wrong = wrong_technique(entry);
+  return wrong.empty() ? steps->check(entry, group) : wrong;
 }
 
 std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype) {
@@ -52,6 +72,11 @@ std::string needs_dimensions(const submit::Entry& entry) {
 std::string needs_finite_factors(const wire::Request& request) {
   if (std::isfinite(request.prescale.factor) && std::isfinite(request.postscale.factor)) return {};
   return "prescale_factor and postscale_factor must be finite";
+}
+
+collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part) {
+  if (!part.region) return {part.output, 0, part.bytes()};
+  return {part.region->own.data(), request.region.offset, part.bytes(), part.region.get()};
 }
 
 void set_reduction(collective::Reduction& call, const wire::Request& request, int members) {

@@ -43,7 +43,13 @@ extern const OperationSteps kAnnounceSteps;
 // On a member that skips them: it receives that number and starts as many calls, in which it takes no part.
 extern const OperationSteps kSkipSteps;
 
+// Makes the task of an allreduce whose entry has a technique, of which no member is absent: the technique's,
+// or, in a flush, a dense allreduce of what it gives back, too. As OperationSteps::run().
+collective::Task run_technique(DeviceBuffers& buffers, Batch& batch);
+
 // Shared by the operations:
+// Returns the output of a tensor, which may lie in a region.
+collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part);
 // Returns the bytes of one row, which has all dimensions but the first. `shape` has a first dimension.
 std::size_t row_bytes(const std::vector<std::int64_t>& shape, DType dtype);
 // Returns `shape` with `rows` as its first dimension.

@@ -21,6 +21,7 @@ from roundelay import _core, _gpu
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.groups import GradientGroup
+from roundelay.torch.gradients.region_keys import JobKeys
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
@@ -28,8 +29,8 @@ from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire
-_KINDS = 2 * len(_DTYPES)  # on the CPU or a GPU
-_KEYS = 2**22 - 2 * _KINDS
+
+job_keys = JobKeys(2 * len(_DTYPES))  # a block has a key for each dtype on the CPU, and on a GPU
 
 
 @dataclass(slots=True)
@@ -128,12 +129,12 @@ class _Pool:
 class Pools:
     """All gradients of an optimizer that can lie in pools, one for each device and wire dtype.
 
-    gradients: in the order of their arrival. number: the optimizer's, among those of its process set. Every
+    gradients: in the order of their arrival. key: the first one of the optimizer's block of job_keys. Every
     rank makes them of equal gradients. RuntimeError where there is no memory, ValueError where a gradient
     cannot be in a pool on this rank.
     """
 
-    def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, number: int) -> None:
+    def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, key: int) -> None:
         self._prefix = prefix
         self._rule = rule
         by_kind: dict[tuple[torch.device, torch.dtype], list[Gradient]] = {}
@@ -145,8 +146,7 @@ class Pools:
         self._pools = []
         for (device, dtype), members in by_kind.items():
             kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
-            key = 1 + number * _KINDS % _KEYS + kind
-            self._pools.append(_Pool(key, device, dtype, members, set_id(rule.process_set)))
+            self._pools.append(_Pool(key + kind, device, dtype, members, set_id(rule.process_set)))
         # The model of costs is one of the CPU.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._moved_out = 0

@@ -20,6 +20,7 @@ from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.gradients.gradient import Reduction
 from roundelay.torch.gradients.groups import assign
+from roundelay.torch.gradients.pool import job_keys
 from roundelay.torch.measure import Span
 from roundelay.torch.operations import Adasum, Average
 from roundelay.torch.operations.common import check_compression
@@ -64,6 +65,7 @@ _scopes = _Scopes()
 def restart_scopes() -> None:
     """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
     _scopes.restart()
+    job_keys.restart()
     for wrapper in list(_wrapped.values()):
         wrapper.restart()
 
@@ -167,6 +169,7 @@ class Wrapper:
             optimizer.__dict__.pop(name, None)
         if self._sync is not None:
             self._sync.close()
+            self._sync.give_back_key()
 
     def _take_parameters(self, after_backward: bool = False) -> None:
         """Takes new parameters, and those that were frozen until now."""

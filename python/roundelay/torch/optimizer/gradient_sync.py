@@ -29,7 +29,7 @@ from roundelay import _core
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.groups import GradientGroup
-from roundelay.torch.gradients.pool import Bucket, Pools
+from roundelay.torch.gradients.pool import Bucket, Pools, job_keys
 from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
@@ -70,6 +70,7 @@ class GradientSync:
 
     def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
         self.order = (set_id(rule.process_set), scope)
+        self._key = job_keys.of(rule.process_set).take()
         self.rules = _core.HookRules()
         self.rules.passes_per_step = passes_per_step
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
@@ -138,6 +139,10 @@ class GradientSync:
         gradient.hooks.append(parameter.register_hook(before))
         gradient.hooks.append(parameter.register_post_accumulate_grad_hook(after))
 
+    def give_back_key(self) -> None:
+        """Lets a later optimizer have the keys of this one's pools. All ranks do it at the same time."""
+        job_keys.of(self._rule.process_set).give_back(self._key)
+
     def close(self) -> None:
         """Takes all hooks off."""
         for gradient in self._gradients.values():
@@ -146,7 +151,7 @@ class GradientSync:
     # -- gradient pools
 
     def _make_pools(self, gradients: Sequence[Gradient]) -> Pools:
-        return Pools(gradients, self._rule, self._prefix, -self.order[1])
+        return Pools(gradients, self._rule, self._prefix, self._key)
 
     def _use(self, buckets: list[Bucket]) -> None:
         """Moves gradients into these buckets. They were alone or in other buckets before."""

@@ -1,0 +1,91 @@
+// The technique that a bucket takes, its state on this rank, and what it has reduced.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/status.h"
+#include "compress/technique.h"
+
+namespace roundelay::adapter {
+
+// The elements of a bucket.
+struct BucketElements {
+  c10::Device device = at::kCPU;
+  DType dtype = DType::kFloat32;
+  std::size_t count = 0;                    // padding included
+  std::vector<compress::Slice> parameters;  // in the order of memory
+};
+
+// What one operation takes.
+struct TechniqueUse {
+  std::string_view text{};  // as in wire::Request; lives as long as the choice
+  std::shared_ptr<const compress::BucketTechnique> technique{};  // null: dense
+};
+
+// What operations with one technique have reduced on this rank.
+struct TechniqueTraffic {
+  std::string technique;  // its text; "dense": none, or it did not apply
+  std::int64_t operations = 0;
+  std::int64_t bytes = 0;         // of the gradients
+  std::int64_t called_bytes = 0;  // that this rank gave to the fabric
+};
+
+// Callers hold the GIL. An operation may outlive the choice: it keeps the state's memory.
+class TechniqueChoice {
+ public:
+  TechniqueChoice();
+  ~TechniqueChoice();
+
+  // Chooses the technique of later operations; "" or "dense": none. `levels`: the number of members of each
+  // level, innermost first. The technique that it has keeps its state; another one gets new state, which is
+  // zero. Errors, which change nothing: kInvalidArgument (the text is wrong), kUnavailable (the state may
+  // contain gradients, or there is no memory).
+  [[nodiscard]] Status choose(std::string_view text, BucketElements elements, std::span<const int> levels);
+  // The canonical text; empty: dense.
+  [[nodiscard]] const std::string& text() const { return text_; }
+  // The state, as bytes in the memory that the technique uses; undefined: the technique has none. A write
+  // through this tensor counts as gradients that are kept.
+  [[nodiscard]] const at::Tensor& state() const { return state_; }
+  // True if the state may contain gradients that no flush has sent.
+  [[nodiscard]] bool unflushed() const;
+  // Makes the next operation a flush. Does nothing if the bucket is dense.
+  void flush_next() { flush_next_ = kept_ != nullptr; }
+
+  // What the next operation takes. Then submitted(), and complete() or fail() when it is over.
+  [[nodiscard]] TechniqueUse next();
+  void submitted() { flushing_ = std::exchange(flush_next_, false); }
+  // `bytes`: of the gradients.
+  void complete(std::size_t bytes);
+  void fail() { used_ = true; }
+
+  // One for each technique that was used.
+  [[nodiscard]] const std::vector<TechniqueTraffic>& traffic() const { return traffic_; }
+
+ private:
+  struct Kept;
+  [[nodiscard]] Result<std::shared_ptr<Kept>> keep(compress::TechniquePtr technique, BucketElements elements,
+                                                   std::span<const int> levels) const;
+  void count(std::string_view technique, std::size_t bytes, std::size_t called_bytes);
+
+  std::string text_, flush_text_;
+  std::shared_ptr<Kept> kept_;  // null: dense
+  at::Tensor state_;
+  std::int64_t clean_version_ = 0;  // of `state_` when it was known to be clear
+  bool used_ = false;               // an operation has written the state since then
+  bool flush_next_ = false;
+  bool flushing_ = false;  // the operation in flight is a flush
+  std::vector<TechniqueTraffic> traffic_;
+};
+
+}  // namespace roundelay::adapter

@@ -1,0 +1,96 @@
+// Each step sends one of `parts` parts of the bucket, in turn, and keeps the others back for later steps. It
+// is the plainest technique with state: it shows what state costs, and a technique that chooses what to send
+// must be better than it.
+//
+// Chunk i of a bucket belongs to part i mod `parts`. Rank r has a residual e_r, which is zero at first. With
+// the gradients g_r, and C for the chunks whose turn it is:
+//   u_r = e_r + g_r
+//   s_r = u_r, rounded to the bucket's type, in C
+//   result = scale(sum over r of prescale(s_r)) in C, and 0 elsewhere
+//   e_r = u_r - s_r in C (0 if nothing is rounded), and u_r elsewhere
+// So a residual has the units of one rank's part of the sum, before prescale and scale: they act once on each
+// gradient, in the step that sends it. Who changes these units (a loss scale) flushes first. What is not
+// finite is sent in its turn and not kept.
+//
+// The state is the number of the turn, which lies on the device as the indices do, and the residual.
+#include <algorithm>
+
+#include "compress/registry.h"
+
+namespace roundelay::compress::cyclic {
+namespace {
+
+using collective::Calling;
+using collective::Task;
+
+constexpr std::size_t kMostChunk = 4096;     // elements
+constexpr std::size_t kResidualOffset = 64;  // the turn comes before it, on a cache line of its own
+
+// Divides a bucket into chunks of nearly equal size, a multiple of `parts` if there are enough elements.
+Chunking chunking_of(std::size_t count, std::size_t parts) {
+  const std::size_t in_a_part = std::max<std::size_t>(1, (count / parts + kMostChunk - 1) / kMostChunk);
+  const std::size_t chunks = parts * in_a_part;
+  return {count, std::max<std::size_t>(1, (count + chunks - 1) / chunks)};
+}
+
+class Cyclic final : public Technique {
+ public:
+  explicit Cyclic(std::int64_t parts) : parts_(static_cast<std::size_t>(parts)) {}
+
+  std::string_view name() const override { return "cyclic"; }
+  std::string text() const override { return "cyclic:parts=" + std::to_string(parts_); }
+  std::size_t state_bytes(std::size_t count, DType dtype, std::span<const int>) const override {
+    return kResidualOffset + count * size_of(kernels::residual_type(dtype));
+  }
+
+  Task run(Stage& stage, Bucket bucket) const override {
+    Arithmetic& math = stage.math();
+    const DType dtype = bucket.reduction.dtype;
+    const Chunking chunking = chunking_of(bucket.count, parts_);
+    const std::size_t chosen = (chunking.chunks() + parts_ - 1) / parts_;
+    std::byte* const values = bucket.buffer.data();
+    std::byte* const residual = bucket.state.data() + kResidualOffset;
+    auto* const turn = reinterpret_cast<std::uint64_t*>(bucket.state.data());
+
+    const Result<std::byte*> memory = stage.scratch(chosen * sizeof(std::uint32_t));
+    if (!memory.ok()) co_return memory.status();
+    const Result<std::byte*> message = stage.scratch(chosen * chunking.chunk * size_of(dtype));
+    if (!message.ok()) co_return message.status();
+    const std::span indices(reinterpret_cast<std::uint32_t*>(*memory), chosen);
+
+    Status bad = math.keep(residual, values, bucket.count, dtype);
+    if (bad.ok()) bad = math.next_turn(indices, parts_, turn);
+    if (bad.ok()) bad = math.gather(*message, residual, chunking, indices, dtype);
+    if (!bad.ok()) co_return bad;
+
+    // The last chunk is filled with zeros. If there is one part, they come after all elements: the call is
+    // then that of a dense allreduce.
+    const std::size_t sent = std::min(chosen * chunking.chunk, bucket.count);
+    collective::Call call = allreduce_of({*message, 0, sent * size_of(dtype)}, bucket, stage);
+    co_await Calling(stage.fabric(), call);
+    co_return math.scatter(values, *message, chunking, indices, dtype);
+  }
+
+  Status give_back(Arithmetic& math, const Bucket& bucket) const override {
+    std::byte* const residual = bucket.state.data() + kResidualOffset;
+    ROUNDELAY_RETURN_IF_ERROR(
+        math.give_back(bucket.buffer.data(), residual, bucket.count, bucket.reduction.dtype));
+    return math.clear(bucket.state.data(), kResidualOffset);
+  }
+
+ private:
+  const std::size_t parts_;
+};
+
+constexpr Parameter kParameters[] = {
+    {"parts", "the number of steps in which each gradient is sent once", 1, 1 << 20, 4}};
+
+}  // namespace
+
+extern const TechniqueKind kTechnique = {
+    "cyclic", "Sends one of several parts of a bucket in each step, in turn, and keeps the rest for later.",
+    kParameters, [](std::span<const std::int64_t> values) -> TechniquePtr {
+      return std::make_shared<const Cyclic>(values[0]);
+    }};
+
+}  // namespace roundelay::compress::cyclic

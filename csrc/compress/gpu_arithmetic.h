@@ -1,0 +1,54 @@
+// Arithmetic on a GPU's memory: each call enqueues its work to one stream.
+#pragma once
+
+#include "base/gpu_runtime.h"
+#include "compress/arithmetic.h"
+#include "kernels/gpu.h"
+
+namespace roundelay::compress {
+
+class GpuArithmetic final : public Arithmetic {
+ public:
+  // `runtime` and `kernels` outlive this object.
+  GpuArithmetic(GpuRuntime& runtime, kernels::GpuKernels& kernels, int device, GpuStream stream)
+      : runtime_(runtime), kernels_(kernels), device_(device), stream_(stream) {}
+
+  Status clear(std::byte* at, std::size_t bytes) override {
+    return runtime_.zero(device_, at, bytes, stream_);
+  }
+  Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) override {
+    const kernels::GpuCopy in_place{values, values, count, dtype, dtype};
+    return kernels_.copy_batch(device_, {&in_place, 1}, scale, stream_);
+  }
+  Status keep(std::byte* residual, std::byte* values, std::size_t count, DType dtype) override {
+    return kernels_.keep(device_, residual, values, count, dtype, stream_);
+  }
+  Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override {
+    return kernels_.give_back(device_, values, residual, count, dtype, stream_);
+  }
+  Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) override {
+    return kernels_.norms(device_, norms, from, of, dtype, stream_);
+  }
+  Status select(std::span<std::uint32_t> indices, std::span<const float> norms) override {
+    return kernels_.select(device_, indices.data(), indices.size(), norms.data(), norms.size(), stream_);
+  }
+  Status next_turn(std::span<std::uint32_t> indices, std::size_t parts, std::uint64_t* turn) override {
+    return kernels_.next_turn(device_, indices.data(), indices.size(), parts, turn, stream_);
+  }
+  Status gather(std::byte* to, std::byte* residual, Chunking of, std::span<const std::uint32_t> indices,
+                DType dtype) override {
+    return kernels_.gather(device_, to, residual, of, indices, dtype, stream_);
+  }
+  Status scatter(std::byte* to, const std::byte* from, Chunking of, std::span<const std::uint32_t> indices,
+                 DType dtype) override {
+    return kernels_.scatter(device_, to, from, of, indices, dtype, stream_);
+  }
+
+ private:
+  GpuRuntime& runtime_;
+  kernels::GpuKernels& kernels_;
+  const int device_;
+  const GpuStream stream_;
+};
+
+}  // namespace roundelay::compress

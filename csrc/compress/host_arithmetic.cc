@@ -1,0 +1,89 @@
+#include "compress/host_arithmetic.h"
+
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "kernels/kernels.h"
+
+namespace roundelay::compress {
+namespace {
+
+Status check_floating(DType dtype) {
+  if (is_floating(dtype)) return {};
+  return Status::invalid("residuals and chunks are of floating types, not " + std::string(name_of(dtype)));
+}
+
+}  // namespace
+
+Status HostArithmetic::clear(std::byte* at, std::size_t bytes) {
+  if (bytes > 0) std::memset(at, 0, bytes);
+  return {};
+}
+
+Status HostArithmetic::scale(std::byte* values, std::size_t count, DType dtype, Scale scale) {
+  kernels::scale_copy(values, values, count, dtype, scale);
+  return {};
+}
+
+Status HostArithmetic::keep(std::byte* residual, std::byte* values, std::size_t count, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::keep(residual, values, count, dtype);
+  return {};
+}
+
+Status HostArithmetic::give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::give_back(values, residual, count, dtype);
+  return {};
+}
+
+Status HostArithmetic::norms(float* norms, const std::byte* from, Chunking of, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  for (std::size_t i = 0; i < of.chunks(); ++i) {
+    norms[i] = kernels::norm(from + i * of.chunk * size_of(dtype), of.size(i), dtype);
+  }
+  return {};
+}
+
+Status HostArithmetic::select(std::span<std::uint32_t> indices, std::span<const float> norms) {
+  if (indices.size() > norms.size() || norms.size() > std::numeric_limits<std::uint32_t>::max()) {
+    return Status::invalid("cannot select " + std::to_string(indices.size()) + " of " +
+                           std::to_string(norms.size()) + " norms");
+  }
+  kernels::select_largest(indices.data(), indices.size(), norms.data(), norms.size());
+  return {};
+}
+
+Status HostArithmetic::next_turn(std::span<std::uint32_t> indices, std::size_t parts, std::uint64_t* turn) {
+  for (std::size_t j = 0; j < indices.size(); ++j) indices[j] = kernels::turn_index(*turn, parts, j);
+  ++*turn;
+  return {};
+}
+
+Status HostArithmetic::gather(std::byte* to, std::byte* residual, Chunking of,
+                              std::span<const std::uint32_t> indices, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  const std::size_t size = size_of(dtype), kept_size = size_of(kernels::residual_type(dtype));
+  for (const std::uint32_t index : indices) {
+    const std::size_t count = of.size(index);
+    if (count > 0) kernels::take(to, residual + index * of.chunk * kept_size, count, dtype);
+    if (count < of.chunk) std::memset(to + count * size, 0, (of.chunk - count) * size);
+    to += of.chunk * size;
+  }
+  return {};
+}
+
+Status HostArithmetic::scatter(std::byte* to, const std::byte* from, Chunking of,
+                               std::span<const std::uint32_t> indices, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  const std::size_t size = size_of(dtype);
+  for (const std::uint32_t index : indices) {
+    const std::size_t bytes = of.size(index) * size;
+    if (bytes > 0) std::memcpy(to + index * of.chunk * size, from, bytes);
+    from += of.chunk * size;
+  }
+  return {};
+}
+
+}  // namespace roundelay::compress

@@ -1,0 +1,23 @@
+// Arithmetic on host memory: each call does its work at once, with the functions of kernels/.
+#pragma once
+
+#include "compress/arithmetic.h"
+
+namespace roundelay::compress {
+
+class HostArithmetic final : public Arithmetic {
+ public:
+  Status clear(std::byte* at, std::size_t bytes) override;
+  Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) override;
+  Status keep(std::byte* residual, std::byte* values, std::size_t count, DType dtype) override;
+  Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override;
+  Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) override;
+  Status select(std::span<std::uint32_t> indices, std::span<const float> norms) override;
+  Status next_turn(std::span<std::uint32_t> indices, std::size_t parts, std::uint64_t* turn) override;
+  Status gather(std::byte* to, std::byte* residual, Chunking of, std::span<const std::uint32_t> indices,
+                DType dtype) override;
+  Status scatter(std::byte* to, const std::byte* from, Chunking of, std::span<const std::uint32_t> indices,
+                 DType dtype) override;
+};
+
+}  // namespace roundelay::compress

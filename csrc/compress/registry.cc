@@ -1,0 +1,107 @@
+#include "compress/registry.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string>
+#include <vector>
+
+// One line for each technique: the name of its folder and its namespace.
+#define ROUNDELAY_TECHNIQUES(USE) \
+  USE(negate)                     \
+  USE(cyclic)
+
+namespace roundelay::compress {
+
+#define ROUNDELAY_DECLARE(folder)        \
+  namespace folder {                     \
+  extern const TechniqueKind kTechnique; \
+  }
+ROUNDELAY_TECHNIQUES(ROUNDELAY_DECLARE)
+#undef ROUNDELAY_DECLARE
+
+namespace {
+
+#define ROUNDELAY_ADDRESS(folder) &folder::kTechnique,
+constexpr std::array kKnown = {ROUNDELAY_TECHNIQUES(ROUNDELAY_ADDRESS)};
+#undef ROUNDELAY_ADDRESS
+
+std::string quoted(std::string_view text) { return "'" + std::string(text) + "'"; }
+
+// Lists names for a message: "negate, cyclic".
+template <typename List, typename NameOf>
+std::string listed(const List& list, NameOf name_of_one) {
+  std::string text;
+  for (const auto& one : list) text += (text.empty() ? "" : ", ") + std::string(name_of_one(one));
+  return text;
+}
+
+std::string keys_of(const TechniqueKind& kind) {
+  if (kind.parameters.empty()) return "it has no parameters";
+  return "its keys are " + listed(kind.parameters, [](const Parameter& one) { return one.key; });
+}
+
+// Splits at the first `mark`. The second part is empty if there is none.
+std::pair<std::string_view, std::string_view> split(std::string_view text, char mark) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string_view::npos) return {text, {}};
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+Result<std::int64_t> parse(const TechniqueKind& kind, const Parameter& parameter, std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool whole = error == std::errc{} && end == text.data() + text.size();
+  if (whole && value >= parameter.least && value <= parameter.most) return value;
+  return Status::invalid("technique " + quoted(kind.name) + ": " + std::string(parameter.key) + "=" +
+                         std::string(text) + " is not a whole number from " +
+                         std::to_string(parameter.least) + " to " + std::to_string(parameter.most));
+}
+
+// Sets the value that "key=value" names. `given`: the keys that came before.
+Status take_setting(const TechniqueKind& kind, std::string_view setting, std::vector<std::int64_t>& values,
+                    std::vector<std::string_view>& given) {
+  const auto [key, value] = split(setting, '=');
+  const auto found = std::find_if(kind.parameters.begin(), kind.parameters.end(),
+                                  [&, wanted = key](const Parameter& one) { return one.key == wanted; });
+  if (found == kind.parameters.end()) {
+    return Status::invalid("technique " + quoted(kind.name) + " has no key " + quoted(key) + "; " +
+                           keys_of(kind));
+  }
+  if (std::find(given.begin(), given.end(), key) != given.end()) {
+    return Status::invalid("technique " + quoted(kind.name) + ": " + std::string(key) + " is given twice");
+  }
+  given.push_back(key);
+  const Result<std::int64_t> parsed = parse(kind, *found, value);
+  if (!parsed.ok()) return parsed.status();
+  values[static_cast<std::size_t>(found - kind.parameters.begin())] = *parsed;
+  return {};
+}
+
+}  // namespace
+
+std::span<const TechniqueKind* const> known_techniques() { return kKnown; }
+
+Result<TechniquePtr> make_technique(std::string_view text) {
+  const std::string_view name = split(text, ':').first;
+  const auto found = std::find_if(kKnown.begin(), kKnown.end(), [&, wanted = name](const TechniqueKind* one) {
+    return one->name == wanted;
+  });
+  if (found == kKnown.end()) {
+    return Status::invalid("there is no technique " + quoted(name) + "; known are " +
+                           listed(kKnown, [](const TechniqueKind* one) { return one->name; }));
+  }
+  const TechniqueKind& kind = **found;
+  std::vector<std::int64_t> values;
+  for (const Parameter& parameter : kind.parameters) values.push_back(parameter.standard);
+  std::vector<std::string_view> given;
+  std::string_view left = text.substr(name.size());
+  while (!left.empty()) {  // begins with ':' or ','
+    const std::string_view setting = split(left.substr(1), ',').first;
+    ROUNDELAY_RETURN_IF_ERROR(take_setting(kind, setting, values, given));
+    left = left.substr(1 + setting.size());
+  }
+  return kind.make(values);
+}
+
+}  // namespace roundelay::compress

@@ -1,0 +1,36 @@
+// Computes one element of kernels/chunks.h, and the order of a norm's additions. All is constexpr, so that
+// nvcc compiles the same code for the device.
+#pragma once
+
+#include "kernels/chunks.h"
+#include "kernels/element.h"
+
+namespace roundelay::kernels {
+
+// The type that the residual of kType is computed in.
+template <DType kType>
+using ResidualOf = typename Element<residual_type(kType)>::Stored;
+
+// Returns sum + value. Zero and a value are the value, -0 too.
+template <typename Real>
+[[gnu::always_inline]] constexpr Real added(Real sum, Real value) {
+  return sum == Real{} ? value : sum + value;
+}
+
+// Returns what remains of `value` when `sent` was sent; zero if that is not finite.
+template <typename Real>
+[[gnu::always_inline]] constexpr Real remainder_of(Real value, Real sent) {
+  const Real rest = value - sent;
+  return rest - rest == Real{} ? rest : Real{};
+}
+
+template <typename Real>
+[[gnu::always_inline]] constexpr Real absolute(Real value) {
+  return value < Real{} ? -value : value;
+}
+
+// A norm has so many partial sums, element i in sum i % kNormSums. They are added up in halves: sum i takes
+// sum i + n / 2, for the first n / 2 of n sums.
+inline constexpr int kNormSums = 512;
+
+}  // namespace roundelay::kernels

@@ -1,0 +1,211 @@
+// Residuals, chunks and norms, for one block of threads. Tests compile it without CUDA.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/chunk_element.h"
+#include "kernels/cuda/copy.cuh"
+#include "kernels/largest.h"
+
+namespace roundelay::kernels::cuda {
+
+inline constexpr int kChunkThreads = 256;
+inline constexpr int kSelectThreads = 1024;
+
+// What happens to one element: keep, give_back or take of kernels/chunks.h, or a plain copy.
+template <DType kType>
+struct Keep {
+  ROUNDELAY_DEVICE static void apply(std::byte* residual, std::byte* value) {
+    using Real = ResidualOf<kType>;
+    const auto sum =
+        added<Real>(load_one<true, Real>(residual), number<kType>(load_one<true, Stored<kType>>(value)));
+    store_one<true>(residual, same_nan(sum));
+    store_one<true>(value, Stored<kType>{});
+  }
+  static constexpr DType kTo = residual_type(kType), kFrom = kType;
+};
+
+template <DType kType>
+struct GiveBack {
+  ROUNDELAY_DEVICE static void apply(std::byte* value, std::byte* residual) {
+    using Real = ResidualOf<kType>;
+    const auto sum =
+        added<Real>(load_one<true, Real>(residual), number<kType>(load_one<true, Stored<kType>>(value)));
+    store_one<true>(value, result<kType>(sum));
+    store_one<true>(residual, Real{});
+  }
+  static constexpr DType kTo = kType, kFrom = residual_type(kType);
+};
+
+template <DType kType>
+struct Take {
+  ROUNDELAY_DEVICE static void apply(std::byte* sent, std::byte* residual) {
+    using Real = ResidualOf<kType>;
+    const Real value = load_one<true, Real>(residual);
+    const Stored<kType> rounded = result<kType>(value);
+    store_one<true>(sent, rounded);
+    store_one<true>(residual, remainder_of<Real>(value, number<kType>(rounded)));
+  }
+  static constexpr DType kTo = kType, kFrom = residual_type(kType);
+};
+
+template <DType kType>
+struct Copy {
+  ROUNDELAY_DEVICE static void apply(std::byte* to, std::byte* from) {
+    store_one<true>(to, load_one<true, Stored<kType>>(from));
+  }
+  static constexpr DType kTo = kType, kFrom = kType;
+};
+
+// A block's elements: kUnroll for each thread.
+inline constexpr std::uint64_t kBlockElements = std::uint64_t{kUnroll} * kChunkThreads;
+
+// Works on `count` elements; block b has those from b * kBlockElements on.
+struct FlatWork {
+  std::byte* to;
+  std::byte* from;
+  std::uint64_t count;
+};
+
+template <typename How>
+ROUNDELAY_DEVICE void move_flat(Thread thread, const FlatWork& work, std::uint64_t block) {
+  for (std::uint64_t i = thread.index; i < kBlockElements; i += thread.count) {
+    const std::uint64_t at = block * kBlockElements + i;
+    if (at < work.count)
+      How::apply(work.to + at * sizeof(Stored<How::kTo>), work.from + at * sizeof(Stored<How::kFrom>));
+  }
+}
+
+// Moves chunks between their places and a dense array. A chunk has `blocks` blocks.
+struct ChunkWork {
+  std::byte* to;
+  std::byte* from;
+  const std::uint32_t* indices;
+  Chunking of;
+  std::uint64_t blocks;
+};
+
+struct ChunkPlace {
+  std::uint64_t dense;   // where the block's elements begin in the dense array
+  std::uint64_t spread;  // and in the whole array
+  std::uint64_t places;  // the block's elements in the dense array
+  std::uint64_t exist;   // those of them that the chunk has
+};
+
+ROUNDELAY_DEVICE ChunkPlace place_of(const ChunkWork& work, std::uint64_t block) {
+  const std::uint64_t slot = block / work.blocks, first = block % work.blocks * kBlockElements;
+  const std::uint64_t index = work.indices[slot], size = work.of.size(index);
+  const std::uint64_t left = work.of.chunk - first;
+  const std::uint64_t exist = size > first ? size - first : 0;
+  return {slot * work.of.chunk + first, index * work.of.chunk + first,
+          left < kBlockElements ? left : kBlockElements, exist < kBlockElements ? exist : kBlockElements};
+}
+
+template <DType kType>
+ROUNDELAY_DEVICE void gather_block(Thread thread, const ChunkWork& work, std::uint64_t block) {
+  using How = Take<kType>;
+  const ChunkPlace place = place_of(work, block);
+  for (std::uint64_t i = thread.index; i < place.places; i += thread.count) {
+    std::byte* const to = work.to + (place.dense + i) * sizeof(Stored<How::kTo>);
+    if (i < place.exist) {
+      How::apply(to, work.from + (place.spread + i) * sizeof(Stored<How::kFrom>));
+    } else {
+      store_one<true>(to, Stored<How::kTo>{});
+    }
+  }
+}
+
+template <DType kType>
+ROUNDELAY_DEVICE void scatter_block(Thread thread, const ChunkWork& work, std::uint64_t block) {
+  const ChunkPlace place = place_of(work, block);
+  for (std::uint64_t i = thread.index; i < place.exist; i += thread.count) {
+    Copy<kType>::apply(work.to + (place.spread + i) * sizeof(Stored<kType>),
+                       work.from + (place.dense + i) * sizeof(Stored<kType>));
+  }
+}
+
+// Norms: block b computes the norm of chunk b. A thread has the partial sums of adjacent elements, one load
+// for each kNormSums elements.
+struct NormWork {
+  float* norms;
+  const std::byte* from;
+  Chunking of;
+};
+
+template <DType kType>
+inline constexpr int kNormPack = pack_elements(sizeof(Stored<kType>), 1);
+template <DType kType>
+inline constexpr int kNormThreads = kNormSums / kNormPack<kType>;
+// All threads take step 0, then all take step 1, and so on.
+inline constexpr int kNormSteps = 11;
+static_assert(kNormSums == 1 << (kNormSteps - 2));
+
+template <DType kType>
+ROUNDELAY_DEVICE void add_range(double* sum, int thread, const std::byte* from, std::uint64_t count) {
+  using Element = Stored<kType>;
+  constexpr int kPack = kNormPack<kType>;
+  const bool packs = reinterpret_cast<std::uintptr_t>(from) % kPackBytes == 0;
+  double part[kPack] = {};
+  for (std::uint64_t first = std::uint64_t{kPack} * static_cast<unsigned>(thread); first < count;
+       first += kNormSums) {
+    Pack<Element, kPack> pack{};
+    if (packs && first + kPack <= count) {
+      pack = load_pack<Element, kPack>(from + first * sizeof(Element));
+    } else {
+      ROUNDELAY_UNROLL
+      for (int i = 0; i < kPack; ++i) {
+        if (first + i < count) pack.at[i] = load_one<true, Element>(from + (first + i) * sizeof(Element));
+      }
+    }
+    ROUNDELAY_UNROLL
+    for (int i = 0; i < kPack; ++i) part[i] += absolute(static_cast<double>(number<kType>(pack.at[i])));
+  }
+  ROUNDELAY_UNROLL
+  for (int i = 0; i < kPack; ++i) sum[thread * kPack + i] = part[i];
+}
+
+// `sum` is the block's, kNormSums numbers.
+template <DType kType>
+ROUNDELAY_DEVICE void norm_step(int step, int thread, const NormWork& work, double* sum,
+                                std::uint64_t block) {
+  if (step == 0) {
+    const std::uint64_t begin = block * work.of.chunk * sizeof(Stored<kType>);
+    add_range<kType>(sum, thread, work.from + begin, work.of.size(block));
+  } else if (step < kNormSteps - 1) {
+    const int half = kNormSums >> step;
+    for (int i = thread; i < half; i += kNormThreads<kType>) sum[i] += sum[i + half];
+  } else if (thread == 0) {
+    work.norms[block] = same_nan(static_cast<float>(sum[0]));
+  }
+}
+
+// Adds 1 to a word that other threads of the block add to, too.
+struct BlockCounter {
+  ROUNDELAY_DEVICE void operator()(std::uint32_t& word) const {
+#ifdef __CUDA_ARCH__
+    atomicAdd(&word, 1U);
+#else
+    ++word;
+#endif
+  }
+};
+using SelectSteps = LargestSteps<kSelectThreads, BlockCounter>;
+
+struct TurnWork {
+  std::uint32_t* indices;
+  std::uint64_t chosen;
+  std::uint64_t parts;
+  std::uint64_t* turn;
+};
+
+ROUNDELAY_DEVICE void turn_step(int step, Thread thread, const TurnWork& work) {
+  if (step == 0) {
+    for (std::uint64_t i = thread.index; i < work.chosen; i += thread.count)
+      work.indices[i] = turn_index(*work.turn, work.parts, i);
+  } else if (thread.index == 0) {
+    ++*work.turn;
+  }
+}
+
+}  // namespace roundelay::kernels::cuda

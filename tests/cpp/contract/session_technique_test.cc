@@ -1,0 +1,231 @@
+// Sessions whose ranks reduce buckets by techniques.
+#include <array>
+#include <random>
+
+#include "compress/registry.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/contract/session_trip.h"
+#include "tests/cpp/contract/technique_bucket.h"
+
+namespace roundelay::contract {
+namespace {
+
+using compress::Bucket;
+using compress::Stage;
+using compress::TechniquePtr;
+using runtime::Session;
+using std::chrono::milliseconds;
+
+TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }
+
+// The gradient of an element in a step: a whole number that both sides compute.
+float gradient(int rank, int step, std::size_t i) {
+  return static_cast<float>(
+      static_cast<int>((i * 31 + static_cast<std::size_t>(step) * 17 + static_cast<std::size_t>(rank) * 7) %
+                       101) -
+      50);
+}
+
+TEST_CASE("buckets by negate are sums and averages", "[session][technique]") {
+  const int size = GENERATE(1, 2, 3, 4);
+  SessionWorld world(size);
+  world.run([size](Session& session, int rank) -> std::string {
+    constexpr std::size_t kCount = 1001;
+    TechniqueBucket bucket(session, technique("negate"), kCount);
+    if (!bucket.ok().ok()) return bucket.ok().message();
+    for (int step = 0; step < 20; ++step) {
+      const bool average = step % 2 == 1;
+      for (std::size_t i = 0; i < kCount; ++i) bucket.elements()[i] = gradient(rank, step, i);
+      const Status status = bucket.run("b", average ? ReduceOp::kAverage : ReduceOp::kSum);
+      if (!status.ok()) return status.message();
+      if (!bucket.outcome().applied) return "the technique did not apply";
+      if (bucket.outcome().called_bytes != kCount * sizeof(float)) return "gave another number of bytes";
+      for (std::size_t i = 0; i < kCount; ++i) {
+        double sum = 0;
+        for (int r = 0; r < size; ++r) sum += static_cast<double>(gradient(r, step, i));
+        const auto expected = static_cast<float>(average ? sum / size : sum);
+        if (bucket.elements()[i] != expected) return "element " + std::to_string(i) + " is wrong";
+      }
+    }
+    return {};
+  });
+  world.shutdown();
+}
+
+// What a rank got in each step, and what it kept.
+struct Course {
+  std::vector<std::vector<float>> results;
+  std::vector<float> kept;
+};
+
+TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost", "[session][technique]") {
+  constexpr std::size_t kCount = 2049;
+  constexpr int kBuckets = 4, kSteps = 25;
+  const int size = GENERATE(1, 2, 3, 4);
+  SessionWorld world(size);
+  std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
+  world.run([&](Session& session, int rank) -> std::string {
+    const TechniquePtr cyclic = technique("cyclic:parts=3");
+    std::vector<std::unique_ptr<TechniqueBucket>> buckets;
+    for (std::uint64_t b = 0; b < kBuckets; ++b) {
+      buckets.push_back(std::make_unique<TechniqueBucket>(session, cyclic, kCount, b + 1));
+      if (!buckets.back()->ok().ok()) return buckets.back()->ok().message();
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      const bool flush = step % 8 == 6;
+      for (int b = 0; b < kBuckets; ++b) {
+        TechniqueBucket& bucket = *buckets[static_cast<std::size_t>(b)];
+        for (std::size_t i = 0; i < kCount; ++i)
+          bucket.elements()[i] = gradient(rank, step * kBuckets + b, i);
+        const Status status = bucket.start("b" + std::to_string(b), ReduceOp::kSum, flush);
+        if (!status.ok()) return status.message();
+      }
+      session.flush();
+      for (std::size_t b = 0; b < kBuckets; ++b) {
+        if (const Status status = buckets[b]->finish(); !status.ok()) return status.message();
+        if (!buckets[b]->outcome().applied) return "the technique did not apply";
+        const bool all = buckets[b]->outcome().called_bytes == kCount * sizeof(float);
+        if (all != flush) return "gave another number of bytes";
+        const Bytes state = buckets[b]->state();
+        if (flush && state != Bytes(state.size())) return "the flush has left state";
+        courses[static_cast<std::size_t>(rank)][b].results.push_back(buckets[b]->read());
+      }
+    }
+    for (std::size_t b = 0; b < kBuckets; ++b) {
+      std::vector<float>& kept = courses[static_cast<std::size_t>(rank)][b].kept;
+      kept.resize(kCount);
+      const Bytes state = buckets[b]->state();
+      std::memcpy(kept.data(), state.data() + state.size() - kCount * sizeof(float), kCount * sizeof(float));
+    }
+    return {};
+  });
+  world.shutdown();
+  for (std::size_t b = 0; b < kBuckets; ++b) {
+    for (const auto& of_rank : courses) REQUIRE(of_rank[b].results == courses.front()[b].results);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      double came = 0, sent = 0;
+      for (int step = 0; step < kSteps; ++step) {
+        for (int rank = 0; rank < size; ++rank)
+          came += static_cast<double>(gradient(rank, step * kBuckets + static_cast<int>(b), i));
+        sent += static_cast<double>(courses.front()[b].results[static_cast<std::size_t>(step)][i]);
+      }
+      for (const auto& of_rank : courses) sent += static_cast<double>(of_rank[b].kept[i]);
+      REQUIRE(sent == came);
+    }
+  }
+}
+
+TEST_CASE("while a rank has joined, buckets go densely and keep their state", "[session][technique][join]") {
+  constexpr std::size_t kCount = 100;
+  SessionWorld world(2);
+  world.run([](Session& session, int rank) -> std::string {
+    TechniqueBucket bucket(session, technique("cyclic:parts=4"), kCount);
+    if (!bucket.ok().ok()) return bucket.ok().message();
+    const auto step = [&] {
+      std::fill_n(bucket.elements(), kCount, 1.0F);
+      return bucket.run("b");
+    };
+    if (const Status status = step(); !status.ok()) return status.message();
+    if (!bucket.outcome().applied) return "the technique did not apply before";
+    const Bytes state = bucket.state();
+    for (int i = 0; rank == 1 && i < 3; ++i) {
+      if (const Status status = step(); !status.ok()) return status.message();
+      if (bucket.outcome().applied) return "the technique applied while rank 0 had joined";
+      if (bucket.read() != std::vector<float>(kCount, 1.0F)) return "wrong values alone";
+      if (bucket.state() != state) return "the state has changed";
+    }
+    if (const auto last = join(session); !last.ok()) return last.status().message();
+    if (bucket.state() != state) return "the state has changed during join()";
+    if (const Status status = step(); !status.ok()) return status.message();
+    if (!bucket.outcome().applied) return "the technique did not apply after";
+    // The second quarter goes now: the gradients of two ranks in two steps.
+    float sum = 0;
+    for (const float one : bucket.read()) sum += one;
+    return sum == 2.0F * 2 * 25 ? "" : "sent " + std::to_string(sum);
+  });
+  world.shutdown();
+}
+
+// Makes kCalls allreduces of the bucket. A rank can come to its end before each of them, and after the last.
+class ManyCalls final : public compress::Technique {
+ public:
+  static constexpr int kCalls = 3;
+  // `before` is called with the number of the call, from 0 to kCalls.
+  explicit ManyCalls(std::function<void(int)> before) : before_(std::move(before)) {}
+  [[nodiscard]] std::string_view name() const override { return "many"; }
+  [[nodiscard]] std::string text() const override { return "many"; }
+  [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
+  collective::Task run(Stage& stage, Bucket bucket) const override {
+    const Result<std::byte*> memory = stage.scratch(bucket.buffer.bytes);
+    if (!memory.ok()) co_return memory.status();
+    std::memset(*memory, 0, bucket.buffer.bytes);
+    for (int i = 0; i < kCalls; ++i) {
+      before_(i);
+      collective::Call call = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, stage);
+      co_await collective::Calling(stage.fabric(), call);
+    }
+    before_(kCalls);
+    co_return Status{};
+  }
+  Status give_back(compress::Arithmetic&, const Bucket&) const override { return {}; }
+
+ private:
+  const std::function<void(int)> before_;
+};
+
+TEST_CASE("a rank that dies in any stage of a technique is named, and nothing hangs",
+          "[session][technique]") {
+  const int stage = GENERATE(0, 1, 2);
+  const bool connection_lost = GENERATE(false, true);
+  INFO("stage " << stage << (connection_lost ? ", connection lost" : ", silent"));
+  Config config;
+  config.progress_timeout = milliseconds(150);
+  config.log_level = LogLevel::kError;
+  constexpr int kSize = 3, kDead = 1;
+  SessionWorld world(kSize, config);
+  std::atomic<bool> died{false};
+  std::vector<std::string> causes(kSize);
+  std::vector<std::unique_ptr<TechniqueBucket>> buckets(kSize);
+  world.run([&](Session& session, int rank) -> std::string {
+    const auto before = [&, rank](int call) {
+      if (rank != kDead || call != stage || died) return;
+      world.stop(kDead);
+      if (connection_lost) world.data->fail(kDead);
+      died = true;
+    };
+    auto& bucket = buckets[static_cast<std::size_t>(rank)];
+    bucket = std::make_unique<TechniqueBucket>(session, std::make_shared<const ManyCalls>(before), 64);
+    if (!bucket->ok().ok()) return bucket->ok().message();
+    if (const Status status = bucket->start("b"); !status.ok()) return status.message();
+    session.flush();
+    if (rank != kDead) causes[static_cast<std::size_t>(rank)] = bucket->finish().message();
+    return {};
+  });
+  CHECK(died);
+  CHECK(causes[0] == causes[2]);
+  INFO(causes[0]);
+  CHECK(causes[0].find(connection_lost ? "member 1" : "rank 1") != std::string::npos);
+  for (auto& one : world.stopped) one = false;
+  world.shutdown();
+}
+
+TEST_CASE("ranks whose techniques differ get both texts, and the job goes on", "[session][technique]") {
+  SessionWorld world(2);
+  world.run([](Session& session, int rank) -> std::string {
+    TechniqueBucket bucket(session, technique(rank == 0 ? "cyclic:parts=4" : "cyclic:parts=8"), 64);
+    if (!bucket.ok().ok()) return bucket.ok().message();
+    std::fill_n(bucket.elements(), 64, 1.0F);
+    const Status status = bucket.run("b");
+    if (status.code() != StatusCode::kMismatch) return "no mismatch: " + status.message();
+    for (const char* text : {"cyclic:parts=4", "cyclic:parts=8"})
+      if (status.message().find(text) == std::string::npos) return "without " + std::string(text);
+    if (bucket.read() != std::vector<float>(64, 1.0F)) return "the elements have changed";
+    const Bytes state = bucket.state();
+    if (state != Bytes(state.size())) return "the state has changed";
+    return sum_once(session, rank, "after", 2);
+  });
+  world.shutdown();
+}
+
+}  // namespace
+}  // namespace roundelay::contract

@@ -1,0 +1,102 @@
+// Implements the residuals and chunks of kernels/gpu.h with the functions of kernels/chunks.h.
+#include <cstring>
+#include <utility>
+
+#include "kernels/chunks.h"
+#include "tests/cpp/doubles/fake_gpu.h"
+
+namespace roundelay::doubles {
+namespace {
+
+using kernels::Chunking;
+using Indices = std::span<const std::uint32_t>;
+
+ConstByteSpan bytes_of(const void* data, std::size_t bytes) {
+  return {static_cast<const std::byte*>(data), bytes};
+}
+ConstByteSpan values_of(const std::byte* data, std::size_t count, DType dtype) {
+  return {data, count * size_of(dtype)};
+}
+ConstByteSpan residual_of(const std::byte* data, std::size_t count, DType dtype) {
+  return {data, count * size_of(kernels::residual_type(dtype))};
+}
+
+}  // namespace
+
+Status FakeGpu::enqueue_on(int device, GpuStream stream, std::vector<ConstByteSpan> used, Work work) {
+  for (const ConstByteSpan span : used) ROUNDELAY_RETURN_IF_ERROR(check_memory(span));
+  return enqueue(device, stream, [used = std::move(used), work = std::move(work), memory = memory_] {
+    for (const ConstByteSpan span : used) memory->expect_live(span);
+    work();
+  });
+}
+
+Status FakeGpu::keep(int device, std::byte* residual, std::byte* values, std::size_t count, DType dtype,
+                     GpuStream stream) {
+  return enqueue_on(device, stream, {residual_of(residual, count, dtype), values_of(values, count, dtype)},
+                    [=] { kernels::keep(residual, values, count, dtype); });
+}
+
+Status FakeGpu::give_back(int device, std::byte* values, std::byte* residual, std::size_t count, DType dtype,
+                          GpuStream stream) {
+  return enqueue_on(device, stream, {residual_of(residual, count, dtype), values_of(values, count, dtype)},
+                    [=] { kernels::give_back(values, residual, count, dtype); });
+}
+
+Status FakeGpu::norms(int device, float* norms, const std::byte* from, Chunking of, DType dtype,
+                      GpuStream stream) {
+  return enqueue_on(device, stream,
+                    {bytes_of(norms, of.chunks() * sizeof *norms), values_of(from, of.count, dtype)}, [=] {
+                      for (std::size_t i = 0; i < of.chunks(); ++i)
+                        norms[i] = kernels::norm(from + i * of.chunk * size_of(dtype), of.size(i), dtype);
+                    });
+}
+
+Status FakeGpu::select(int device, std::uint32_t* indices, std::size_t keep, const float* norms,
+                       std::size_t count, GpuStream stream) {
+  return enqueue_on(device, stream,
+                    {bytes_of(indices, keep * sizeof *indices), bytes_of(norms, count * sizeof *norms)},
+                    [=] { kernels::select_largest(indices, keep, norms, count); });
+}
+
+Status FakeGpu::next_turn(int device, std::uint32_t* indices, std::size_t chosen, std::size_t parts,
+                          std::uint64_t* turn, GpuStream stream) {
+  return enqueue_on(device, stream,
+                    {bytes_of(indices, chosen * sizeof *indices), bytes_of(turn, sizeof *turn)}, [=] {
+                      for (std::size_t j = 0; j < chosen; ++j)
+                        indices[j] = kernels::turn_index(*turn, parts, j);
+                      ++*turn;
+                    });
+}
+
+Status FakeGpu::gather(int device, std::byte* to, std::byte* residual, Chunking of, Indices indices,
+                       DType dtype, GpuStream stream) {
+  return enqueue_on(device, stream,
+                    {values_of(to, indices.size() * of.chunk, dtype), residual_of(residual, of.count, dtype),
+                     bytes_of(indices.data(), indices.size_bytes())},
+                    [=] {
+                      const std::size_t slot = of.chunk * size_of(dtype);
+                      const std::size_t kept = of.chunk * size_of(kernels::residual_type(dtype));
+                      std::memset(to, 0, indices.size() * slot);
+                      for (std::size_t j = 0; j < indices.size(); ++j) {
+                        kernels::take(to + j * slot, residual + indices[j] * kept, of.size(indices[j]),
+                                      dtype);
+                      }
+                    });
+}
+
+Status FakeGpu::scatter(int device, std::byte* to, const std::byte* from, Chunking of, Indices indices,
+                        DType dtype, GpuStream stream) {
+  return enqueue_on(device, stream,
+                    {values_of(to, of.count, dtype), values_of(from, indices.size() * of.chunk, dtype),
+                     bytes_of(indices.data(), indices.size_bytes())},
+                    [=] {
+                      const std::size_t slot = of.chunk * size_of(dtype);
+                      for (std::size_t j = 0; j < indices.size(); ++j) {
+                        std::memcpy(to + indices[j] * slot, from + j * slot,
+                                    of.size(indices[j]) * size_of(dtype));
+                      }
+                    });
+}
+
+}  // namespace roundelay::doubles

@@ -1,0 +1,180 @@
+// The CUDA kernels for residuals, chunks and norms, compiled for the CPU: they must give all bits of
+// kernels/chunks.h. The "device" is a loop over the threads of a block.
+#include <cstring>
+#include <memory>
+
+#include "kernels/chunks.h"
+#include "kernels/cuda/chunks.cuh"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/cuda/values.h"
+
+namespace roundelay::kernels::cuda {
+namespace {
+
+using tests::values_of;
+
+constexpr std::size_t kCount = 2501;
+
+// Aligned as a device's memory is.
+struct Memory {
+  explicit Memory(const Bytes& bytes) : count(bytes.size()) {
+    std::memcpy(at.get(), bytes.data(), bytes.size());
+  }
+  [[nodiscard]] std::byte* data() const { return reinterpret_cast<std::byte*>(at.get()); }
+  [[nodiscard]] Bytes read() const { return {data(), data() + count}; }
+
+  std::unique_ptr<double[]> at = std::make_unique<double[]>(16 * kCount);
+  std::size_t count;
+};
+
+template <typename Block>
+void run_blocks(std::uint64_t blocks, Block block) {
+  for (std::uint64_t b = 0; b < blocks; ++b) {
+    for (int thread = 0; thread < kChunkThreads; ++thread) block(Thread{thread, kChunkThreads}, b);
+  }
+}
+
+template <typename How>
+void run_flat(const Memory& to, const Memory& from) {
+  const FlatWork work{to.data(), from.data(), kCount};
+  run_blocks((kCount + kBlockElements - 1) / kBlockElements,
+             [&](Thread thread, std::uint64_t block) { move_flat<How>(thread, work, block); });
+}
+
+template <DType kType>
+void check_residuals() {
+  INFO(name_of(kType));
+  for (const unsigned seed : {1U, 2U, 3U}) {
+    Bytes values = values_of(kType, kCount, seed);
+    Bytes residual = values_of(residual_type(kType), kCount, seed + 10);
+    for (std::size_t i = 0; i < kCount; i += 4)  // zeros take the value's bits
+      std::memset(residual.data() + i * sizeof(ResidualOf<kType>), 0, sizeof(ResidualOf<kType>));
+    const Memory on_values(values), on_residual(residual);
+    run_flat<Keep<kType>>(on_residual, on_values);
+    keep(residual.data(), values.data(), kCount, kType);
+    REQUIRE(on_residual.read() == residual);
+    REQUIRE(on_values.read() == values);
+
+    const Memory on_sent(values);
+    run_flat<Take<kType>>(on_sent, on_residual);
+    Bytes sent(values.size());
+    take(sent.data(), residual.data(), kCount, kType);
+    REQUIRE(on_sent.read() == sent);
+    REQUIRE(on_residual.read() == residual);
+
+    run_flat<GiveBack<kType>>(on_sent, on_residual);
+    give_back(sent.data(), residual.data(), kCount, kType);
+    REQUIRE(on_sent.read() == sent);
+    REQUIRE(on_residual.read() == residual);
+  }
+}
+
+TEST_CASE("the device's residuals have the CPU's bits", "[cuda]") {
+  check_residuals<DType::kFloat64>();
+  check_residuals<DType::kFloat32>();
+  check_residuals<DType::kFloat16>();
+  check_residuals<DType::kBFloat16>();
+}
+
+template <DType kType>
+void check_norms() {
+  const Bytes source = values_of(kType, kCount, 5);
+  for (const std::size_t chunk :
+       {std::size_t{1}, std::size_t{7}, std::size_t{512}, std::size_t{1300}, kCount}) {
+    const Memory from(source);
+    const Chunking of{kCount, chunk};
+    for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {  // by an element
+      const Chunking shifted{kCount - shift, chunk};
+      std::vector<float> norms(of.chunks());
+      const std::byte* const begin = from.data() + shift * sizeof(Stored<kType>);
+      const NormWork work{norms.data(), begin, shifted};
+      double sum[kNormSums];
+      for (std::uint64_t block = 0; block < shifted.chunks(); ++block) {
+        for (int step = 0; step < kNormSteps; ++step) {
+          for (int thread = 0; thread < kNormThreads<kType>; ++thread)
+            norm_step<kType>(step, thread, work, sum, block);
+        }
+        const std::byte* const of_block = begin + block * chunk * sizeof(Stored<kType>);
+        const float expected = norm(of_block, shifted.size(block), kType);
+        INFO(name_of(kType) << ", chunk " << block << " of " << chunk);
+        REQUIRE(std::memcmp(&norms[block], &expected, sizeof expected) == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("the device's norms have the CPU's bits", "[cuda]") {
+  check_norms<DType::kFloat64>();
+  check_norms<DType::kFloat32>();
+  check_norms<DType::kFloat16>();
+  check_norms<DType::kBFloat16>();
+}
+
+TEST_CASE("the device selects what the CPU selects", "[cuda]") {
+  std::mt19937 random(6);
+  const auto shared = std::make_unique<SelectSteps::Shared>();
+  for (const std::uint32_t count : {1U, 2U, 1023U, 1024U, 1025U, 100003U}) {
+    for (const std::uint32_t different : {1U, 3U, 1U << 30}) {
+      std::vector<float> norms(count);
+      for (float& one : norms) one = static_cast<float>(random() % different) * 0.37F;
+      for (const std::uint32_t keep : {0U, 1U, count / 10, count - 1, count}) {
+        std::vector<std::uint32_t> expected(keep), got(keep);
+        select_largest(expected.data(), keep, norms.data(), count);
+        const Largest work{got.data(), keep, norms.data(), count};
+        for (int step = 0; step < SelectSteps::kSteps; ++step) {
+          for (std::uint32_t thread = 0; thread < kSelectThreads; ++thread)
+            SelectSteps(work, *shared, thread).take(step);
+        }
+        INFO(keep << " of " << count << ", " << different << " different");
+        REQUIRE(got == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda]") {
+  for (const std::size_t chunk : {std::size_t{3}, std::size_t{1000}, std::size_t{1024}, std::size_t{2400}}) {
+    const Chunking of{kCount, chunk};
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t i = 0; i < of.chunks() + 1; i += 2) indices.push_back(i);
+    indices.push_back(static_cast<std::uint32_t>(of.chunks() + 5));  // there is no such chunk
+    Bytes residual = values_of(DType::kFloat32, kCount, 7);
+    const Memory on_residual(residual), message(Bytes(indices.size() * chunk * 2, std::byte{0x5a}));
+    const std::uint64_t blocks = (chunk + kBlockElements - 1) / kBlockElements;
+    ChunkWork work{message.data(), on_residual.data(), indices.data(), of, blocks};
+    run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
+      gather_block<DType::kBFloat16>(thread, work, block);
+    });
+    Bytes dense(message.count), spread(kCount * 2);
+    for (std::size_t j = 0; j < indices.size(); ++j) {
+      const std::size_t at = indices[j] * chunk, size = of.size(indices[j]);
+      if (size == 0) continue;
+      take(dense.data() + j * chunk * 2, residual.data() + at * 4, size, DType::kBFloat16);
+      std::memcpy(spread.data() + at * 2, dense.data() + j * chunk * 2, size * 2);
+    }
+    REQUIRE(message.read() == dense);
+    REQUIRE(on_residual.read() == residual);
+
+    const Memory back(Bytes(kCount * 2));
+    work.to = back.data();
+    work.from = message.data();
+    run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
+      scatter_block<DType::kBFloat16>(thread, work, block);
+    });
+    REQUIRE(back.read() == spread);
+  }
+}
+
+TEST_CASE("a turn's indices are written by all threads, and the turn goes on once", "[cuda]") {
+  std::uint64_t turn = 5;
+  std::vector<std::uint32_t> indices(1000);
+  const TurnWork work{indices.data(), indices.size(), 3, &turn};
+  for (const int step : {0, 1}) {
+    for (int thread = 0; thread < kChunkThreads; ++thread) turn_step(step, {thread, kChunkThreads}, work);
+  }
+  CHECK(turn == 6);
+  for (std::uint32_t j = 0; j < indices.size(); ++j) REQUIRE(indices[j] == 2 + 3 * j);
+}
+
+}  // namespace
+}  // namespace roundelay::kernels::cuda

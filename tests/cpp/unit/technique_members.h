@@ -1,0 +1,137 @@
+// Members of a group that reduce buckets by a technique, stepped from one thread over the inproc fabric.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/inproc/hub.h"
+#include "compress/host_arithmetic.h"
+#include "compress/technique.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::compress {
+
+// A stage in host memory. Its scratch memory is full of garbage.
+class TestStage final : public Stage {
+ public:
+  explicit TestStage(collective::Fabric& fabric) : fabric_(fabric) {}
+  collective::Fabric& fabric() override { return fabric_; }
+  [[nodiscard]] GpuStream stream() const override { return nullptr; }
+  Arithmetic& math() override { return math_; }
+  Result<std::byte*> scratch(std::size_t bytes) override {
+    if (no_memory) return Status::unavailable("no memory");
+    memory_.emplace_back(bytes / sizeof(double) + 1, -12345.678);
+    return reinterpret_cast<std::byte*>(memory_.back().data());
+  }
+  FramePool& frames() override { return frames_; }
+  void end() { memory_.clear(); }
+
+  bool no_memory = false;
+
+ private:
+  collective::Fabric& fabric_;
+  HostArithmetic math_;
+  FramePool frames_;
+  std::vector<std::vector<double>> memory_;
+};
+
+// One member, its bucket and its state.
+struct TechniqueMember {
+  TechniqueMember(const std::shared_ptr<collective::InprocHub>& hub, const Group& group)
+      : fabric(collective::make_inproc_fabric(hub, group)), stage(*fabric) {}
+
+  // Makes the bucket of these elements, with a state of zeros.
+  void set_up(const Technique& technique, collective::Reduction reduction, std::size_t count) {
+    bytes.assign(count * size_of(reduction.dtype), std::byte{});
+    state.assign(technique.state_bytes(count, reduction.dtype, {}) / sizeof(double) + 1, 0.0);
+    bucket.reduction = reduction;
+    bucket.count = count;
+    bucket.buffer = {bytes.data(), 0, bytes.size()};
+    bucket.state = {reinterpret_cast<std::byte*>(state.data()),
+                    technique.state_bytes(count, reduction.dtype, {})};
+  }
+  template <typename T>
+  [[nodiscard]] T* elements() {
+    return reinterpret_cast<T*>(bytes.data());
+  }
+
+  const std::unique_ptr<collective::Fabric> fabric;
+  TestStage stage;
+  Bytes bytes;
+  std::vector<double> state;
+  Bucket bucket;
+  collective::Task task;
+  std::unique_ptr<collective::Pending> pending;
+};
+
+class TechniqueMembers {
+ public:
+  explicit TechniqueMembers(int size) {
+    const auto hub = std::make_shared<collective::InprocHub>(size);
+    Group group;
+    for (int rank = 0; rank < size; ++rank) group.ranks.push_back(rank);
+    for (group.index = 0; group.index < size; ++group.index)
+      members.push_back(std::make_unique<TechniqueMember>(hub, group));
+  }
+  void set_up(const Technique& technique, collective::Reduction reduction, std::size_t count) {
+    for (auto& member : members) member->set_up(technique, reduction, count);
+  }
+  // Reduces all members' buckets by the technique.
+  void run(const Technique& technique) {
+    for (auto& member : members) member->task = technique.run(member->stage, member->bucket);
+    finish();
+  }
+  // Reduces them densely. `flush`: after the technique has given back what it kept.
+  void run_dense(const Technique* flush = nullptr) {
+    for (auto& member : members) {
+      if (flush != nullptr) REQUIRE(flush->give_back(member->stage.math(), member->bucket).ok());
+      member->task = dense(member->stage, member->bucket);
+    }
+    finish();
+  }
+
+  std::vector<std::unique_ptr<TechniqueMember>> members;
+
+ private:
+  static collective::Task dense(Stage& stage, Bucket bucket) {
+    collective::Call call = allreduce_of(bucket.buffer, bucket, stage);
+    co_await collective::Calling(stage.fabric(), call);
+    co_return Status{};
+  }
+  static void move(TechniqueMember& member) {
+    if (member.pending) {
+      const Result<bool> over = member.pending->test();
+      REQUIRE(over.ok());
+      if (!*over) return;
+      member.pending.reset();
+      member.task.resume();
+    }
+    if (member.task.done()) return;
+    const collective::Task::Step& step = member.task.step();
+    auto started = step.fabric->start(*step.call);
+    REQUIRE(started.ok());
+    member.pending = std::move(*started);
+  }
+  void finish() {
+    for (auto& member : members) member->task.resume();
+    const Deadline deadline = Deadline::after(std::chrono::seconds(60));
+    for (std::size_t done = 0; done < members.size();) {
+      REQUIRE_FALSE(deadline.passed());
+      done = 0;
+      for (auto& member : members) {
+        if (!member->task.done()) move(*member);
+        if (member->task.done()) ++done;
+      }
+    }
+    for (auto& member : members) {
+      INFO(member->task.status().message());
+      REQUIRE(member->task.status().ok());
+      member->task = {};
+      member->stage.end();
+    }
+  }
+};
+
+}  // namespace roundelay::compress

@@ -1,0 +1,95 @@
+// The text that chooses a technique.
+#include <random>
+
+#include "compress/registry.h"
+#include "tests/cpp/catch.h"
+
+namespace roundelay::compress {
+namespace {
+
+std::string error_of(const std::string& text) {
+  const auto made = make_technique(text);
+  REQUIRE_FALSE(made.ok());
+  CHECK(made.status().code() == StatusCode::kInvalidArgument);
+  return made.status().message();
+}
+
+std::string text_of(const std::string& text) {
+  const auto made = make_technique(text);
+  INFO(made.status().message());
+  REQUIRE(made.ok());
+  return made.value()->text();
+}
+
+TEST_CASE("two spellings of a technique have one text", "[technique]") {
+  CHECK(text_of("cyclic") == "cyclic:parts=4");
+  CHECK(text_of("cyclic:parts=4") == "cyclic:parts=4");
+  CHECK(text_of("cyclic:parts=0016") == "cyclic:parts=16");
+  CHECK(text_of("negate") == "negate");
+}
+
+TEST_CASE("a text that chooses no technique says what would", "[technique]") {
+  CHECK(error_of("") == "there is no technique ''; known are negate, cyclic");
+  CHECK(error_of("Cyclic") == "there is no technique 'Cyclic'; known are negate, cyclic");
+  CHECK(error_of("negate:x=1") == "technique 'negate' has no key 'x'; it has no parameters");
+  CHECK(error_of("negate:") == "technique 'negate' has no key ''; it has no parameters");
+  CHECK(error_of("cyclic:part=4") == "technique 'cyclic' has no key 'part'; its keys are parts");
+  CHECK(error_of("cyclic:parts=4,") == "technique 'cyclic' has no key ''; its keys are parts");
+  CHECK(error_of("cyclic:parts=4,parts=4") == "technique 'cyclic': parts is given twice");
+  for (const char* value : {"", "0", "-1", "+4", "4.0", " 4", "4 ", "0x4", "four", "99999999999999999999"}) {
+    CHECK(error_of("cyclic:parts=" + std::string(value)) ==
+          "technique 'cyclic': parts=" + std::string(value) + " is not a whole number from 1 to 1048576");
+  }
+  CHECK(error_of("cyclic:parts") == "technique 'cyclic': parts= is not a whole number from 1 to 1048576");
+}
+
+TEST_CASE("every technique is known by its name, with a meaning for users", "[technique]") {
+  REQUIRE(known_techniques().size() >= 2);
+  for (const TechniqueKind* kind : known_techniques()) {
+    INFO(kind->name);
+    const auto made = make_technique(kind->name);
+    REQUIRE(made.ok());
+    CHECK(made.value()->name() == kind->name);
+    CHECK(kind->meaning.ends_with("."));
+    const std::string text = made.value()->text();
+    CHECK(text_of(text) == text);
+    for (const Parameter& parameter : kind->parameters) {
+      CHECK((parameter.least <= parameter.standard && parameter.standard <= parameter.most));
+      CHECK(text.find(std::string(parameter.key) + "=" + std::to_string(parameter.standard)) !=
+            std::string::npos);
+      for (const std::int64_t value : {parameter.least, parameter.most}) {
+        const std::string setting = std::string(parameter.key) + "=" + std::to_string(value);
+        CHECK(text_of(std::string(kind->name) + ":" + setting).find(setting) != std::string::npos);
+      }
+    }
+  }
+}
+
+// Joins pieces of valid texts and other bytes: each text is refused with a reason, or has one canonical form.
+TEST_CASE("any text gives a technique or a reason", "[technique]") {
+  const std::vector<std::string> pieces = {"cyclic", "negate",
+                                           "parts",  ":",
+                                           "=",      ",",
+                                           "4",      "1",
+                                           "-",      "+",
+                                           " ",      std::string(1, '\0'),
+                                           "\xff",   "99999999999999999999999"};
+  std::mt19937 random(1);
+  int made_some = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (unsigned n = random() % 8; n > 0; --n) text += pieces[random() % pieces.size()];
+    const auto made = make_technique(text);
+    if (made.ok()) {
+      const std::string canonical = made.value()->text();
+      REQUIRE(text_of(canonical) == canonical);
+      ++made_some;
+    } else {
+      REQUIRE_FALSE(made.status().message().empty());
+    }
+  }
+  CHECK(made_some > 100);
+}
+
+}  // namespace
+}  // namespace roundelay::compress

@@ -1,0 +1,207 @@
+"""The technique of a bucket: its text, its state, and what ranks get that do not agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import run_checks
+from roundelay import _core
+from roundelay.errors import MismatchError
+
+SIZES = (5, 33, 7)  # odd: padding lies between them
+PADDED_BYTES = 64 + 192 + 28
+
+
+@pytest.mark.parametrize("np", [1, 2, 4])
+def test_bucket_techniques(np: int) -> None:
+    run_checks(__file__, np)
+
+
+class Pooled:
+    """One bucket with parameters of SIZES."""
+
+    keys = 100
+
+    def __init__(self, name: str, op: int = hvd.Sum) -> None:
+        Pooled.keys += 1
+        self.pool = _core.GradientPool(Pooled.keys, PADDED_BYTES, 0, torch.device("cpu"))
+        self.bucket = _core.Bucket(name, self.pool, op, 1.0, 1.0)
+        self.parameters = [torch.nn.Parameter(torch.zeros(size)) for size in SIZES]
+        begin = 0
+        for index, parameter in enumerate(self.parameters):
+            gradient = _core.Gradient(parameter, f"{name}.{index}", True)
+            self.bucket.add(gradient, self.pool.add(begin, parameter, torch.float32))
+            begin += -(-parameter.numel() * 4 // 64) * 64
+        hvd.barrier()  # all ranks have made their parts
+
+    def start(self, values: Sequence[torch.Tensor]) -> None:
+        self.bucket.new_step()
+        self.pool.take_turns()
+        for parameter, value in zip(self.parameters, values, strict=True):
+            parameter.grad = value.clone()
+        self.bucket.submit()
+
+    def technique(self) -> str | None:
+        return self.bucket.technique
+
+    def unflushed(self) -> bool:
+        return self.bucket.unflushed
+
+    def reduce(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        self.start(values)
+        self.bucket.finish()
+        return [parameter.grad.clone() for parameter in self.parameters if parameter.grad is not None]
+
+
+def _ones(factor: float = 1.0) -> list[torch.Tensor]:
+    return [torch.full((size,), factor * (hvd.rank() + 1)) for size in SIZES]
+
+
+def _summed(results: Sequence[torch.Tensor], factor: float = 1.0) -> None:
+    expected = factor * hvd.size() * (hvd.size() + 1) / 2
+    for result in results:
+        assert torch.equal(result, torch.full_like(result, expected))
+
+
+def check_texts() -> None:
+    one = Pooled("texts")
+    assert one.technique() is None
+    known = [name for name, _ in _core.techniques()]
+    assert {"negate", "cyclic"} <= set(known)
+    for wrong in ("nonsense", "cyclic:parts=0", "cyclic:holes=3", "negate:parts=4"):
+        with pytest.raises(ValueError, match=wrong.partition(":")[0]):
+            one.bucket.set_technique(wrong)
+        assert one.technique() is None
+    one.bucket.set_technique("cyclic:parts=004")
+    assert one.technique() == "cyclic:parts=4"
+    one.bucket.set_technique("dense")
+    assert one.technique() is None
+    assert _core.levels(0) == [hvd.size()]
+
+
+def check_a_technique_without_state() -> None:
+    one = Pooled("negate")
+    _summed(one.reduce(_ones()))
+    one.bucket.set_technique("negate")
+    assert one.bucket.state is None
+    for _ in range(2):
+        _summed(one.reduce(_ones()))
+    assert not one.unflushed()
+    one.bucket.set_technique(None)
+    _summed(one.reduce(_ones()))
+    assert one.bucket.traffic == [
+        ("dense", 2, 2 * PADDED_BYTES, 2 * PADDED_BYTES),
+        ("negate", 2, 2 * PADDED_BYTES, 2 * PADDED_BYTES),
+    ]
+
+
+def check_state_is_kept_until_a_flush() -> None:
+    one = Pooled("state")
+    one.bucket.set_technique("cyclic:parts=4")
+    state = one.bucket.state
+    assert state is not None
+    assert state.dtype == torch.uint8
+    assert not state.any()
+    assert not one.unflushed()
+    sums = [torch.zeros(size) for size in SIZES]
+    for _ in range(3):
+        for total, result in zip(sums, one.reduce(_ones()), strict=True):
+            total += result
+    assert one.unflushed()
+    assert state.any()
+    one.bucket.set_technique("cyclic:parts=4")
+    assert one.bucket.state is state
+    with pytest.raises(RuntimeError, match=r"'cyclic:parts=4' may keep gradients .* flush_next"):
+        one.bucket.set_technique("negate")
+    assert one.technique() == "cyclic:parts=4"
+    one.bucket.flush_next()
+    for total, result in zip(sums, one.reduce(_ones()), strict=True):
+        total += result
+    _summed(sums, 4.0)
+    assert not one.unflushed()
+    assert not state.any()
+    (technique, operations, size, sent), *more = one.bucket.traffic
+    assert (technique, operations, size, more) == ("cyclic:parts=4", 4, 4 * PADDED_BYTES, [])
+    assert PADDED_BYTES < sent < 3 * PADDED_BYTES
+    one.bucket.set_technique("negate")
+    assert one.bucket.state is None
+    state.fill_(1)  # it is nobody's memory any more
+    _summed(one.reduce(_ones()))
+
+
+def check_a_written_state_is_flushed_first() -> None:
+    one = Pooled("written")
+    one.bucket.set_technique("cyclic:parts=2")
+    state = one.bucket.state
+    assert state is not None
+    state.copy_(torch.zeros_like(state))
+    assert one.unflushed()
+    with pytest.raises(RuntimeError, match="flush_next"):
+        one.bucket.set_technique(None)
+    one.bucket.flush_next()
+    _summed(one.reduce(_ones()))
+    one.bucket.set_technique(None)
+
+
+def check_a_bucket_in_flight_keeps_its_technique() -> None:
+    one = Pooled("flight")
+    one.bucket.set_technique("negate")
+    one.start(_ones())
+    with pytest.raises(RuntimeError, match="in flight"):
+        one.bucket.set_technique(None)
+    one.bucket.finish()
+
+
+def check_a_rank_that_differs_is_an_error_on_all() -> None:
+    one = Pooled("differs")
+    last = hvd.size() - 1
+    one.bucket.set_technique("cyclic:parts=4" if hvd.rank() == last else "negate")
+    if hvd.size() > 1:
+        both = r"rank 0 has technique 'negate', rank \d has technique 'cyclic:parts=4'"
+        with pytest.raises(MismatchError, match=both):
+            one.reduce(_ones())
+        one.bucket.abandon()
+    if one.bucket.unflushed:  # a failed operation: the state is of this rank alone
+        one.bucket.flush_next()
+    hvd.barrier()
+
+
+def check_only_sums_of_floating_point_take_a_technique() -> None:
+    one = Pooled("min", hvd.Min)
+    one.bucket.set_technique("negate")
+    with pytest.raises(ValueError, match="technique needs op=Sum or op=Average"):
+        one.reduce(_ones())
+    one.bucket.set_technique(None)
+    for result in one.reduce(_ones()):
+        assert torch.equal(result, torch.ones_like(result))
+
+
+def check_average() -> None:
+    one = Pooled("average", hvd.Average)
+    dense = one.reduce(_ones(0.1))
+    one.bucket.set_technique("cyclic:parts=1")
+    for mine, other in zip(one.reduce(_ones(0.1)), dense, strict=True):
+        assert torch.equal(mine, other)
+
+
+def check_a_change_of_technique_ends_the_schedule_and_a_new_one_forms() -> None:
+    one = Pooled("locked")
+    before = hvd.stats()
+    for technique in ("negate", "cyclic:parts=2", "negate"):
+        one.bucket.set_technique(technique)
+        for _ in range(20):
+            one.reduce(_ones())
+        one.bucket.flush_next()
+        one.reduce(_ones())
+    after = hvd.stats()
+    assert after["technique_operations"] - before["technique_operations"] == 63
+    assert after["technique_bytes"] - before["technique_bytes"] == 63 * PADDED_BYTES
+    sent = after["technique_called_bytes"] - before["technique_called_bytes"]
+    assert 42 * PADDED_BYTES < sent < 63 * PADDED_BYTES
+    if hvd.size() > 1:
+        assert after["schedule_locks"] - before["schedule_locks"] >= 2
+        assert after["locked_operations"] > before["locked_operations"]
