@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/gpu.h"
 #include "base/region.h"
+#include "collective/level_observer.h"
 #include "collective/scatter_list.h"
 
 namespace roundelay::collective {
@@ -27,6 +28,7 @@ struct CallOptions {
   GpuStream stream = nullptr;
   Deadline deadline = Deadline::never();
   const AbortToken* abort = nullptr;  // every test looks at it; may be null
+  LevelObserver* observer = nullptr;  // a fabric with levels tells it about this call; may be null
 };
 
 // The arithmetic of a reduction.

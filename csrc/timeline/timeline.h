@@ -23,14 +23,20 @@ namespace roundelay::timeline {
 class JsonEvents;
 
 // Rows of a rank in the viewer. The values are thread ids in the file. Work on a GPU is there twice: on
-// kEnqueue when the host enqueued it, on kGpu when the device did it.
+// kEnqueue when the host enqueued it, on kGpu when the device did it. A lane that carries out two operations
+// at once has a second row for each of its kinds.
 enum class Track : std::uint8_t {
   kTraining = 1,
   kCopy = 2,
   kCollective = 3,
   kNegotiation = 4,
   kEnqueue = 5,
-  kGpu = 6
+  kGpu = 6,
+  kSecondCollective = 7,
+  kInside = 8,   // in the nodes
+  kBetween = 9,  // between the nodes
+  kSecondInside = 10,
+  kSecondBetween = 11
 };
 
 // One fused operation on the data plane.

@@ -74,6 +74,7 @@ Status BatchExecutor::call(Batch& batch) {
   options.deadline =
       progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
+  options.observer = batch.observer;
   auto pending = step.fabric->start(*step.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();
@@ -110,15 +111,6 @@ Status BatchExecutor::mark_end(Batch& batch) {
     if (entry->results != nullptr) entry->results->set_done(batch.done);
   }
   return {};
-}
-
-int BatchExecutor::waiting_for(const Batch& batch) {
-  const int member = batch.pending ? batch.pending->waiting_for() : -1;
-  return member < 0 ? -1 : batch.task.step().fabric->group().ranks[static_cast<std::size_t>(member)];
-}
-
-bool BatchExecutor::late(const Batch& batch) {
-  return batch.pending && collective::options_of(*batch.task.step().call).deadline.passed();
 }
 
 void BatchExecutor::abandon(Batch& batch) {

@@ -4,6 +4,15 @@
 
 namespace roundelay::runtime {
 
+void LevelRecorder::busy(std::size_t level, TimePoint begin, TimePoint end) {
+  timeline_.record_span(level == 0 ? inside_ : between_, level == 0 ? "in the node" : "between nodes", begin,
+                        end);
+}
+
+collective::LevelObserver* LaneRecorder::level_observer(const Batch& batch) {
+  return timeline_.enabled() && !batch.on_gpu() ? &by_track_[batch.track] : nullptr;
+}
+
 void LaneRecorder::record(const Batch& batch) {
   if (batch.pieces.empty()) return;
   const std::size_t bytes = batch.bytes();
@@ -20,8 +29,9 @@ void LaneRecorder::record(const Batch& batch) {
   }
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
-  record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : timeline::Track::kCollective,
-                    batch.started, batch.reduced);
+  const auto on_host = batch.track == 0 ? timeline::Track::kCollective : timeline::Track::kSecondCollective;
+  record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : on_host, batch.started,
+                    batch.reduced);
 }
 
 // On a GPU the lane enqueues copies with all the rest: it records none.

@@ -1,6 +1,7 @@
 // Counts what a lane carries out, and tells the timeline of it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -39,6 +40,18 @@ struct LaneCounters {
   }
 };
 
+// Records when the calls of one track were busy inside the nodes and between them.
+class LevelRecorder final : public collective::LevelObserver {
+ public:
+  LevelRecorder(timeline::Timeline& timeline, timeline::Track inside, timeline::Track between)
+      : timeline_(timeline), inside_(inside), between_(between) {}
+  void busy(std::size_t level, TimePoint begin, TimePoint end) override;
+
+ private:
+  timeline::Timeline& timeline_;
+  const timeline::Track inside_, between_;
+};
+
 // The holder of the lane's token calls the record functions. Any thread may call the others.
 class LaneRecorder {
  public:
@@ -50,6 +63,9 @@ class LaneRecorder {
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
+  // Returns the observer of the batch's calls. Null: the timeline is off, or the batch is on a GPU, where
+  // calls end before their work does. The recorder owns it.
+  [[nodiscard]] collective::LevelObserver* level_observer(const Batch& batch);
   // Records the packing of a batch, from `begin` until now.
   void record_pack(const Batch& batch, TimePoint begin) { record_copy(batch, "pack", begin); }
   // Counts a batch that is done on the host and records its call and its unpacking, which ends now.
@@ -70,6 +86,9 @@ class LaneRecorder {
   timeline::Timeline& timeline_;
   const CountersOfFabrics fabric_counters_;
   LaneCounters counters_;
+  std::array<LevelRecorder, kTracks> by_track_{
+      LevelRecorder(timeline_, timeline::Track::kInside, timeline::Track::kBetween),
+      LevelRecorder(timeline_, timeline::Track::kSecondInside, timeline::Track::kSecondBetween)};
 };
 
 }  // namespace roundelay::runtime
