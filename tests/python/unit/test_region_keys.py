@@ -37,6 +37,8 @@ def test_a_block_is_used_again_when_there_is_no_other_the_oldest_first() -> None
     with pytest.raises(RuntimeError, match="all 4 blocks of keys for gradient pools are taken"):
         keys.take()
     keys.give_back(17)
+    with pytest.raises(KeyError):
+        keys.give_back(17)
     assert keys.take() == 17
 
 
@@ -53,7 +55,8 @@ def test_process_sets_count_for_themselves_and_a_new_job_leaves_old_keys_alone()
     first, second = ProcessSet([0, 1]), ProcessSet([1, 2])
     assert jobs.of(first).take() == jobs.of(second).take() == 1
     assert jobs.of(first).take() == 9
+    last = jobs.of(first)
     jobs.restart()
     assert jobs.of(first).take() == 1 + 8 * JobKeys.per_job
-    jobs.of(first).give_back(9)  # the last job's
+    last.give_back(9)  # an optimizer of the last job is wrapped again
     assert jobs.of(first).take() == 9 + 8 * JobKeys.per_job

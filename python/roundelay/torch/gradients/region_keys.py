@@ -45,11 +45,10 @@ class RegionKeys:
         return 1 + block * self._each
 
     def give_back(self, key: int) -> None:
-        """Ends the use of a block. All ranks do so at the same place among their calls."""
+        """Ends the use of a block, on all ranks at the same place among their calls. KeyError: it is free."""
         block = (key - 1) // self._each
-        if block in self._taken:  # else another job's
-            self._taken.remove(block)
-            self._free.append(block)
+        self._taken.remove(block)
+        self._free.append(block)
 
 
 class JobKeys:

@@ -79,7 +79,8 @@ class GradientSync:
         strategy: Strategy,
     ) -> None:
         self.order = (set_id(rule.process_set), scope)
-        self._key = job_keys.of(rule.process_set).take()
+        self._keys = job_keys.of(rule.process_set)  # those of the job in which the optimizer was wrapped
+        self._key = self._keys.take()
         self.rules = _core.HookRules()
         self.rules.passes_per_step = passes_per_step
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
@@ -151,7 +152,7 @@ class GradientSync:
 
     def give_back_key(self) -> None:
         """Lets a later optimizer have the keys of this one's pools. All ranks do it at the same time."""
-        job_keys.of(self._rule.process_set).give_back(self._key)
+        self._keys.give_back(self._key)
 
     def close(self) -> None:
         """Takes all hooks off."""
