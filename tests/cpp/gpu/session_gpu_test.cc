@@ -2,7 +2,11 @@
 #include "tests/cpp/gpu/gpu_trip.h"
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
+#include <chrono>
+#include <memory>
+#include <thread>
 
 namespace roundelay::contract {
 namespace {
@@ -204,7 +208,7 @@ TEST_CASE("where two levels are demanded and cannot be, all ranks hear why", "[s
   one_cannot_join.shutdown();
 }
 
-TEST_CASE("process sets that share GPUs take turns", "[session][gpu]") {
+TEST_CASE("process sets that share GPUs enqueue in one order", "[session][gpu]") {
   const std::string fabric = GENERATE(kBoth[0], kBoth[1]);
   INFO(fabric);
   GpuWorld world(3, fabric);
@@ -231,6 +235,35 @@ TEST_CASE("process sets that share GPUs take turns", "[session][gpu]") {
       }
     }
     return {};
+  });
+  world.shutdown();
+}
+
+TEST_CASE("a process set is dropped when its device has done the work", "[session][gpu]") {
+  GpuWorld world(2, "nccl");
+  world.run([](runtime::Session& session, Device& device, int) -> std::string {
+    const auto id = add_set(session, {0, 1});
+    if (!id.ok()) return id.status().message();
+    GpuTrip first(device, filled<float>({8}, 1.0F), *id);  // the members meet
+    const Status met = first.run(session, request_of(Operation::kAllreduce, "first"));
+    if (!met.ok()) return met.message();
+    GpuTrip trip(device, filled<float>({8}, 1.0F), *id);
+    auto busy = std::make_unique<doubles::FakeGpu::Hold>(device.gpu);
+    if (Status s = trip.start(session, request_of(Operation::kAllreduce, "held")); !s.ok())
+      return s.message();
+    if (Status s = trip.wait(session); !s.ok()) return s.message();
+    std::atomic<bool> released{false};
+    std::thread device_goes_on([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // longer than a drop that does not wait
+      released = true;
+      busy.reset();
+    });
+    const Status dropped = remove_set(session, *id);
+    const bool waited = released;
+    device_goes_on.join();
+    if (!dropped.ok()) return dropped.message();
+    if (!waited) return "the set was dropped while its device worked";
+    return expect(trip, trip.fetch(), {filled<float>({8}, 2.0F)});
   });
   world.shutdown();
 }
