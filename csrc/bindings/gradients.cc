@@ -91,6 +91,10 @@ std::vector<std::pair<std::string, std::string>> techniques() {
   return known;
 }
 
+std::string technique_text(const std::string& text) {
+  return value_of(compress::make_technique(text))->text();
+}
+
 void bind_gradient(py::module_& module) {
   py::class_<Gradient, std::shared_ptr<Gradient>>(module, "Gradient")
       .def(py::init<const at::Tensor&, std::string, bool>(), py::arg("parameter"), py::arg("name"),
@@ -167,6 +171,7 @@ void bind_bucket(py::module_& module) {
 
 void bind_gradients(py::module_& module) {
   module.def("techniques", &techniques);
+  module.def("technique_text", &technique_text, py::arg("text"));
   bind_gradient(module);
   bind_group(module);
   bind_bucket(module);

@@ -91,6 +91,7 @@ def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iter
     tell("loading PyTorch and the C++ core")
     core = check_core()
     yield from core
+    yield from check_strategies(core)
     tell("looking for an MPI")
     bootstrap = check_bootstrap(environment)
     yield bootstrap
@@ -127,6 +128,15 @@ def check_core() -> list[Check]:
         text = f"built against torch {built}, but torch {torch.__version__} is installed"
         return [found, Check("C++ core", State.BROKEN, text, REBUILD)]
     return [found, Check("C++ core", State.OK, f"{_core.__version__}, built against torch {built}")]
+
+
+def check_strategies(core: Sequence[Check]) -> Iterator[Check]:
+    """Yields a row for each strategy that --strategy and DistributedOptimizer know by name."""
+    if all(check.state is State.OK for check in core):
+        from roundelay.torch import strategies
+
+        for name, description in strategies.known().items():
+            yield Check(f"strategy {name}", State.OK, description)
 
 
 def check_bootstrap(environment: Mapping[str, str]) -> Check:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roundelay import _core
+from roundelay.torch import strategies
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,15 @@ class BadVariable:
 def read() -> tuple[_core.Config, list[BadVariable]]:
     """Returns what init() would read here if the bad variables were not set, and those."""
     config = _core.read_config()
-    return config, [BadVariable(*each) for each in config.bad]
+    bad = [BadVariable(*each) for each in config.bad]
+    try:
+        if config.strategy:
+            strategies.parse(config.strategy)
+    except ValueError as error:
+        name, value = "ROUNDELAY_STRATEGY", config.strategy
+        complaint = f'{name}="{value}" is not valid: {error}'
+        bad.append(BadVariable(name, value, ", ".join(strategies.known()), complaint))
+    return config, bad
 
 
 def show(console: Console) -> int:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from roundelay import horovod_shim
@@ -65,6 +68,26 @@ def _write_on_trial(path: str) -> None:
     finally:
         if is_new:
             Path(path).unlink(missing_ok=True)
+
+
+_PARSE = """
+import sys
+from roundelay.torch import strategies
+try:
+    strategies.parse(sys.argv[1])
+except ValueError as error:
+    sys.exit(str(error))
+"""
+
+
+def check_strategy(text: str, given_by: str, environment: Mapping[str, str]) -> None:
+    """Raises UsageError if no strategy has this text. A process of its own loads torch for that."""
+    run = subprocess.run(
+        [sys.executable, "-c", _PARSE, text], env=environment, capture_output=True, text=True, check=False
+    )
+    if run.returncode != 0:
+        reason = (run.stderr.strip().splitlines() or [f"exit status {run.returncode}"])[-1]
+        raise UsageError(f"{given_by} {text!r} is not valid: {reason}")
 
 
 def check_identity(path: str) -> None:

@@ -21,6 +21,7 @@ DEFAULT_START_TIMEOUT_S = 30.0
 _PYTHON = [sys.executable, "-I", "-S"]
 # Hosts must answer within this part of the start timeout, so that the line about them comes last.
 _PART_FOR_HOSTS = 0.8
+_STRATEGY = "ROUNDELAY_STRATEGY"
 _KEEP_ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
 
 
@@ -62,6 +63,9 @@ def prepare(
     added = variables(given, surroundings)
     environment = {**local_ranks.without_outer_job(surroundings), **added}
     settings.check(environment)
+    if environment.get(_STRATEGY):
+        given_by = "--strategy" if given.strategy is not None else _STRATEGY
+        checks.check_strategy(environment[_STRATEGY], given_by, environment)
     if one_machine or (named and hosts.is_local(named[0].name)):  # rank 0, which writes the timeline, is here
         check_timeline(given, environment)
     addresses = own_addresses(named, given.network_interfaces) if not one_machine else []

@@ -48,6 +48,11 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
         "--cache-capacity", type=number(int, 0, "a number"), metavar="N", help="names in the response cache"
     )
     tuning.add_argument(
+        "--strategy",
+        metavar="TEXT",
+        help="of optimizers that are given none, such as dense:wire=bf16 (docs/strategies.md)",
+    )
+    tuning.add_argument(
         "--autotune", action="store_true", default=None, help="try sizes of buckets in the first steps"
     )
     tuning.add_argument("--no-autotune", action="store_false", dest="autotune", help="do not (default)")
@@ -118,6 +123,7 @@ KNOBS = {
     "fusion_threshold_mb": "ROUNDELAY_FUSION_THRESHOLD",
     "cycle_time_ms": "ROUNDELAY_CYCLE_TIME",
     "cache_capacity": "ROUNDELAY_CACHE_CAPACITY",
+    "strategy": "ROUNDELAY_STRATEGY",
     "autotune": "ROUNDELAY_AUTOTUNE",
     "autotune_log_file": "ROUNDELAY_AUTOTUNE_LOG",
     "autotune_steps_per_sample": "ROUNDELAY_AUTOTUNE_STEPS_PER_SAMPLE",

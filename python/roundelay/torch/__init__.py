@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch as _torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
-from roundelay.torch import elastic, mpi_ops
+from roundelay.torch import elastic, mpi_ops, strategies
 from roundelay.torch.compression import Compression
 from roundelay.torch.functions import (
     allgather_object,
@@ -76,6 +76,7 @@ from roundelay.torch.operations import (
 from roundelay.torch.optimizer import DistributedOptimizer
 from roundelay.torch.optimizer.join_context import join_context
 from roundelay.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from roundelay.torch.report import report
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
 
 __all__ = [
@@ -143,6 +144,7 @@ __all__ = [
     "reducescatter",
     "reducescatter_async",
     "remove_process_set",
+    "report",
     "rocm_built",
     "shutdown",
     "size",
@@ -150,6 +152,7 @@ __all__ = [
     "start_timeline",
     "stats",
     "stop_timeline",
+    "strategies",
     "synchronize",
 ]
 

@@ -13,6 +13,7 @@ from typing import Any
 from roundelay import _backend, _core, _gpu, _subset
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
+from roundelay.torch.optimizer.arguments import check_variable
 from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_process_sets
 from roundelay.torch.tuning import calibration
 
@@ -44,6 +45,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
     path, meet = _subset.choose(subset, _core.load_config().bootstrap)
+    check_variable()
     _gpu.load()
     rendezvous = None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet))
     _core.init(path, rendezvous, list(subset.ranks), subset.communicator)

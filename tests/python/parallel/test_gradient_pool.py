@@ -263,7 +263,7 @@ def check_the_same_bits_as_without_a_pool() -> None:
 
 
 def check_the_work_of_a_step() -> None:
-    """Counted, not timed: an operation for each bucket, one for the notes, nothing packed, few messages."""
+    """Counted, not timed: an operation a bucket, one for the agreement round, no packing, few messages."""
     parameters, optimizer = _pooled(20)
 
     def take_steps(number: int) -> None:

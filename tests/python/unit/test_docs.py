@@ -94,9 +94,11 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
     _run([sys.executable, str(program)], checkout)
 
 
-def test_the_optimizer_page_holds_on_two_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", ["optimizer.md", "strategies.md"])
+def test_pages_hold_on_two_ranks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "blocks.py"
-    program.write_text("\n".join(_blocks(ROOT / "docs" / "optimizer.md", "python")))
+    program.write_text("\n".join(_blocks(ROOT / "docs" / page, "python")))
+    monkeypatch.chdir(tmp_path)
     run = launch([sys.executable, str(program)], 2)
     assert run.returncode == 0, run.output
 
@@ -137,6 +139,8 @@ def test_the_configuration_page_is_what_the_core_says() -> None:
     page = config_docs.PAGE.read_text()
     assert config_docs.with_tables(page) == page, "call tools/config_docs.py"
     assert "ROUNDELAY_THETA" in page
+    stub = config_docs.STUB.read_text()
+    assert config_docs.with_properties(stub) == stub, "call tools/config_docs.py"
 
 
 def test_the_diagrams_are_what_the_script_draws() -> None:

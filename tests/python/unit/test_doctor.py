@@ -205,6 +205,7 @@ def test_env_names_every_bad_value_and_shows_the_rest(
     bare.setenv("HOROVOD_CYCLE_TIME", "-1")
     bare.setenv("ROUNDELAY_CHANEL", "tcp")
     bare.setenv("ROUNDELAY_LOG_LEVEL", "error")
+    bare.setenv("ROUNDELAY_STRATEGY", "dens")
     before = dict(os.environ)
     status, shown, rows = environment(capsys)
     assert status == 1
@@ -212,7 +213,9 @@ def test_env_names_every_bad_value_and_shows_the_rest(
     assert rows["ROUNDELAY_THETA"][:2] == ["many", "ROUNDELAY_THETA: not valid"]
     assert rows["ROUNDELAY_CYCLE_TIME"][:2] == ["-1", "HOROVOD_CYCLE_TIME: not valid"]
     assert rows["ROUNDELAY_LOG_LEVEL"][:2] == ["error", "ROUNDELAY_LOG_LEVEL"]
+    assert rows["ROUNDELAY_STRATEGY"][:2] == ["dens", "ROUNDELAY_STRATEGY: not valid"]
     lines = shown.splitlines()
+    assert any(line.startswith('ROUNDELAY_STRATEGY="dens" is not valid: there is no ') for line in lines)
     assert any(line.startswith('ROUNDELAY_THETA="many" is not valid: it must be ') for line in lines)
     assert any(line.startswith('HOROVOD_CYCLE_TIME="-1" is not valid: it must be ') for line in lines)
     assert any("nearest is ROUNDELAY_CHANNEL" in line for line in lines)

@@ -65,6 +65,7 @@ class Bucket(GradientGroup):
         self.bucket = _core.Bucket(name, pool.memory, rule.op, rule.prescale_factor, rule.postscale_factor)
         super().__init__(name, alone=False, core=self.bucket)
         self.pool = pool
+        self.bytes = max(place.end for place in places.values()) - min(p.begin for p in places.values())
         for gradient, place in places.items():
             self.bucket.add(gradient.core, place.entry)
             self.members.append(gradient)
@@ -190,7 +191,7 @@ class Pools:
         return buckets
 
     def settle(self) -> None:
-        """Notes that results are complete in the current stream."""
+        """Records that results are complete in the current stream."""
         for pool in self._pools:
             if pool.device.type != "cpu":
                 pool.memory.settle()

@@ -1,6 +1,6 @@
-"""How the ranks agree on a gradient pool, through the notes that they compare anyway (gradient_sync.py).
+"""How the ranks agree on a gradient pool, in the agreement rounds that they hold anyway (gradient_sync.py).
 
-Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same comparison. All
+Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same round. All
 ranks take part in that one, so a rank that has joined (hvd.join) misses none. The proposals:
 
 1. An order: that of rank 0's gradients in the first step. Each rank makes the pool.
@@ -9,7 +9,8 @@ ranks take part in that one, so a rank that has joined (hvd.join) misses none. T
 3. Other sizes, if rank 0 prefers them (pool_tuner.py): the ranks cut the pool into other buckets.
 4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
 
-Only the measurement waits.
+Only the measurement waits. Where techniques keep gradients back, sizes are not tried out, and the pool stays
+as it is until these are flushed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import enum
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 import torch
 
@@ -29,13 +31,31 @@ from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning import calibration
-from roundelay.torch.tuning.buckets import DEFAULT, Cuts
+from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
-_PLACE_BYTES = 3  # of a position in the order, in the notes
+_PLACE_BYTES = 3  # of a position in the order, in a round's values
 _MOST = 256**_PLACE_BYTES - 1
 _CUTS_BYTES = 8  # of each number of Cuts
 
 Maker = Callable[[Sequence[Gradient]], Pools]
+
+
+class Occupants(Protocol):
+    """What uses the pool's buckets: techniques, some of which keep gradients back."""
+
+    @property
+    def stateful(self) -> bool:
+        """Whether techniques may keep gradients back. Alike on all ranks."""
+
+    @property
+    def restored(self) -> Layout | None:
+        """The layout that a loaded state needs."""
+
+    def may_change_layout(self) -> bool:
+        """Whether nothing is kept back on any rank; if not, flushing begins."""
+
+    def layout_will_change(self) -> None:
+        """Gradients move to other buckets now."""
 
 
 class _Phase(enum.Enum):
@@ -52,8 +72,11 @@ class PoolPlan:
     rules: those of its hooks. While ``rules.recording`` is true, the hooks' gradients are given to arrived().
     """
 
-    def __init__(self, process_set: ProcessSet, prefix: str, rules: _core.HookRules) -> None:
+    def __init__(
+        self, process_set: ProcessSet, prefix: str, rules: _core.HookRules, occupants: Occupants
+    ) -> None:
         self._set = process_set
+        self._occupants = occupants
         self._rules = rules
         self._prefix = prefix
         self._config = _core.config()
@@ -67,32 +90,35 @@ class PoolPlan:
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
         self._pool_tuner: PoolTuner | None = None  # on rank 0
+        self._waits = False  # a change of the layout waits for a flush
         self._rules.recording = self._config.gradient_pool
 
     def arrived(self, gradient: Gradient) -> None:
-        """Notes the time at which a gradient came from backward."""
+        """Records the time at which a gradient came from backward."""
         if gradient not in self._ready_at and wire_dtype(gradient) is not None:
             self._ready_at[gradient] = time.monotonic_ns()
 
     def new_step(self) -> None:
-        """Ends a step, in which gradients came in the order that was noted."""
+        """Ends a step, in which gradients came in the order that was recorded."""
         if self._ready_at:
             first = next(iter(self._ready_at.values()))
             self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._ready_at.items()}
             self._first = self._first or tuple(self._ready_at)
         submitted = self._pools is not None and self._pools.step_over()
         if self._pool_tuner is not None and self._pools is not None and submitted:
+            if self._occupants.stateful:
+                self._pool_tuner.stop_trials()
             late = self._pools.out_of_place(self._buckets)
             self._pool_tuner.step_over(late, self._cuts, tuple(self._ready_at), self._ready)
             self._rules.recording = self._pool_tuner.recording
         self._ready_at.clear()
 
-    # -- notes
+    # -- agreement rounds
 
-    def notes(self, members: Sequence[Gradient], alone: bool) -> list[int]:
+    def values(self, members: Sequence[Gradient], alone: bool) -> list[int]:
         """This rank's bytes, to be combined by Max: a byte for each rank that is here, then the phase's.
 
-        alone: this rank waits for this comparison and nothing else.
+        alone: this rank waits for this round and nothing else.
         """
         if self._phase is _Phase.OVER:
             return []
@@ -105,7 +131,7 @@ class PoolPlan:
             wish = self._pool_tuner.cuts if self._pool_tuner is not None else None
             numbers = wish or Cuts(0, 0)
             return [*here, int(reorder), int(wish is not None), *_bytes(numbers, _CUTS_BYTES)]
-        order: Sequence[Gradient] = self._first if self._leads and len(members) <= _MOST else ()
+        order: Sequence[Gradient] = self._first_order(members) if self._leads else ()
         if self._pool_tuner is not None:
             order = self._pool_tuner.order or ()
         positions = dict.fromkeys(members, 0)
@@ -113,7 +139,17 @@ class PoolPlan:
             positions[gradient] = position
         return [*here, *_bytes(positions.values(), _PLACE_BYTES)]
 
-    def heard(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
+    def _first_order(self, members: Sequence[Gradient]) -> Sequence[Gradient]:
+        """Returns the order to propose first: that of a loaded state, or of the first step."""
+        if len(members) > _MOST:
+            return ()
+        restored = self._occupants.restored
+        if restored is None:
+            return self._first
+        by_name = {gradient.name.removeprefix(f"{self._prefix}."): gradient for gradient in members}
+        return [by_name[name] for name in restored.order if name in by_name]
+
+    def apply(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
         """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none."""
         if self._phase is _Phase.OVER:
             return []
@@ -122,9 +158,9 @@ class PoolPlan:
             return []
         if self._phase is _Phase.MAKING:
             failed, busy, unknown = rest
-            return self._make_do() if failed else self._begin(meet=not busy, measure=bool(unknown))
+            return self._give_up() if failed else self._begin(meet=not busy, measure=bool(unknown))
         if self._phase is _Phase.RUNNING:
-            return self._steer(reorder=bool(rest[0]), recut=bool(rest[1]), numbers=rest[2:])
+            return self._follow_tuner(reorder=bool(rest[0]), recut=bool(rest[1]), numbers=rest[2:])
         positions = zip(_numbers(rest, _PLACE_BYTES), members, strict=True)
         order = [gradient for _, gradient in sorted((p for p in positions if p[0]), key=lambda p: p[0])]
         if not order:
@@ -136,7 +172,7 @@ class PoolPlan:
         return []
 
     def settle(self) -> None:
-        """Ends a comparison: all submitted operations are complete."""
+        """Ends a round: all submitted operations are complete."""
         if self._pools is not None:
             self._pools.settle()
 
@@ -149,7 +185,7 @@ class PoolPlan:
         except (RuntimeError, ValueError, MemoryError) as error:
             self._failure = str(error)
 
-    def _make_do(self) -> list[Bucket]:
+    def _give_up(self) -> list[Bucket]:
         """Gives the pool up on all ranks."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
@@ -161,39 +197,48 @@ class PoolPlan:
         assert self._pools is not None
         self._phase, self._rules.recording = _Phase.RUNNING, False
         large = self._pools.largest() >= calibration.SMALLEST
-        auto = self._config.theta_auto and self._pools.measurable and large
+        restored = self._occupants.restored
+        auto = self._config.theta_auto and self._pools.measurable and large and restored is None
         with torch.no_grad():
             if auto and meet and measure:
                 calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
             if self._leads:
                 self._pool_tuner = PoolTuner(self._prefix, self._pools, self._set, self._ready)
+            if restored is not None:
+                self._cuts = restored.cuts
+                return self._cut()
             best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
             if auto and meet:
-                self._cuts = self._told(best)
+                self._cuts = self._cuts_of_rank_0(best)
             elif self._pool_tuner is not None:
                 self._pool_tuner.propose(best, self._cuts)
         return self._cut()
 
-    def _told(self, cuts: Cuts) -> Cuts:
+    def _cuts_of_rank_0(self, cuts: Cuts) -> Cuts:
         """Rank 0's cuts."""
         numbers = torch.tensor(cuts, dtype=torch.int64, device="cpu")
         root = self._set.ranks[0]
         theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
         return Cuts(theta, last)
 
-    def _steer(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
+    def _follow_tuner(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
+        self._waits = (reorder or recut) and not self._occupants.may_change_layout()
+        if self._waits:
+            return []  # rank 0 goes on proposing
         if reorder:
             self._phase = _Phase.ORDERING
-        if not recut:
+        if not recut or (reorder and self._occupants.stateful):  # these are empty for one change at a time
             return []
         theta, last = _numbers(numbers, _CUTS_BYTES)
         self._cuts = Cuts(theta, last)
         count("pool_cuts")
+        self._occupants.layout_will_change()
         return self._cut()
 
     def _arrange(self, order: list[Gradient]) -> list[Bucket]:
         assert self._pools is not None
         self._phase = _Phase.RUNNING
+        self._occupants.layout_will_change()
         with torch.no_grad():
             self._pools.arrange(order)
         if self._pool_tuner is not None:
@@ -207,6 +252,11 @@ class PoolPlan:
         if self._pool_tuner is not None:
             self._pool_tuner.settled(self._cuts, len(self._buckets))
         return self._buckets
+
+    @property
+    def wants_change(self) -> bool:
+        """Whether the layout is still to be changed. Alike on all ranks."""
+        return self._waits or self._phase is _Phase.ORDERING
 
     @property
     def cuts(self) -> Cuts | None:

@@ -105,13 +105,19 @@ class PoolTuner:
         """Proposes these cuts, unless the pool has them."""
         self.cuts = cuts if cuts != now else None
 
+    def stop_trials(self) -> None:
+        """Ends autotune where techniques keep gradients back: each trial would flush them."""
+        if self._tuner is not None and not self._tuner.over:
+            self._tell("no trials, as the strategy keeps gradients back")
+            self._tuner = self.cuts = None
+
     def arranged(self, now: Cuts) -> None:
-        """Notes that the proposed order is in use."""
+        """Records that the proposed order is in use."""
         self.order = None
         self.propose(self.best(now), now)
 
     def settled(self, cuts: Cuts, buckets: int) -> None:
-        """Notes that the pool is in use with these cuts."""
+        """Records that the pool is in use with these cuts."""
         self.propose(self.cuts or cuts, cuts)
         last = f", the last of at most {_size(cuts.last)}" if cuts.last else ""
         self._tell(f"cut into {buckets}, theta {_size(cuts.theta)}{last}")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from roundelay import _core, _gpu
 from roundelay.torch.operations.common import Call
 from roundelay.torch.process_sets import ProcessSet, global_process_set
+
+# Called on all ranks of the process set when all have joined, with the set and the rank that joined last.
+after_join: list[Callable[[ProcessSet, int], None]] = []
 
 
 def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
@@ -22,7 +26,10 @@ def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
         number = isinstance(device, int) and not isinstance(device, bool)
         if count is not None and number and not -1 <= device < count:
             raise call.wrong(f"device is {device}, but this process sees GPUs 0 to {count - 1} (-1: none)")
-    return int(_core.join(call.group)[0])
+    last_rank = int(_core.join(call.group)[0])
+    for tell in after_join:
+        tell(process_set, last_rank)
+    return last_rank
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:

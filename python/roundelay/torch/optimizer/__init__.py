@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from roundelay.torch.optimizer.distributed import DistributedOptimizer, restart_scopes, wrapper_of
+from roundelay.torch.optimizer.distributed import DistributedOptimizer, restart_scopes, wrapped, wrapper_of
 
-__all__ = ["DistributedOptimizer", "restart_scopes", "wrapper_of"]
+__all__ = ["DistributedOptimizer", "restart_scopes", "wrapped", "wrapper_of"]

@@ -8,7 +8,17 @@ from typing import Any
 
 import torch
 
+from roundelay import _core
+from roundelay.torch.compression import Compression, Compressor
 from roundelay.torch.operations import Adasum, Average, checked_op
+from roundelay.torch.strategies import Adasum as AdasumStrategy
+from roundelay.torch.strategies import Dense, Strategy, parse
+from roundelay.torch.strategies.dense import checked_wire
+
+_COMPRESSORS: dict[torch.dtype, type[Compressor]] = {
+    torch.float16: Compression.fp16,
+    torch.bfloat16: Compression.bf16,
+}
 
 
 def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
@@ -33,6 +43,48 @@ def checked_reduction(op: int, factor: float) -> tuple[int, float]:
     if factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor needs op=Average")
     return op, float(factor)
+
+
+def chosen_strategy(
+    strategy: Any, compression: type[Compressor], op: int
+) -> tuple[Strategy, type[Compressor]]:
+    """Returns the strategy and the form in which gradients travel.
+
+    Arguments win over ROUNDELAY_STRATEGY. ValueError: the strategy is none, or there is no such one; or both
+    ``compression`` and the strategy say how gradients travel, and differ.
+    """
+    default = _core.config().strategy
+    if strategy is None and op != Adasum and default:
+        chosen = _from_variable(default)
+        wire = chosen.wire if compression is Compression.none else None
+    elif strategy is None:
+        chosen, wire = AdasumStrategy() if op == Adasum else Dense(), None
+    else:
+        chosen = parse(strategy) if isinstance(strategy, str) else strategy
+        if not isinstance(chosen, Strategy):
+            raise ValueError(f"strategy is {strategy!r}, but must be a hvd.strategies.Strategy or text")
+        wire = checked_wire(chosen.wire)
+    if wire is None:
+        return chosen, compression
+    if compression not in (Compression.none, _COMPRESSORS[wire]):
+        raise ValueError(
+            f"compression is {compression!r}, but strategy {chosen.text} sends {wire}: give only one of them"
+        )
+    return chosen, _COMPRESSORS[wire]
+
+
+def _from_variable(text: str) -> Strategy:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f'ROUNDELAY_STRATEGY="{text}" is not valid: {error}') from None
+
+
+def check_variable() -> None:
+    """Raises ValueError if init() would read a ROUNDELAY_STRATEGY that is no strategy."""
+    text = _core.load_config().strategy
+    if text:
+        _from_variable(text)
 
 
 def checked_names(

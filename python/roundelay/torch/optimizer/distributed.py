@@ -18,22 +18,28 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
+from roundelay.torch.functions import broadcast_object
 from roundelay.torch.gradients.gradient import Reduction
 from roundelay.torch.gradients.groups import assign
 from roundelay.torch.gradients.pool import job_keys
 from roundelay.torch.measure import Span
-from roundelay.torch.operations import Adasum, Average
+from roundelay.torch.operations import Average, Max, allreduce
 from roundelay.torch.operations.common import check_compression
-from roundelay.torch.optimizer.adasum import DeltaSync
+from roundelay.torch.operations.join import after_join
 from roundelay.torch.optimizer.arguments import (
     check_passes,
     checked_names,
     checked_reduction,
+    chosen_strategy,
     parameters_of,
 )
+from roundelay.torch.optimizer.bound_method import BoundMethod
 from roundelay.torch.optimizer.grad_scaler import watch
 from roundelay.torch.optimizer.gradient_sync import GradientSync
+from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
+from roundelay.torch.strategies import Context, Strategy
+from roundelay.torch.strategies.attached import attached
 from roundelay.torch.tuning.buckets import Cuts
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
@@ -60,36 +66,15 @@ class _Scopes:
 
 
 _scopes = _Scopes()
+_asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there has chosen techniques
 
 
 def restart_scopes() -> None:
     """Begins a job: all ranks count alike again. Before, some ranks may have wrapped other optimizers."""
     _scopes.restart()
     job_keys.restart()
-    for wrapper in list(_wrapped.values()):
+    for _, wrapper in wrapped():
         wrapper.restart()
-
-
-def _inert(*_: Any, **__: Any) -> None:
-    """Does nothing: the methods of a copied or unpickled optimizer."""
-
-
-class BoundMethod:
-    """A method of one optimizer object. It does nothing on copies of the object."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        self._call = call
-        self.__doc__ = call.__doc__
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Calls the method."""
-        return self._call(*args, **kwargs)
-
-    def __reduce__(self) -> str | tuple[Any, ...]:
-        return BoundMethod, (_inert,)
-
-    def __deepcopy__(self, _: Any) -> BoundMethod:
-        return BoundMethod(_inert)
 
 
 class Wrapper:
@@ -101,14 +86,16 @@ class Wrapper:
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
-        sync: GradientSync | DeltaSync | None,
+        sync: GradientSync | None,
+        strategy: Strategy | None,
         names: dict[int, str],
         process_set: ProcessSet,
     ) -> None:
+        """sync: None if gradients stay local. strategy: None if there are no other ranks to work with."""
         self.process_set = process_set
         self._optimizer = weakref.ref(optimizer)
-        self._sync = sync if isinstance(sync, GradientSync) else None
-        self._deltas = sync if isinstance(sync, DeltaSync) else None
+        self._sync = sync
+        self._strategy = strategy
         self._names = names
         self._skip = False
         self._step: Span | None = None
@@ -161,6 +148,10 @@ class Wrapper:
         """Returns the sizes of the buckets; None if there are no buckets."""
         return None if self._sync is None else self._sync.cuts()
 
+    def techniques(self) -> Techniques | None:
+        """Returns the techniques of the buckets; None if gradients stay local."""
+        return None if self._sync is None else self._sync.techniques
+
     def undo(self, optimizer: torch.optim.Optimizer) -> None:
         """Makes the optimizer a plain one again."""
         for hook in self._hooks:
@@ -209,8 +200,9 @@ class Wrapper:
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
         """Makes ``step()`` inside ``with`` take the gradients as they are. Use it after ``synchronize()``."""
-        if self._deltas is not None:
-            raise RuntimeError("skip_synchronize() has no meaning with op=Adasum, which combines the steps")
+        if self._strategy is not None and not self._strategy.reduces_gradients:
+            text = f"skip_synchronize() has no meaning with strategy {self._strategy.text}"
+            raise RuntimeError(f"{text} (as op=Adasum is): it combines the steps")
         self._skip = True
         try:
             yield
@@ -237,16 +229,22 @@ class Wrapper:
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
-        if self._deltas is not None:
-            self._deltas.agree_on_overflow(found)
+        if self._strategy is not None:
+            self._strategy.agree_on_overflow(found)
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._step = Span("step")
-        if self._deltas is not None:
-            self._deltas.before_step(optimizer)
+        changed = self._synchronize_in_step(args, kwargs)
+        if self._strategy is not None:
+            self._strategy.before_step(optimizer)
+        return changed
+
+    def _synchronize_in_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Synchronizes now, or has the closure do it; returns the changed arguments of step() then."""
+        if self._sync is None:
             return None
         if self._skip:
-            if self._sync is not None and self._sync.has_submitted():
+            if self._sync.has_submitted():
                 raise RuntimeError(
                     "gradients are still in flight: call synchronize() before skip_synchronize()"
                 )
@@ -265,14 +263,20 @@ class Wrapper:
             return args, {**kwargs, "closure": synchronized}
         return (args[0], synchronized, *args[2:]), kwargs
 
-    def _after_step(self, *_: Any) -> None:
-        if self._deltas is not None:
-            self._deltas.after_step()
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._strategy is not None:
+            self._strategy.after_step(optimizer)
         if self._sync is not None:
+            self._sync.techniques.new_step()
             self._sync.new_step()
         if self._step is not None:
             self._step.end()
             self._step = None
+
+
+def wrapped() -> list[tuple[torch.optim.Optimizer, Wrapper]]:
+    """Returns all wrapped optimizers of this process, in the order of wrapping."""
+    return list(_wrapped.items())
 
 
 def wrapper_of(optimizer: torch.optim.Optimizer) -> Wrapper | None:
@@ -291,6 +295,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     groups: Any = None,
     sparse_as_dense: bool = False,
     process_set: ProcessSet = global_process_set,
+    *,
+    strategy: Strategy | str | None = None,
 ) -> OptimizerT:
     """Returns ``optimizer`` itself. Backward passes reduce its gradients over all ranks from now on.
 
@@ -305,10 +311,12 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     afterwards. groups: into how many groups to put the parameters, or lists of parameters; the gradients of
     a group are reduced together. num_groups: its deprecated name. sparse_as_dense: sparse gradients are made
     dense to be reduced, and sparse again; else indices and values are gathered (Average and Sum; ValueError
-    for other ops).
+    for other ops). strategy: what happens to buckets and around a step (docs/strategies.md), as an object or
+    as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
 
     It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
-    ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``.
+    ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``, and if the
+    optimizer has a strategy that keeps gradients back.
     """
     _core.size()
     parameters = parameters_of(optimizer)
@@ -316,19 +324,59 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     check_compression(compression)
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
+    chosen, compression = chosen_strategy(strategy, compression, op)
+    chosen.check(optimizer, op, factor)
     grouping = assign(num_groups, groups, parameters)
     set_id(process_set)
     watch(wrapper_of)
-    previous = _wrapped.pop(optimizer, None)
-    if previous is not None:
-        previous.undo(optimizer)
-    sync: GradientSync | DeltaSync | None = None
-    if process_set.included():
-        scope = _scopes.next(process_set)
-        if process_set.size() > 1 and op == Adasum:
-            sync = DeltaSync(scope, compression, process_set)
-        elif process_set.size() > 1:
-            rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
-            sync = GradientSync(scope, rule, backward_passes_per_step, grouping)
-    _wrapped[optimizer] = Wrapper(optimizer, sync, names, process_set)
+    _leave(optimizer)
+    scope = _scopes.next(process_set) if process_set.included() else 0
+    sync = None
+    active = process_set.included() and process_set.size() > 1
+    if active and chosen.reduces_gradients:
+        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
+        sync = GradientSync(scope, rule, backward_passes_per_step, grouping, chosen)
+        if sync.techniques.asks:
+            _asking.add(process_set)
+    keeper = sync.techniques if sync is not None else Techniques(chosen, op, process_set, "", {})
+    chosen.attach(optimizer, Context(process_set, compression, scope), keeper)
+    attached[optimizer] = chosen
+    _wrapped[optimizer] = Wrapper(optimizer, sync, chosen if active else None, names, process_set)
     return optimizer
+
+
+def _leave(optimizer: torch.optim.Optimizer) -> None:
+    """Makes a wrapped optimizer a plain one. ValueError on all ranks if its strategy keeps gradients back."""
+    previous = _wrapped.get(optimizer)
+    if previous is None:
+        return
+    techniques = previous.techniques()
+    if techniques is not None and techniques.stateful:
+        keeps = torch.tensor([int(techniques.keeps_something())], device="cpu")
+        if int(allreduce(keeps, name="strategy.kept", op=Max, process_set=previous.process_set)) > 0:
+            raise ValueError(
+                f"strategy {attached[optimizer].text} keeps gradients back, which another one would not "
+                "send: call hvd.strategies.of(optimizer).flush() and take a step before"
+            )
+    del _wrapped[optimizer]
+    attached.pop(optimizer).detach()
+    previous.undo(optimizer)
+
+
+def _agree_on_steps(process_set: ProcessSet, last_rank: int) -> None:
+    """After hvd.join: the rank that joined last has taken all steps, and tells the others how many."""
+    if process_set not in _asking:
+        return
+    every = [
+        wrapper.techniques()
+        for _, wrapper in wrapped()
+        if wrapper.process_set.process_set_id == process_set.process_set_id
+    ]
+    choosing = {one.prefix: one for one in every if one is not None and one.asks}
+    steps = {prefix: one.step for prefix, one in choosing.items()}
+    for prefix, step in broadcast_object(steps, last_rank, "strategy.steps", process_set).items():
+        if prefix in choosing:  # else it was collected as garbage on this rank
+            choosing[prefix].joined(step)
+
+
+after_join.append(_agree_on_steps)

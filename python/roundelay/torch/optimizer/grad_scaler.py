@@ -2,7 +2,7 @@
 
 GradScaler looks for infinities in ``.grad`` before it calls ``step()``. If only some ranks skipped the step,
 the others would wait in it. So the ranks first reduce the gradients that are still local (a short last window
-of accumulation). With op=Adasum gradients stay local, and the ranks agree on the findings.
+of accumulation). Where gradients stay local (Adasum), the strategy makes the ranks agree on the findings.
 """
 
 from __future__ import annotations

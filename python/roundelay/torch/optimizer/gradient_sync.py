@@ -8,7 +8,7 @@ its own. A rank without a gradient that others have contributes ``.grad`` as it 
 that no rank has stays as it is. When backward() returns, all submitted operations are therefore complete on
 every rank.
 
-step() compares notes only while there is a gradient that no rank has submitted since the last step (an
+step() holds further rounds only while there is a gradient that no rank has submitted since the last step (an
 unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
 backward() a different number of times as long as each such call brings gradients that the step did not have
 yet. A rank that has joined (hvd.join) takes part in nothing, and nobody waits for it.
@@ -34,7 +34,9 @@ from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import Cuts
 
 NAMES_SHOWN = 6  # of the gradients that an error is about
@@ -42,15 +44,15 @@ NAMES_SHOWN = 6  # of the gradients that an error is about
 
 @dataclass(slots=True)
 class _Round:
-    """A comparison of notes that has begun, and this rank's part in it."""
+    """An agreement round that has begun, and this rank's part in it."""
 
     handle: int | None  # None: end_round() submits the operation and waits
-    notes: bytearray  # the ranks' notes replace this rank's, in the same memory
+    values: bytearray  # this rank's; those of all ranks, combined by Max, replace them in the same memory
     submitted: list[int]  # by group
 
 
-class _GroupNotes(NamedTuple):
-    """The ranks' notes about one group."""
+class _GroupResult(NamedTuple):
+    """The result of an agreement round for one group."""
 
     group: GradientGroup
     submitted: int  # how often the rank that did so most has submitted it
@@ -58,17 +60,24 @@ class _GroupNotes(NamedTuple):
     wanted: bytes  # for each gradient, whether some rank wants it
 
 
-class _Said(NamedTuple):
-    """The ranks' notes in one comparison."""
+class _Result(NamedTuple):
+    """The result of an agreement round: equal on all ranks."""
 
-    groups: list[_GroupNotes]
-    plan: bytes  # PoolPlan's
+    groups: list[_GroupResult]
+    plan: bytes  # those of Techniques, then PoolPlan's
 
 
 class GradientSync:
     """Hooks on the parameters of one optimizer, and the state of their gradients since its last step."""
 
-    def __init__(self, scope: int, rule: Reduction, passes_per_step: int, grouping: dict[int, int]) -> None:
+    def __init__(
+        self,
+        scope: int,
+        rule: Reduction,
+        passes_per_step: int,
+        grouping: dict[int, int],
+        strategy: Strategy,
+    ) -> None:
         self.order = (set_id(rule.process_set), scope)
         self._key = job_keys.of(rule.process_set).take()
         self.rules = _core.HookRules()
@@ -79,7 +88,8 @@ class GradientSync:
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
-        self._plan = PoolPlan(rule.process_set, self._prefix, self.rules)
+        self.techniques = Techniques(strategy, rule.op, rule.process_set, self._prefix, self._gradients)
+        self._plan = self._make_plan()
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
@@ -153,6 +163,9 @@ class GradientSync:
     def _make_pools(self, gradients: Sequence[Gradient]) -> Pools:
         return Pools(gradients, self._rule, self._prefix, self._key)
 
+    def _make_plan(self) -> PoolPlan:
+        return PoolPlan(self._rule.process_set, self._prefix, self.rules, self.techniques)
+
     def _use(self, buckets: list[Bucket]) -> None:
         """Moves gradients into these buckets. They were alone or in other buckets before."""
         for group in self._seen_groups if buckets else ():
@@ -162,8 +175,10 @@ class GradientSync:
                 self._groups.pop(self._group[gradient].name, None)
                 self._group[gradient] = bucket
         self._groups.update((bucket.name, bucket) for bucket in buckets)
-        if buckets:
+        cuts = self._plan.cuts
+        if buckets and cuts is not None:
             self._list_members()
+            self.techniques.use(buckets, cuts)
 
     def _list_members(self) -> None:
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
@@ -183,13 +198,14 @@ class GradientSync:
         for number, gradient in self._gradients.items():
             self._join_group(gradient, self._grouping.get(number))
         self._list_members()
-        self._plan = PoolPlan(self._rule.process_set, self._prefix, self.rules)
+        self.techniques.restart()
+        self._plan = self._make_plan()
 
     # -- one step
 
     def _arrived(self, gradient: Gradient) -> None:
         """Continues a hook (csrc/bindings/gradient_hooks.cc) whose gradient is not an ordinary one."""
-        self.rules.graph_task = backward_end.note(self)
+        self.rules.graph_task = backward_end.add(self)
         group = self._group[gradient]
         if self.rules.recording and (group.alone or isinstance(group, Bucket)):
             self._plan.arrived(gradient)
@@ -206,12 +222,12 @@ class GradientSync:
         return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
     def backward_ended(self) -> bool:
-        """Whether there is something to compare notes about. Later gradients belong to another backward."""
+        """Whether the ranks have something to agree on. Later gradients belong to another backward."""
         self.rules.graph_task = -1
         return self.has_submitted()
 
     def has_submitted(self) -> bool:
-        """Whether there is something to compare notes about."""
+        """Whether the ranks have something to agree on."""
         return any(group.unsettled() for group in self._groups.values())
 
     def synchronize(self) -> None:
@@ -231,6 +247,7 @@ class GradientSync:
     def new_step(self) -> None:
         """After optimizer.step() and zero_grad()."""
         self._plan.new_step()
+        self.techniques.new_gradients()
         for group in self._groups.values():
             group.core.new_step()
         self._seen_groups.clear()
@@ -238,75 +255,80 @@ class GradientSync:
         self._rounds = 0
         self._complete = self._all_final = False
 
-    # -- comparing notes
+    # -- agreement rounds
 
     def begin_round(self, final: bool, alone: bool) -> None:
-        """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
+        """Submits this rank's values and does not wait; ``alone``: the next call is end_round()."""
         self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
         groups = self._groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         kinds = [group.core.kinds() for group in groups]
-        # Nobody reads which gradients of a submitted group are wanted.
+        # _parse() counts a submitted group as seen and skips its wanted bytes: zeros keep their places.
         wanted = [
             bytes(len(group.members)) if number else group.core.wanted()
             for group, number in zip(groups, submitted, strict=True)
         ]
-        plan = bytes(self._plan.notes(self._members, alone))
-        notes = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
+        plan = bytes([*self.techniques.values(), *self._plan.values(self._members, alone)])
+        values = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
-            handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
+            handle = None if alone else _core.allreduce_async(*self._round_call(values))
         except HorovodInternalError as error:
             raise self._naming_gradients(error) from None
-        self._round = _Round(handle, notes, submitted)
+        self._round = _Round(handle, values, submitted)
         if not alone:
             _core.flush()
 
-    def _notes_call(self, notes: bytearray) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
-        name = f"{self._prefix}.notes{self._rounds}"
-        tensor = torch.frombuffer(notes, dtype=torch.uint8)
+    def _round_call(
+        self, values: bytearray
+    ) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
+        name = f"{self._prefix}.agreement{self._rounds}"
+        tensor = torch.frombuffer(values, dtype=torch.uint8)
         return tensor, tensor, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
 
     def end_round(self) -> None:
         """Contributes to operations that this rank lacks, and sleeps until all operations are complete."""
         assert self._round is not None
         own, self._round = self._round, None
-        self._wait_for_notes(own)
-        said = self._parse(bytes(own.notes))
+        self._wait_for_round(own)
+        result = self._parse(bytes(own.values))
         with torch.no_grad():
-            self._contribute(said.groups, own.submitted)
+            self._contribute(result.groups, own.submitted)
             self._finish()
-        self._use(self._plan.heard(self._members, said.plan, self._make_pools))
+        length = self.techniques.length()
+        self.techniques.apply(result.plan[:length])
+        self._use(self._plan.apply(self._members, result.plan[length:], self._make_pools))
         self._plan.settle()
+        self.techniques.end_round(self._plan.wants_change)
 
-    def _parse(self, notes: bytes) -> _Said:
-        """Takes the notes apart by group, and notes which gradients are missing."""
+    def _parse(self, values: bytes) -> _Result:
+        """Takes the combined values apart by group, and records which gradients are missing."""
         waiting = 1 + len(self._groups)
         wanted = waiting + len(self._members)
-        said = []
+        results = []
         begin = 0
-        for group, submitted in zip(self._groups.values(), notes[1:waiting], strict=True):
+        for group, submitted in zip(self._groups.values(), values[1:waiting], strict=True):
             end = begin + len(group.members)
-            kinds = notes[waiting + begin : waiting + end]
-            said.append(_GroupNotes(group, submitted, kinds, notes[wanted + begin : wanted + end]))
+            kinds = values[waiting + begin : waiting + end]
+            results.append(_GroupResult(group, submitted, kinds, values[wanted + begin : wanted + end]))
             begin = end
-        for group, submitted, kinds, _ in said:
+        for group, submitted, kinds, _ in results:
             if submitted:
                 self._seen_groups.add(group)
             elif any(kinds):
                 self._seen.update(compress(group.members, kinds))
         self._complete = all(
             group in self._seen_groups or self._seen.issuperset(compress(group.members, wanted_here))
-            for group, _, _, wanted_here in said
+            for group, _, _, wanted_here in results
         )
-        self._all_final = notes[0] == 0
-        return _Said(said, notes[wanted + begin :])
+        self._all_final = values[0] == 0
+        return _Result(results, values[wanted + begin :])
 
-    def _wait_for_notes(self, own: _Round) -> None:
-        """Waits for all notes. If their sizes differ, the error tells how the optimizers differ."""
+    def _wait_for_round(self, own: _Round) -> None:
+        """Waits for the round. If the ranks' sizes differ, the error tells how the optimizers differ."""
         try:
             if own.handle is None:
-                _core.allreduce(*self._notes_call(own.notes))
+                _core.allreduce(*self._round_call(own.values))
             else:
                 _core.synchronize(own.handle)
         except HorovodInternalError as error:
@@ -327,16 +349,16 @@ class GradientSync:
             ) from error
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """The error of the notes with the names of the gradients that the step waits for."""
+        """The round's error with the names of the gradients that the step waits for."""
         names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
         if not names:
             return error
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
 
-    def _contribute(self, said: list[_GroupNotes], own: list[int]) -> None:
+    def _contribute(self, results: list[_GroupResult], own: list[int]) -> None:
         lacking = False
-        for (group, others, kinds, _), mine in zip(said, own, strict=True):
+        for (group, others, kinds, _), mine in zip(results, own, strict=True):
             for _ in range(others - mine):
                 group.catch_up()
                 lacking = True

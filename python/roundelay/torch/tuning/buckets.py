@@ -33,6 +33,13 @@ class Cuts(NamedTuple):
 DEFAULT = Cuts(16 * _MIB)
 
 
+class Layout(NamedTuple):
+    """How gradients lie in their pools."""
+
+    order: tuple[str, ...]  # their names
+    cuts: Cuts
+
+
 class Link(NamedTuple):
     """The cost of operations on a process set."""
 

@@ -1,0 +1,141 @@
+"""What techniques keep back on one rank, as a dict for a checkpoint, and back.
+
+A strategy's ``state_dict()`` returns it. It belongs to one rank, to the parameters of one model, and to the
+buckets that these were in; loading it anywhere else is a ValueError that says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from roundelay.torch.gradients.gradient import Gradient
+from roundelay.torch.gradients.pool import Bucket
+from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.tuning.buckets import Cuts, Layout
+
+_FORMAT = 1
+_DIGEST_BYTES = 8
+
+Parameters = dict[str, tuple[tuple[int, ...], str]]  # shape and dtype by name
+
+
+@dataclass(frozen=True)
+class KeptState:
+    """The state of all buckets on one rank."""
+
+    strategy: str  # its text
+    rank: int  # in the process set
+    size: int  # of the process set
+    step: int
+    parameters: Parameters
+    layout: Layout | None  # None: there were no buckets
+    buckets: dict[str, tuple[str, torch.Tensor]]  # technique and state by the bucket's name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain containers and tensors, which torch.save takes."""
+        return {
+            "format": _FORMAT,
+            "strategy": self.strategy,
+            "rank": self.rank,
+            "world_size": self.size,
+            "step": self.step,
+            "parameters": {name: [list(shape), dtype] for name, (shape, dtype) in self.parameters.items()},
+            "order": list(self.layout.order) if self.layout is not None else [],
+            "cuts": list(self.layout.cuts) if self.layout is not None else [],
+            "buckets": {
+                name: {"technique": technique, "state": state}
+                for name, (technique, state) in self.buckets.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, state: Any) -> KeptState:
+        """Reads what to_dict() returned. ValueError if it is something else."""
+        if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
+            raise ValueError(f"this is no state of a strategy of format {_FORMAT}")
+        try:
+            return cls(
+                strategy=str(state["strategy"]),
+                rank=int(state["rank"]),
+                size=int(state["world_size"]),
+                step=int(state["step"]),
+                parameters={
+                    name: (tuple(shape), dtype) for name, (shape, dtype) in state["parameters"].items()
+                },
+                layout=Layout(tuple(state["order"]), Cuts(*state["cuts"])) if state["cuts"] else None,
+                buckets={
+                    name: (str(bucket["technique"]), bucket["state"].detach())
+                    for name, bucket in state["buckets"].items()
+                },
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"this state of a strategy is incomplete: {error!r}") from error
+
+    def check(self, strategy: str, process_set: ProcessSet, parameters: Parameters) -> None:
+        """Raises ValueError if it is the state of another strategy, world size, rank or model."""
+        pairs = (
+            ("strategy", f"strategy {self.strategy!r}", f"strategy {strategy!r}"),
+            ("world size", f"a job of {self.size} ranks", f"a job of {process_set.size()}"),
+            ("rank", f"rank {self.rank}", f"rank {process_set.rank()}"),
+        )
+        for what, theirs, ours in pairs:
+            if theirs.removesuffix(" ranks") != ours:
+                raise ValueError(f"this state is of another {what}: it is of {theirs}, and this is {ours}")
+        differing = next(
+            (
+                name
+                for name in sorted({*self.parameters, *parameters})
+                if self.parameters.get(name) != parameters.get(name)
+            ),
+            None,
+        )
+        if differing is not None:
+            theirs, ours = (_shown(each.get(differing)) for each in (self.parameters, parameters))
+            raise ValueError(f"this state is of another model: {differing!r} {theirs} there, and {ours} here")
+
+    def check_cuts(self, buckets: Iterable[str], layout: Layout) -> None:
+        """Raises ValueError if its buckets are others than these, which are in use."""
+        if self.layout is not None and (self.layout != layout or not {*self.buckets} <= {*buckets}):
+            raise ValueError(
+                "this state is of other buckets than those in use: load it before the first step, and the "
+                "buckets will be the same"
+            )
+
+    def digest(self) -> bytes:
+        """Returns a digest of what must be equal on all ranks; never zero."""
+        shared = repr((self.step, self.layout, sorted((k, v[0]) for k, v in self.buckets.items())))
+        return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
+
+    def give(self, buckets: Mapping[str, Bucket]) -> None:
+        """Gives the buckets their techniques and states. ValueError: one does not fit."""
+        for name, (technique, kept) in self.buckets.items():
+            bucket = buckets.get(name)
+            if bucket is None:
+                raise ValueError(f"this state has bucket {name!r}, which there is not")
+            bucket.bucket.set_technique(technique)
+            state = bucket.bucket.state
+            if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
+                raise ValueError(
+                    f"the state of bucket {name!r} has {kept.numel()} bytes, and "
+                    f"{0 if state is None else state.numel()} are needed: were the nodes others?"
+                )
+            state.copy_(kept)
+
+
+def _shown(parameter: tuple[tuple[int, ...], str] | None) -> str:
+    return "is missing" if parameter is None else f"has shape {list(parameter[0])} and dtype {parameter[1]}"
+
+
+def parameters_of(gradients: Iterable[tuple[str, Gradient]]) -> Parameters:
+    """Returns what identifies the model, of (name, gradient) pairs."""
+    found: Parameters = {}
+    for name, gradient in gradients:
+        parameter = gradient.core.parameter
+        if parameter is not None:
+            found[name] = (tuple(parameter.shape), str(parameter.dtype).removeprefix("torch."))
+    return found

@@ -1,0 +1,352 @@
+"""Carries out what a strategy says about the buckets of one optimizer.
+
+After each step, and when buckets are made, the strategy is asked for each bucket's technique. What the ranks
+must agree on travels in the agreement round (gradient_sync.py): the number of the step, which is rank 0's,
+and rank 0's proposals.
+
+**Flushing.** A technique with state keeps gradients back. Before such a bucket gets another technique, and
+before the pool is cut or laid out anew, all ranks submit buckets as a *flush* (densely, with all that was
+kept back) until every rank has said that its state is empty. So nothing is lost, and nothing is sent twice.
+A strategy without techniques costs no call for each bucket, and no byte in the round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from roundelay import _core
+from roundelay.errors import MismatchError
+from roundelay.torch import strategies
+from roundelay.torch.gradients.gradient import Gradient
+from roundelay.torch.gradients.pool import Bucket
+from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch.optimizer.kept_state import KeptState, Parameters, parameters_of
+from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies import Strategy
+from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
+
+Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, bytes of gradients, bytes sent
+LONGEST_PROPOSAL = 256  # bytes
+_STEP_BYTES = 8
+_DIGEST_BYTES = 8
+
+
+class _Said(NamedTuple):
+    """The combined values of a round, taken apart."""
+
+    here: bytes  # a byte for each rank
+    unflushed: int  # whether some rank may keep something back
+    step: int  # rank 0's
+    restored: bytes  # the largest digest of what ranks have loaded, and the complement of the smallest
+    proposal: bytes | None
+
+
+class Techniques:
+    """The techniques of one optimizer's buckets.
+
+    prefix: that of the optimizer's names. gradients: all that it has, which may become more.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        op: int,
+        process_set: ProcessSet,
+        prefix: str,
+        gradients: Mapping[int, Gradient],
+    ) -> None:
+        kind = type(strategy)
+        self._strategy = strategy
+        self._op = op
+        self._set = process_set
+        self.prefix = prefix
+        self._gradients = gradients
+        self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
+        self._proposes = kind.propose is not Strategy.propose
+        self._buckets: list[Bucket] = []
+        self._cuts = DEFAULT
+        self._asked: list[str | None] = []  # the techniques that they have
+        self._keeps: list[bool] = []  # whether these have state
+        self._canonical: dict[str, str] = {}  # forms of its answers
+        self._step = 0
+        self._flushing = False  # alike on all ranks: buckets are submitted as flushes
+        self._flush_this_step = False  # flush() was called
+        self._some_joined = False  # as the last round said: techniques do not apply, and stay as they are
+        self._empty_here = False  # this rank's states are empty, and stay so while flushing
+        self._empty_everywhere = False  # likewise on all ranks, as the last round said
+        self._restored: KeptState | None = None  # loaded, and waits for the buckets
+
+    # -- buckets
+
+    def use(self, buckets: list[Bucket], cuts: Cuts) -> None:
+        """Begins to use new buckets, cut so; the last ones are not used any more."""
+        self._buckets, self._cuts = buckets, cuts
+        self._asked, self._keeps = [None] * len(buckets), [False] * len(buckets)
+        self._flushing = self._empty_everywhere = False
+        if self._restored is not None:
+            restored, self._restored = self._restored, None
+            self._give(restored)
+        self._ask()
+
+    def restart(self) -> None:
+        """Begins a new job, which has no buckets yet."""
+        self._buckets, self._asked, self._keeps = [], [], []
+        self._flushing = self._empty_everywhere = self._flush_this_step = self._some_joined = False
+
+    def new_step(self) -> None:
+        """Ends a step of the optimizer: the next one may take other techniques."""
+        self._step += 1
+        self._flush_this_step = False
+        if not self._flushing and not self._some_joined:
+            self._ask()
+
+    def new_gradients(self) -> None:
+        """Gradients begin anew, within a step or after it: while flushing, they are flushed too."""
+        if self._flushing or self._flush_this_step:
+            self._flush_all()
+
+    @property
+    def step(self) -> int:
+        """The number of steps that the optimizer has taken."""
+        return self._step
+
+    def joined(self, step: int) -> None:
+        """Goes on after hvd.join, which all ranks have called; this one may have taken fewer steps.
+
+        Techniques are those from before the join on all ranks. The next step is a flush: a rank may have been
+        asked for one before it joined, and then it must be one on all.
+        """
+        self._step, self._some_joined = step, False
+        if not self._flushing:
+            self._ask()
+        self.flush()
+
+    def _ask(self) -> None:
+        """Asks the strategy about each bucket. A bucket that keeps something back is flushed first."""
+        if not self.asks:
+            return
+        for number, bucket in enumerate(self._buckets):
+            text = self._answer(number, bucket)
+            if text == self._asked[number]:
+                continue
+            if self._keeps[number] and not self._empty_everywhere:
+                self._begin_flushing()
+                return
+            bucket.bucket.set_technique(text)
+            self._asked[number], self._keeps[number] = text, bucket.bucket.state is not None
+
+    def _answer(self, number: int, bucket: Bucket) -> str | None:
+        spec = self._strategy.technique(self._view(number, bucket), self._step)
+        if spec is None:
+            return None
+        if not isinstance(spec, strategies.Spec):
+            raise ValueError(f"strategy {self._strategy.text} chose {spec!r}, which is no Spec")
+        if self._op not in LINEAR_OPS:
+            raise ValueError(
+                f"strategy {self._strategy.text} chose technique {spec.text}, which needs op=hvd.Average or "
+                "op=hvd.Sum"
+            )
+        if spec.text not in self._canonical:
+            self._canonical[spec.text] = _core.technique_text(spec.text)
+        return self._canonical[spec.text]
+
+    def _view(self, number: int, bucket: Bucket) -> strategies.Bucket:
+        names = tuple(self._short(gradient.name) for gradient in bucket.members)
+        pool = bucket.pool
+        return strategies.Bucket(
+            number, self._short(bucket.name), bucket.bytes, pool.dtype, pool.device, names
+        )
+
+    def _short(self, name: str) -> str:
+        return name.removeprefix(f"{self.prefix}.")
+
+    def traffic(self) -> list[tuple[strategies.Bucket, Traffic]]:
+        """Returns what each bucket has reduced, by technique, since it was made."""
+        return [(self._view(n, bucket), bucket.bucket.traffic) for n, bucket in enumerate(self._buckets)]
+
+    # -- what changes layouts
+
+    @property
+    def stateful(self) -> bool:
+        """Whether techniques may keep gradients back. Alike on all ranks."""
+        return any(self._keeps)
+
+    def may_change_layout(self) -> bool:
+        """Whether nothing is kept back on any rank. If not, flushing begins. All ranks call it alike."""
+        if not self.stateful or self._empty_everywhere:
+            return True
+        self._begin_flushing()
+        return False
+
+    def layout_will_change(self) -> None:
+        """Tells the strategy that gradients move to other buckets."""
+        if self._buckets:
+            self._strategy.layout_will_change()
+
+    def _begin_flushing(self) -> None:
+        if not self._flushing:
+            self._flushing, self._empty_here = True, False
+            self._flush_all()
+
+    def _flush_all(self) -> None:
+        for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
+            if keeps:
+                bucket.bucket.flush_next()
+
+    # -- the agreement round
+
+    def values(self) -> list[int]:
+        """Returns this rank's bytes, to be combined by Max; none if the strategy has nothing to say.
+
+        ValueError: what the strategy proposes is no bytes, or too long.
+        """
+        if not (self.asks or self._proposes):
+            return []
+        leads = self._set.rank() == 0
+        digest = self._restored.digest() if self._restored is not None else bytes(_DIGEST_BYTES)
+        values = [int(index == self._set.rank()) for index in range(self._set.size())]
+        values.append(int(self._flushing and not self._empty_here))
+        values += (self._step if leads else 0).to_bytes(_STEP_BYTES, "big")
+        values += [*digest, *(255 - byte for byte in digest)]
+        if self._proposes:
+            proposal = self._proposal() if leads else b""
+            values += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
+        return values
+
+    def _proposal(self) -> bytes:
+        """Returns the proposal after its length and one; nothing if there is none."""
+        proposal = self._strategy.propose()
+        if proposal is None:
+            return b""
+        if not isinstance(proposal, bytes) or len(proposal) > LONGEST_PROPOSAL:
+            raise ValueError(
+                f"strategy {self._strategy.text} proposed {proposal!r:.80}: it must be at most "
+                f"{LONGEST_PROPOSAL} bytes"
+            )
+        return (1 + len(proposal)).to_bytes(2, "big") + proposal
+
+    def length(self) -> int:
+        """Returns the number of values."""
+        if not (self.asks or self._proposes):
+            return 0
+        proposal = 2 + LONGEST_PROPOSAL if self._proposes else 0
+        return self._set.size() + 1 + _STEP_BYTES + 2 * _DIGEST_BYTES + proposal
+
+    def apply(self, values: bytes) -> None:
+        """Takes the combined bytes. MismatchError, on all ranks, if they have loaded different states."""
+        self._empty_everywhere = False
+        if not values:
+            return
+        said = self._parse(values)
+        self._some_joined = not all(said.here)
+        if self._some_joined:
+            return
+        self._check_restored(said.restored)
+        self._step = said.step
+        self._empty_everywhere = self._flushing and said.unflushed == 0
+        if said.proposal is not None:
+            self._strategy.agreed(said.proposal)
+
+    def _parse(self, values: bytes) -> _Said:
+        size = self._set.size()
+        step = size + 1
+        digest = step + _STEP_BYTES
+        proposal = digest + 2 * _DIGEST_BYTES
+        length = int.from_bytes(values[proposal : proposal + 2], "big")
+        return _Said(
+            values[:size],
+            values[size],
+            int.from_bytes(values[step:digest], "big"),
+            values[digest:proposal],
+            values[proposal + 2 : proposal + 1 + length] if length else None,
+        )
+
+    def _check_restored(self, digests: bytes) -> None:
+        most, least = digests[:_DIGEST_BYTES], digests[_DIGEST_BYTES:]
+        if any(255 - high != low for high, low in zip(most, least, strict=True)):
+            self._restored = None
+            raise MismatchError(
+                f"the ranks have loaded states of strategy {self._strategy.text} that do not belong "
+                "together, or some ranks none: load the state of one checkpoint on every rank"
+            )
+
+    def end_round(self, wants_layout: bool) -> None:
+        """Ends a round, whose operations are complete. wants_layout: the layout is still to be changed."""
+        if not self._flushing:
+            return
+        if self._empty_everywhere and not wants_layout:
+            self._flushing = False
+            self._ask()
+        else:
+            self._empty_here = not self._unflushed()
+        self._empty_everywhere = False
+
+    def _unflushed(self) -> bool:
+        return any(bucket.bucket.unflushed for bucket in self._buckets)
+
+    # -- state
+
+    def flush(self) -> None:
+        """Makes the next step send what techniques keep back."""
+        self._flush_this_step = True
+        self._flush_all()
+
+    def keeps_something(self) -> bool:
+        """Whether gradients may be kept back on this rank."""
+        return self._unflushed() or self._restored is not None
+
+    @property
+    def restored(self) -> Layout | None:
+        """The layout that a loaded state needs; None if none waits for its buckets."""
+        return self._restored.layout if self._restored is not None else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what the techniques keep on this rank."""
+        kept = self._restored if self._restored is not None else self._kept()
+        return kept.to_dict()
+
+    def _kept(self) -> KeptState:
+        buckets = {}
+        for bucket in self._buckets:
+            technique, state = bucket.bucket.technique, bucket.bucket.state
+            if technique is not None and state is not None:
+                buckets[self._short(bucket.name)] = (technique, state.to("cpu", copy=True))
+        return KeptState(
+            self._strategy.text,
+            self._set.rank(),
+            self._set.size(),
+            self._step,
+            self._parameters(),
+            self._layout(),
+            buckets,
+        )
+
+    def _give(self, kept: KeptState) -> None:
+        kept.give({self._short(bucket.name): bucket for bucket in self._buckets})
+        self._asked = [bucket.bucket.technique for bucket in self._buckets]
+        self._keeps = [bucket.bucket.state is not None for bucket in self._buckets]
+
+    def _layout(self) -> Layout | None:
+        order = tuple(self._short(gradient.name) for bucket in self._buckets for gradient in bucket.members)
+        return Layout(order, self._cuts) if self._buckets else None
+
+    def _parameters(self) -> Parameters:
+        return parameters_of((self._short(one.name), one) for one in self._gradients.values())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned, now or when there are buckets.
+
+        ValueError: it does not fit.
+        """
+        kept = KeptState.from_dict(state)
+        kept.check(self._strategy.text, self._set, self._parameters())
+        layout = self._layout()
+        if kept.layout is not None and not _core.config().gradient_pool:
+            raise ValueError("this state needs buckets: load it without ROUNDELAY_GRADIENT_POOL=0")
+        if layout is None:
+            self._restored = kept if kept.layout is not None else None
+        else:
+            kept.check_cuts((self._short(bucket.name) for bucket in self._buckets), layout)
+            self._give(kept)
+        self._step = kept.step

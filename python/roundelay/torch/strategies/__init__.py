@@ -1,0 +1,15 @@
+"""Strategies of DistributedOptimizer: which technique a bucket takes, and what happens around a step.
+
+docs/strategies.md has the table of strategies, and how to write one.
+"""
+
+from __future__ import annotations
+
+from roundelay.torch.strategies.adasum import Adasum
+from roundelay.torch.strategies.attached import of
+from roundelay.torch.strategies.dense import Dense
+from roundelay.torch.strategies.fixed import Fixed
+from roundelay.torch.strategies.protocol import Bucket, Context, Spec, Strategy
+from roundelay.torch.strategies.text import known, parse
+
+__all__ = ["Adasum", "Bucket", "Context", "Dense", "Fixed", "Spec", "Strategy", "known", "of", "parse"]

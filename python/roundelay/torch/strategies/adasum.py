@@ -1,0 +1,79 @@
+"""op=Adasum: every rank takes its own step, then Adasum combines the steps.
+
+One operation reduces the changes of all parameters with Adasum; the result is added to the former parameters.
+Gradients and the optimizer's state (momentum ...) stay this rank's own.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+
+from roundelay import _core
+from roundelay.torch import operations
+from roundelay.torch.operations import Average, Max
+from roundelay.torch.operations.common import by_device
+from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch.strategies.protocol import Strategy
+
+
+class Adasum(Strategy):
+    """Combines the ranks' steps instead of their gradients. wire: as for Dense, here of the steps.
+
+    Not thread-safe, as an optimizer's step is not.
+    """
+
+    reduces_gradients: ClassVar[bool] = False
+
+    def __init__(self, wire: torch.dtype | str | None = None) -> None:
+        self.wire = checked_wire(wire)
+        self._before: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    @property
+    def text(self) -> str:
+        """Returns ``adasum`` or ``adasum:wire=bf16``."""
+        return "adasum" if self.wire is None else f"adasum:wire={wire_text(self.wire)}"
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses an op that was given and is not Adasum."""
+        if op not in (Average, operations.Adasum):
+            raise ValueError("strategy adasum is op=hvd.Adasum: give no other op with it")
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Copies the parameters. Keeps the last copy if a step raised before it ended."""
+        if self._before:
+            return
+        self._before = [
+            (parameter, parameter.detach().clone())
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad and parameter.is_floating_point()
+        ]
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Replaces this rank's step by the combined one."""
+        before, self._before = self._before, []
+        if not before:
+            return
+        name, compression = self.context.name("delta"), self.context.compression
+        number = set_id(self.context.process_set)
+        with torch.no_grad():
+            deltas = [parameter.detach() - start for parameter, start in before]
+            packed = [compression.compress(delta) for delta in deltas]
+            for part, wires in enumerate(by_device((wire, wire) for wire, _ in packed)):
+                named = f"{name}.part{part}" if part else name
+                _core.grouped_allreduce(wires, wires, named, operations.Adasum, 1.0, 1.0, number)
+            for (parameter, start), (wire, cast) in zip(before, packed, strict=True):
+                parameter.copy_(start.add_(compression.decompress(wire, cast)))
+
+    def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """Sets GradScaler's findings to the worst of all ranks'."""
+        device = max(found, key=lambda one: one.type != "cpu")  # on a GPU the host does not wait for them
+        findings = [value.reshape(1).to(device, torch.float32) for value in found.values()]
+        worst = torch.cat(findings).amax().reshape(1)
+        name = f"{self.context.name('delta')}.overflow"
+        _core.allreduce(worst, worst, name, Max, 1.0, 1.0, set_id(self.context.process_set))
+        for value in found.values():
+            value.copy_(worst.reshape(value.shape))

@@ -1,0 +1,20 @@
+"""The strategies of the wrapped optimizers."""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+from roundelay.torch.strategies.protocol import Strategy
+
+# DistributedOptimizer writes it.
+attached: weakref.WeakKeyDictionary[torch.optim.Optimizer, Strategy] = weakref.WeakKeyDictionary()
+
+
+def of(optimizer: torch.optim.Optimizer) -> Strategy:
+    """Returns the strategy of a wrapped optimizer. ValueError if DistributedOptimizer has not wrapped it."""
+    strategy = attached.get(optimizer)
+    if strategy is None:
+        raise ValueError(f"{type(optimizer).__name__} has no strategy: give it to DistributedOptimizer first")
+    return strategy

@@ -1,0 +1,40 @@
+"""One technique of the core for every bucket."""
+
+from __future__ import annotations
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy
+
+
+class Fixed(Strategy):
+    """Every bucket takes this technique in every step: ``Fixed("cyclic:parts=4")``.
+
+    wire: as for Dense. ValueError: there is no such technique, or its parameters are wrong.
+    """
+
+    def __init__(self, technique: str | Spec, wire: torch.dtype | str | None = None) -> None:
+        text = technique.text if isinstance(technique, Spec) else technique
+        self._spec = Spec.parse(_core.technique_text(Spec.parse(text).text))
+        self.wire = checked_wire(wire)
+
+    @property
+    def text(self) -> str:
+        """Returns the technique's text, with the wire's type if there is one."""
+        if self.wire is None:
+            return self._spec.text
+        mark = "," if self._spec.parameters else ":"
+        return f"{self._spec.text}{mark}wire={wire_text(self.wire)}"
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses an op whose results cannot be added."""
+        super().accept(optimizer, op)
+        if op not in LINEAR_OPS:
+            raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
+
+    def technique(self, bucket: Bucket, step: int) -> Spec | None:
+        """Returns the same for all."""
+        return self._spec

@@ -1,0 +1,227 @@
+"""What a strategy is: it chooses the technique of each bucket, and works before and after a step.
+
+A technique is what the core does to a full bucket instead of one allreduce (csrc/compress). A strategy says
+which bucket takes which. It works on all ranks of its process set; nothing is called on a set of one rank.
+
+Where a technique does not apply, the core reduces densely, alike on all ranks, and leaves the technique's
+state as it is: while a rank has joined (``hvd.join``), in a second backward before ``step()``, for a bucket
+of which only a part is ready (unused layers), and for gradients outside the pool (docs/gradient_pool.md).
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.compression import Compressor
+from roundelay.torch.operations import Adasum
+from roundelay.torch.process_sets import ProcessSet
+
+Value = bool | int | float | str | tuple[str, ...] | list[str]
+_RESERVED = ":,="
+
+
+@dataclass(frozen=True, init=False)
+class Spec:
+    """A technique of the core and its parameters: ``Spec("cyclic", parts=4)``. Immutable."""
+
+    name: str
+    parameters: tuple[tuple[str, str], ...]  # by key
+
+    def __init__(self, name: str, **parameters: Value) -> None:
+        """ValueError if the name or a value cannot be written as text."""
+        given = tuple(sorted((key, _written(value)) for key, value in parameters.items()))
+        for word in (name, *(word for pair in given for word in pair)):
+            if not word or any(mark in word for mark in _RESERVED):
+                raise ValueError(f"{word!r} is no name or value: it is empty or has one of {_RESERVED}")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "parameters", given)
+
+    @property
+    def text(self) -> str:
+        """The name and all parameters, in one form: ``cyclic:parts=4``."""
+        values = ",".join(f"{key}={value}" for key, value in self.parameters)
+        return f"{self.name}:{values}" if values else self.name
+
+    @classmethod
+    def parse(cls, text: str) -> Spec:
+        """Reads ``name`` or ``name:key=value,key=value``. ValueError for anything else."""
+        name, colon, rest = text.strip().partition(":")
+        pairs = [pair.partition("=") for pair in rest.split(",")] if colon else []
+        if not name or any(not key or not value for key, _, value in pairs):
+            raise ValueError(f"{text!r} is not of the form name:key=value,key=value")
+        keys = [key for key, _, _ in pairs]
+        twice = next((key for key in keys if keys.count(key) > 1), None)
+        if twice is not None:
+            raise ValueError(f"{text!r} has {twice!r} more than once")
+        return cls(name, **{key: value for key, _, value in pairs})
+
+
+def _written(value: Value) -> str:
+    if isinstance(value, tuple | list):
+        return "+".join(value)
+    if isinstance(value, bool):
+        return str(int(value))
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """What a strategy sees of a bucket. It is the same on all ranks, but for the device."""
+
+    index: int  # among the optimizer's buckets, in the order of backward
+    name: str
+    bytes: int  # on the wire
+    dtype: torch.dtype  # likewise
+    device: torch.device
+    parameters: tuple[str, ...]  # their names, in the order of backward
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a strategy works: for operations of its own."""
+
+    process_set: ProcessSet
+    compression: type[Compressor]
+    number: int  # of the optimizer, among those of the process set
+
+    def name(self, of: str) -> str:
+        """Returns a name for an operation of this optimizer's, the same on all ranks."""
+        return f"{of}{self.number}" if self.number else of
+
+
+class Keeper(Protocol):
+    """Keeps what techniques hold back: roundelay.torch.optimizer.techniques."""
+
+    def flush(self) -> None:
+        """Makes the next submission of each bucket a flush."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what the techniques keep on this rank."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned."""
+
+
+class Strategy:
+    """The base of all strategies. It sends every bucket densely; override what you need.
+
+    All ranks make the same strategy with the same parameters, and each optimizer has one of its own.
+    """
+
+    wire: torch.dtype | None = None  # gradients travel in this type; None: as compression= says
+    reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
+
+    _context: Context | None = None
+    _keeper: Keeper | None = None
+    _optimizer: weakref.ref[torch.optim.Optimizer] | None = None
+
+    @property
+    def text(self) -> str:
+        """What reports and errors call it."""
+        return type(self).__name__
+
+    @property
+    def context(self) -> Context:
+        """Where it works. RuntimeError before DistributedOptimizer has it."""
+        if self._context is None:
+            raise RuntimeError(f"strategy {self.text} has no optimizer: give it to DistributedOptimizer")
+        return self._context
+
+    # -- to override
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Raises ValueError if it cannot work for this optimizer or op. Nothing was changed yet."""
+        if op == Adasum:
+            raise ValueError(f"op=hvd.Adasum is the strategy 'adasum': it excludes strategy {self.text}")
+
+    def technique(self, bucket: Bucket, step: int) -> Spec | None:
+        """Returns what happens to the bucket in this step; None: a dense allreduce.
+
+        Called on every rank for each bucket: when buckets are made, and after each step. step: the steps
+        that the optimizer has taken. It must return the same on all ranks, so it may depend on the bucket,
+        the step and what agreed() was given, and on nothing else. A technique with state changes only after
+        flush steps, in which the bucket is sent densely.
+        """
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called by ``step()`` when gradients are complete; with a closure, before that is called."""
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Called by ``step()`` at its end."""
+
+    def propose(self) -> bytes | None:
+        """Returns what rank 0 of the process set wants all ranks to know, at most 256 bytes; None: nothing.
+
+        Called on rank 0 at the end of each backward, until agreed() is called with it.
+        """
+        return None
+
+    def agreed(self, proposal: bytes) -> None:
+        """Takes rank 0's proposal. Called on all ranks at the end of the same backward."""
+
+    def layout_will_change(self) -> None:
+        """Called on all ranks before gradients move to other buckets. Techniques keep nothing back then."""
+
+    def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """Makes GradScaler's findings (not 0: overflow), by device, equal on all ranks, in place.
+
+        Needed where gradients stay local. Reduced ones overflow alike anyway.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns this rank's state, to be loaded on the same rank of a job of the same size.
+
+        Call it between steps. A strategy with a state of its own adds it to the base's.
+        """
+        return self._kept().state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned, bit for bit. All ranks call it, best before the first step.
+
+        ValueError: it is the state of another rank, model, world size or strategy.
+        """
+        self._kept().load_state_dict(state)
+
+    # -- to call
+
+    def flush(self) -> None:
+        """Makes the next step send all that techniques keep back; they keep nothing after it.
+
+        Every rank calls it, between two steps. Call it a step before a checkpoint that shall do without
+        state_dict(), and before the optimizer gets another strategy.
+        """
+        self._kept().flush()
+
+    def _kept(self) -> Keeper:
+        self.context  # noqa: B018  raises
+        assert self._keeper is not None
+        return self._keeper
+
+    # -- for DistributedOptimizer
+
+    def check(self, optimizer: torch.optim.Optimizer, op: int, predivide_factor: float) -> None:
+        """Raises ValueError if it cannot be this optimizer's, with these arguments."""
+        owner = self._optimizer() if self._optimizer is not None else None
+        if owner is not None and owner is not optimizer:
+            raise ValueError(f"strategy {self.text} belongs to another optimizer: make one for each")
+        if predivide_factor != 1.0 and not self.reduces_gradients:
+            raise ValueError(f"gradient_predivide_factor has no meaning with strategy {self.text}")
+        self.accept(optimizer, op)
+
+    def attach(self, optimizer: torch.optim.Optimizer, context: Context, keeper: Keeper) -> None:
+        """Becomes the strategy of the optimizer."""
+        self._optimizer, self._context, self._keeper = weakref.ref(optimizer), context, keeper
+
+    def detach(self) -> None:
+        """Ends to be an optimizer's strategy."""
+        self._optimizer = self._context = self._keeper = None
+
+
+def techniques() -> dict[str, str]:
+    """Returns the descriptions of the core's techniques, by name."""
+    return dict(_core.techniques())

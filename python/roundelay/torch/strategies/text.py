@@ -1,0 +1,49 @@
+"""Strategies written as text, as ROUNDELAY_STRATEGY and ``--strategy`` have them: ``dense:wire=bf16``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from roundelay.torch.strategies.adasum import Adasum
+from roundelay.torch.strategies.dense import Dense
+from roundelay.torch.strategies.fixed import Fixed
+from roundelay.torch.strategies.protocol import Spec, Strategy, techniques
+
+
+class _Known(NamedTuple):
+    """A strategy that has a name."""
+
+    make: Callable[..., Strategy]  # with the parameters' texts as keywords
+    keys: tuple[str, ...]
+    description: str
+
+
+_KNOWN = {
+    "dense": _Known(Dense, ("wire",), "one allreduce for each bucket; wire=fp16 or bf16: cast to that type"),
+    "adasum": _Known(Adasum, ("wire",), "every rank takes its own step, and Adasum combines the steps"),
+}
+
+
+def known() -> dict[str, str]:
+    """Returns the descriptions of all strategies with a name; each technique of the core is one."""
+    return {**{name: each.description for name, each in _KNOWN.items()}, **techniques()}
+
+
+def parse(text: str) -> Strategy:
+    """Returns the strategy that the text means.
+
+    ValueError: it has another form, names no known strategy, or has a wrong parameter.
+    """
+    spec = Spec.parse(text)
+    parameters = dict(spec.parameters)
+    entry = _KNOWN.get(spec.name)
+    if entry is not None:
+        unknown = next((key for key in parameters if key not in entry.keys), None)
+        if unknown is not None:
+            raise ValueError(f"strategy {spec.name!r} has no {unknown!r}, only {', '.join(entry.keys)}")
+        return entry.make(**parameters)
+    if spec.name not in techniques():
+        raise ValueError(f"there is no strategy {spec.name!r}; known are {', '.join(known())}")
+    wire = parameters.pop("wire", None)
+    return Fixed(Spec(spec.name, **parameters), wire)

@@ -1,0 +1,260 @@
+"""Techniques with state: nothing is lost or sent twice, states load back, layouts wait for a flush.
+
+Gradients are small whole numbers in fp32 and are summed, so that every sum is exact. "cyclic" sends a part of
+each bucket in a step, and keeps the rest back.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import roundelay.torch as hvd
+from own_strategies import Choosing
+from ranks import run_checks
+from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch.tuning.buckets import Cuts
+
+SIZES = (5, 16, 64, 33, 7)
+
+
+@pytest.mark.parametrize("np", [2, 4])
+def test_state(np: int) -> None:
+    run_checks(__file__, np, env={"ROUNDELAY_THETA": "256"})  # several buckets
+
+
+def test_trials_end_where_there_is_state() -> None:
+    run_checks(__file__, 2, env={"HOROVOD_AUTOTUNE": "1"})
+
+
+class Training:
+    """Parameters, an optimizer with lr 1 (parameters count what came), and what this rank has given."""
+
+    def __init__(self, strategy: Any = "cyclic:parts=3", sizes: tuple[int, ...] = SIZES) -> None:
+        self.parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
+        self.given = [torch.zeros(size) for size in sizes]
+        plain = torch.optim.SGD(self.parameters, lr=1.0)
+        self.optimizer = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy=strategy)
+        self.strategy = hvd.strategies.of(self.optimizer)
+        self.chance = torch.Generator().manual_seed(hvd.rank())
+
+    @property
+    def techniques(self) -> Techniques:
+        wrapper = wrapper_of(self.optimizer)
+        assert wrapper is not None
+        techniques = wrapper.techniques()
+        assert techniques is not None
+        return techniques
+
+    def backward(self, among: list[int] | None = None) -> None:
+        terms = []
+        for index in range(len(self.parameters)) if among is None else among:
+            values = torch.randint(-8, 9, (self.parameters[index].numel(),), generator=self.chance).float()
+            self.given[index] += values
+            terms.append((self.parameters[index] * values).sum())
+        torch.stack(terms).sum().backward()
+
+    def step(self, among: list[int] | None = None) -> None:
+        self.optimizer.zero_grad()
+        self.backward(among)
+        self.optimizer.step()
+
+    def flush(self) -> None:
+        self.strategy.flush()
+        self.step()
+
+    def check_all_came(self) -> None:
+        """Flushes; then the parameters are minus the sum of all that the ranks have given."""
+        self.flush()
+        assert not self.techniques.keeps_something()
+        for parameter, given in zip(self.parameters, self.given, strict=True):
+            assert torch.equal(-parameter.detach(), hvd.allreduce(given, op=hvd.Sum))
+
+
+def _bytes_kept(state: dict[str, Any]) -> list[list[int]]:
+    return [bucket["state"].tolist() for bucket in state["buckets"].values()]
+
+
+def check_nothing_is_lost() -> None:
+    training = Training()
+    events = random.Random(7)  # the same on all ranks
+    for _ in range(30):
+        event = events.random()
+        if event < 0.15:
+            training.flush()
+        elif event < 0.3:  # only some layers, not the same ones on all ranks
+            training.step([0, 1] if hvd.rank() == 0 else [1, 2])
+        elif event < 0.45:  # a second backward
+            training.optimizer.zero_grad()
+            training.backward()
+            training.backward()
+            training.optimizer.step()
+        elif event < 0.55:
+            with hvd.join_context(training.optimizer) as context:
+                for _ in range(1 + (hvd.rank() + len(training.given)) % 3):
+                    training.step()
+            assert context.last_rank is not None
+            hvd.broadcast_parameters(training.parameters, context.last_rank)
+        else:
+            training.step()
+            assert any(map(any, _bytes_kept(training.strategy.state_dict())))
+    training.check_all_came()
+
+
+def check_nothing_is_lost_when_techniques_change() -> None:
+    texts = ("cyclic:parts=3", "negate", "cyclic:parts=2", None)
+    strategy = Choosing(lambda bucket, step: texts[(bucket.index + step // 4) % 4])
+    training = Training(strategy)
+    for _ in range(40):
+        training.step()
+    used = {text for _, rows in training.techniques.traffic() for text, *_ in rows}
+    assert used >= {"cyclic:parts=3", "negate", "cyclic:parts=2"}
+    training.check_all_came()
+
+
+def check_layouts_wait_for_a_flush() -> None:
+    """Rank 0 proposes other cuts and another order at any time."""
+    training = Training(Choosing(lambda bucket, step: "cyclic:parts=3"))
+    assert isinstance(training.strategy, Choosing)
+    for _ in range(4):
+        training.step()
+    before = hvd.stats()
+    events = random.Random(3)
+    wrapper = wrapper_of(training.optimizer)
+    assert wrapper is not None
+    assert wrapper._sync is not None
+    plan = wrapper._sync._plan
+    for step in range(60):
+        if plan._pool_tuner is not None and plan._pools is not None and step % 5 == 0:
+            plan._pool_tuner.cuts = Cuts(events.choice([64, 128, 320, 10**6]), 0)
+            if step % 10 == 0:
+                order = plan._pools.gradients()
+                events.shuffle(order)
+                plan._pool_tuner.order = tuple(order)
+        training.step()
+    work = hvd.stats()
+    assert work["pool_cuts"] - before["pool_cuts"] >= 3
+    assert work["pool_orders"] - before["pool_orders"] >= 2
+    assert training.strategy.calls.count("layout") >= 5
+    training.check_all_came()
+
+
+def check_a_state_loads_back_bit_for_bit() -> None:
+    sizes = (300, 200, 1)
+    training = Training(sizes=sizes)
+    for _ in range(7):
+        training.step()
+    file = io.BytesIO()
+    torch.save(training.strategy.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    weights = [parameter.detach().clone() for parameter in training.parameters]
+    given = [one.clone() for one in training.given]
+    chance = training.chance.get_state()
+    for _ in range(5):
+        training.step()
+    for steps in (4, 0):  # with buckets in use; and before the first step
+        again = Training(sizes=sizes)
+        for _ in range(steps):
+            again.step()
+        again.strategy.load_state_dict(copy.deepcopy(state))
+        assert _equal(again.strategy.state_dict(), state)
+        again.chance.set_state(chance)
+        for parameter, weight in zip(again.parameters, weights, strict=True):
+            parameter.data.copy_(weight)
+        again.given = [one.clone() for one in given]
+        if steps == 0:  # the first two steps are dense, as there are no buckets yet
+            for _ in range(2):
+                again.step()
+                assert _bytes_kept(again.strategy.state_dict()) == _bytes_kept(state)
+            assert again.techniques.stateful
+            again.check_all_came()
+        else:
+            for _ in range(5):
+                again.step()
+            assert all(map(torch.equal, again.parameters, training.parameters))
+            assert _equal(again.strategy.state_dict(), training.strategy.state_dict())
+
+
+def _equal(these: dict[str, Any], those: dict[str, Any]) -> bool:
+    for key in these.keys() - {"buckets"}:
+        assert these[key] == those[key], key
+    assert these["buckets"].keys() == those["buckets"].keys()
+    return all(
+        bucket["technique"] == those["buckets"][name]["technique"]
+        and torch.equal(bucket["state"], those["buckets"][name]["state"])
+        for name, bucket in these["buckets"].items()
+    )
+
+
+def check_states_of_others_are_refused() -> None:
+    training = Training()
+    for _ in range(4):
+        training.step()
+    state = training.strategy.state_dict()
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "no state of a strategy"),
+        ({"format": 1}, "incomplete"),
+        ({**state, "rank": (state["rank"] + 1) % hvd.size()}, "another rank"),
+        ({**state, "world_size": 64}, "another world size: it is of a job of 64 ranks"),
+        ({**state, "strategy": "cyclic:parts=7"}, "another strategy"),
+        ({**state, "parameters": {**state["parameters"], "more": [[3], "float32"]}}, "another model: 'more'"),
+        ({**state, "cuts": [1, 0]}, "other buckets"),
+    ]
+    for other, words in wrong:
+        with pytest.raises(ValueError, match="state") as raised:
+            training.strategy.load_state_dict(other)
+        assert words in str(raised.value)
+    training.check_all_came()  # nothing has changed
+
+
+def check_ranks_that_loaded_different_states() -> None:
+    training = Training()
+    for _ in range(4):
+        training.step()
+    state = training.strategy.state_dict()
+    again = Training()
+    if hvd.rank() == 0:
+        again.strategy.load_state_dict(state)
+    with pytest.raises(hvd.HorovodInternalError, match="do not belong together"):
+        again.step()
+    again.optimizer.zero_grad()
+    for _ in range(4):
+        again.step()
+
+
+def check_state_stays_with_its_optimizer() -> None:
+    """It is in no state of the optimizer's, and nothing that users do with that loses it."""
+    training = Training()
+    for _ in range(5):
+        training.step()
+    kept = _bytes_kept(training.strategy.state_dict())
+    assert not training.optimizer.state
+    copy.deepcopy(training.optimizer)
+    torch.optim.lr_scheduler.ConstantLR(training.optimizer, 1.0)
+    training.optimizer.load_state_dict(training.optimizer.state_dict())
+    hvd.broadcast_optimizer_state(training.optimizer, 0)
+    training.optimizer.zero_grad(set_to_none=False)
+    training.optimizer.zero_grad()
+    assert _bytes_kept(training.strategy.state_dict()) == kept
+    training.check_all_came()
+
+
+def check_another_strategy_needs_a_flush() -> None:
+    training = Training()
+    for _ in range(5):
+        training.step()
+    with pytest.raises(ValueError, match="keeps gradients back") as raised:
+        hvd.DistributedOptimizer(training.optimizer, op=hvd.Sum, strategy="dense")
+    assert "flush() and take a step" in str(raised.value)
+    assert hvd.strategies.of(training.optimizer) is training.strategy
+    training.check_all_came()
+    hvd.DistributedOptimizer(training.optimizer, op=hvd.Sum, strategy="dense")
+    assert hvd.strategies.of(training.optimizer).text == "dense"
