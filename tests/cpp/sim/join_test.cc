@@ -121,7 +121,7 @@ TEST_CASE("uneven programs end with joins, one after another", "[sim][join]") {
       REQUIRE(world.ranks[r]->counts.submitted == static_cast<int>(world.scripts[r].uses.size()));
     absences += skipped(world);
   }
-  CHECK(absences > seeds(10'000));
+  CHECK(absences > seeds(10'000U));
 }
 
 TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[sim][join]") {

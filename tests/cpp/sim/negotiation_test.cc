@@ -61,7 +61,7 @@ TEST_CASE("ranks that submit in different orders run the same operations", "[sim
     }
     messages += world.messages;
   }
-  CHECK(messages > seeds(100'000));
+  CHECK(messages > seeds(100'000U));
 }
 
 TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim]") {

@@ -153,7 +153,7 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever",
     check_all_done(world);
     tickets += tickets_in(world);
   }
-  CHECK(tickets > seeds(60'000));
+  CHECK(tickets > seeds(60'000U));
 }
 
 // The test above would find a fault: the same programs get stuck when every rank enqueues as orders come.
