@@ -73,14 +73,16 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 	@echo "timeline: out/train/timeline.json (chrome://tracing or ui.perfetto.dev)"
 	@echo "picture:  out/train/timeline.png"
 
-# Tests often wait: for a death to be noticed, for a rank that is late.
+# Tests often wait: for a death to be noticed, for a rank that is late. Without the slow Python tests the C++ tests do
+# less too: smaller groups of threads, fewer seeds, no waits for clocks.
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 TESTS ?= not slow and not nightly
-test: test-cpp test-python  ## the tests, C++ and Python, at 1 to 4 processes; CI and make nightly have the long ones
+LESS := $(findstring not slow,$(TESTS))
+test: test-cpp test-python  ## the short tests, C++ and Python; CI and make nightly have the long ones
 
 test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
 	@cmake --build build/dev -j $(JOBS) -- --quiet
-	@ctest --test-dir build/dev --output-on-failure --no-tests=error -j $(TEST_JOBS)
+	@$(if $(LESS),QUICK_TESTS=1) ctest --test-dir build/dev --output-on-failure --no-tests=error $(if $(LESS),-LE slow) -j $(TEST_JOBS)
 
 test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
@@ -145,7 +147,7 @@ coverage: build $(STAMPS)/tests-configured $(STAMPS)/coverage-packages  ## the l
 	@cmake --build $(COVERED) --target test_unit test_contract -j $(JOBS) -- --quiet
 	@cmake --build build/dev --target fake_gpu -j $(JOBS) -- --quiet
 	@find $(COVERED) -name '*.gcda' -delete && rm -rf $(COVERED)/python && mkdir -p $(COVERED)/python
-	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -j $(TEST_JOBS) -R '^(unit|contract)$$'
+	@ctest --test-dir $(COVERED) --output-on-failure --no-tests=error -j $(TEST_JOBS) -R '^(unit|contract)'
 	@$(PY) -m gcovr --filter csrc/ --object-directory $(COVERED) -j $(JOBS) --txt $(COVERED)/cpp.txt --print-summary
 	@$(PY) -m coverage run -m pytest -q $(COVERAGE_TESTS)
 	@$(PY) -m coverage combine -q; $(PY) -m coverage report >$(COVERED)/python.txt; tail -n 3 $(COVERED)/python.txt

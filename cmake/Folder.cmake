@@ -1,3 +1,13 @@
+# Compiles the standard headers that most files include once for all folders, and not for each file again.
+# The list has those that take long and that at least 15 files include.
+if(ROUNDELAY_PRECOMPILE)
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/often.cc CONTENT "// Nothing: its target has the precompiled headers.\n")
+  add_library(often OBJECT ${PROJECT_BINARY_DIR}/often.cc)
+  target_link_libraries(often PRIVATE roundelay_flags)
+  target_precompile_headers(often PRIVATE <algorithm> <atomic> <chrono> <deque> <functional> <map> <memory> <optional>
+                            <span> <string> <string_view> <thread> <utility> <vector>)
+endif()
+
 # roundelay_folder(NAME [SUBFOLDERS sub...] LINKS targets...)
 # Makes the target of one folder of csrc. NAME a/b makes the target rl_a_b, a static library of the folder's *.cc (an interface
 # library if there are none). LINKS are the folders that it may include; csrc/README.md has the table.
@@ -36,6 +46,9 @@ function(roundelay_folder folder)
 
   add_library(obj_${name} OBJECT ${sources})
   target_link_libraries(obj_${name} PUBLIC roundelay_flags ${links})
+  if(ROUNDELAY_PRECOMPILE AND NOT "MPI::MPI_CXX" IN_LIST arg_LINKS)  # MPI's own flags do not fit the headers
+    target_precompile_headers(obj_${name} REUSE_FROM often)
+  endif()
   add_library(rl_${name} STATIC $<TARGET_OBJECTS:obj_${name}>)
   target_link_libraries(rl_${name} PUBLIC roundelay_flags ${links})
   if(ROUNDELAY_CHECK_EDGES)

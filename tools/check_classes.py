@@ -15,7 +15,7 @@ import check_tree
 LINES = 400
 MEMBERS = 20
 # class -> its lines and data members: no more than these, and gone from here when it keeps the limits.
-EXCEPTIONS: dict[str, tuple[int, int]] = {"Operand": (490, 20), "TcpChannel": (754, 20)}
+EXCEPTIONS: dict[str, tuple[int, int]] = {}
 MOST_EXCEPTIONS = 5
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -73,7 +73,8 @@ def measure(header: Path) -> tuple[str, Size] | None:
     lines = len(text.splitlines())
     for source in header.parent.glob("*.cc"):
         code = source.read_text(encoding="utf-8")
-        if re.search(rf"\b{name}::~?\w+\(", _COMMENT.sub("", code)):
+        # clang-format indents calls, but not definitions.
+        if re.search(rf"^(\S.*\b)?{name}::~?\w+\(", _COMMENT.sub("", code), re.MULTILINE):
             lines += len(code.splitlines())
     return name, Size(lines, data_members(text, name))
 

@@ -1,7 +1,7 @@
-"""Writes the tables of docs/configuration.md; --check only compares them.
+"""Writes the tables of docs/configuration.md and the knobs of _core.pyi; --check only compares them.
 
-`_core.load_config()` gives defaults, meanings, allowed values and reasons. csrc/base/knobs.cc gives each
-knob's HOROVOD_ name, and whether the knob must be equal on all ranks.
+`_core.load_config()` gives defaults, meanings, allowed values and reasons. csrc/base/knobs.def gives each
+knob's type, its HOROVOD_ name, and whether the knob must be equal on all ranks.
 """
 
 from __future__ import annotations
@@ -19,8 +19,22 @@ from roundelay import _core
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "configuration.md"
-SOURCE = ROOT / "csrc" / "base" / "knobs.cc"
-KNOB = re.compile(r'\{"(\w+)", (?:"(\w+)"|kOurs),\s*\w+Knob\{[^}]*\},\s*(kShared|kOwn),')
+STUB = ROOT / "python" / "roundelay" / "_core.pyi"
+TABLE = ROOT / "csrc" / "base" / "knobs.def"
+REASONS = ROOT / "csrc" / "base" / "knobs.cc"
+KNOB = re.compile(
+    r'^KNOB\((?P<type>[\w:]+), (?P<member>\w+), [^,]+,\s*"(?P<name>\w+)",\s*'
+    r'(?:"(?P<horovod>\w+)"|kOurs),\s*(?P<scope>kShared|kOwn),',
+    re.MULTILINE,
+)
+PYTHON_TYPES = {
+    "std::int64_t": "int",
+    "AutoInteger": "int",
+    "Duration": "float",
+    "bool": "bool",
+    "std::string": "str",
+    "LogLevel": "str",
+}
 NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")\},$', re.MULTILINE)
 
 
@@ -47,14 +61,15 @@ def allowed(variable: str) -> str:
 
 def knob_rows() -> list[str]:
     """Return the rows of the first table, one per knob."""
-    source = {name: (horovod, shared) for name, horovod, shared in KNOB.findall(SOURCE.read_text())}
+    source = {knob["name"]: knob for knob in KNOB.finditer(TABLE.read_text())}
     with only({}):
         lines = _core.load_config().lines
-    assert len(lines) == len(source), "csrc/base/knobs.cc is not written as KNOB expects"
+    assert len(lines) == len(source), "csrc/base/knobs.def is not written as KNOB expects"
     rows = ["| variable | default | meaning | allowed |", "|---|---|---|---|"]
     for variable, value, _, meaning in lines:
-        horovod, shared = source[variable.removeprefix("ROUNDELAY_")]
-        star = "" if shared == "kShared" else " *"
+        knob = source[variable.removeprefix("ROUNDELAY_")]
+        horovod = knob["horovod"]
+        star = "" if knob["scope"] == "kShared" else " *"
         other = f" (`HOROVOD_{horovod}`)" if horovod and f"ROUNDELAY_{horovod}" != variable else ""
         own = "" if horovod else " +"
         limits = allowed(variable).replace("|", ", ")
@@ -64,7 +79,7 @@ def knob_rows() -> list[str]:
 
 def no_effect_rows() -> list[str]:
     """Return the rows of the second table, one per reason."""
-    names = [f"HOROVOD_{name}" for name in NO_EFFECT.findall(SOURCE.read_text())]
+    names = [f"HOROVOD_{name}" for name in NO_EFFECT.findall(REASONS.read_text())]
     with only(dict.fromkeys(names, "1")):
         sentences = _core.load_config().no_effect
     assert len(sentences) == len(names), "csrc/base/knobs.cc is not written as NO_EFFECT expects"
@@ -87,16 +102,31 @@ def with_tables(page: str) -> str:
     return page
 
 
+def with_properties(stub: str) -> str:
+    """Return the stub with a read-only member of class Config for each knob."""
+    begin, end = "    # one line a knob: tools/config_docs.py\n", "    # end of the knobs\n"
+    before, _, rest = stub.partition(begin)
+    _, found, after = rest.partition(end)
+    assert found, "the stub lacks the marks"
+    lines = [
+        f"    {knob['member']}: Final[{PYTHON_TYPES[knob['type']]}]\n"
+        for knob in KNOB.finditer(TABLE.read_text())
+    ]
+    return before + begin + "".join(lines) + end + after
+
+
 def main(arguments: list[str]) -> int:
-    """Write the page and return 0. With --check, return 1 if the page differs."""
-    page = PAGE.read_text()
-    made = with_tables(page)
-    if arguments == ["--check"]:
-        if made != page:
-            print("docs/configuration.md differs from the core: call tools/config_docs.py", file=sys.stderr)
-        return int(made != page)
-    PAGE.write_text(made)
-    return 0
+    """Write the files and return 0. With --check, return 1 if one differs."""
+    differ = False
+    for path, made in ((PAGE, with_tables(PAGE.read_text())), (STUB, with_properties(STUB.read_text()))):
+        if path.read_text() == made:
+            continue
+        differ = True
+        if arguments == ["--check"]:
+            print(f"{path.name} differs from the core: call tools/config_docs.py", file=sys.stderr)
+        else:
+            path.write_text(made)
+    return int(differ and arguments == ["--check"])
 
 
 if __name__ == "__main__":

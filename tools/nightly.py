@@ -52,9 +52,11 @@ def make(*words: str) -> tuple[str, ...]:
 
 STEPS = {
     "lint": Step("format, types, rules, all of clang-tidy", (make("lint", "TIDY_SECONDS=7200"),)),
-    "files": Step("each file compiled alone", (("cmake", "--build", "build/files"),)),
+    "files": Step(
+        "each file compiled alone", (("cmake", "--preset", "files"), ("cmake", "--build", "build/files"))
+    ),
     "cuda": Step("all that is CUDA compiles", (make("cuda"),)),
-    "cpp": Step("C++ tests", (make("test-cpp"),)),
+    "cpp": Step("C++ tests", (make("test-cpp", "TESTS="),)),
     "python": Step("Python tests, the long ones too", (make("test-python", "TESTS="),)),
     "busy": Step("the same with all cores kept busy", (make("test-python", "TESTS="),), busy_cores),
     "tsan": Step("ThreadSanitizer", (make("tsan"),)),

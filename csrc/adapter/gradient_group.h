@@ -42,7 +42,7 @@ class GradientGroup {
   [[nodiscard]] bool any_ready() const { return ready_ > 0; }
   // One Kind for each gradient.
   [[nodiscard]] const std::vector<Kind>& kinds() const { return kinds_; }
-  // For each gradient 1 if it is wanted, otherwise 0.
+  // Returns 1 for each gradient that is wanted, 0 for each other one.
   [[nodiscard]] std::vector<std::uint8_t> wanted() const;
   // The numbers of gradients that should be ready and are not: wanted, and .grad has a contribution of so
   // many backward passes.

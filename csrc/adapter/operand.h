@@ -53,7 +53,7 @@ class Operand final : public submit::Results {
   // Copies results to the caller's tensors. Call it when the operation has succeeded. On a GPU it enqueues
   // the copies in the calling thread's current stream. The GIL is not needed. Errors: as GpuEvent.
   [[nodiscard]] Status finish();
-  // For an operation that is done: returns true if the device has finished with the memory.
+  // Returns true if the device has finished with the memory. Call it when the operation is done.
   [[nodiscard]] bool done() const;
   // After finish(): returns true if the operand may be destroyed. On a GPU, work may still be in flight if
   // later users of the memory come after it in the caller's stream.

@@ -30,7 +30,8 @@ class Operands {
   // handle).
   [[nodiscard]] OperandPtr take(submit::Handle handle) EXCLUDES(mutex_);
   [[nodiscard]] std::vector<submit::Handle> handles() const EXCLUDES(mutex_);
-  // For a handle that is done: returns true if the device has finished its results, or without an operand.
+  // Returns true if the device has finished the results of a handle that is done, or if the handle has no
+  // operand.
   [[nodiscard]] bool done(submit::Handle handle) const EXCLUDES(mutex_);
 
   // Keeps the operand of an operation that is over for its caller until the device is done with it.

@@ -60,7 +60,7 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
   const c10::InferenceMode normal(false);
   state_ = at::from_blob(
       kept_->memory.mutable_data_ptr(), kept_->memory.sizes(), [kept = kept_](void*) {},
-      kept_->memory.options());
+      kept_->memory.options(), kept_->memory.device());
   clean_version_ = state_._version();
   return {};
 }

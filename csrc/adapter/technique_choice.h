@@ -59,7 +59,8 @@ class TechniqueChoice {
   [[nodiscard]] const at::Tensor& state() const { return state_; }
   // True if the state may contain gradients that no flush has sent.
   [[nodiscard]] bool unflushed() const;
-  // Makes the next operation a flush. Does nothing if the bucket is dense.
+  // Makes the next operation a flush. Does nothing if the bucket is dense. An operation to which no technique
+  // applies, because a rank has joined, flushes nothing: unflushed() then remains true.
   void flush_next() { flush_next_ = kept_ != nullptr; }
 
   // What the next operation takes. Then submitted(), and complete() or fail() when it is over.

@@ -1,5 +1,7 @@
-// The progress of each member of a group in the group's locked schedule, whose positions are operations. A
-// member announces a position when it has submitted all tensors of that operation (submit/schedule_lock.h).
+// The progress of each member of a group in the group's locked schedule: a sequence of operations that
+// repeats without end. A position is an index in that sequence. A member announces a position when it has
+// submitted all tensors of the operation there. It enters a position, that is, it starts the operation, when
+// all members have announced it (submit/schedule_lock.h).
 // Each member has one shared word: only it increases the word, and the others see the new value at once.
 #pragma once
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <string>
 
 namespace roundelay {
 
@@ -13,6 +14,8 @@ using TimePoint = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 inline TimePoint steady_now() { return std::chrono::steady_clock::now(); }
 // Converts to the form that messages and traces carry: nanoseconds since the steady clock's epoch.
 inline std::int64_t nanoseconds(TimePoint when) { return when.time_since_epoch().count(); }
+// Returns text for messages: "60 s", below ten seconds also tenths: "0.2 s". Only zero is "0 s".
+std::string seconds_text(Duration duration);
 
 // The time at which a blocking call gives up. Deadline::never() is for waits that something else ends: the
 // abort token, or a caller that waits in short pieces.

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::string_view kOurPrefix = "ROUNDELAY_";
 constexpr std::string_view kHorovodPrefix = "HOROVOD_";
-constexpr auto kLevels =
-    std::to_array<std::string_view>({"trace", "debug", "info", "warning", "error", "fatal"});
 
 // The build and the launcher use these variables; the core has no knobs for them.
 constexpr std::string_view kMpiHome = "ROUNDELAY_MPI_HOME";
@@ -47,61 +45,67 @@ std::string show_number(double value) {
   return error == std::errc() ? std::string(text.data(), end) : std::string();
 }
 
-// read() and show() for each kind of knob. read() returns the allowed values if it refuses the text; show()
+// read() and show() for each type of knob. read() returns the allowed values if it refuses the text; show()
 // returns text that read() accepts.
 using Refusal = std::optional<std::string>;
 
-Refusal read(const IntegerKnob& knob, std::string_view text, Config& config) {
+Refusal read(const KnobOf<std::int64_t>& knob, std::string_view text, Config& config) {
   const auto value = parse_number<std::int64_t>(text);
   if (value && *value >= knob.least && *value <= knob.most) {
-    config.*knob.field = *value;
+    config.*knob.member = *value;
     return std::nullopt;
   }
   const bool bounded = knob.most < std::numeric_limits<std::int64_t>::max();
   return "a whole number from " + std::to_string(knob.least) +
          (bounded ? " to " + std::to_string(knob.most) : " on");
 }
-std::string show(const IntegerKnob& knob, const Config& config) { return std::to_string(config.*knob.field); }
-
-Refusal read(const AutoIntegerKnob& knob, std::string_view text, Config& config) {
-  config.*knob.automatic = lower(text) == "auto";
-  if (config.*knob.automatic) return std::nullopt;
-  const Refusal allowed = read(IntegerKnob{knob.field}, text, config);
-  return allowed ? Refusal("auto or " + *allowed) : allowed;
-}
-std::string show(const AutoIntegerKnob& knob, const Config& config) {
-  return config.*knob.automatic ? "auto" : std::to_string(config.*knob.field);
+std::string show(const KnobOf<std::int64_t>& knob, const Config& config) {
+  return std::to_string(config.*knob.member);
 }
 
-Refusal read(const DurationKnob& knob, std::string_view text, Config& config) {
+Refusal read(const KnobOf<AutoInteger>& knob, std::string_view text, Config& config) {
+  AutoInteger& value = config.*knob.member;
+  value.automatic = lower(text) == "auto";
+  if (value.automatic) return std::nullopt;
+  const auto number = parse_number<std::int64_t>(text);
+  if (!number || *number < 0) return "auto or a whole number from 0 on";
+  value.number = *number;
+  return std::nullopt;
+}
+std::string show(const KnobOf<AutoInteger>& knob, const Config& config) {
+  const AutoInteger& value = config.*knob.member;
+  return value.automatic ? "auto" : std::to_string(value.number);
+}
+
+Refusal read(const KnobOf<Duration>& knob, std::string_view text, Config& config) {
   const auto unit = static_cast<double>(knob.unit.count());
   const double most = static_cast<double>(kLongest.count()) / unit;
   const auto value = parse_number<double>(text);
   if (value && *value >= 0 && *value <= most) {  // NaN fails here too
     const Duration duration{std::llround(*value * unit)};
     if (duration > Duration::zero() || (knob.zero_allowed && *value == 0)) {
-      config.*knob.field = duration;
+      config.*knob.member = duration;
       return std::nullopt;
     }
   }
   const std::string name = knob.unit == std::chrono::seconds(1) ? "seconds" : "milliseconds";
   return name + (knob.zero_allowed ? " from 0 to " : " above 0 up to ") + show_number(most) + " (a year)";
 }
-std::string show(const DurationKnob& knob, const Config& config) {
-  return show_number(static_cast<double>((config.*knob.field).count()) /
+std::string show(const KnobOf<Duration>& knob, const Config& config) {
+  return show_number(static_cast<double>((config.*knob.member).count()) /
                      static_cast<double>(knob.unit.count()));
 }
 
-Refusal read(const SwitchKnob& knob, std::string_view text, Config& config) {
+Refusal read(const KnobOf<bool>& knob, std::string_view text, Config& config) {
   const std::string word = lower(text);
   const auto number = parse_number<std::int64_t>(text);  // as in Horovod, any number above 0 means on
   const bool on = word == "true" || word == "yes" || word == "on";
   const bool off = word == "false" || word == "no" || word == "off";
   if (!on && !off && !number) return "0, 1, true, false, yes, no, on or off";
-  config.*knob.field = on || (number && *number > 0);
+  config.*knob.member = on || (number && *number > 0);
   return std::nullopt;
 }
-std::string show(const SwitchKnob& knob, const Config& config) { return config.*knob.field ? "1" : "0"; }
+std::string show(const KnobOf<bool>& knob, const Config& config) { return config.*knob.member ? "1" : "0"; }
 
 bool is_choice(std::string_view choices, std::string_view word) {
   while (!choices.empty()) {
@@ -112,32 +116,26 @@ bool is_choice(std::string_view choices, std::string_view word) {
   return false;
 }
 
-Refusal read(const ChoiceKnob& knob, std::string_view text, Config& config) {
-  std::string word = lower(text);
-  if (!is_choice(knob.choices, word)) return "one of " + std::string(knob.choices);
-  config.*knob.field = std::move(word);
+Refusal read(const KnobOf<std::string>& knob, std::string_view text, Config& config) {
+  std::string word = knob.choices.empty() ? std::string(text) : lower(text);
+  if (!knob.choices.empty() && !is_choice(knob.choices, word)) return "one of " + std::string(knob.choices);
+  config.*knob.member = std::move(word);
   return std::nullopt;
 }
-std::string show(const ChoiceKnob& knob, const Config& config) { return config.*knob.field; }
+std::string show(const KnobOf<std::string>& knob, const Config& config) { return config.*knob.member; }
 
-Refusal read(const TextKnob& knob, std::string_view text, Config& config) {
-  config.*knob.field = text;
+Refusal read(const KnobOf<LogLevel>& knob, std::string_view text, Config& config) {
+  const auto* const level = std::ranges::find(kLogLevelNames, lower(text));
+  if (level == kLogLevelNames.end()) return "one of trace, debug, info, warning, error, fatal";
+  config.*knob.member = static_cast<LogLevel>(level - kLogLevelNames.begin());
   return std::nullopt;
 }
-std::string show(const TextKnob& knob, const Config& config) { return config.*knob.field; }
-
-Refusal read(const LogLevelKnob& knob, std::string_view text, Config& config) {
-  const auto* const level = std::find(kLevels.begin(), kLevels.end(), lower(text));
-  if (level == kLevels.end()) return "one of trace, debug, info, warning, error, fatal";
-  config.*knob.field = static_cast<LogLevel>(level - kLevels.begin());
-  return std::nullopt;
-}
-std::string show(const LogLevelKnob& knob, const Config& config) {
-  return std::string(kLevels[static_cast<std::size_t>(config.*knob.field)]);
+std::string show(const KnobOf<LogLevel>& knob, const Config& config) {
+  return std::string(name_of(config.*knob.member));
 }
 
 std::string show(const Knob& knob, const Config& config) {
-  return std::visit([&](const auto& kind) { return show(kind, config); }, knob.kind);
+  return std::visit([&](const auto& value) { return show(value, config); }, knob.value);
 }
 
 std::string with_prefix(std::string_view prefix, std::string_view name) {
@@ -151,7 +149,7 @@ bool read_variable(const Knob& knob, const std::string& variable, const Environm
   if (!text) return false;
   const Config before = loaded.config;
   const Refusal allowed =
-      std::visit([&](const auto& kind) { return read(kind, *text, loaded.config); }, knob.kind);
+      std::visit([&](const auto& value) { return read(value, *text, loaded.config); }, knob.value);
   if (!allowed) return true;
   loaded.config = before;
   loaded.bad.push_back(

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string_view>
 
 namespace roundelay {
@@ -27,16 +28,34 @@ enum class ReduceOp : std::uint8_t { kAverage, kSum, kAdasum, kMin, kMax, kProdu
 inline constexpr int kReduceOpCount = 6;
 
 enum class Operation : std::uint8_t {
-  kAllreduce,
-  kBroadcast,
-  kBarrier,
-  kAllgather,
-  kAlltoall,
-  kReducescatter,
-  kJoin,        // no data: this rank submits nothing more until all ranks have joined
-  kProcessSet,  // no data: all ranks agree to add or to remove a process set
+#define OPERATION(Name, ...) k##Name,
+#define AGREEMENT(Name, ...) k##Name,
+#include "base/operations.def"
+#undef OPERATION
+#undef AGREEMENT
 };
-inline constexpr int kOperationCount = 8;
+
+// The properties of an operation, for code that treats operations alike but for these.
+struct OperationTraits {
+  std::string_view name;
+  bool has_tensors = true;         // requests describe tensors, which have to agree
+  bool reduces = false;            // reduce_op and factors have a meaning, and have to agree
+  bool rows_may_differ = false;    // ranks may have different first extents
+  bool has_root = false;           // request.root is a rank, which may not have joined
+  bool needs_all = false;          // no rank may have joined
+  bool differs_each_time = false;  // the response cache keeps no request, as no two uses are equal
+};
+inline constexpr OperationTraits kOperations[] = {
+#define OPERATION(Name, text, ...) OperationTraits{.name = text __VA_OPT__(, ) __VA_ARGS__},
+#define AGREEMENT(Name, text, ...) OperationTraits{.name = text __VA_OPT__(, ) __VA_ARGS__},
+#include "base/operations.def"
+#undef OPERATION
+#undef AGREEMENT
+};
+inline constexpr int kOperationCount = std::size(kOperations);
+inline constexpr const OperationTraits& traits_of(Operation operation) {
+  return kOperations[static_cast<std::size_t>(operation)];
+}
 
 // The kind of device that holds a tensor. A job may mix both; one operation uses the same kind on all ranks.
 enum class DeviceType : std::uint8_t { kCpu, kGpu };
@@ -45,9 +64,10 @@ inline constexpr int kDeviceTypeCount = 2;
 std::size_t size_of(DType dtype);           // returns the bytes of one element
 std::string_view name_of(DType dtype);      // returns torch's name: "float32", "bfloat16" ...
 std::string_view name_of(ReduceOp op);      // returns "Average", "Sum" ...
-std::string_view name_of(Operation op);     // returns "allreduce" ...
 std::string_view name_of(DeviceType type);  // returns "the CPU" or "a GPU", for messages
 bool is_floating(DType dtype);
+// Returns "allreduce" ...
+inline std::string_view name_of(Operation operation) { return traits_of(operation).name; }
 
 // Tells how a kernel scales elements: y = round(x * factor) or y = round(x / divisor). At least one of the
 // two is 1: users give factors, averages give divisors (a rounded reciprocal would not return the mean of

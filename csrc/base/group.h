@@ -1,4 +1,4 @@
-// The ranks of a process set, and this process's position among them.
+// The ranks of a process set, and this process's index among them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ using ProcessSetId = std::uint32_t;
 struct Group {
   ProcessSetId id = 0;
   std::vector<int> ranks;  // world ranks, ascending; between nodes: in the order of the nodes
-  int index = 0;           // this process's position in `ranks`
+  int index = 0;           // this process's index in `ranks`
 
   [[nodiscard]] int size() const { return static_cast<int>(ranks.size()); }
   [[nodiscard]] int world_rank() const { return ranks[static_cast<std::size_t>(index)]; }

@@ -6,81 +6,20 @@
 namespace roundelay {
 namespace {
 
-using std::chrono::milliseconds;
-using std::chrono::seconds;
-
+// The words of knobs.def
 constexpr std::string_view kOurs;  // for knobs that Horovod does not have
 constexpr bool kShared = true;
 constexpr bool kOwn = false;
+constexpr Duration kSeconds = std::chrono::seconds(1);
+constexpr Duration kMilliseconds = std::chrono::milliseconds(1);
+constexpr bool kOrZero = true;
 
-// In the order of the fields of Config. A test checks that cache_capacity's limit equals wire::kMaxIds.
+#define KNOB(type, member, fallback, name, horovod, scope, meaning, ...) \
+  Knob{name, horovod, KnobOf<type>{&Config::member __VA_OPT__(, ) __VA_ARGS__}, scope, meaning},
 const auto kKnobs = std::to_array<Knob>({
-    {"FUSION_THRESHOLD", "FUSION_THRESHOLD", IntegerKnob{&Config::fusion_threshold}, kShared,
-     "the largest fused operation in bytes; 0 turns fusion off"},
-    {"THETA", kOurs, AutoIntegerKnob{&Config::theta, &Config::theta_auto}, kShared,
-     "the size of a gradient bucket in bytes; other ready tensors start an operation when they reach this "
-     "size; auto: measurements choose the buckets, other tensors start at 16 MiB"},
-    {"GRADIENT_POOL", kOurs, SwitchKnob{&Config::gradient_pool}, kShared,
-     "an optimizer's gradients lie in buckets and are reduced in place"},
-    {"STRATEGY", kOurs, TextKnob{&Config::strategy}, kShared,
-     "the strategy of every DistributedOptimizer that is given none, such as dense:wire=bf16; empty: dense"},
-    {"AUTOTUNE", "AUTOTUNE", SwitchKnob{&Config::autotune}, kShared,
-     "the first steps try several bucket sizes and keep the fastest"},
-    {"AUTOTUNE_LOG", "AUTOTUNE_LOG", TextKnob{&Config::autotune_log}, kOwn,
-     "the file to which rank 0 appends a JSON line for each size that it tried; empty: no file"},
-    {"AUTOTUNE_STEPS_PER_SAMPLE", "AUTOTUNE_STEPS_PER_SAMPLE",
-     IntegerKnob{&Config::autotune_steps_per_sample, 1, 1000000}, kShared,
-     "the number of steps that try each size"},
-    {"CYCLE_TIME", "CYCLE_TIME", DurationKnob{&Config::cycle_time, milliseconds(1), true}, kShared,
-     "the longest time in milliseconds that a ready tensor waits for others"},
-    {"CACHE_CAPACITY", "CACHE_CAPACITY", IntegerKnob{&Config::cache_capacity, 0, 65536}, kShared,
-     "the number of names in the response cache; 0 turns the cache off"},
-    {"SCHEDULE_LOCK", kOurs, SwitchKnob{&Config::schedule_lock}, kShared,
-     "operations that repeat in the same sequence in every step start without negotiation as soon as all "
-     "ranks have submitted them"},
-    {"DETERMINISTIC", kOurs, SwitchKnob{&Config::deterministic}, kShared,
-     "the fusion plan is fixed, so that sums do not depend on the order of arrival"},
-    {"EXACT_GRADIENTS", kOurs, SwitchKnob{&Config::exact_gradients}, kShared,
-     "allgather, broadcast and reducescatter give the gradients of the sum of all ranks' losses; off: they "
-     "give Horovod's gradients"},
-    {"STALL_CHECK_DISABLE", "STALL_CHECK_DISABLE", SwitchKnob{&Config::stall_check_disable}, kShared,
-     "no warning names the ranks that submit nothing"},
-    {"STALL_CHECK_TIME_SECONDS", "STALL_CHECK_TIME_SECONDS",
-     DurationKnob{&Config::stall_check_time, seconds(1)}, kShared,
-     "the time in seconds after which a warning names the missing ranks and their tensors"},
-    {"STALL_SHUTDOWN_TIME_SECONDS", "STALL_SHUTDOWN_TIME_SECONDS",
-     DurationKnob{&Config::stall_shutdown_time, seconds(1), true}, kShared,
-     "the time in seconds after which a missing rank is an error; 0: it never is"},
-    {"STALL_STACKS", kOurs, SwitchKnob{&Config::stall_stacks}, kOwn,
-     "a rank that others wait for reports its Python stack"},
-    {"PROGRESS_TIMEOUT", kOurs, DurationKnob{&Config::progress_timeout, seconds(1)}, kShared,
-     "the time in seconds without progress, beyond the transfer's own time, after which a running "
-     "operation fails"},
-    {"START_TIMEOUT", "START_TIMEOUT", DurationKnob{&Config::start_timeout, seconds(1)}, kShared,
-     "the time in seconds that init() waits for all ranks"},
-    {"BOOTSTRAP", kOurs, ChoiceKnob{&Config::bootstrap, "auto|mpi|store|single"}, kShared,
-     "how ranks find each other; auto: the launcher's environment decides"},
-    {"CHANNEL", kOurs, ChoiceKnob{&Config::channel, "auto|shm|tcp|mpi"}, kShared,
-     "how control messages travel; auto: shared memory within a node, TCP between nodes"},
-    {"FABRIC", kOurs, ChoiceKnob{&Config::fabric, "auto|shm|mpi|c10d"}, kShared,
-     "how tensors travel; auto: shared memory within a node; between nodes MPI, or torch's Gloo if there "
-     "is no MPI"},
-    {"GPU_FABRIC", kOurs, ChoiceKnob{&Config::gpu_fabric, "auto|nccl|staged|two_level"}, kShared,
-     "how tensors on GPUs travel; auto: NCCL, or host memory where NCCL cannot be used; two_level: NCCL "
-     "within a node, host memory between nodes"},
-    {"NODE_ID", kOurs, TextKnob{&Config::node_id}, kOwn,
-     "a name that all ranks of one node share; empty: hostname and boot id"},
-    {"INTERFACE", "GLOO_IFACE", TextKnob{&Config::interface}, kOwn,
-     "the network interfaces for control messages, comma separated; empty: any"},
-    {"TIMELINE", "TIMELINE", TextKnob{&Config::timeline}, kOwn,
-     "the file for the timeline, or DYNAMIC to wait for start_timeline(); empty: no timeline"},
-    {"TIMELINE_MARK_CYCLES", "TIMELINE_MARK_CYCLES", SwitchKnob{&Config::timeline_mark_cycles}, kOwn,
-     "the timeline marks each order"},
-    {"LOG_LEVEL", "LOG_LEVEL", LogLevelKnob{&Config::log_level}, kOwn,
-     "the least severe messages that are shown"},
-    {"LOG_HIDE_TIME", "LOG_HIDE_TIME", SwitchKnob{&Config::log_hide_time}, kOwn,
-     "messages do not show the time of day"},
+#include "base/knobs.def"
 });
+#undef KNOB
 
 constexpr std::string_view kFewCandidates =
     "ROUNDELAY_AUTOTUNE tries the few sizes that a cost model prefers, each for the same number of steps";

@@ -1,4 +1,4 @@
-// The table of knobs (settings), one entry each. config.cc uses it to read, check, print and hash them.
+// The table of knobs (settings), made from knobs.def. config.cc uses it to read, check, print and hash them.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,28 @@
 
 namespace roundelay {
 
-// The kinds of knob. Each names the field that receives the value, and the values it accepts.
-struct IntegerKnob {
-  std::int64_t Config::*field;
+// The member of Config that receives a knob's value, and the limits of the value. A type without limits takes
+// each value that its text can have: a switch, a log level, a number or "auto".
+template <typename T>
+struct KnobOf {
+  T Config::*member;
+};
+template <>
+struct KnobOf<std::int64_t> {
+  std::int64_t Config::*member;
   std::int64_t least = 0;
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
 };
-// Accepts a number or "auto". "auto" leaves the number field unchanged.
-struct AutoIntegerKnob {
-  std::int64_t Config::*field;
-  bool Config::*automatic;
-};
-struct DurationKnob {
-  Duration Config::*field;
+template <>
+struct KnobOf<Duration> {
+  Duration Config::*member;
   Duration unit;              // the unit of the text: seconds or milliseconds
   bool zero_allowed = false;  // negative values and values above kLongest are never allowed
 };
-struct SwitchKnob {
-  bool Config::*field;
-};
-struct ChoiceKnob {
-  std::string Config::*field;
-  std::string_view choices;  // the allowed words: "auto|mpi"
-};
-struct TextKnob {
-  std::string Config::*field;
-};
-struct LogLevelKnob {
-  LogLevel Config::*field;
+template <>
+struct KnobOf<std::string> {
+  std::string Config::*member;
+  std::string_view choices{};  // the allowed words: "auto|mpi"; empty: any text
 };
 
 // The longest duration that a knob accepts. A TimePoint plus this does not overflow.
@@ -48,12 +42,13 @@ inline constexpr Duration kLongest = std::chrono::hours(24 * 365);
 struct Knob {
   std::string_view name;     // without "ROUNDELAY_"
   std::string_view horovod;  // without "HOROVOD_"; read if ROUNDELAY_<name> is unset; "": Horovod has none
-  std::variant<IntegerKnob, AutoIntegerKnob, DurationKnob, SwitchKnob, ChoiceKnob, TextKnob, LogLevelKnob>
-      kind;
+  std::variant<KnobOf<std::int64_t>, KnobOf<AutoInteger>, KnobOf<Duration>, KnobOf<bool>, KnobOf<std::string>,
+               KnobOf<LogLevel>>
+      value;
   bool shared;               // the value must be equal on all ranks
   std::string_view meaning;  // for users; docs/configuration.md shows it
 };
-// Returns the whole table, in the order of the fields of Config.
+// Returns the whole table, in the order of knobs.def.
 std::span<const Knob> knobs();
 
 // A HOROVOD_ variable that users may set and that does nothing.

@@ -23,8 +23,6 @@ std::string time_of_day() {
   return {text.data(), length};
 }
 
-constexpr std::array<std::string_view, 6> kNames = {"trace", "debug", "info", "warning", "error", "fatal"};
-
 }  // namespace
 
 void set_log(LogLevel least, int rank, bool with_time) {
@@ -39,7 +37,7 @@ void log(LogLevel level, std::string_view message) {
   if (!log_enabled(level)) return;
   std::string line = "[roundelay ";
   if (g_with_time) line += time_of_day();
-  line += kNames[static_cast<std::size_t>(level)];
+  line += name_of(level);
   if (const int rank = g_rank; rank >= 0) line += " rank " + std::to_string(rank);
   line.append("] ").append(message).append("\n");
   // One write(2) per line keeps the lines of several ranks apart. A closed stderr is not an error.

@@ -1,12 +1,16 @@
 // Log messages: each is one line on stderr with the rank. The levels have Horovod's names.
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 namespace roundelay {
 
 enum class LogLevel : unsigned char { kTrace, kDebug, kInfo, kWarning, kError, kFatal };
+inline constexpr std::array<std::string_view, 6> kLogLevelNames = {"trace",   "debug", "info",
+                                                                   "warning", "error", "fatal"};
+inline std::string_view name_of(LogLevel level) { return kLogLevelNames[static_cast<std::size_t>(level)]; }
 
 // Sets the lowest level to print, the rank (-1: none) and whether lines show the time. Context calls it at
 // init; each separately loaded module calls it too. Thread-safe.

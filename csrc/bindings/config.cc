@@ -30,8 +30,6 @@ std::vector<std::string> set_variables() {
   return names;
 }
 
-double seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
-
 using Line = std::tuple<std::string, std::string, std::string, std::string>;
 std::vector<Line> lines(const LoadedConfig& loaded) {
   std::vector<Line> result;
@@ -47,19 +45,13 @@ std::vector<Line> bad(const LoadedConfig& loaded) {
   return result;
 }
 
-std::string log_level(const LoadedConfig& loaded) {
-  for (const ConfigLine& line : loaded.lines)
-    if (line.variable == "ROUNDELAY_LOG_LEVEL") return line.value;
-  return {};
-}
-
-// Return the getter of a property that reads one field, as it is or in seconds.
+// Return the Python value of a setting. Durations are in seconds.
+std::int64_t python_value(const AutoInteger& value) { return value.number; }
+double python_value(Duration value) { return std::chrono::duration<double>(value).count(); }
+std::string python_value(LogLevel value) { return std::string(name_of(value)); }
 template <typename T>
-auto field(T Config::*member) {
-  return [member](const LoadedConfig& loaded) { return loaded.config.*member; };
-}
-auto in_seconds(Duration Config::*member) {
-  return [member](const LoadedConfig& loaded) { return seconds(loaded.config.*member); };
+T python_value(const T& value) {
+  return value;
 }
 
 }  // namespace
@@ -68,32 +60,13 @@ LoadedConfig load_config_from_environment() { return value_of(load_config(variab
 
 void bind_config(py::module_& module) {
   py::class_<LoadedConfig>(module, "Config", "What one init() read from the environment; read-only.")
-      .def_property_readonly("fusion_threshold", field(&Config::fusion_threshold))
-      .def_property_readonly("theta", field(&Config::theta))
-      .def_property_readonly("theta_auto", field(&Config::theta_auto))
-      .def_property_readonly("gradient_pool", field(&Config::gradient_pool))
-      .def_property_readonly("strategy", field(&Config::strategy))
-      .def_property_readonly("autotune", field(&Config::autotune))
-      .def_property_readonly("autotune_log", field(&Config::autotune_log))
-      .def_property_readonly("autotune_steps_per_sample", field(&Config::autotune_steps_per_sample))
-      .def_property_readonly(
-          "cycle_time_ms", [](const LoadedConfig& loaded) { return seconds(loaded.config.cycle_time) * 1e3; })
-      .def_property_readonly("cache_capacity", field(&Config::cache_capacity))
-      .def_property_readonly("deterministic", field(&Config::deterministic))
-      .def_property_readonly("exact_gradients", field(&Config::exact_gradients))
-      .def_property_readonly("stall_check_disable", field(&Config::stall_check_disable))
-      .def_property_readonly("stall_check_time", in_seconds(&Config::stall_check_time))
-      .def_property_readonly("stall_shutdown_time", in_seconds(&Config::stall_shutdown_time))
-      .def_property_readonly("progress_timeout", in_seconds(&Config::progress_timeout))
-      .def_property_readonly("start_timeout", in_seconds(&Config::start_timeout))
-      .def_property_readonly("bootstrap", field(&Config::bootstrap))
-      .def_property_readonly("channel", field(&Config::channel))
-      .def_property_readonly("node_id", field(&Config::node_id))
-      .def_property_readonly("interface", field(&Config::interface))
-      .def_property_readonly("timeline", field(&Config::timeline))
-      .def_property_readonly("timeline_mark_cycles", field(&Config::timeline_mark_cycles))
-      .def_property_readonly("log_level", log_level)
-      .def_property_readonly("log_hide_time", field(&Config::log_hide_time))
+#define KNOB(type, member, ...)   \
+  .def_property_readonly(#member, \
+                         [](const LoadedConfig& loaded) { return python_value(loaded.config.member); })
+#include "base/knobs.def"
+#undef KNOB
+      .def_property_readonly("theta_auto",
+                             [](const LoadedConfig& loaded) { return loaded.config.theta.automatic; })
       .def_property_readonly("lines", lines)
       .def_property_readonly("no_effect", [](const LoadedConfig& loaded) { return loaded.no_effect; })
       .def_property_readonly("bad", bad);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <numeric>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/gpu.h"
 #include "base/region.h"
+#include "collective/level_observer.h"
 #include "collective/scatter_list.h"
 
 namespace roundelay::collective {
@@ -26,6 +28,7 @@ struct CallOptions {
   GpuStream stream = nullptr;
   Deadline deadline = Deadline::never();
   const AbortToken* abort = nullptr;  // every test looks at it; may be null
+  LevelObserver* observer = nullptr;  // a fabric with levels tells it about this call; may be null
 };
 
 // The arithmetic of a reduction.
@@ -49,8 +52,26 @@ struct Buffer {
   [[nodiscard]] std::byte* data() const { return base + offset; }
 };
 
+// The work of a call in a group of one: `output` gets `input`, scaled. No output: there is no work.
+struct SingleWork {
+  const std::byte* input = nullptr;
+  ByteSpan output{};
+  const Reduction* arithmetic = nullptr;  // the scales; null: the bytes are only copied
+};
+
+// Each struct also tells what code needs that treats all operations alike:
+// - sizes(): references to its vectors of sizes by member;
+// - single_work(): its work in a group of one, but for a scattered buffer;
+// - result_bytes(): the size of the result on this member;
+// - given_bytes(member): the size of what the member with this index, which calls it, gives to the others.
+
 struct AllreduceCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kAllreduce;
+  static std::tuple<> sizes() { return {}; }
+  [[nodiscard]] SingleWork single_work() const {
+    return {buffer.data(), {buffer.data(), buffer.bytes}, this};
+  }
+
   Buffer buffer;  // holds the input, then the result
   // Not null: the bytes lie in this list. `buffer` then has no memory, and `buffer.bytes` is the list's size.
   // Members may cut their lists differently. Only for fabrics with FabricCapabilities::scattered, and not for
@@ -63,6 +84,9 @@ struct AllreduceCall : CallOptions, Reduction {
 
 struct BroadcastCall : CallOptions {
   static constexpr Operation kOperation = Operation::kBroadcast;
+  static std::tuple<> sizes() { return {}; }
+  [[nodiscard]] static SingleWork single_work() { return {}; }
+
   ByteSpan buffer;  // holds the input on the root, and the result on all
   int root = 0;     // an index in the group
 
@@ -72,6 +96,8 @@ struct BroadcastCall : CallOptions {
 
 struct BarrierCall : CallOptions {
   static constexpr Operation kOperation = Operation::kBarrier;
+  static std::tuple<> sizes() { return {}; }
+  [[nodiscard]] static SingleWork single_work() { return {}; }
 
   [[nodiscard]] static std::size_t result_bytes() { return 0; }
   [[nodiscard]] static std::size_t given_bytes(int /*member*/) { return 0; }
@@ -82,6 +108,9 @@ struct BarrierCall : CallOptions {
 // begin at the same offset of their regions.
 struct AllgatherCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAllgather;
+  auto sizes() { return std::tie(receive_bytes); }
+  [[nodiscard]] SingleWork single_work() const { return {input, output}; }
+
   const std::byte* input = nullptr;        // this member's part; may lie in its place in `output`
   ByteSpan output;                         // the parts of all members
   std::vector<std::size_t> receive_bytes;  // the size of each member's part
@@ -95,6 +124,9 @@ struct AllgatherCall : CallOptions {
 
 struct AlltoallCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAlltoall;
+  auto sizes() { return std::tie(send_bytes, receive_bytes); }
+  [[nodiscard]] SingleWork single_work() const { return {input, output}; }
+
   const std::byte* input = nullptr;        // this member's parts for all members
   ByteSpan output;                         // all members' parts for this one
   std::vector<std::size_t> send_bytes;     // what each member gets from this one
@@ -108,6 +140,9 @@ struct AlltoallCall : CallOptions {
 
 struct ReducescatterCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kReducescatter;
+  auto sizes() { return std::tie(shard_bytes); }
+  [[nodiscard]] SingleWork single_work() const { return {input, output, this}; }
+
   const std::byte* input = nullptr;      // this member's parts of all shards
   ByteSpan output;                       // this member's shard; may be its place in `input`
   std::vector<std::size_t> shard_bytes;  // the size of each member's shard

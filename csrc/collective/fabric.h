@@ -38,7 +38,8 @@ struct FabricCounters {
   }
 };
 
-// A call in progress.
+// A call in progress. It keeps what it works on, so it may outlive the fabric. One that is dropped before its
+// end poisons the fabric, because the peers wait for this member's part.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -87,7 +88,8 @@ struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
-  // Makes regions for buffers that the group's calls work on. May outlive the fabric. From any thread.
+  // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. May
+  // outlive the fabric. From any thread.
   RegionMaker make_region = make_private_region;
   // Shows members at once what the others announce. May outlive the fabric.
   std::shared_ptr<Announcements> announcements{};
@@ -112,8 +114,8 @@ class Fabric {
   // True after an error: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
   // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
-  // group is flat. They connect this member with its peers of each level. They belong to this fabric: whoever
-  // calls them does so while this fabric has no call in progress. The same number on all members.
+  // group is flat. They connect this member with its peers of each level. They belong to this fabric. Call
+  // them only while this fabric has no call in progress. The same number on all members.
   [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 

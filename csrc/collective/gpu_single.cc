@@ -1,49 +1,24 @@
 #include "collective/gpu_single.h"
 
 namespace roundelay::collective {
-namespace {
-
-// Enqueues a call of each kind on one device.
-class Enqueuer {
- public:
-  Enqueuer(GpuRuntime& runtime, kernels::GpuKernels& kernels, int device)
-      : runtime_(runtime), kernels_(kernels), device_(device) {}
-
-  Status operator()(const AllreduceCall& call) {
-    return scale(call, call.buffer.data(), {call.buffer.data(), call.buffer.bytes}, call.stream);
-  }
-  Status operator()(const ReducescatterCall& call) {
-    return scale(call, call.input, call.output, call.stream);
-  }
-  Status operator()(const AllgatherCall& call) { return copy(call.input, call.output, call.stream); }
-  Status operator()(const AlltoallCall& call) { return copy(call.input, call.output, call.stream); }
-  Status operator()(const BroadcastCall& /*call*/) { return {}; }
-  Status operator()(const BarrierCall& /*call*/) { return {}; }
-
- private:
-  Status scale(const Reduction& how, const std::byte* input, ByteSpan output, GpuStream stream) {
-    const std::size_t count = output.size() / size_of(how.dtype);
-    const bool unscaled = how.prescale.identity() && how.scale.identity();
-    if (count == 0 || (unscaled && input == output.data())) return {};
-    const std::byte* const part[] = {input};
-    const ReduceOp op = how.reduce_op == ReduceOp::kAdasum ? ReduceOp::kSum : how.reduce_op;
-    return kernels_.reduce_parts(device_, output.data(), part, count, how.dtype, op, how.prescale, how.scale,
-                                 stream);
-  }
-  Status copy(const std::byte* input, ByteSpan output, GpuStream stream) {
-    if (output.empty() || input == output.data()) return {};
-    return runtime_.copy(device_, output.data(), input, output.size(), stream);
-  }
-
-  GpuRuntime& runtime_;
-  kernels::GpuKernels& kernels_;
-  const int device_;
-};
-
-}  // namespace
 
 Status enqueue_single(const Call& call, GpuRuntime& runtime, kernels::GpuKernels& kernels, int device) {
-  return std::visit(Enqueuer(runtime, kernels, device), call);
+  const SingleWork work = std::visit([](const auto& one) { return one.single_work(); }, call);
+  const GpuStream stream = options_of(call).stream;
+  const bool in_place = work.input == work.output.data();
+  if (work.output.empty()) return {};
+  if (work.arithmetic == nullptr) {
+    return in_place ? Status()
+                    : runtime.copy(device, work.output.data(), work.input, work.output.size(), stream);
+  }
+  const Reduction& how = *work.arithmetic;
+  const std::size_t count = work.output.size() / size_of(how.dtype);
+  const bool unscaled = how.prescale.identity() && how.scale.identity();
+  if (count == 0 || (unscaled && in_place)) return {};
+  const std::byte* const part[] = {work.input};
+  const ReduceOp op = how.reduce_op == ReduceOp::kAdasum ? ReduceOp::kSum : how.reduce_op;
+  return kernels.reduce_parts(device, work.output.data(), part, count, how.dtype, op, how.prescale, how.scale,
+                              stream);
 }
 
 Result<RegionPtr> no_gpu_region(std::uint64_t /*key*/, std::size_t /*bytes*/) {

@@ -10,17 +10,14 @@ void keep(std::vector<std::size_t>& sizes, const std::vector<int>& members) {
   sizes.resize(members.size());
 }
 
-void leave_out(AllreduceCall& /*call*/, const std::vector<int>& /*members*/) {}
-void leave_out(BarrierCall& /*call*/, const std::vector<int>& /*members*/) {}
-void leave_out(BroadcastCall& call, const std::vector<int>& members) {
+// Makes the call that of a group of these members alone.
+template <class Kind>
+void leave_out_absent(Kind& call, const std::vector<int>& members) {
+  std::apply([&](auto&... sizes) { (keep(sizes, members), ...); }, call.sizes());
+}
+void leave_out_absent(BroadcastCall& call, const std::vector<int>& members) {
   call.root = static_cast<int>(std::ranges::lower_bound(members, call.root) - members.begin());
 }
-void leave_out(AllgatherCall& call, const std::vector<int>& members) { keep(call.receive_bytes, members); }
-void leave_out(AlltoallCall& call, const std::vector<int>& members) {
-  keep(call.send_bytes, members);
-  keep(call.receive_bytes, members);
-}
-void leave_out(ReducescatterCall& call, const std::vector<int>& members) { keep(call.shard_bytes, members); }
 
 }  // namespace
 
@@ -42,7 +39,7 @@ Call among_present(const Call& call, int size) {
   if (options.absent.empty()) return smaller;
   const std::vector<int> members = present_members(options, size);
   options.absent.clear();
-  std::visit([&members](auto& one) { leave_out(one, members); }, smaller);
+  std::visit([&members](auto& one) { leave_out_absent(one, members); }, smaller);
   return smaller;
 }
 

@@ -16,28 +16,23 @@ void scale_single(const Reduction& how, const ScatterList::Run& run) {
   kernels::reduce_parts(run.output, part, count, how.dtype, op, how.prescale, how.scale);
 }
 
-void move_alone(const std::byte* input, ByteSpan output) {
-  if (!output.empty()) std::memmove(output.data(), input, output.size());
-}
-
-void finish(const AllreduceCall& call) {
-  std::byte* const buffer = call.buffer.data();
-  if (call.scattered == nullptr) return scale_single(call, {buffer, buffer, call.buffer.bytes});
-  call.scattered->for_each(0, call.buffer.bytes,
-                           [&](std::size_t, const ScatterList::Run& run) { scale_single(call, run); });
-}
-void finish(const ReducescatterCall& call) {
-  scale_single(call, {call.input, call.output.data(), call.output.size()});
-}
-void finish(const AllgatherCall& call) { move_alone(call.input, call.output); }
-void finish(const AlltoallCall& call) { move_alone(call.input, call.output); }
-void finish(const BroadcastCall& /*call*/) {}
-void finish(const BarrierCall& /*call*/) {}
-
 }  // namespace
 
 void finish_single(const Call& call) {
-  std::visit([](const auto& one) { finish(one); }, call);
+  const auto* const allreduce = std::get_if<AllreduceCall>(&call);
+  if (allreduce != nullptr && allreduce->scattered != nullptr) {
+    allreduce->scattered->for_each(0, allreduce->buffer.bytes, [&](std::size_t, const ScatterList::Run& run) {
+      scale_single(*allreduce, run);
+    });
+    return;
+  }
+  const SingleWork work = std::visit([](const auto& one) { return one.single_work(); }, call);
+  if (work.output.empty()) return;
+  if (work.arithmetic == nullptr) {
+    std::memmove(work.output.data(), work.input, work.output.size());
+  } else {
+    scale_single(*work.arithmetic, {work.input, work.output.data(), work.output.size()});
+  }
 }
 
 }  // namespace roundelay::collective

@@ -23,13 +23,13 @@ struct Candidate {
 
 struct PlanLimits {
   std::size_t fusion_threshold_bytes = 0;  // size limit of a fused operation, with padding; 0: no fusion
-  std::size_t theta_bytes = 0;  // an operation of this size takes no more members; 0: no such limit
+  std::size_t theta_bytes = 0;  // an operation of this size takes no more tensors; 0: no such limit
 };
 
 using FusedIndices = std::vector<std::size_t>;  // indices of candidates, ascending
 
 // Returns the fused operations. Every candidate is in exactly one of them. Operations are in the order of
-// their first members. Candidates of one class keep their order across operations. A candidate above the
+// their first candidates. Candidates of one class keep their order across operations. A candidate above the
 // threshold stands alone. O(n).
 std::vector<FusedIndices> plan(std::span<const Candidate> candidates, const PlanLimits& limits);
 

@@ -59,7 +59,7 @@ Status Coordinator::take_requests(int member, const wire::Report& report, TimePo
 Status Coordinator::on_request(int member, const wire::Request& request, TimePoint now) {
   if (applied_.already_failed(request.name, member)) return {};
   const auto who = [&] { return "rank " + std::to_string(rank_of(member)); };
-  Position position = table_.find(request.name);
+  Iterator position = table_.find(request.name);
   const bool known = position != table_.entries().end();
   if (!request.error.empty()) {
     if (known) take_entry(position);
@@ -102,13 +102,13 @@ std::string Coordinator::mismatch_with(const PendingRequest& entry, int member,
                            : mismatch(request, rank, entry.request, first_rank);
 }
 
-PendingRequest Coordinator::take_entry(Position position) {
+PendingRequest Coordinator::take_entry(Iterator position) {
   if (joins_.is_join(position->second)) joins_.end();
   return table_.take(position);
 }
 
 // A request needs the reports of all members that have not joined.
-void Coordinator::settle_if_complete(Position position, int last_member, TimePoint now) {
+void Coordinator::settle_if_complete(Iterator position, int last_member, TimePoint now) {
   const PendingRequest& entry = position->second;
   if (entry.missing > 0) {
     if (!joins_.active()) return;
@@ -129,7 +129,7 @@ void Coordinator::make_ready(PendingRequest entry, int last_member, TimePoint no
 }
 
 // Requests that waited for this member alone go on without it.
-void Coordinator::on_joined(Position position, int member, TimePoint now) {
+void Coordinator::on_joined(Iterator position, int member, TimePoint now) {
   PendingRequest& join = position->second;
   joins_.begin(join);
   joins_.restart_clock(now);
@@ -215,7 +215,7 @@ bool Coordinator::may_lock() const {
 
 void Coordinator::give_up_stalled(TimePoint now) {
   for (const std::string& name : stall_.overdue(table_, now)) {
-    const Position position = table_.find(name);
+    const Iterator position = table_.find(name);
     std::string text = stall_.abort_text(position->second);
     fail(take_entry(position).request, std::move(text), now);
   }
@@ -233,7 +233,7 @@ void Coordinator::fail_incomplete(TimePoint now) {
   for (const auto& [name, entry] : table_.entries()) names.push_back(name);
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    const Position position = table_.find(name);
+    const Iterator position = table_.find(name);
     const std::string missing = wire::describe_ranks(joins_.awaited_by(position->second));
     const PendingRequest entry = take_entry(position);
     std::string text = wire::describe(entry.request) + " was never submitted by " + missing +

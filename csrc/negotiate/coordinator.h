@@ -57,8 +57,8 @@ class Coordinator {
 
   // Takes a report of `member`, an index in the group. kInternal: that rank broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);
-  // Says whether operations on a GPU take turns with those of other process sets. If so, orders mark these
-  // operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
+  // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
+  // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void take_tickets(bool yes);
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
@@ -77,16 +77,16 @@ class Coordinator {
   [[nodiscard]] std::size_t waiting() const { return table_.size() + joins_.deferred(); }
 
  private:
-  using Position = RequestTable::Position;
+  using Iterator = RequestTable::Iterator;
 
   Status take_requests(int member, const wire::Report& report, TimePoint now);
   Status on_request(int member, const wire::Request& request, TimePoint now);
   [[nodiscard]] std::string mismatch_with(const PendingRequest& entry, int member,
                                           const wire::Request& request) const;
-  PendingRequest take_entry(Position position);
-  void settle_if_complete(Position position, int last_member, TimePoint now);
+  PendingRequest take_entry(Iterator position);
+  void settle_if_complete(Iterator position, int last_member, TimePoint now);
   void make_ready(PendingRequest entry, int last_member, TimePoint now);
-  void on_joined(Position position, int member, TimePoint now);
+  void on_joined(Iterator position, int member, TimePoint now);
   void fail(const wire::Request& request, std::string text, TimePoint now,
             StatusCode code = StatusCode::kIncomplete);
   void count_unnamed(const wire::Request& request);

@@ -40,17 +40,9 @@ std::string JoinTracker::refusal_of(const PendingRequest& entry) const {
   for (const std::int32_t member : absent_from(entry)) {
     const int rank = group_.ranks[static_cast<std::size_t>(member)];
     const std::string who = wire::describe(request) + ": rank " + std::to_string(rank);
-    switch (request.operation) {
-      case Operation::kBroadcast:
-        if (request.root == rank) return who + ", its root, has joined";
-        break;
-      case Operation::kAlltoall:
-      case Operation::kReducescatter:
-      case Operation::kProcessSet:
-        return who + " has joined, and this operation needs every rank";
-      default:
-        break;
-    }
+    const OperationTraits& traits = traits_of(request.operation);
+    if (traits.needs_all) return who + " has joined, and this operation needs every rank";
+    if (traits.has_root && request.root == rank) return who + ", its root, has joined";
   }
   return {};
 }

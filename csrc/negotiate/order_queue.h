@@ -1,5 +1,5 @@
-// A lane's orders between the coordinator and the members. An order that takes a turn on GPUs waits for
-// tickets from rank 0; the orders after it wait too. Pure.
+// A lane's orders between the coordinator and the members. An order that needs tickets waits for them to
+// come from rank 0; the orders after it wait too. Pure.
 #pragma once
 
 #include <cstdint>

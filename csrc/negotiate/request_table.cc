@@ -12,8 +12,8 @@ std::int64_t first_extent(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
-RequestTable::Position RequestTable::open(int member, const wire::Request& request, TimePoint now) {
-  const Position position = entries_.try_emplace(request.name).first;
+RequestTable::Iterator RequestTable::open(int member, const wire::Request& request, TimePoint now) {
+  const Iterator position = entries_.try_emplace(request.name).first;
   PendingRequest& entry = position->second;
   entry.request = request;
   entry.first_member = member;
@@ -36,7 +36,7 @@ void RequestTable::report(PendingRequest& entry, int member, const wire::Request
     *(extent += static_cast<std::ptrdiff_t>(members_)) = first_extent(tensor.shape);
 }
 
-PendingRequest RequestTable::take(Position position) {
+PendingRequest RequestTable::take(Iterator position) {
   PendingRequest entry = std::move(position->second);
   entries_.erase(position);
   return entry;

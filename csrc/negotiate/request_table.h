@@ -26,18 +26,18 @@ struct PendingRequest {
 class RequestTable {
  public:
   using Entries = std::unordered_map<std::string, PendingRequest>;
-  using Position = Entries::iterator;
+  using Iterator = Entries::iterator;
 
   explicit RequestTable(int members) : members_(static_cast<std::size_t>(members)) {}
 
-  [[nodiscard]] Position find(const std::string& name) { return entries_.find(name); }
+  [[nodiscard]] Iterator find(const std::string& name) { return entries_.find(name); }
   [[nodiscard]] bool contains(const std::string& name) const { return entries_.contains(name); }
   // Adds an entry that no member has reported yet. `member` is about to report it. The name is new.
-  Position open(int member, const wire::Request& request, TimePoint now);
+  Iterator open(int member, const wire::Request& request, TimePoint now);
   // Records the report of a member that has not reported the entry yet.
   void report(PendingRequest& entry, int member, const wire::Request& request);
   // Removes the entry and returns it.
-  PendingRequest take(Position position);
+  PendingRequest take(Iterator position);
   void clear() { entries_.clear(); }
 
   [[nodiscard]] bool empty() const { return entries_.empty(); }

@@ -20,7 +20,7 @@ void ResponseCache::touch(wire::CacheId id) {
   if (found != by_id_.end()) lines_.splice(lines_.begin(), lines_, found->second);
 }
 
-wire::CacheId ResponseCache::erase(Position position) {
+wire::CacheId ResponseCache::erase(Iterator position) {
   const wire::CacheId id = position->id;
   by_id_.erase(id);
   by_name_.erase(position->request.name);

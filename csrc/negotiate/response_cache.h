@@ -55,14 +55,14 @@ class ResponseCache {
   }
 
  private:
-  using Position = std::list<Line>::iterator;
-  wire::CacheId erase(Position position);
+  using Iterator = std::list<Line>::iterator;
+  wire::CacheId erase(Iterator position);
 
   std::size_t capacity_;
   wire::CacheId last_id_ = wire::kNoCacheId;
   std::list<Line> lines_;  // in order of use, newest first
-  std::unordered_map<std::string, Position> by_name_;
-  std::unordered_map<wire::CacheId, Position> by_id_;
+  std::unordered_map<std::string, Iterator> by_name_;
+  std::unordered_map<wire::CacheId, Iterator> by_id_;
 };
 
 }  // namespace roundelay::negotiate

@@ -67,9 +67,8 @@ std::vector<int> ScheduleCoordinator::silent_ranks() const {
 }
 
 std::string ScheduleCoordinator::silence(TimePoint now) const {
-  const auto waited = std::chrono::duration_cast<std::chrono::seconds>(now - keeper_.asked());
-  return wire::describe_ranks(silent_ranks()) + " answered nothing for " + std::to_string(waited.count()) +
-         " s";
+  return wire::describe_ranks(silent_ranks()) + " answered nothing for " +
+         seconds_text(now - keeper_.asked());
 }
 
 // The text names no operation: silent members have not said which positions they have announced.

@@ -14,14 +14,14 @@ namespace roundelay::negotiate {
 // saw().
 class ScheduleFinder {
  public:
-  using Ids = std::vector<wire::CacheId>;  // one operation's members
+  using Ids = std::vector<wire::CacheId>;  // the tensors of one operation
   static constexpr std::size_t kLongestPeriod = 256;
   // The bounds of periods_needed().
   static constexpr std::size_t kLeastPeriods = 3;
   static constexpr std::size_t kMostPeriods = 192;
 
   // Records the next operation.
-  void saw(const Ids& members);
+  void saw(const Ids& tensors);
   // Records something that cannot repeat. No period goes across it.
   void interrupted();
   // Returns the shortest period that came periods_needed() times up to now, or nothing. It begins with the

@@ -11,10 +11,6 @@ namespace {
 constexpr std::size_t kNamesShown = 6;
 constexpr int kTogether = 10;  // one line names all requests due within this part of the warning time
 
-std::string seconds(Duration d) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(d).count()) + " s";
-}
-
 std::string list(const std::vector<std::string>& names) {
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
@@ -102,7 +98,7 @@ std::vector<std::string> StallClock::take_warnings(RequestTable& table, TimePoin
   for (auto& [ranks, names] : names_by_missing) {
     std::sort(names.begin(), names.end());
     lines.push_back(ranks + " did not submit " + list(names) + ", which other ranks wait for since " +
-                    seconds(longest[ranks]) + ": slow, stopped, or on another path of the program" +
+                    seconds_text(longest[ranks]) + ": slow, stopped, or on another path of the program" +
                     crossed_with(table, entries.at(names.front())));
   }
   return lines;
@@ -122,7 +118,7 @@ std::vector<std::string> StallClock::overdue(const RequestTable& table, TimePoin
 
 std::string StallClock::abort_text(const PendingRequest& entry) const {
   return wire::describe(entry.request) + " was given up: " + wire::describe_ranks(joins_.awaited_by(entry)) +
-         " did not submit it within " + seconds(limits_.abort) +
+         " did not submit it within " + seconds_text(limits_.abort) +
          " (ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS) after the first of " +
          wire::describe_ranks(reporters_of(entry));
 }

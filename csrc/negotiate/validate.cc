@@ -47,17 +47,8 @@ struct Pair {
   }
 };
 
-bool reduces(Operation operation) {
-  return operation == Operation::kAllreduce || operation == Operation::kReducescatter;
-}
-
-// True if ranks may differ in the first extent.
-bool gathers(Operation operation) {
-  return operation == Operation::kAllgather || operation == Operation::kAlltoall;
-}
-
 bool shapes_agree(Operation operation, const Shape& a, const Shape& b) {
-  if (!gathers(operation) || a.empty() || b.empty()) return a == b;
+  if (!traits_of(operation).rows_may_differ || a.empty() || b.empty()) return a == b;
   return std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
 }
 
@@ -109,20 +100,16 @@ std::string mismatch(const wire::Request& a, int rank_a, const wire::Request& b,
   if (a.operation != b.operation) {
     return pair.differ("operation", std::string(name_of(a.operation)), std::string(name_of(b.operation)));
   }
-  switch (a.operation) {
-    case Operation::kBarrier:
-    case Operation::kJoin:
-      return {};
-    case Operation::kProcessSet:
-      return a.root == b.root && a.ranks == b.ranks ? "" : pair.differ(change_text(a), change_text(b));
-    default:
-      break;
+  if (a.operation == Operation::kProcessSet) {
+    return a.root == b.root && a.ranks == b.ranks ? "" : pair.differ(change_text(a), change_text(b));
   }
+  const OperationTraits& traits = traits_of(a.operation);
+  if (!traits.has_tensors) return {};
   if (a.device != b.device) {
     return pair.differ("a tensor on", std::string(name_of(a.device)), std::string(name_of(b.device)));
   }
   std::string text = tensors_mismatch(pair);
-  if (text.empty() && reduces(a.operation)) text = reduction_mismatch(pair);
+  if (text.empty() && traits.reduces) text = reduction_mismatch(pair);
   if (text.empty() && a.root != b.root)
     text = pair.differ("root rank", std::to_string(a.root), std::to_string(b.root));
   return text;

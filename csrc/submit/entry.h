@@ -21,11 +21,11 @@ struct BucketTechnique;
 
 namespace roundelay::submit {
 
-// The times (steady clock) at which an entry passed each stage. The timeline shows them.
+// The times (steady clock) at which an entry passed each stage; the epoch: not yet. The timeline shows them.
 struct EntryTimes {
-  TimePoint submitted{};
-  TimePoint ordered{};
-  TimePoint started{};
+  TimePoint submitted{};  // the program called submit()
+  TimePoint ordered{};    // the lane queued its operation, by an order or by the schedule
+  TimePoint started{};    // the lane began its first batch
 };
 
 // Gives memory to results whose size is known only when all ranks have reported. The caller of submit() owns

@@ -3,9 +3,9 @@
 //
 // The schedule repeats its period without end; a position is an index in this endless sequence. A use (one
 // submission of a name) belongs to the next position that has its name. A rank announces a position when all
-// members of its operation are submitted here and the position before is announced. It enters a position, in
-// order, when all ranks have announced it. After freeze() it announces no more, so that all ranks can agree
-// on the position where the schedule ends.
+// tensors of its operation are submitted here and the position before is announced. It enters a position
+// (starts the operation there), in order, when all ranks have announced it. After freeze() it announces no
+// more, so that all ranks can agree on the position where the schedule ends.
 #pragma once
 
 #include <cstdint>

@@ -9,8 +9,8 @@ namespace {
 
 // The response cache keeps none of these: their requests differ between ranks or uses.
 bool differs_each_time(Operation operation) {
-  return operation == Operation::kAllgather || operation == Operation::kAlltoall ||
-         operation == Operation::kJoin || operation == Operation::kProcessSet;
+  const OperationTraits& traits = traits_of(operation);
+  return traits.rows_may_differ || traits.differs_each_time;
 }
 
 }  // namespace

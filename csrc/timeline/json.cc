@@ -7,8 +7,9 @@
 namespace roundelay::timeline {
 namespace {
 
-constexpr std::array<std::string_view, 7> kTracks = {"tensors",     "training", "copy", "collective",
-                                                     "negotiation", "enqueue",  "GPU"};
+constexpr std::array<std::string_view, 12> kTracks = {
+    "tensors", "training",     "copy",        "collective",    "negotiation",   "enqueue",
+    "GPU",     "collective 2", "in the node", "between nodes", "in the node 2", "between nodes 2"};
 
 }  // namespace
 

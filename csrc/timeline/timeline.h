@@ -23,14 +23,20 @@ namespace roundelay::timeline {
 class JsonEvents;
 
 // Rows of a rank in the viewer. The values are thread ids in the file. Work on a GPU is there twice: on
-// kEnqueue when the host enqueued it, on kGpu when the device did it.
+// kEnqueue when the host enqueued it, on kGpu when the device did it. A lane that carries out two operations
+// at once has a second row for each of its kinds.
 enum class Track : std::uint8_t {
   kTraining = 1,
   kCopy = 2,
   kCollective = 3,
   kNegotiation = 4,
   kEnqueue = 5,
-  kGpu = 6
+  kGpu = 6,
+  kSecondCollective = 7,
+  kInside = 8,   // in the nodes
+  kBetween = 9,  // between the nodes
+  kSecondInside = 10,
+  kSecondBetween = 11
 };
 
 // One fused operation on the data plane.
@@ -83,7 +89,8 @@ class Timeline {
                    std::uint64_t bytes = 0) EXCLUDES(mutex_);
   void record_collective(const CollectiveSpan& span) EXCLUDES(mutex_);
   void record_tensor(std::string_view name, const TensorTimes& times) EXCLUDES(mutex_);
-  // On a coordinator: `last_rank` was the last to report the tensor, `waited` after the first rank.
+  // Records that a tensor is ready: `last_rank` was the last to report it, `waited` after the first rank.
+  // Only coordinators call it.
   void record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) EXCLUDES(mutex_);
   // Does nothing without `mark_cycles`.
   void record_order(std::uint64_t sequence, TimePoint at) EXCLUDES(mutex_);

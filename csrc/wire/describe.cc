@@ -3,16 +3,11 @@
 namespace roundelay::wire {
 
 std::string describe(const Request& request) {
-  switch (request.operation) {
-    case Operation::kBarrier:
-    case Operation::kJoin:
-      return std::string(name_of(request.operation)) + "()";
-    case Operation::kProcessSet:
-      return request.root < 0 ? "add_process_set()" : "remove_process_set()";
-    default:
-      break;
+  if (request.operation == Operation::kProcessSet) {
+    return request.root < 0 ? "add_process_set()" : "remove_process_set()";
   }
   std::string text(name_of(request.operation));
+  if (!traits_of(request.operation).has_tensors) return text + "()";
   if (!request.name.empty()) text.append(" of '").append(request.name).append("'");
   if (!request.others.empty()) text += " (" + std::to_string(1 + request.others.size()) + " tensors)";
   if (!request.technique.empty()) text += " by " + describe_technique(request);

@@ -186,18 +186,18 @@ void layout(auto& io, Is<TimelineSwitch> auto& m) {
 
 void layout(auto& io, Is<TicketMembers> auto& m) {
   layout(io, m.lane);
-  naturals(io, "turn.ranks", m.ranks);
+  naturals(io, "tickets.ranks", m.ranks);
 }
 
 void layout(auto& io, Is<TicketRequest> auto& m) {
   layout(io, m.lane);
-  io.integer("turn.sequence", m.sequence);
-  io.integer("turn.count", m.operations);
+  io.integer("tickets.sequence", m.sequence);
+  io.integer("tickets.count", m.operations);
 }
 
 void layout(auto& io, Is<TicketGrant> auto& m) {
   layout(io, m.lane);
-  io.integer("turn.sequence", m.sequence);
+  io.integer("tickets.sequence", m.sequence);
   io.optional("tickets.tickets", m.tickets, [&](auto& tickets) { layout(io, tickets); });
 }
 

@@ -93,7 +93,7 @@ struct FusedTensor {
   friend bool operator==(const FusedTensor&, const FusedTensor&) = default;
 };
 
-// One collective over one or more members.
+// One collective over one or more tensors.
 struct FusedOperation {
   std::vector<FusedTensor> tensors;  // in buffer order
   // Allgather, which has one member: first extents, for each tensor one by group member. Empty otherwise.
@@ -124,7 +124,7 @@ struct Joined {
 // has reported and no order has named.
 struct Lock {
   std::uint64_t number = 0;                      // of the lane's locks, from 1
-  std::vector<std::vector<CacheId>> operations;  // one period: their members, in buffer order
+  std::vector<std::vector<CacheId>> operations;  // one period: their tensors, in buffer order
   friend bool operator==(const Lock&, const Lock&) = default;
 };
 
@@ -136,7 +136,7 @@ struct Tickets {
   friend bool operator==(const Tickets&, const Tickets&) = default;
 };
 
-// The operations of an order that take turns on GPUs with those of other process sets.
+// The operations of an order whose place among those of other process sets on GPUs is fixed by tickets.
 struct OrderTickets {
   std::vector<std::int32_t> operations;  // their indices in the order, ascending; not empty
   Tickets tickets;                       // one for each
@@ -218,8 +218,8 @@ struct TimelineSwitch {
   friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
 };
 
-// A process set's coordinator tells rank 0 that the set's operations on GPUs take turns with those of other
-// sets from now on.
+// A process set's coordinator tells rank 0 that the operations of the set on GPUs need tickets from now on,
+// as other sets use the GPUs too.
 struct TicketMembers {
   LaneId lane;
   std::vector<std::int32_t> ranks;  // world ranks, ascending; empty: the set is over

@@ -1,6 +1,7 @@
 """The C++ core (csrc/bindings). Only translation: see the headers in csrc for contracts."""
 
 from collections.abc import Callable
+from typing import Final
 
 import torch
 
@@ -12,56 +13,37 @@ class MismatchError(HorovodInternalError): ...
 class Config:
     """What one init() read from the environment; read-only."""
 
-    @property
-    def fusion_threshold(self) -> int: ...
-    @property
-    def theta(self) -> int: ...
-    @property
-    def theta_auto(self) -> bool: ...
-    @property
-    def gradient_pool(self) -> bool: ...
-    @property
-    def strategy(self) -> str: ...
-    @property
-    def autotune(self) -> bool: ...
-    @property
-    def autotune_log(self) -> str: ...
-    @property
-    def autotune_steps_per_sample(self) -> int: ...
-    @property
-    def cycle_time_ms(self) -> float: ...
-    @property
-    def cache_capacity(self) -> int: ...
-    @property
-    def deterministic(self) -> bool: ...
-    @property
-    def exact_gradients(self) -> bool: ...
-    @property
-    def stall_check_disable(self) -> bool: ...
-    @property
-    def stall_check_time(self) -> float: ...
-    @property
-    def stall_shutdown_time(self) -> float: ...
-    @property
-    def progress_timeout(self) -> float: ...
-    @property
-    def start_timeout(self) -> float: ...
-    @property
-    def bootstrap(self) -> str: ...
-    @property
-    def channel(self) -> str: ...
-    @property
-    def node_id(self) -> str: ...
-    @property
-    def interface(self) -> str: ...
-    @property
-    def timeline(self) -> str: ...
-    @property
-    def timeline_mark_cycles(self) -> bool: ...
-    @property
-    def log_level(self) -> str: ...
-    @property
-    def log_hide_time(self) -> bool: ...
+    # one line a knob: tools/config_docs.py
+    fusion_threshold: Final[int]
+    theta: Final[int]
+    gradient_pool: Final[bool]
+    strategy: Final[str]
+    autotune: Final[bool]
+    autotune_log: Final[str]
+    autotune_steps_per_sample: Final[int]
+    cycle_time: Final[float]
+    cache_capacity: Final[int]
+    schedule_lock: Final[bool]
+    deterministic: Final[bool]
+    exact_gradients: Final[bool]
+    stall_check_disable: Final[bool]
+    stall_check_time: Final[float]
+    stall_shutdown_time: Final[float]
+    stall_stacks: Final[bool]
+    progress_timeout: Final[float]
+    start_timeout: Final[float]
+    bootstrap: Final[str]
+    channel: Final[str]
+    fabric: Final[str]
+    gpu_fabric: Final[str]
+    node_id: Final[str]
+    interface: Final[str]
+    timeline: Final[str]
+    timeline_mark_cycles: Final[bool]
+    log_level: Final[str]
+    log_hide_time: Final[bool]
+    # end of the knobs
+    theta_auto: Final[bool]  # ROUNDELAY_THETA is "auto"
     # (variable, value, source, meaning) for every knob
     @property
     def lines(self) -> list[tuple[str, str, str, str]]: ...

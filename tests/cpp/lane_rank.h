@@ -32,7 +32,7 @@ class LaneRank {
   LaneRank(TrackFabrics fabrics, const LaneOptions& options)
       : completer_(handles_, [this](const submit::Entry& entry,
                                     TimePoint) { completed.push_back(entry.request.name); }),
-        lane(LaneId{}, std::move(fabrics), completer_, timeline_, abort, options,
+        lane(LaneId{}, std::move(fabrics), completer_, timeline, abort, options,
              {[this](wire::Stuck stuck) { stucks.push_back(std::move(stuck)); },
               [this](wire::Abort fault) { faults.push_back(std::move(fault)); }}) {}
 
@@ -72,11 +72,11 @@ class LaneRank {
   std::vector<wire::Stuck> stucks;
   std::vector<wire::Abort> faults;
   AbortToken abort;
+  timeline::Timeline timeline{0};
 
  private:
   submit::HandleTable handles_;
   complete::Completer completer_;
-  timeline::Timeline timeline_{0};
 
  public:
   Lane lane;

@@ -1,7 +1,8 @@
 """Common to all Python tests.
 
-One thread, as ranks share the cores; tests of one number of ranks come together, as these ranks stay; in CI
-there is a limit to what may be skipped.
+One thread, as ranks share the cores; tests of one number of ranks come together, as these ranks stay; of a
+test that runs with several numbers, `make test` takes the small ones; in CI there is a limit to what may be
+skipped.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 
 import pytest
 
+import sizes
 import skips
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,6 +22,7 @@ def pytest_configure(config: pytest.Config) -> None:
     skips.register(config)
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """By number of ranks; else in their own order."""
 
@@ -28,3 +31,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return parameters.params.get("np", 0) if parameters is not None else 0
 
     items.sort(key=ranks_of)
+    for number in sizes.larger([(item.nodeid.partition("[")[0], ranks_of(item)) for item in items]):
+        items[number].add_marker(pytest.mark.slow)

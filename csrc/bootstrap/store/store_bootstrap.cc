@@ -1,6 +1,5 @@
 #include "bootstrap/store/store_bootstrap.h"
 
-#include <sstream>
 #include <utility>
 
 namespace roundelay::bootstrap {
@@ -8,12 +7,6 @@ namespace {
 
 // Time for the last messages after an exchange that failed.
 constexpr Duration kLastWords = std::chrono::seconds(2);
-
-std::string show_seconds(Duration duration) {
-  std::ostringstream text;
-  text << std::chrono::duration<double>(duration).count() << " s";
-  return text.str();
-}
 
 }  // namespace
 
@@ -103,7 +96,7 @@ Status StoreBootstrap::give_up(const Keys& keys) {
   stay_for_ = std::move(left_by_present);
   const std::string text = (count == 1 ? "rank " : "ranks ") + missing + " of " + std::to_string(size_) +
                            (exchanges_ == 0 ? " did not come to init()" : " came to init() but got stuck") +
-                           " within " + show_seconds(patience_) + " (ROUNDELAY_START_TIMEOUT), says rank " +
+                           " within " + seconds_text(patience_) + " (ROUNDELAY_START_TIMEOUT), says rank " +
                            std::to_string(rank_);
   ROUNDELAY_RETURN_IF_ERROR(store_->set(root_ + "given_up", to_bytes(text), deadline));
   return Status::aborted(text);

@@ -79,4 +79,11 @@ Status compare_hellos(const wire::Hello& a, const wire::Hello& b) {
   return {};
 }
 
+Status check_identity(const wire::Hello& own, const Greeting& greeting) {
+  if (greeting.hello.ok()) return compare_hellos(own, *greeting.hello);
+  return Status::aborted("rank " + std::to_string(own.rank) + " (\"" + own.version +
+                         "\") cannot read the greeting of rank " + std::to_string(greeting.from) +
+                         ", which runs another build: " + greeting.hello.status().message());
+}
+
 }  // namespace roundelay::channel

@@ -28,5 +28,7 @@ std::optional<Greeting> decode_greeting(ConstByteSpan bytes, const Token& own_to
 // Returns OK if both ranks have the same build and configuration; otherwise the difference, with the same
 // text on both ranks.
 Status compare_hellos(const wire::Hello& a, const wire::Hello& b);
+// Compares the sender of a greeting with this rank. Errors: as compare_hellos(), or another build's greeting.
+Status check_identity(const wire::Hello& own, const Greeting& greeting);
 
 }  // namespace roundelay::channel

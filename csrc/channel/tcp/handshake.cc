@@ -1,44 +1,26 @@
-// TcpChannel: how connections are established and how they end.
-#include <algorithm>
-#include <array>
+// TcpLinks: how connections are established and how they end.
+#include <utility>
 
-#include "base/log.h"
-#include "channel/tcp/tcp_channel.h"
+#include "channel/tcp/tcp_links.h"
 
 namespace roundelay::channel {
-namespace {
 
-using Interest = platform::Epoll::Interest;
+using PeerState = TcpPeer::State;
+using Stage = Connection::Stage;
 
-constexpr std::size_t kSpareStrangers = 64;
-
-}  // namespace
-
-// Takes the socket and watches it. Returns null if epoll refuses.
-TcpChannel::Connection* TcpChannel::add(platform::Socket socket, Stage stage, int peer) {
-  const std::uint64_t id = next_id_++;
-  auto connection = std::make_unique<Connection>(Connection{id, std::move(socket), stage, peer});
-  const Interest interest = stage == Stage::kDialling ? Interest::kWrite : Interest::kRead;
-  if (!epoll_.add(connection->socket.fd(), id, interest).ok()) return nullptr;
-  return connections_.emplace(id, std::move(connection)).first->second.get();
-}
-
-// Closes a connection. Its descriptor is free again, so a muted listener may accept.
-void TcpChannel::drop(Connection& connection) {
+// Closes a connection.
+void TcpLinks::drop(Connection& connection) {
   if (connection.peer >= 0) {
-    Peer& peer = at(connection.peer);
+    TcpPeer& peer = at(connection.peer);
     if (peer.connection == &connection) peer.connection = nullptr;
     if (peer.parked == &connection) peer.parked = nullptr;
   }
-  connections_.erase(connection.id);
-  if (listener_muted_) {
-    listener_muted_ = !epoll_.change(listener_->fd(), kListenerTag, Interest::kRead).ok();
-  }
+  connections_.drop(connection);
 }
 
 // Marks the peer as lost; receive() reports it.
-void TcpChannel::lose(int peer_rank, Status why) {
-  Peer& peer = at(peer_rank);
+void TcpLinks::lose(int peer_rank, Status why) {
+  TcpPeer& peer = at(peer_rank);
   peer.state = PeerState::kLost;
   peer.lost = why;
   cut_off(peer);
@@ -46,13 +28,13 @@ void TcpChannel::lose(int peer_rank, Status why) {
 }
 
 // Marks the peer as left in order, after its goodbye.
-void TcpChannel::part(int peer_rank) {
+void TcpLinks::leave(int peer_rank) {
   at(peer_rank).state = PeerState::kLeft;
   cut_off(at(peer_rank));
 }
 
 // Drops the peer's queue and connections.
-void TcpChannel::cut_off(Peer& peer) {
+void TcpLinks::cut_off(TcpPeer& peer) {
   peer.queue.clear();
   if (peer.connection != nullptr) drop(*peer.connection);
   if (peer.parked != nullptr) drop(*peer.parked);
@@ -60,8 +42,8 @@ void TcpChannel::cut_off(Peer& peer) {
 
 // Tries the peer's next address. After the last one it uses a parked connection if there is one, else the
 // peer is lost.
-void TcpChannel::dial(int peer_rank) {
-  Peer& peer = at(peer_rank);
+void TcpLinks::dial(int peer_rank) {
+  TcpPeer& peer = at(peer_rank);
   peer.state = PeerState::kDialling;
   while (peer.next_endpoint < peer.endpoints.size()) {
     const platform::Endpoint& endpoint = peer.endpoints[peer.next_endpoint++];
@@ -70,7 +52,7 @@ void TcpChannel::dial(int peer_rank) {
       peer.last_failure = socket.status().message();
       continue;
     }
-    peer.connection = add(std::move(socket).value(), Stage::kDialling, peer_rank);
+    peer.connection = connections_.add(std::move(socket).value(), Stage::kDialling, peer_rank);
     if (peer.connection != nullptr) return;
     peer.last_failure = "out of epoll watches";
   }
@@ -78,7 +60,7 @@ void TcpChannel::dial(int peer_rank) {
     peer.parked = nullptr;
     peer.connection = parked;
     if (send_greeting(*parked)) {
-      stand(*parked);
+      establish(*parked);
       return;
     }
   }
@@ -88,22 +70,21 @@ void TcpChannel::dial(int peer_rank) {
                                   peer.host.substr(0, peer.host.find('/')) + ": " + why));
 }
 
-// Notes why an attempt failed and tries the next address.
-void TcpChannel::dial_failed(Connection& connection, const std::string& why) {
+// Records why an attempt failed and tries the next address.
+void TcpLinks::dial_failed(Connection& connection, const std::string& why) {
   const int peer_rank = connection.peer;
-  Peer& peer = at(peer_rank);
+  TcpPeer& peer = at(peer_rank);
   peer.last_failure = peer.endpoints[peer.next_endpoint - 1].to_string() + ": " + why;
   drop(connection);
   dial(peer_rank);
 }
 
 // Called when an attempt has connected or failed.
-void TcpChannel::dialled(Connection& connection) {
+void TcpLinks::dialled(Connection& connection) {
   const int error = connection.socket.connect_error();
   if (error != 0) {
     dial_failed(connection, platform::errno_text(error));
-  } else if (!send_greeting(connection) ||
-             !epoll_.change(connection.socket.fd(), connection.id, Interest::kRead).ok()) {
+  } else if (!send_greeting(connection) || !connections_.watch_input(connection)) {
     dial_failed(connection, "closed before the greeting");
   } else {
     connection.stage = Stage::kGreeting;
@@ -112,46 +93,14 @@ void TcpChannel::dialled(Connection& connection) {
 
 // Sends this rank's greeting. Returns false if the connection is broken: a new connection takes it all at
 // once.
-bool TcpChannel::send_greeting(Connection& connection) {
+bool TcpLinks::send_greeting(Connection& connection) {
   const Bytes greeting = encode_greeting(at(connection.peer).token, connection.peer, identity_);
-  const auto header = frame_header(greeting.size());
-  const std::array<ConstByteSpan, 2> parts = {ConstByteSpan(header), ConstByteSpan(greeting)};
-  const platform::Transfer done = connection.socket.write(parts);
-  return done.state == platform::Transfer::State::kSome && done.bytes == header.size() + greeting.size();
-}
-
-void TcpChannel::accept_all() {
-  while (true) {
-    auto accepted = listener_->accept();
-    if (!accepted.ok()) {
-      // The listener stays readable, so epoll must ignore it; otherwise each wait would end at once.
-      log(LogLevel::kWarning, accepted.status().message());
-      listener_muted_ = epoll_.change(listener_->fd(), kListenerTag, Interest::kNone).ok();
-      return;
-    }
-    if (!accepted->has_value()) return;
-    if (const Connection* stranger = add(std::move(**accepted), Stage::kGreeting, -1)) {
-      strangers_.push_back(stranger->id);
-      limit_strangers();
-    }
-  }
-}
-
-// Closes the oldest strangers if there are more than all peers could be.
-void TcpChannel::limit_strangers() {
-  std::erase_if(strangers_, [this](std::uint64_t id) REQUIRES(mutex_) {
-    const Connection* connection = find(id);
-    return connection == nullptr || connection->peer >= 0;
-  });
-  while (strangers_.size() > peers_.size() + kSpareStrangers) {
-    drop(*find(strangers_.front()));
-    strangers_.pop_front();
-  }
+  return connections_.write_frame(connection, greeting) == kFrameHeader + greeting.size();
 }
 
 // Called with the first frame of a connection.
-void TcpChannel::greeted(Connection& connection, ConstByteSpan bytes) {
-  const auto greeting = decode_greeting(bytes, tcp_address_.token, rank_);
+void TcpLinks::greeted(Connection& connection, ConstByteSpan bytes) {
+  const auto greeting = decode_greeting(bytes, token_, rank_);
   if (connection.peer >= 0) {
     greeted_by_acceptor(connection, greeting);
     return;
@@ -167,30 +116,23 @@ void TcpChannel::greeted(Connection& connection, ConstByteSpan bytes) {
   greeted_by_dialler(connection, *greeting);
 }
 
-Status TcpChannel::check_identity(const Greeting& greeting) const {
-  if (greeting.hello.ok()) return compare_hellos(identity_, *greeting.hello);
-  return Status::aborted("rank " + std::to_string(rank_) + " (\"" + identity_.version +
-                         "\") cannot read the greeting of rank " + std::to_string(greeting.from) +
-                         ", which runs another build: " + greeting.hello.status().message());
-}
-
 // Called with the answer to this rank's greeting. If it is good, the connection is established.
-void TcpChannel::greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting) {
+void TcpLinks::greeted_by_acceptor(Connection& connection, const std::optional<Greeting>& greeting) {
   if (!greeting.has_value() || greeting->from != connection.peer) {
     dial_failed(connection, "another program answers there");
     return;
   }
-  if (Status same = check_identity(*greeting); !same.ok()) {
+  if (Status same = check_identity(identity_, *greeting); !same.ok()) {
     lose(connection.peer, std::move(same));
     return;
   }
-  stand(connection);
+  establish(connection);
 }
 
 // Called with the greeting of a peer that connected. Establishes, parks or drops the connection.
-void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& greeting) {
-  Peer& peer = at(connection.peer);
-  if (Status same = check_identity(greeting); !same.ok()) {
+void TcpLinks::greeted_by_dialler(Connection& connection, const Greeting& greeting) {
+  TcpPeer& peer = at(connection.peer);
+  if (Status same = check_identity(identity_, greeting); !same.ok()) {
     send_greeting(connection);  // lets the peer report the same difference
     const int peer_rank = connection.peer;
     drop(connection);
@@ -208,18 +150,18 @@ void TcpChannel::greeted_by_dialler(Connection& connection, const Greeting& gree
     return;
   }
   if (peer.connection != nullptr) drop(*peer.connection);
-  stand(connection);
+  establish(connection);
 }
 
 // Establishes the connection, and sends what is queued for the peer.
-void TcpChannel::stand(Connection& connection) {
-  Peer& peer = at(connection.peer);
+void TcpLinks::establish(Connection& connection) {
+  TcpPeer& peer = at(connection.peer);
   peer.state = PeerState::kOpen;
   peer.connection = &connection;
   if (peer.parked != nullptr) drop(*peer.parked);
   connection.stage = Stage::kOpen;
   connection.reader.set_longest(kLongestFrame);
-  if (closing_) peer.queue.push_goodbye();
+  if (leaving_) peer.queue.push_goodbye();
   if (!peer.queue.empty()) flush(peer);
 }
 

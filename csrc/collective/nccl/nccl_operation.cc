@@ -39,10 +39,6 @@ bool fits(const Call& call, int members) {
 NcclOperation::NcclOperation(const Tools& tools, const Call& call)
     : tools_(tools), call_(call), stream_(options_of(call).stream) {}
 
-Status NcclOperation::begin() {
-  return std::visit([this](const auto& one) { return start(one); }, call_);
-}
-
 Status NcclOperation::end() {
   if (last_copy_) {
     ROUNDELAY_RETURN_IF_ERROR(
@@ -79,6 +75,7 @@ Status NcclOperation::grouped(const std::function<Status()>& calls) {
   return called.ok() ? ended : called;
 }
 
+template <>
 Status NcclOperation::start(const AllreduceCall& call) {
   const ByteSpan buffer(call.buffer.data(), call.buffer.bytes);
   const std::size_t elements = buffer.size() / size_of(call.dtype);
@@ -98,6 +95,7 @@ Status NcclOperation::start(const AllreduceCall& call) {
 }
 
 // NCCL knows no unequal shards. Where they are unequal, every member reduces all of them and keeps its own.
+template <>
 Status NcclOperation::start(const ReducescatterCall& call) {
   const std::size_t element = size_of(call.dtype);
   const std::size_t elements = total(call.shard_bytes) / element;
@@ -125,11 +123,13 @@ Status NcclOperation::start(const ReducescatterCall& call) {
                                      stream_);
 }
 
+template <>
 Status NcclOperation::start(const BroadcastCall& call) {
   if (call.buffer.empty()) return {};
   return tools_.communicator.broadcast(call.buffer.data(), call.buffer.size(), call.root, stream_);
 }
 
+template <>
 Status NcclOperation::start(const AllgatherCall& call) {
   const std::vector<std::size_t>& parts = call.receive_bytes;
   if (total(parts) == 0) return {};
@@ -151,6 +151,7 @@ Status NcclOperation::gather_unevenly(const AllgatherCall& call) {
   });
 }
 
+template <>
 Status NcclOperation::start(const AlltoallCall& call) {
   std::byte* const own = call.output.data() + before(call.receive_bytes, self());
   const std::size_t kept = call.send_bytes[self()];
@@ -178,10 +179,16 @@ Status NcclOperation::send_and_receive(const AlltoallCall& call) {
 }
 
 // All members reduce one byte, whose value does not matter.
+template <>
 Status NcclOperation::start(const BarrierCall& /*call*/) {
   const Result<std::byte*> byte = take_scratch(1);
   if (!byte.ok()) return byte.status();
   return tools_.communicator.all_reduce(*byte, *byte, 1, DType::kUInt8, {.op = ReduceOp::kMax}, stream_);
+}
+
+// Comes after all specialisations of start(), which it uses.
+Status NcclOperation::begin() {
+  return std::visit([this](const auto& one) { return start(one); }, call_);
 }
 
 }  // namespace roundelay::collective::nccl

@@ -41,12 +41,9 @@ class NcclOperation {
   [[nodiscard]] Status end();
 
  private:
-  Status start(const AllreduceCall& call);
-  Status start(const BroadcastCall& call);
-  Status start(const BarrierCall& call);
-  Status start(const AllgatherCall& call);
-  Status start(const AlltoallCall& call);
-  Status start(const ReducescatterCall& call);
+  // Starts a call of this kind; specialised for each.
+  template <class Kind>
+  Status start(const Kind& call);
   Status gather_unevenly(const AllgatherCall& call);
   Status send_and_receive(const AlltoallCall& call);
 

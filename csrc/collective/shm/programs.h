@@ -27,6 +27,21 @@ Program all_gather_in_region(Rounds& net, const AllgatherCall& call);
 Program alltoall(Rounds& net, const AlltoallCall& call);
 Program barrier(Rounds& net);
 
+// Return the program of a call of each kind. A new kind without one does not compile.
+inline Program run(Rounds& net, const AllreduceCall& call) {
+  if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
+  return call.buffer.region != nullptr ? allreduce_in_region(net, call) : allreduce(net, call);
+}
+inline Program run(Rounds& net, const BroadcastCall& call) { return broadcast(net, call); }
+inline Program run(Rounds& net, const BarrierCall& /*call*/) { return barrier(net); }
+inline Program run(Rounds& net, const AllgatherCall& call) {
+  return call.region != nullptr ? all_gather_in_region(net, call) : all_gather(net, call);
+}
+inline Program run(Rounds& net, const AlltoallCall& call) { return alltoall(net, call); }
+inline Program run(Rounds& net, const ReducescatterCall& call) {
+  return call.region != nullptr ? reduce_scatter_in_region(net, call) : reduce_scatter(net, call);
+}
+
 // Returns the program of a call, as the present members see it. A region of the call has the parts of all
 // members of the group. `call` and `net` outlive it.
 Program program_of(const Call& call, Rounds& net);

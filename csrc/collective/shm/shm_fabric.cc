@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include "base/overload.h"
 #include "collective/call_watch.h"
 #include "collective/check.h"
 #include "collective/present.h"
@@ -43,11 +42,15 @@ void keep_own_region(Call& call, const Group& group) {
   const auto keep = [&group](const Region*& region) {
     if (region != nullptr && region->ranks != group.ranks) region = nullptr;
   };
-  std::visit(Overload{[&](AllreduceCall& one) { keep(one.buffer.region); },
-                      [&](AllgatherCall& one) { keep(one.region); },
-                      [&](ReducescatterCall& one) { keep(one.region); }, [](BroadcastCall&) {},
-                      [](BarrierCall&) {}, [](AlltoallCall&) {}},
-             call);
+  std::visit(
+      [&](auto& one) {
+        if constexpr (requires { one.buffer.region; }) {
+          keep(one.buffer.region);
+        } else if constexpr (requires { one.region; }) {
+          keep(one.region);
+        }
+      },
+      call);
 }
 
 // Returns the call as the members that take part see it.
@@ -168,31 +171,12 @@ Program alone(const Call& call) {
   co_return;
 }
 
-// Picks the program of a call of each kind.
-struct Picker {
-  Rounds& net;
-
-  Program operator()(const AllreduceCall& call) const {
-    if (call.reduce_op == ReduceOp::kAdasum) return adasum(net, call);
-    return call.buffer.region != nullptr ? allreduce_in_region(net, call) : allreduce(net, call);
-  }
-  Program operator()(const BroadcastCall& call) const { return broadcast(net, call); }
-  Program operator()(const BarrierCall& /*call*/) const { return barrier(net); }
-  Program operator()(const AllgatherCall& call) const {
-    return call.region != nullptr ? all_gather_in_region(net, call) : all_gather(net, call);
-  }
-  Program operator()(const AlltoallCall& call) const { return alltoall(net, call); }
-  Program operator()(const ReducescatterCall& call) const {
-    return call.region != nullptr ? reduce_scatter_in_region(net, call) : reduce_scatter(net, call);
-  }
-};
-
 }  // namespace
 
 Program program_of(const Call& call, Rounds& net) {
   const bool nothing = operation_of(call) == Operation::kAllreduce && result_bytes(call) == 0;
   if (net.size() == 1 || nothing) return alone(call);
-  return std::visit(Picker{net}, call);
+  return std::visit([&net](const auto& one) { return run(net, one); }, call);
 }
 
 }  // namespace shm

@@ -57,6 +57,58 @@ void move_to_host(ReducescatterCall& call, const Step& step, std::byte* pinned) 
   call.region = nullptr;
 }
 
+// One step of a call, seen by the member `self`: the piece `number` of so many bytes.
+struct Cut {
+  std::size_t self;
+  std::uint64_t number;
+  std::size_t piece_bytes;  // SIZE_MAX: the call is not cut
+
+  // Returns where the piece of these bytes lies.
+  [[nodiscard]] ByteRange piece(std::size_t bytes) const {
+    const std::size_t offset = number == 0 ? 0 : static_cast<std::size_t>(number) * piece_bytes;
+    return {offset, std::min(piece_bytes, bytes - offset)};
+  }
+};
+
+Step step_of(const AllreduceCall& call, const Cut& cut) {
+  const ByteRange range = cut.piece(call.buffer.bytes);
+  if (range.bytes == 0) return {};
+  std::byte* const data = call.buffer.data() + range.offset;
+  return {range.bytes, data, {0, range.bytes}, data, {0, range.bytes}};
+}
+
+Step step_of(const BroadcastCall& call, const Cut& cut) {
+  const ByteRange range = cut.piece(call.buffer.size());
+  if (range.bytes == 0) return {};
+  std::byte* const data = call.buffer.data() + range.offset;
+  const bool root = static_cast<std::size_t>(call.root) == cut.self;
+  return {range.bytes, root ? data : nullptr, {0, range.bytes}, root ? nullptr : data, {0, range.bytes}};
+}
+
+// A barrier has no bytes.
+Step step_of(const BarrierCall& /*call*/, const Cut& /*cut*/) { return {}; }
+
+// The input is given in its place in the result.
+Step step_of(const AllgatherCall& call, const Cut& cut) {
+  const std::size_t bytes = call.output.size();
+  const ByteRange own{sum(call.receive_bytes, cut.self), call.receive_bytes[cut.self]};
+  return {bytes, call.input, own, call.output.data(), {0, bytes}};
+}
+
+Step step_of(const AlltoallCall& call, const Cut& /*cut*/) {
+  const std::size_t given = sum(call.send_bytes, call.send_bytes.size());
+  const std::size_t behind = (given + kLine - 1) / kLine * kLine;
+  const std::size_t taken = call.output.size();
+  return {behind + taken, call.input, {0, given}, call.output.data(), {behind, taken}};
+}
+
+// The result takes the place of this member's shard in the input.
+Step step_of(const ReducescatterCall& call, const Cut& cut) {
+  const std::size_t given = sum(call.shard_bytes, call.shard_bytes.size());
+  const ByteRange own{sum(call.shard_bytes, cut.self), call.shard_bytes[cut.self]};
+  return {given, call.input, {0, given}, call.output.data(), own};
+}
+
 }  // namespace
 
 Plan::Plan(const Call& call, int self, std::size_t piece_bytes)
@@ -71,51 +123,8 @@ Plan::Plan(const Call& call, int self, std::size_t piece_bytes)
 
 Step Plan::operator[](std::uint64_t number) const {
   if (absent_) return {};
-  return std::visit([&](const auto& one) { return step_of(one, number); }, call_);
-}
-
-Step Plan::step_of(const AllreduceCall& call, std::uint64_t number) const {
-  const ByteRange range = piece(number, call.buffer.bytes);
-  if (range.bytes == 0) return {};
-  std::byte* const data = call.buffer.data() + range.offset;
-  return {range.bytes, data, {0, range.bytes}, data, {0, range.bytes}};
-}
-
-Step Plan::step_of(const BroadcastCall& call, std::uint64_t number) const {
-  const ByteRange range = piece(number, call.buffer.size());
-  if (range.bytes == 0) return {};
-  std::byte* const data = call.buffer.data() + range.offset;
-  const bool root = static_cast<std::size_t>(call.root) == self_;
-  return {range.bytes, root ? data : nullptr, {0, range.bytes}, root ? nullptr : data, {0, range.bytes}};
-}
-
-// A barrier has no bytes.
-Step Plan::step_of(const BarrierCall& /*call*/, std::uint64_t /*number*/) { return {}; }
-
-// The input is given in its place in the result.
-Step Plan::step_of(const AllgatherCall& call, std::uint64_t /*number*/) const {
-  const std::size_t bytes = call.output.size();
-  const ByteRange own{sum(call.receive_bytes, self_), call.receive_bytes[self_]};
-  return {bytes, call.input, own, call.output.data(), {0, bytes}};
-}
-
-Step Plan::step_of(const AlltoallCall& call, std::uint64_t /*number*/) {
-  const std::size_t given = sum(call.send_bytes, call.send_bytes.size());
-  const std::size_t behind = (given + kLine - 1) / kLine * kLine;
-  const std::size_t taken = call.output.size();
-  return {behind + taken, call.input, {0, given}, call.output.data(), {behind, taken}};
-}
-
-// The result takes the place of this member's shard in the input.
-Step Plan::step_of(const ReducescatterCall& call, std::uint64_t /*number*/) const {
-  const std::size_t given = sum(call.shard_bytes, call.shard_bytes.size());
-  const ByteRange own{sum(call.shard_bytes, self_), call.shard_bytes[self_]};
-  return {given, call.input, {0, given}, call.output.data(), own};
-}
-
-ByteRange Plan::piece(std::uint64_t number, std::size_t bytes) const {
-  const std::size_t offset = number == 0 ? 0 : static_cast<std::size_t>(number) * piece_bytes_;
-  return {offset, std::min(piece_bytes_, bytes - offset)};
+  const Cut cut{self_, number, piece_bytes_};
+  return std::visit([&cut](const auto& one) { return step_of(one, cut); }, call_);
 }
 
 Call Plan::on_host(const Step& step, std::byte* pinned) const {

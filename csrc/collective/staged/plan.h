@@ -33,15 +33,6 @@ class Plan {
   [[nodiscard]] Call on_host(const Step& step, std::byte* pinned) const;
 
  private:
-  [[nodiscard]] Step step_of(const AllreduceCall& call, std::uint64_t number) const;
-  [[nodiscard]] Step step_of(const BroadcastCall& call, std::uint64_t number) const;
-  [[nodiscard]] static Step step_of(const BarrierCall& call, std::uint64_t number);
-  [[nodiscard]] Step step_of(const AllgatherCall& call, std::uint64_t number) const;
-  [[nodiscard]] static Step step_of(const AlltoallCall& call, std::uint64_t number);
-  [[nodiscard]] Step step_of(const ReducescatterCall& call, std::uint64_t number) const;
-  // Returns where this piece of so many bytes lies.
-  [[nodiscard]] ByteRange piece(std::uint64_t number, std::size_t bytes) const;
-
   const Call& call_;
   const std::size_t self_;
   const bool absent_;

@@ -34,6 +34,7 @@ Status TwoLevelRun::inside() {
     if (order_.scatters_next()) ++scattered_;
     order_.take();
     step_.reset();
+    tell(0, inside_since_);
     ++moves_;
   }
 }
@@ -45,6 +46,7 @@ Status TwoLevelRun::start_step() {
   auto started = resources_.inner.start(order_.scatters_next() ? scatter(chunk) : gather(chunk));
   if (!started.ok()) return started.status();
   step_ = std::move(started).value();
+  if (call_.observer != nullptr) inside_since_ = steady_now();
   return {};
 }
 
@@ -58,7 +60,9 @@ Status TwoLevelRun::between() {
     if (!done.ok()) return done.status();
     if (*done) pending.reset();
   }
-  for (; !crossing_.empty() && !crossing_.front(); crossing_.pop_front()) {
+  while (!crossing_.empty() && !crossing_.front()) {
+    crossing_.pop_front();
+    if (crossing_.empty()) tell(1, between_since_);
     ++crossed_;
     ++moves_;
   }
@@ -68,8 +72,13 @@ Status TwoLevelRun::between() {
 Status TwoLevelRun::start_crossing() {
   auto started = resources_.outer.start(cross(crossed_ + crossing_.size()));
   if (!started.ok()) return started.status();
+  if (call_.observer != nullptr && crossing_.empty()) between_since_ = steady_now();
   crossing_.push_back(std::move(started).value());
   return {};
+}
+
+void TwoLevelRun::tell(std::size_t level, TimePoint since) const {
+  if (call_.observer != nullptr) call_.observer->busy(level, since, steady_now());
 }
 
 ByteRange TwoLevelRun::own_shard(std::uint64_t chunk) const {

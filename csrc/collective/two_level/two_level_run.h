@@ -42,6 +42,8 @@ class TwoLevelRun {
   Status between();  // starts and tests the allreduces between the nodes
   Status start_step();
   Status start_crossing();
+  // Tells the call's observer that a level was busy until now.
+  void tell(std::size_t level, TimePoint since) const;
   // Return the calls of a chunk: the reduce-scatter inside, the allreduce between, the all-gather inside.
   [[nodiscard]] Call scatter(std::uint64_t chunk) const;
   [[nodiscard]] Call cross(std::uint64_t chunk) const;
@@ -65,6 +67,8 @@ class TwoLevelRun {
   std::uint64_t scattered_ = 0, crossed_ = 0;  // how many chunks have been
   std::uint64_t moves_ = 0;                    // how many steps and allreduces have ended
   std::uint64_t moves_at_idle_ = 0;            // at the last idle()
+  // Since when `step_` and `crossing_` have something, for the observer.
+  TimePoint inside_since_{}, between_since_{};
 };
 
 }  // namespace roundelay::collective::two_level

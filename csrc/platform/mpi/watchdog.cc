@@ -39,10 +39,9 @@ void Watchdog::watch() {
   MutexLock lock(mutex_);
   while (!over_) {
     if (deadline_.passed()) {
-      const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - begin_);
       std::fprintf(stderr,
-                   "roundelay: %s waited %lld s in %s for the other ranks, which did not come; ends now\n",
-                   who().c_str(), static_cast<long long>(waited.count()), what_.c_str());
+                   "roundelay: %s waited %s in %s for the other ranks, which did not come; ends now\n",
+                   who().c_str(), seconds_text(steady_now() - begin_).c_str(), what_.c_str());
       _exit(EXIT_FAILURE);
     }
     over_changed_.wait_until(mutex_, deadline_);

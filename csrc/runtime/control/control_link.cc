@@ -7,19 +7,28 @@
 
 namespace roundelay::runtime {
 
-void ControlLink::send(int to, const wire::Message& message) {
-  const Bytes bytes = wire::encode(message);
+void ControlLink::send(int to, const wire::Message& message) { send_bytes(to, wire::encode(message)); }
+
+void ControlLink::send_bytes(int to, ConstByteSpan message) {
   ++counters_.messages_sent;
-  counters_.message_bytes += static_cast<std::int64_t>(bytes.size());
-  const Status sent = channel_.send(to, bytes);
+  counters_.message_bytes += static_cast<std::int64_t>(message.size());
+  const Status sent = channel_.send(to, message);
   if (sent.code() == StatusCode::kInvalidArgument) {
     abort({rank_, "rank " + std::to_string(rank_) + " cannot send a control message: " + sent.message()});
   }
 }
 
+void ControlLink::send_to_each(std::span<const int> ranks, const wire::Message& message) {
+  const Bytes bytes = wire::encode(message);
+  for (const int rank : ranks) {
+    if (rank != rank_) send_bytes(rank, bytes);
+  }
+}
+
 void ControlLink::send_to_others(const wire::Message& message) {
+  const Bytes bytes = wire::encode(message);
   for (int rank = 0; rank < size_; ++rank) {
-    if (rank != rank_) send(rank, message);
+    if (rank != rank_) send_bytes(rank, bytes);
   }
 }
 

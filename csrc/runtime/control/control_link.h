@@ -29,6 +29,8 @@ class ControlLink {
   // Never blocks. Aborts if the message cannot travel at all. A peer that is gone is no error here:
   // Channel::receive() reports it, with the reason.
   void send(int to, const wire::Message& message);
+  // Sends to each of these ranks but this one. Encodes the message once.
+  void send_to_each(std::span<const int> ranks, const wire::Message& message);
   // Sends to all ranks of the world but this one.
   void send_to_others(const wire::Message& message);
   // Ends communication: tells the other ranks except `heard_from`, which has reported the fault, then the
@@ -43,6 +45,8 @@ class ControlLink {
   [[nodiscard]] const ControlCounters& counters() const { return counters_; }
 
  private:
+  void send_bytes(int to, ConstByteSpan message);
+
   channel::Channel& channel_;
   const int rank_;
   const int size_;

@@ -16,18 +16,18 @@ Negotiator::Negotiator(channel::Channel& channel, int rank, int size,
       options_(options),
       sink_(sink),
       link_(channel, rank, size, lanes_, sink),
-      sequencer_(link_, lanes_, size),
+      tickets_(link_, lanes_, size),
       stall_watch_(link_, lanes_, sink, options.stall_warning != Duration{0}),
       clock_probe_(link_, sink) {}
 
 void Negotiator::add_lane(LaneId id, const Group& group, submit::TensorTable& table) {
-  sequencer_.on_lane_added(id, lanes_.add(id, group, table, options_));
+  tickets_.on_lane_added(id, lanes_.add(id, group, table, options_));
 }
 
 void Negotiator::remove_lane(LaneId id) {
   const LaneControl* const lane = lanes_.find(id);
   if (lane == nullptr) return;
-  if (!lane->closed) sequencer_.on_lane_over(id, *lane);
+  if (!lane->closed) tickets_.on_lane_over(id, *lane);
   lanes_.remove(id);
 }
 
@@ -93,13 +93,13 @@ void Negotiator::dispatch(int from, wire::Message message, TimePoint now) {
                  [&](const wire::StateQuestion&) { sink_.state_asked(from); },
                  [&](const wire::StateAnswer& answer) { stall_watch_.on_state(from, answer.text); },
                  [&](const wire::TicketMembers& members) {
-                   if (!link_.aborted()) sequencer_.on_members(from, members);
+                   if (!link_.aborted()) tickets_.on_members(from, members);
                  },
                  [&](const wire::TicketRequest& request) {
-                   if (!link_.aborted()) sequencer_.on_request(from, request);
+                   if (!link_.aborted()) tickets_.on_request(from, request);
                  },
                  [&](const wire::TicketGrant& grant) {
-                   if (!link_.aborted()) sequencer_.on_grant(grant);
+                   if (!link_.aborted()) tickets_.on_grant(grant);
                  },
                  // Channels and bootstraps take these two; no rank sends them to a negotiator.
                  [](const wire::Hello&) {},
@@ -146,7 +146,7 @@ void Negotiator::on_reply(const StateReply& reply) {
 }
 
 void Negotiator::on_lost(int from, const Status& why) {
-  if (from == 0) sequencer_.on_rank_0_lost();
+  if (from == 0) tickets_.on_rank_0_lost();
   if (!lanes_.shares_open_lane(from)) return;  // the rank has left in order, and closes its connections
   link_.abort({from, "rank " + std::to_string(from) + " is gone: " + why.message() +
                          "; its process ended or its host is unreachable: look for its own last message"});
@@ -156,7 +156,7 @@ bool Negotiator::report_news(TimePoint now) {
   const bool flush = inbox_.take_flush();
   const bool leaving = inbox_.leaving();
   bool moved = false;
-  if (leaving) sequencer_.leave();
+  if (leaving) tickets_.leave();
   for (auto& [id, lane] : lanes_) {
     if (lane.closed) continue;
     if (leaving) lane.participant.leave();
@@ -165,15 +165,15 @@ bool Negotiator::report_news(TimePoint now) {
     auto settled = lane.participant.take_settled();
     moved = moved || !settled.empty();  // a caller may wait for one of these: it must look before it sleeps
     settle_all(id, std::move(settled));
-    const auto report = lane.participant.take_report();
+    auto report = lane.participant.take_report();
     if (!report) continue;
     moved = true;
-    send_report(lane, *report, now);
+    send_report(lane, std::move(*report), now);
   }
   return moved;
 }
 
-void Negotiator::send_report(const LaneControl& lane, const wire::Report& report, TimePoint now) {
+void Negotiator::send_report(const LaneControl& lane, wire::Report report, TimePoint now) {
   ControlCounters& counters = link_.counters();
   ++counters.reports;
   counters.cached_requests += static_cast<std::int64_t>(report.cached.size());
@@ -182,7 +182,7 @@ void Negotiator::send_report(const LaneControl& lane, const wire::Report& report
   if (coordinator == rank_) {
     on_report(rank_, report, now);
   } else {
-    link_.send(coordinator, report);
+    link_.send(coordinator, std::move(report));
   }
 }
 

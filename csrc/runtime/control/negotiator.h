@@ -16,7 +16,7 @@
 #include "runtime/control/lane_control.h"
 #include "runtime/control/negotiation_sink.h"
 #include "runtime/control/stall_watch.h"
-#include "runtime/control/turn_control.h"
+#include "runtime/control/ticket_control.h"
 #include "submit/table.h"
 #include "wire/messages.h"
 
@@ -63,11 +63,11 @@ class Negotiator {
   void on_chunk(wire::TimelineChunk chunk);
   void on_reply(const StateReply& reply);
   void on_lost(int from, const Status& why);
-  void send_report(const LaneControl& lane, const wire::Report& report, TimePoint now);
+  void send_report(const LaneControl& lane, wire::Report report, TimePoint now);
 
   // negotiator_orders.cc
   bool give_orders(TimePoint now);
-  void give(LaneId id, const LaneControl& lane, const wire::Order& order);
+  void give(LaneId id, const LaneControl& lane, wire::Order order);
   void on_order(const wire::Order& order);
   void close(LaneId id, LaneControl& lane, const negotiate::Applied& applied);
   void begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequence, negotiate::Schedule schedule);
@@ -81,7 +81,7 @@ class Negotiator {
   LaneControls lanes_;
   ControlLink link_;
   ControlInbox inbox_;
-  TurnControl sequencer_;
+  TicketControl tickets_;
   StallWatch stall_watch_;
   ClockProbe clock_probe_;
   std::vector<wire::Request> drained_;  // reused by take_uses()

@@ -10,14 +10,14 @@ bool Negotiator::give_orders(TimePoint now) {
   bool moved = false;
   for (auto& [id, lane] : lanes_) {
     if (!lane.coordinator || lane.closed) continue;
-    lane.coordinator->take_tickets(sequencer_.needs_stamps(id, lane));
+    lane.coordinator->take_tickets(tickets_.needs_tickets(id, lane));
     while (auto order = lane.coordinator->take_order(now)) {
       moved = true;
       lane.orders.push(std::move(*order));
     }
-    sequencer_.request_stamps(id, lane);
-    while (const auto order = lane.orders.take()) {
-      give(id, lane, *order);
+    tickets_.request_tickets(id, lane);
+    while (auto order = lane.orders.take()) {
+      give(id, lane, std::move(*order));
       if (link_.aborted()) return true;
     }
     for (const auto& note : lane.coordinator->take_ready_notes()) sink_.ready(id, note);
@@ -28,13 +28,13 @@ bool Negotiator::give_orders(TimePoint now) {
   return moved;
 }
 
-void Negotiator::give(LaneId id, const LaneControl& lane, const wire::Order& order) {
+void Negotiator::give(LaneId id, const LaneControl& lane, wire::Order order) {
   ++link_.counters().orders;
-  for (const int rank : lane.group.ranks) {
-    if (rank != rank_) link_.send(rank, order);
-  }
-  if (order.removed) sequencer_.on_lane_over(id, lane);
-  on_order(order);
+  const wire::Message message(std::move(order));
+  if (lane.group.size() > 1) link_.send_to_each(lane.group.ranks, message);
+  const auto& given = std::get<wire::Order>(message);
+  if (given.removed) tickets_.on_lane_over(id, lane);
+  on_order(given);
 }
 
 void Negotiator::on_order(const wire::Order& order) {

@@ -50,10 +50,9 @@ void StallWatch::check_coordinators(TimePoint now) {
 
 void StallWatch::on_silent_coordinator(const LaneControl& lane, bool fatal, TimePoint now) {
   const int coordinator = lane.awaited_rank();
-  const auto silence = std::chrono::duration_cast<std::chrono::seconds>(lane.watch.silence(now));
-  std::string text = "rank " + std::to_string(coordinator) +
-                     ", which coordinates, has answered nothing for " + std::to_string(silence.count()) +
-                     " s while other ranks wait: stopped, overloaded or unreachable";
+  std::string text =
+      "rank " + std::to_string(coordinator) + ", which coordinates, has answered nothing for " +
+      seconds_text(lane.watch.silence(now)) + " while other ranks wait: stopped, overloaded or unreachable";
   if (fatal) return link_.abort({coordinator, text});
   const std::string account = neighbours_.account(coordinator);
   if (!account.empty()) text.append("; ").append(account);

@@ -50,6 +50,9 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
+  // Returns whether no call leaves work on the device that waits for a peer: the members have chosen pinned
+  // memory, where only the host waits.
+  [[nodiscard]] bool device_never_waits() const { return chosen_ != nullptr && !faster_; }
   // Those of the fabric that the members have chosen.
   [[nodiscard]] std::span<collective::Fabric* const> levels() override;
 

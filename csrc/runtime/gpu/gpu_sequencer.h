@@ -23,8 +23,9 @@ class GpuSequencer {
     return gone_.load() >= previous;  // still less: a later gone() sees waiting_
   }
 
-  // Says that the operation with this ticket is enqueued; or has failed, or this rank skips it. Call it after
-  // may_go() was true for the operation: so calls come one at a time, in the order of tickets.
+  // Says that the operation with this ticket is enqueued; or has begun and never lets the device wait for a
+  // peer; or has failed, or this rank skips it. Call it once, after may_go() was true for the operation: so
+  // calls come one at a time, in the order of tickets.
   void gone(std::uint64_t ticket) {
     gone_.store(ticket);
     if (waiting_.exchange(false)) came_();

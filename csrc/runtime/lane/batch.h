@@ -19,6 +19,8 @@ namespace roundelay::runtime {
 
 struct OperationSteps;
 
+inline constexpr std::size_t kTracks = 2;  // at most, of a lane (runtime/lane/tracks.h)
+
 // One tensor of an entry. An operation without tensors has one piece of 0 bytes.
 struct Piece {
   submit::Entry* entry = nullptr;
@@ -55,8 +57,9 @@ struct Batch {
   // Set while the batch is carried out.
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end
-  std::unique_ptr<collective::Pending> pending;  // the call in progress; null: none is
-  std::size_t called_bytes = 0;                  // what this member has given to the task's calls
+  std::unique_ptr<collective::Pending> pending;   // the call in progress; null: none is
+  collective::LevelObserver* observer = nullptr;  // of the calls; null while the timeline is off
+  std::size_t called_bytes = 0;                   // what this member has given to the task's calls
   GpuEventPtr done;  // on a GPU: the batch is complete after this event; null until it is enqueued
   DeviceClock::Mark device_began, device_ended;  // for the timeline; without a point while it is off
   TimePoint started{};                           // of the first call
@@ -77,6 +80,12 @@ struct Batch {
     for (const Piece& piece : pieces) sum += piece.bytes();
     return sum;
   }
+  // Returns how to pass the time until the call in progress may be over. There is a call.
+  [[nodiscard]] collective::Nap idle(collective::Backoff& backoff) const { return pending->idle(backoff); }
+  // Returns the world rank that the call in progress waits for, or -1.
+  [[nodiscard]] int waiting_for() const;
+  // Returns whether the deadline of the call in progress has passed.
+  [[nodiscard]] bool late() const;
   // Names the batch in error messages: "allreduce of 'a' and 2 more".
   [[nodiscard]] std::string describe() const;
 };

@@ -43,9 +43,7 @@ DeviceBuffers& BatchExecutor::buffers_of(const Batch& batch) const {
 
 collective::Task BatchExecutor::task_of(Batch& batch) const {
   // A technique does not apply while a rank has joined: all members then reduce densely.
-  const bool by_technique =
-      !batch.entries.empty() && batch.entries.front()->technique != nullptr && batch.absent.empty();
-  if (by_technique) return run_technique(buffers_of(batch), batch);
+  if (batch.technique() != nullptr) return run_technique(buffers_of(batch), batch);
   return batch.steps->run(buffers_of(batch), batch);
 }
 
@@ -76,6 +74,7 @@ Status BatchExecutor::call(Batch& batch) {
   options.deadline =
       progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
+  options.observer = batch.observer;
   auto pending = step.fabric->start(*step.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();
@@ -112,15 +111,6 @@ Status BatchExecutor::mark_end(Batch& batch) {
     if (entry->results != nullptr) entry->results->set_done(batch.done);
   }
   return {};
-}
-
-int BatchExecutor::waiting_for(const Batch& batch) {
-  const int member = batch.pending ? batch.pending->waiting_for() : -1;
-  return member < 0 ? -1 : batch.task.step().fabric->group().ranks[static_cast<std::size_t>(member)];
-}
-
-bool BatchExecutor::late(const Batch& batch) {
-  return batch.pending && collective::options_of(*batch.task.step().call).deadline.passed();
 }
 
 void BatchExecutor::abandon(Batch& batch) {

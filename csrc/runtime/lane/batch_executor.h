@@ -45,14 +45,10 @@ class BatchExecutor {
   [[nodiscard]] Status start(Batch& batch);
   // Moves the batch on. Never blocks.
   [[nodiscard]] Result<Progress> advance(Batch& batch);
-  // Returns how to pass the time until the next advance(), after one that returned kNone.
-  [[nodiscard]] static collective::Nap idle(Batch& batch, collective::Backoff& backoff) {
-    return batch.pending->idle(backoff);
+  // Returns whether the batch is on a GPU and never lets it wait for a peer. Before close().
+  [[nodiscard]] bool device_never_waits(const Batch& batch) const {
+    return batch.on_gpu() && gpu_->device_never_waits();
   }
-  // Returns the world rank that the batch's call waits for, or -1.
-  [[nodiscard]] static int waiting_for(const Batch& batch);
-  // Returns whether the deadline of the batch's call has passed.
-  [[nodiscard]] static bool late(const Batch& batch);
   // Ends the batch's call, if it has one, and its task, after the abort word was raised. The caller then
   // fails the entries.
   void abandon(Batch& batch);

@@ -34,6 +34,9 @@ class GpuBuffers final : public DeviceBuffers {
   [[nodiscard]] DeviceClock::Mark mark_time();
   [[nodiscard]] DeviceClock& clock() { return clock_; }
 
+  // See GpuFabric.
+  [[nodiscard]] bool device_never_waits() const { return fabric_.device_never_waits(); }
+
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
   [[nodiscard]] GpuStream stream() const override { return stream_; }
   [[nodiscard]] Status copy(std::byte* to, const std::byte* from, std::size_t bytes) override;

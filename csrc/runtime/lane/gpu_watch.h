@@ -38,9 +38,12 @@ class GpuWatch {
   [[nodiscard]] bool may_start(const Batch& batch) const {
     return !batch.ticket || sequencer_ == nullptr || sequencer_->may_go(batch.ticket->previous);
   }
-  // Lets the next turn come if this was the last batch of its own. The batch is enqueued, or was skipped.
-  void leave_ticket(const Batch& batch) const {
-    if (batch.ticket && batch.ends_tickets && sequencer_ != nullptr) sequencer_->gone(batch.ticket->number);
+  // Lets the next turn come if this was the last batch of its own, and takes the batch's ticket. The batch is
+  // enqueued, or was skipped; or it has begun and never lets the device wait for a peer.
+  void leave_ticket(Batch& batch) const {
+    if (!batch.ticket || !batch.ends_tickets || sequencer_ == nullptr) return;
+    sequencer_->gone(batch.ticket->number);
+    batch.ticket.reset();
   }
 
   // Keeps a batch that is enqueued. True: it is the only one, so the caller wakes the lane's thread to look.

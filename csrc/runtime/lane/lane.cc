@@ -32,7 +32,12 @@ Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, time
       schedule_(table_, queue_, waker_, recorder_, faults_.news),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
 
-Lane::~Lane() { close_fabrics(); }
+Lane::~Lane() {
+  // There are batches only if nobody has run the lane to the end of its work.
+  if (prepared_) tracks_.abandon(*prepared_);
+  for (const auto& batch : tracks_.take_running()) tracks_.abandon(*batch);
+  close_fabrics();
+}
 
 void Lane::close_fabrics() {
   waker_.detach_fabrics();
@@ -67,8 +72,14 @@ void Lane::wait_for_work(Deadline deadline) {
 
 bool Lane::start_prepared() {
   if (!prepared_ || !tracks_.may_start(*prepared_) || !gpu_watch_.may_start(*prepared_)) return false;
-  const Batch& batch = *prepared_;
-  if (const Status started = tracks_.start(std::move(prepared_)); !started.ok()) report(batch, started);
+  Batch& batch = *prepared_;
+  const Status started = tracks_.start(std::move(prepared_));
+  if (!started.ok()) {
+    report(batch, started);
+  } else if (batch.ticket && tracks_.first().device_never_waits(batch)) {
+    // Kernels of other lanes cannot wait for this batch, whatever the order on the peers.
+    gpu_watch_.leave_ticket(batch);
+  }
   return true;
 }
 
@@ -81,6 +92,7 @@ bool Lane::prepare_next() {
   const TimePoint begin = steady_now();
   const Status done = tracks_.prepare(*prepared_, recorder_.has_timeline());
   recorder_.record_pack(*prepared_, begin);
+  prepared_->observer = recorder_.level_observer(*prepared_);
   if (!done.ok()) report(*prepared_, done);
   return true;
 }
@@ -143,12 +155,12 @@ bool Lane::fail_everything() {
 // Reports an error of a batch to the control plane, the first one only.
 void Lane::report(const Batch& batch, const Status& why) {
   if (std::exchange(faulted_, true) || abort_.raised()) return;
-  const int peer = BatchExecutor::waiting_for(batch);
-  if (BatchExecutor::late(batch)) {
-    const auto waited = std::chrono::duration_cast<std::chrono::seconds>(steady_now() - batch.started);
-    const std::string size = std::to_string(batch.bytes()) + " bytes, " + std::to_string(waited.count());
-    faults_.stuck({id_, batch.sequence, peer,
-                   batch.describe() + " (" + size + " s in it; ROUNDELAY_PROGRESS_TIMEOUT)"});
+  const int peer = batch.waiting_for();
+  if (batch.late()) {
+    const std::string size =
+        std::to_string(batch.bytes()) + " bytes, " + seconds_text(steady_now() - batch.started);
+    faults_.stuck(
+        {id_, batch.sequence, peer, batch.describe() + " (" + size + " in it; ROUNDELAY_PROGRESS_TIMEOUT)"});
     return;
   }
   const int self = group_.world_rank();

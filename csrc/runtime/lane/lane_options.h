@@ -12,7 +12,7 @@
 
 namespace roundelay::runtime {
 
-// What a lane needs for tensors on a GPU. `turns` outlives the lane.
+// What a lane needs for tensors on a GPU. `sequencer` outlives the lane.
 struct LaneGpu {
   GpuParts parts;
   GpuSequencer* sequencer;
@@ -29,8 +29,9 @@ struct LaneOptions {
   // The lane's own Tracks set it: so many calls may share the links, and each may take as much longer.
   std::size_t calls_at_once = 1;
 
-  // Returns how long one call may take besides its transfer. A device gets ten times as long: it also does
-  // the work that was enqueued before, here and at the peers.
+  // Returns how long one call may take besides its transfer. On a device that time includes the work that the
+  // program has enqueued before the call, such as the rest of backward, here and at the peers. No rank knows
+  // how long that takes, so a device gets ten times the limit: more than a step takes, but not for ever.
   [[nodiscard]] Duration patience(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
 };
 

@@ -2,9 +2,16 @@
 
 #include <algorithm>
 
-#include "compress/technique.h"
-
 namespace roundelay::runtime {
+
+void LevelRecorder::busy(std::size_t level, TimePoint begin, TimePoint end) {
+  timeline_.record_span(level == 0 ? inside_ : between_, level == 0 ? "in the node" : "between nodes", begin,
+                        end);
+}
+
+collective::LevelObserver* LaneRecorder::level_observer(const Batch& batch) {
+  return timeline_.enabled() && !batch.on_gpu() ? &by_track_[batch.track] : nullptr;
+}
 
 void LaneRecorder::record(const Batch& batch) {
   if (batch.pieces.empty()) return;
@@ -15,18 +22,16 @@ void LaneRecorder::record(const Batch& batch) {
   counters_.bytes += static_cast<std::int64_t>(bytes);
   if (tensors > 1) counters_.fused_tensors += tensors;
   if (batch.on_gpu()) counters_.gpu_operations += 1;
-  if (const auto* technique = batch.technique()) record_technique(batch, *technique);
+  if (batch.technique() != nullptr) {
+    counters_.technique_operations += 1;
+    counters_.technique_bytes += static_cast<std::int64_t>(bytes);
+    counters_.technique_called_bytes += static_cast<std::int64_t>(batch.called_bytes);
+  }
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
-  record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : timeline::Track::kCollective,
-                    batch.started, batch.reduced);
-}
-
-void LaneRecorder::record_technique(const Batch& batch, const compress::BucketTechnique& technique) {
-  counters_.technique_operations += 1;
-  counters_.technique_bytes += static_cast<std::int64_t>(batch.bytes());
-  counters_.technique_called_bytes += static_cast<std::int64_t>(batch.called_bytes);
-  if (technique.outcome != nullptr) *technique.outcome = {true, batch.called_bytes};
+  const auto on_host = batch.track == 0 ? timeline::Track::kCollective : timeline::Track::kSecondCollective;
+  record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : on_host, batch.started,
+                    batch.reduced);
 }
 
 // On a GPU the lane enqueues copies with all the rest: it records none.

@@ -1,6 +1,7 @@
 // Counts what a lane carries out, and tells the timeline of it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -39,6 +40,18 @@ struct LaneCounters {
   }
 };
 
+// Records when the calls of one track were busy inside the nodes and between them.
+class LevelRecorder final : public collective::LevelObserver {
+ public:
+  LevelRecorder(timeline::Timeline& timeline, timeline::Track inside, timeline::Track between)
+      : timeline_(timeline), inside_(inside), between_(between) {}
+  void busy(std::size_t level, TimePoint begin, TimePoint end) override;
+
+ private:
+  timeline::Timeline& timeline_;
+  const timeline::Track inside_, between_;
+};
+
 // The holder of the lane's token calls the record functions. Any thread may call the others.
 class LaneRecorder {
  public:
@@ -50,10 +63,12 @@ class LaneRecorder {
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
+  // Returns the observer of the batch's calls. Null: the timeline is off, or the batch is on a GPU, where
+  // calls end before their work does. The recorder owns it.
+  [[nodiscard]] collective::LevelObserver* level_observer(const Batch& batch);
   // Records the packing of a batch, from `begin` until now.
   void record_pack(const Batch& batch, TimePoint begin) { record_copy(batch, "pack", begin); }
-  // Counts a batch that is done on the host, tells its bucket what the technique did, and records its call
-  // and its unpacking, which ends now. Call it before the batch's entries are complete.
+  // Counts a batch that is done on the host and records its call and its unpacking, which ends now.
   void record(const Batch& batch);
   // Records when the device carried out a batch on a GPU that is complete.
   void record_on_device(const Batch& batch, DeviceClock& clock);
@@ -65,13 +80,15 @@ class LaneRecorder {
   void add_to(LaneCounters& sum) const;
 
  private:
-  void record_technique(const Batch& batch, const compress::BucketTechnique& technique);
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
   void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;
   const CountersOfFabrics fabric_counters_;
   LaneCounters counters_;
+  std::array<LevelRecorder, kTracks> by_track_{
+      LevelRecorder(timeline_, timeline::Track::kInside, timeline::Track::kBetween),
+      LevelRecorder(timeline_, timeline::Track::kSecondInside, timeline::Track::kSecondBetween)};
 };
 
 }  // namespace roundelay::runtime

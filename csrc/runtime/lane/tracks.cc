@@ -36,7 +36,7 @@ std::vector<std::shared_ptr<const collective::FabricCounters>> Tracks::counters(
   for (const auto& track : all_) {
     if (auto counters = track->executor.fabric().capabilities().counters) {
       found.push_back(std::move(counters));
-    };
+    }
   }
   return found;
 }
@@ -68,7 +68,7 @@ collective::Nap Tracks::nap(collective::Backoff& backoff) const {
   std::size_t naps = 0;
   for (const auto& track : all_) {
     if (!track->running) continue;
-    const collective::Nap nap = BatchExecutor::idle(*track->running, backoff);
+    const collective::Nap nap = track->running->idle(backoff);
     if (naps++ == 0 || nap.length() < shortest.length()) shortest = nap;
   }
   // A peer that moves one batch does not end a sleep in the call of another.

@@ -29,10 +29,10 @@ class LaneFactory {
     ControlInbox& inbox;  // gets the lanes' faults
   };
 
-  // `turn_came`: wakes the lanes with work, as an operation's turn on the GPU may have come. `parts` outlives
-  // the factory.
-  LaneFactory(const SessionParts& parts, Shared shared, std::function<void()> turn_came)
-      : parts_(parts), shared_(shared), sequencer_(std::move(turn_came)) {}
+  // `ticket_came`: wakes the lanes with work, as an operation's turn on the GPU may have come. `parts`
+  // outlives the factory.
+  LaneFactory(const SessionParts& parts, Shared shared, std::function<void()> ticket_came)
+      : parts_(parts), shared_(shared), sequencer_(std::move(ticket_came)) {}
 
   // `threads`: lanes have threads of their own. Without them a lane cannot lock schedules, as the one thread
   // sleeps in the channel, where announcements do not wake it.

@@ -12,7 +12,7 @@ constexpr Duration kClosePatience = std::chrono::seconds(2);
 
 negotiate::CoordinatorOptions coordinator_options(const Config& config, int ranks) {
   negotiate::CoordinatorOptions options;
-  const auto theta = static_cast<std::size_t>(config.theta);
+  const auto theta = static_cast<std::size_t>(config.theta.number);
   options.plan.fusion_threshold_bytes = fusion_threshold(config, ranks);
   options.plan.theta_bytes = theta;
   options.fire = {theta, config.cycle_time};

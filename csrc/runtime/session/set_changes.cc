@@ -85,8 +85,8 @@ Status SetChanges::finish_lane(const Lane& lane, const ProcessSet& set) {
     report_fault_("not all ranks removed " + describe(set) + " within ROUNDELAY_START_TIMEOUT");
     static_cast<void>(open_lanes.wait_until_all_closed(Deadline::never()));
   }
-  // Each operation has a deadline of its own.
-  open_lanes.wait_while([&] { return lane.has_work(); }, Deadline::never());
+  // Each operation has a deadline of its own, on the device too.
+  open_lanes.wait_while([&] { return lane.has_work() || lane.watches_device(); }, Deadline::never());
   const AbortToken& abort = session_.abort;
   return abort.raised() ? complete::under_way(abort.cause(), "remove_process_set()") : Status{};
 }

@@ -16,8 +16,6 @@
 namespace roundelay::runtime {
 namespace {
 
-constexpr std::size_t kTracks = 2;  // of a lane over levels: a batch inside the nodes, and one between them
-
 using collective::Fabric;
 using collective::shm::Segment;
 

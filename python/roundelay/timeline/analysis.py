@@ -12,9 +12,10 @@ from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
 
 # The tracks of csrc/timeline/timeline.h, Track.
-TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU = 1, 2, 3, 4, 5, 6
-_MOVING = (COPY, COLLECTIVE, GPU)  # bytes move in these; a GPU moves enqueued bytes later
-_OPERATIONS = (COLLECTIVE, ENQUEUE)  # each fused operation has one span
+TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU, SECOND_COLLECTIVE = 1, 2, 3, 4, 5, 6, 7
+INSIDE, BETWEEN = (8, 10), (9, 11)  # nodes; of the first operation under way, and of the second
+_MOVING = (COPY, COLLECTIVE, SECOND_COLLECTIVE, GPU)  # bytes move in these; a GPU moves enqueued bytes later
+_OPERATIONS = (COLLECTIVE, SECOND_COLLECTIVE, ENQUEUE)  # each fused operation has one span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -50,6 +51,17 @@ class Fusion:
     def tensors_per_operation(self) -> float:
         """The mean number of tensors of an operation; 0 without communication."""
         return self.tensors / self.operations if self.operations else 0.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Levels:
+    """How long a rank's allreduces were inside the nodes and between them."""
+
+    rank: int
+    inside: float
+    between: float
+    both: float  # one or several were on both levels
+    overlapped: float  # the part of `both` in which one was inside while another one was between
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -155,6 +167,23 @@ def fusion(events: Iterable[Event]) -> Fusion:
             operations += 1
             size += int(event.args.get("bytes", 0))
     return Fusion(tensors, operations, size)
+
+
+def levels(trace: Trace) -> list[Levels]:
+    """Measure the levels of every rank whose allreduces went over them."""
+    found = []
+    for rank in trace.ranks:
+        inside, between = (
+            [_pairs(trace.spans(rank, track)) for track in tracks] for tracks in (INSIDE, BETWEEN)
+        )
+        all_inside, all_between = (union(pair for row in rows for pair in row) for rows in (inside, between))
+        if not all_between:
+            continue
+        both = intersect(all_inside, all_between)
+        overlapped = [*intersect(inside[0], between[1]), *intersect(inside[1], between[0])]
+        times = (total(times) for times in (all_inside, all_between, both, overlapped))
+        found.append(Levels(rank, *times))
+    return found
 
 
 def techniques(trace: Trace) -> list[TechniqueUse]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 
 from rich import box
@@ -60,6 +61,21 @@ def fusion_line(trace: Trace, steps: Sequence[Step]) -> str:
     return (
         f"fusion: {tensors} tensors in, {operations} operations out ({tensors / operations:.1f} a piece), "
         f"{bytes_text(size)}, {bytes_text(size / operations)} an operation"
+    )
+
+
+def levels_line(trace: Trace) -> str:
+    """Describe the levels of allreduces, as means over ranks; "" if they had only one."""
+    ranks = analysis.levels(trace)
+    if not ranks:
+        return ""
+    inside, between, both, overlapped = (
+        time_text(statistics.fmean(getattr(one, field) for one in ranks))
+        for field in ("inside", "between", "both", "overlapped")
+    )
+    return (
+        f"levels: {inside} inside the nodes, {between} between them, both at once {both}, "
+        f"of it {overlapped} for two allreduces"
     )
 
 
@@ -126,6 +142,8 @@ def print_report(trace: Trace, steps: Sequence[Step], console: Console) -> None:
             f"{trace.dropped} events are missing: buffers were full", style="yellow", highlight=False
         )
     console.print(fusion_line(trace, steps), highlight=False)
+    if line := levels_line(trace):
+        console.print(line, highlight=False)
     for text in [*technique_lines(trace), *analysis.pools(trace)]:
         console.print(text, highlight=False, markup=False)
     console.print(_rank_table(trace, steps))

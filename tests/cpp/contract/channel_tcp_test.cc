@@ -1,16 +1,15 @@
 #include <dirent.h>
 #include <netinet/in.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <thread>
 
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/channel_contract.h"
 #include "tests/cpp/contract/tcp_world.h"
+#include "tests/cpp/contract/usage.h"
 
 namespace roundelay::testing {
 namespace {
@@ -78,15 +77,6 @@ std::size_t open_descriptors() {
   while (::readdir(directory) != nullptr) ++count;
   ::closedir(directory);
   return count;
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 TEST_CASE("channel contract: tcp") {
@@ -270,95 +260,6 @@ TEST_CASE("tcp: connect makes losses visible and has a deadline") {
     CHECK(receive_one(*one).from == 2);
   }
   SECTION("to oneself") { CHECK(one->connect(1, Deadline::after(1s)).ok()); }
-}
-
-TEST_CASE("tcp: a killed process is seen at once, even if a child of it lives on") {
-  ChildRank child([](TcpChannel& channel) {
-    static_cast<void>(channel.connect(0, Deadline::after(10s)));
-    const pid_t watcher = ::getpid();
-    if (::fork() == 0) {
-      // Acts like a data loader's worker: it has copies of its parent's descriptors and outlives the parent.
-      for (int i = 0; i < 300 && ::getppid() == watcher; ++i) ::usleep(10'000);
-      ::sleep(3);
-      ::_exit(0);
-    }
-    static_cast<void>(channel.send(0, to_bytes("forked")));
-    while (true) channel.wait(Deadline::after(60s));
-  });
-  CHECK(receive_one(*child.parent).bytes == to_bytes("forked"));
-  const TimePoint start = steady_now();
-  child.signal(SIGKILL);
-  const Incoming loss = receive_one(*child.parent);
-  CHECK(loss.from == 1);
-  CHECK_THAT(loss.lost.message(), Contains("connection to rank 1 was lost"));
-  CHECK(steady_now() - start < 1s);
-}
-
-TEST_CASE("tcp: a stopped process does not block send, and gets everything when it goes on") {
-  constexpr int kMessages = 40;
-  constexpr std::size_t kSize = 1 << 20;
-  ChildRank child([](TcpChannel& channel) {
-    static_cast<void>(channel.connect(0, Deadline::after(10s)));
-    static_cast<void>(channel.send(0, to_bytes("ready")));
-    bool good = true;
-    for (std::uint32_t i = 0; i < kMessages; ++i)
-      good = receive_one(channel).bytes == pattern(kSize, i) && good;
-    static_cast<void>(channel.send(0, to_bytes(good ? "good" : "bad")));
-    static_cast<void>(receive_one(channel));
-  });
-  TcpChannel& channel = *child.parent;
-  CHECK(receive_one(channel).bytes == to_bytes("ready"));
-  child.signal(SIGSTOP);
-  const TimePoint start = steady_now();
-  for (std::uint32_t i = 0; i < kMessages; ++i) REQUIRE(channel.send(1, pattern(kSize, i)).ok());
-  CHECK(steady_now() - start < 5s);
-  channel.wait(Deadline::after(20ms));
-  CHECK_FALSE(channel.receive().has_value());
-  const double before = cpu_seconds();
-  channel.wait(Deadline::after(200ms));
-  CHECK(cpu_seconds() - before < 0.05);  // a full socket must not make it spin
-  child.signal(SIGCONT);
-  CHECK(receive_one(channel).bytes == to_bytes("good"));
-}
-
-TEST_CASE("tcp: a stopped process is not taken for lost, however much is on its way to it") {
-  constexpr std::size_t kSize = 1000;
-  // The peer's window has room; is closed; is closed, and this side's buffer is full too.
-  const int messages = GENERATE(1, 300, 40'000);
-  ChildRank child([](TcpChannel& channel) {
-    static_cast<void>(channel.connect(0, Deadline::after(10s)));
-    static_cast<void>(channel.send(0, to_bytes("ready")));
-    while (receive_one(channel).bytes.size() == kSize) continue;
-    static_cast<void>(channel.send(0, to_bytes("good")));
-    static_cast<void>(receive_one(channel));
-  });
-  TcpChannel& channel = *child.parent;
-  CHECK(receive_one(channel).bytes == to_bytes("ready"));
-  child.signal(SIGSTOP);
-  for (int i = 0; i < messages; ++i) REQUIRE(channel.send(1, pattern(kSize, 1)).ok());
-  const Deadline long_enough = Deadline::after(7s);  // an unreachable host is lost after 5 s
-  while (!long_enough.passed()) {
-    channel.wait(long_enough);
-    REQUIRE_FALSE(channel.receive().has_value());
-  }
-  child.signal(SIGCONT);
-  REQUIRE(channel.send(1, to_bytes("end")).ok());
-  CHECK(receive_one(channel).bytes == to_bytes("good"));
-}
-
-TEST_CASE("tcp: close gives up on a stopped process at its deadline") {
-  ChildRank child([](TcpChannel& channel) {
-    static_cast<void>(channel.send(0, to_bytes("ready")));
-    while (true) channel.wait(Deadline::after(60s));
-  });
-  CHECK(receive_one(*child.parent).bytes == to_bytes("ready"));
-  child.signal(SIGSTOP);
-  for (std::uint32_t i = 0; i < 20; ++i) REQUIRE(child.parent->send(1, pattern(1 << 20, i)).ok());
-  const TimePoint start = steady_now();
-  child.parent->close(Deadline::after(100ms));
-  CHECK(steady_now() - start >= 100ms);
-  CHECK(steady_now() - start < 5s);
-  CHECK(child.parent->send(1, to_bytes("x")).code() == StatusCode::kUnavailable);
 }
 
 TEST_CASE("tcp: no descriptor is left behind") {

@@ -13,6 +13,7 @@
 #include "collective/algorithms/algorithms.h"
 #include "collective/fabric.h"
 #include "collective/select.h"
+#include "tests/cpp/effort.h"
 
 namespace roundelay::contract {
 
@@ -24,13 +25,15 @@ using collective::Fabric;
 using collective::Select;
 using Part = std::function<std::string(Fabric& fabric)>;
 
-// The largest group for media whose members are threads. Under ThreadSanitizer larger groups find nothing
-// more, but take minutes.
+// Returns the largest group for media whose members are threads. Under ThreadSanitizer larger groups find
+// nothing more, but take minutes.
+inline int largest_of_threads() {
 #ifdef __SANITIZE_THREAD__
-constexpr int kLargestGroup = 3;
+  return 3;
 #else
-constexpr int kLargestGroup = 8;
+  return testing::quick() ? 3 : 8;
 #endif
+}
 
 class Medium {
  public:

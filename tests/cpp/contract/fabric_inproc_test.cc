@@ -39,7 +39,7 @@ std::vector<std::unique_ptr<Fabric>> fabrics_of(const std::shared_ptr<InprocHub>
 
 class ThreadMedium final : public Medium {
  public:
-  [[nodiscard]] int largest_group() const override { return kLargestGroup; }
+  [[nodiscard]] int largest_group() const override { return largest_of_threads(); }
   std::string run(int size, Select select, const Part& part) override {
     return run_on_threads(fabrics_of(std::make_shared<InprocHub>(size), size, select), part);
   }

@@ -76,6 +76,7 @@ TEST_CASE("two levels keep the fabric contract", "[fabric]") {
     SECTION(test.name) {
       for (const Shape shape :
            {Shape{2, 2, true}, Shape{2, 3, true}, Shape{3, 2, true}, Shape{2, 2, false}}) {
+        if (shape.size() > 4 && testing::quick()) continue;
         TwoLevelMedium medium(shape);
         INFO(test.name << ", " << shape.nodes << " nodes of " << shape.members);
         CHECK(test.run(medium, shape.size()) == "");
@@ -216,7 +217,7 @@ TEST_CASE("two levels: one thread steps all members in any order", "[fabric][one
   }
 }
 
-TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabric]") {
+TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabric][slow]") {
   for (const std::size_t count : {std::size_t{8}, std::size_t{300000}}) {
     for (int silent = 0; silent < 4; ++silent) {
       const World world({2, 2, false});

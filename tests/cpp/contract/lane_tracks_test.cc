@@ -1,5 +1,6 @@
 // Lanes with one track or two, over two levels in this process, stepped from one thread in any order.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <random>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/lane_rank.h"
+#include "tests/cpp/timeline_spans.h"
 
 namespace roundelay::contract {
 namespace {
@@ -170,6 +172,38 @@ TEST_CASE("two tracks give the bits of one, on all ranks", "[lane][tracks][one t
     }
   }
   CHECK(overlapped > 40);  // of 80
+}
+
+// Returns whether each span lies in one of the others.
+bool inside(const std::vector<Span>& spans, const std::vector<Span>& others) {
+  return std::all_of(spans.begin(), spans.end(), [&](const Span& span) {
+    return std::any_of(others.begin(), others.end(),
+                       [&](const Span& other) { return span.begin >= other.begin && span.end <= other.end; });
+  });
+}
+
+TEST_CASE("the timeline tells when the batch of each track was on which level", "[lane][tracks][timeline]") {
+  using timeline::Track;
+  std::mt19937 random(1);
+  World world(2);
+  LaneRank& rank = *world.ranks.front();
+  rank.timeline.start(false);
+  static_cast<void>(results_of(world, orders_of(random), 1, 1));
+  const std::string text = rank.timeline.drain();
+  const std::array<std::array<Track, 3>, 2> rows = {
+      {{Track::kCollective, Track::kInside, Track::kBetween},
+       {Track::kSecondCollective, Track::kSecondInside, Track::kSecondBetween}}};
+  for (const auto& [collective, node, wire] : rows) {
+    const std::vector<Span> batches = spans(text, collective);
+    CHECK_FALSE(batches.empty());
+    for (const Track level : {node, wire}) {
+      const std::vector<Span> busy = spans(text, level);
+      CHECK_FALSE(busy.empty());
+      CHECK(inside(busy, batches));
+      for (std::size_t i = 1; i < busy.size(); ++i) CHECK(busy[i].begin >= busy[i - 1].end);
+    }
+    CHECK(spans(text, node).size() >= 2 * spans(text, wire).size());  // two steps a chunk
+  }
 }
 
 // Rank 10 + `dead` stops while two batches are under way everywhere.

@@ -10,7 +10,8 @@ namespace {
 using runtime::Session;
 using std::chrono::milliseconds;
 
-TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has left", "[session][sets]") {
+TEST_CASE("a rank that stops inside a set's operation is named after rank 0 has left",
+          "[session][sets][slow]") {
   const int silent = GENERATE(1, 2);
   Config config;
   config.progress_timeout = milliseconds(150);

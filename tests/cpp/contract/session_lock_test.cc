@@ -1,41 +1,16 @@
 // Sessions over shared memory with threads as ranks, whose steps repeat. They use the whole schedule lock at
 // once, for TSan too.
-#include <cstring>
-#include <new>
 #include <random>
 
-#include "collective/shm/segment.h"
-#include "collective/shm/shm_fabric.h"
 #include "tests/cpp/catch.h"
-#include "tests/cpp/contract/session_world.h"
+#include "tests/cpp/contract/locking_world.h"
 
 namespace roundelay::contract {
 namespace {
 
-using collective::shm::Segment;
 using runtime::Session;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-std::shared_ptr<std::byte> segment_memory(int members) {
-  constexpr std::align_val_t kPage{Segment::kPageBytes};
-  auto* const memory = static_cast<std::byte*>(::operator new(Segment::bytes(members), kPage));
-  std::memset(memory, 0, Segment::bytes(members));
-  return {memory, [](std::byte* p) { ::operator delete(p, kPage); }};
-}
-
-class LockingWorld : public SessionWorld {
- public:
-  explicit LockingWorld(int size, Config config = {})
-      : SessionWorld(size, std::move(config), [memory = segment_memory(size)](runtime::SessionParts& parts) {
-          const Group group = parts.fabrics.front()->group();
-          parts.fabrics.front() = collective::make_shm_fabric(memory, group, {.crowded = true});
-        }) {}
-
-  std::int64_t count(int rank, const std::string& name) const {
-    return sessions[static_cast<std::size_t>(rank)]->stats().at(name);
-  }
-};
 
 // Acts like an optimizer: submits some tensors, flushes, and waits for each.
 std::string step(Session& session, int rank, int size, int tensors) {
@@ -52,14 +27,6 @@ std::string step(Session& session, int rank, int size, int tensors) {
     if (!wrong.empty()) return wrong;
   }
   return {};
-}
-
-Config one_by_one() {
-  Config config;
-  config.fusion_threshold = 0;  // fusion would depend on the order of arrival
-  config.theta = 1;
-  config.log_level = LogLevel::kError;
-  return config;
 }
 
 TEST_CASE("steps that repeat need no message at all", "[session][lock]") {
@@ -141,7 +108,7 @@ TEST_CASE("blocking calls of one name, and polled ones, go by schedule", "[sessi
   world.shutdown();
 }
 
-TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock]") {
+TEST_CASE("a peer that is late ends the lock, and is waited for", "[session][lock][slow]") {
   LockingWorld world(2, one_by_one());
   world.run([](Session& session, int rank) -> std::string {
     for (int round = 0; round < 12; ++round) {
@@ -171,7 +138,7 @@ TEST_CASE("a rank that leaves a locked schedule ends it for all", "[session][loc
   world.shutdown();
 }
 
-TEST_CASE("a coordinator that stops under a lock is named", "[session][lock]") {
+TEST_CASE("a coordinator that stops under a lock is named", "[session][lock][slow]") {
   Config config = one_by_one();
   config.stall_check_time = milliseconds(200);
   config.stall_shutdown_time = milliseconds(400);

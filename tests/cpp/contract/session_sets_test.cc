@@ -345,7 +345,7 @@ TEST_CASE("an abort ends operations in all sets, and every call that waits", "[s
   world.shutdown();
 }
 
-TEST_CASE("a rank that stops inside a set's operation is named", "[session][sets]") {
+TEST_CASE("a rank that stops inside a set's operation is named", "[session][sets][slow]") {
   const int silent = GENERATE(0, 2);
   Trip last_of_silent(filled<float>({4}, 1.0F), 1);  // may never be ordered there; nobody waits for it
   SessionWorld world(3, quick());

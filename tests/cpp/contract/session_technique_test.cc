@@ -4,6 +4,7 @@
 
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/contract/locking_world.h"
 #include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/technique_bucket.h"
 
@@ -143,6 +144,38 @@ TEST_CASE("while a rank has joined, buckets go densely and keep their state", "[
     for (const float one : bucket.read()) sum += one;
     return sum == 2.0F * 2 * 25 ? "" : "sent " + std::to_string(sum);
   });
+  world.shutdown();
+}
+
+TEST_CASE("techniques repeat under a schedule lock, and a flush in between", "[session][technique][lock]") {
+  constexpr std::size_t kCount = 600;
+  constexpr int kSize = 2, kSteps = 60;
+  LockingWorld world(kSize, one_by_one());
+  world.run([](Session& session, int) -> std::string {
+    TechniqueBucket first(session, technique("cyclic:parts=2"), kCount, 1);
+    TechniqueBucket second(session, technique("negate"), kCount, 2);
+    for (TechniqueBucket* bucket : {&first, &second})
+      if (!bucket->ok().ok()) return bucket->ok().message();
+    double sent = 0;
+    for (int step = 0; step < kSteps; ++step) {
+      const bool flush = step % 20 == 19;
+      for (TechniqueBucket* bucket : {&first, &second}) {
+        std::fill_n(bucket->elements(), kCount, 1.0F);
+        const Status status = bucket->start(bucket == &first ? "a" : "b", ReduceOp::kSum, flush);
+        if (!status.ok()) return status.message();
+      }
+      session.flush();
+      for (TechniqueBucket* bucket : {&first, &second}) {
+        if (const Status status = bucket->finish(); !status.ok()) return status.message();
+        if (!bucket->outcome().applied) return "the technique did not apply";
+      }
+      for (const float one : first.read()) sent += static_cast<double>(one);
+      if (flush && sent != static_cast<double>(kSize) * kCount * (step + 1)) return "gradients were lost";
+      if (second.read() != std::vector<float>(kCount, 2.0F)) return "a wrong sum";
+    }
+    return {};
+  });
+  CHECK(world.count(0, "locked_operations") > 0);
   world.shutdown();
 }
 

@@ -67,7 +67,7 @@ void every_order(const char* what, const Script& script) {
   CHECK(report.orders > 1);
 }
 
-TEST_CASE("allreduce in every order", "[explore]") {
+TEST_CASE("allreduce in every order", "[explore][slow]") {
   every_order("3 rounds, twice", two({allreduce(90), allreduce(90)}));
   every_order("together, three times", two({allreduce(32), allreduce(20), allreduce(32)}));
   every_order("long, short, long", two({allreduce(70), allreduce(5), allreduce(70)}));
@@ -79,7 +79,7 @@ TEST_CASE("Adasum in every order", "[explore]") {
   every_order("2 rounds, then 1", two({adasum(50), adasum(20)}));
 }
 
-TEST_CASE("movement in every order", "[explore]") {
+TEST_CASE("movement in every order", "[explore][slow]") {
   every_order("broadcasts from both ends", two({broadcast(90, 0), broadcast(90, 1), broadcast(40, 0)}));
   every_order("broadcast of three", three({broadcast(120, 1)}));
   every_order("all-gathers", two({all_gather({20, 90}), all_gather({70, 0})}));
@@ -102,7 +102,7 @@ TEST_CASE("members that are away meanwhile, in every order", "[explore]") {
   every_order("another one each time", three({broadcast(60, 0, {1}), broadcast(60, 1, {2})}));
 }
 
-TEST_CASE("allreduce in a region in every order", "[explore]") {
+TEST_CASE("allreduce in a region in every order", "[explore][slow]") {
   constexpr std::size_t kPiece = 4096;
   every_order("3 pieces", two({in_region(3 * kPiece)}));
   every_order("2 pieces, twice", two({in_region(2 * kPiece), in_region(5)}));

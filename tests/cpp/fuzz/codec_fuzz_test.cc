@@ -119,7 +119,7 @@ Report random_report(Source& source) {
   return report;
 }
 
-Tickets random_stamps(Source& source) {
+Tickets random_tickets(Source& source) {
   Tickets tickets{std::max<std::uint64_t>(1, source.number<std::uint64_t>()), {}};
   for (auto n = source.below(9); n > 0; --n) tickets.previous.push_back(source.number<std::uint64_t>());
   return tickets;
@@ -171,7 +171,7 @@ Order random_order(Source& source) {
   if (source.below(4) == 0) {
     auto& [operations, tickets] = order.tickets.emplace();
     for (auto n = 1 + source.below(9); n > 0; --n) operations.push_back(source.natural<std::int32_t>());
-    tickets = random_stamps(source);
+    tickets = random_tickets(source);
   }
   return order;
 }
@@ -211,7 +211,7 @@ Message random_message(Source& source) {
       return TicketRequest{source.lane(), source.number<std::uint64_t>(), source.number<std::uint32_t>()};
     case 11: {
       TicketGrant grant{source.lane(), source.number<std::uint64_t>(), {}};
-      if (source.coin()) grant.tickets = random_stamps(source);
+      if (source.coin()) grant.tickets = random_tickets(source);
       return grant;
     }
     case 12:

@@ -1,9 +1,7 @@
 // Lanes whose tensors are on fake GPUs, stepped from one thread.
-#include <cstdio>
 #include <cstring>
 #include <map>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "submit/handles.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/doubles/fake_gpu.h"
+#include "tests/cpp/timeline_spans.h"
 
 namespace roundelay::runtime {
 namespace {
@@ -88,7 +87,7 @@ class Rank {
     LaneOptions options;
     options.fusion_threshold = fusion_threshold;
     options.gpu = LaneGpu{{.runtime = &gpu, .kernels = &gpu, .nccl = nullptr, .why_no_nccl = "none"},
-                          &sequencer_,
+                          &sequencer,
                           {.wish = GpuFabricWish::kStaged}};
     return options;
   }
@@ -96,9 +95,9 @@ class Rank {
   submit::HandleTable handles_;
   complete::Completer completer_{handles_, [](const submit::Entry&, TimePoint) {}};
   AbortToken abort_;
-  GpuSequencer sequencer_{[] {}};
 
  public:
+  GpuSequencer sequencer{[] {}};
   Lane lane;
 };
 
@@ -140,25 +139,6 @@ struct World {
   std::uint64_t sequence = 0;
 };
 
-struct Span {
-  double begin, end;  // microseconds
-};
-
-// Returns the intervals of one track.
-std::vector<Span> spans(const std::string& text, timeline::Track track) {
-  std::vector<Span> found;
-  std::istringstream in(text);
-  const std::string mine = "\"tid\":" + std::to_string(static_cast<int>(track)) + ",";
-  for (std::string line; std::getline(in, line);) {
-    if (line.find("\"ph\":\"X\"") == std::string::npos || line.find(mine) == std::string::npos) continue;
-    double begin = 0, duration = 0;
-    REQUIRE(std::sscanf(line.c_str() + line.find("\"ts\":"), "\"ts\":%lf,\"dur\":%lf", &begin, &duration) ==
-            2);
-    found.push_back({begin, begin + duration});
-  }
-  return found;
-}
-
 // Steps until the offset of the device's clock is known.
 void start_timeline(World& world, Rank& rank) {
   rank.timeline.start(false);
@@ -185,6 +165,35 @@ TEST_CASE("a result on a GPU does not wait for the next operation's tensor", "[l
     world.step_until([&](Rank&) { return *first.done->reached(); });
     CHECK(!*second.done->reached());
   }
+  world.finish();
+}
+
+TEST_CASE("over pinned memory a batch leaves its ticket when it begins, and once", "[lane][gpu]") {
+  World world(2, 0);
+  Rank& rank = *world.ranks.front();
+  const auto give = [&](Rank& to, const std::string& name, std::uint64_t ticket) {
+    if (to.tensors.count(name) == 0) to.make(name);
+    to.submit(name);
+    const negotiate::GpuTicket own{.number = ticket, .previous = ticket - 1};
+    to.lane.enqueue(ticket, {{name}, {}, {}, false, own});
+  };
+  const auto begin = [&] {
+    for (int turn = 0; turn < 20; ++turn) rank.lane.step();
+  };
+  give(rank, "first", 1);
+  begin();
+  CHECK_FALSE(rank.sequencer.may_go(1));  // the members have not chosen a fabric
+  give(*world.ranks.back(), "first", 1);
+  world.run();
+  CHECK(rank.sequencer.may_go(1));
+  give(rank, "second", 2);
+  begin();
+  CHECK(rank.lane.has_work());  // the peer has not come
+  CHECK(rank.sequencer.may_go(2));
+  rank.sequencer.gone(3);  // an operation of another lane
+  give(*world.ranks.back(), "second", 2);
+  world.run();
+  CHECK(rank.sequencer.may_go(3));
   world.finish();
 }
 

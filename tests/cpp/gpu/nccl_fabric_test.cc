@@ -23,7 +23,7 @@ using enum ReduceOp;
 
 class NcclMedium final : public contract::Medium {
  public:
-  [[nodiscard]] int largest_group() const override { return 4; }
+  [[nodiscard]] int largest_group() const override { return testing::quick() ? 3 : 4; }
   std::string run(int size, contract::Select /*select*/, const contract::Part& part) override {
     NcclWorld world(size);
     return contract::run_on_threads(world.for_host_memory(), part);

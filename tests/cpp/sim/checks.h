@@ -8,9 +8,12 @@
 #include <vector>
 
 #include "tests/cpp/catch.h"
+#include "tests/cpp/effort.h"
 #include "tests/cpp/sim/world.h"
 
 namespace roundelay::sim {
+
+using testing::seeds;
 
 inline negotiate::CoordinatorOptions options_for(std::mt19937_64& random) {
   const auto pick = [&](std::size_t below) { return random() % below; };

@@ -104,7 +104,7 @@ std::size_t skipped(const World& world) {
 
 TEST_CASE("uneven programs end with joins, one after another", "[sim][join]") {
   std::size_t absences = 0;
-  for (std::uint64_t seed = 1; seed <= 2500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(2500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -121,12 +121,12 @@ TEST_CASE("uneven programs end with joins, one after another", "[sim][join]") {
       REQUIRE(world.ranks[r]->counts.submitted == static_cast<int>(world.scripts[r].uses.size()));
     absences += skipped(world);
   }
-  CHECK(absences > 10'000);
+  CHECK(absences > seeds(10'000));
 }
 
 TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[sim][join]") {
   int failed = 0;
-  for (std::uint64_t seed = 1; seed <= 2500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(2500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -140,14 +140,14 @@ TEST_CASE("wrong uses and what needs every rank fail alike while ranks join", "[
     check_nothing_left(world);
     failed += failures(world);
   }
-  CHECK(failed > 4000);
+  CHECK(failed > seeds(4000));
 }
 
 // One rank works on while the others have joined, then fails their join. All go on together with unnamed
 // uses.
 TEST_CASE("a join that failed leaves all ranks in step", "[sim][join]") {
   constexpr Operation kUnnamed[] = {Operation::kAllreduce, Operation::kBarrier, Operation::kAllgather};
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -181,7 +181,7 @@ TEST_CASE("a join that failed leaves all ranks in step", "[sim][join]") {
 
 TEST_CASE("a removed process set leaves nothing behind, whatever its ranks still owe", "[sim][join]") {
   int failed = 0;
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(2000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -196,12 +196,12 @@ TEST_CASE("a removed process set leaves nothing behind, whatever its ranks still
     for (const auto& rank : world.ranks) REQUIRE(rank->world().removed);
     failed += failures(world);
   }
-  CHECK(failed > 3000);
+  CHECK(failed > seeds(3000));
 }
 
 TEST_CASE("a rank that leaves ends the lane for those who have joined too", "[sim][join]") {
   int early = 0;
-  for (std::uint64_t seed = 1; seed <= 1200; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(1200U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -223,7 +223,7 @@ TEST_CASE("a rank that leaves ends the lane for those who have joined too", "[si
       early += rank->counts.refused_after_end > 0 ? 1 : 0;
     }
   }
-  CHECK(early > 1000);
+  CHECK(early > seeds(1000));
 }
 
 }  // namespace roundelay::sim

@@ -58,7 +58,7 @@ struct Counts {
   int unlocks = 0;
   int entered = 0;  // operations that no order named
   int entered_on_gpu = 0;
-  int turns_ended = 0;  // lanes without rank 0 that ended because rank 0 left
+  int ended_without_rank_0 = 0;  // lanes without rank 0 that ended because rank 0 left
 };
 
 class Lane {

@@ -77,7 +77,7 @@ struct Totals {
 
 TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
   Totals totals;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
@@ -90,13 +90,13 @@ TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
     totals.add(world);
   }
   CHECK(totals.failed == 0);
-  CHECK(totals.locks > 200);
-  CHECK(totals.entered > 2000);
+  CHECK(totals.locks > seeds(200));
+  CHECK(totals.entered > seeds(2000));
 }
 
 TEST_CASE("surprises end a lock and lose nothing", "[sim]") {
   Totals totals;
-  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(1500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
@@ -109,9 +109,9 @@ TEST_CASE("surprises end a lock and lose nothing", "[sim]") {
     check_nothing_left(world);
     totals.add(world);
   }
-  CHECK(totals.unlocks > 500);
-  CHECK(totals.entered > 5000);
-  CHECK(totals.failed > 200);
+  CHECK(totals.unlocks > seeds(500));
+  CHECK(totals.entered > seeds(5000));
+  CHECK(totals.failed > seeds(200));
 }
 
 // Techniques of some names change at random steps, on all ranks alike. If `disagree`, one rank then has
@@ -139,7 +139,7 @@ std::vector<Script> scripts_with_techniques(World& world, std::size_t names, std
 TEST_CASE("a change of technique ends the lock, and a new one forms", "[sim]") {
   Totals totals;
   int locked_again = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
@@ -153,14 +153,14 @@ TEST_CASE("a change of technique ends the lock, and a new one forms", "[sim]") {
     locked_again += counts.unlocks > 0 && counts.locks > 1 ? 1 : 0;
   }
   CHECK(totals.failed == 0);
-  CHECK(totals.entered > 5000);
-  CHECK(locked_again > 200);
+  CHECK(totals.entered > seeds(5000));
+  CHECK(locked_again > seeds(200));
 }
 
 TEST_CASE("a rank with another technique fails that use on all ranks with both texts", "[sim]") {
   Totals totals;
   int named_both = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
@@ -180,14 +180,14 @@ TEST_CASE("a rank with another technique fails that use on all ranks with both t
       }
     }
   }
-  CHECK(named_both > 500);
-  CHECK(totals.locks > 500);
-  CHECK(totals.entered > 3000);
+  CHECK(named_both > seeds(500));
+  CHECK(totals.locks > seeds(500));
+  CHECK(totals.entered > seeds(3000));
 }
 
 TEST_CASE("ranks join out of a locked schedule, one after the other", "[sim]") {
   Totals totals;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
@@ -203,12 +203,12 @@ TEST_CASE("ranks join out of a locked schedule, one after the other", "[sim]") {
     for (const auto& rank : world.ranks) REQUIRE(rank->world().last_joined.size() == 1);
     totals.add(world);
   }
-  CHECK(totals.unlocks > 200);
+  CHECK(totals.unlocks > seeds(200));
 }
 
 TEST_CASE("a removal or a rank that leaves ends a lock first", "[sim]") {
   int locked = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
@@ -236,12 +236,12 @@ TEST_CASE("a removal or a rank that leaves ends a lock first", "[sim]") {
     }
     locked += world.ranks.front()->counts.locks;
   }
-  CHECK(locked > 200);
+  CHECK(locked > seeds(200));
 }
 
 TEST_CASE("a rank that dies under a lock fails everyone's operations, naming it", "[sim]") {
   int under_lock = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), locking(random));
@@ -262,7 +262,7 @@ TEST_CASE("a rank that dies under a lock fails everyone's operations, naming it"
               std::string::npos);
     }
   }
-  CHECK(under_lock > 30);
+  CHECK(under_lock > seeds(30));
 }
 
 }  // namespace roundelay::sim

@@ -45,7 +45,7 @@ std::vector<Script> scripts_for(World& world, std::size_t names, std::size_t ste
 
 TEST_CASE("ranks that submit in different orders run the same operations", "[sim]") {
   std::size_t messages = 0;
-  for (std::uint64_t seed = 1; seed <= 6000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(6000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -61,12 +61,12 @@ TEST_CASE("ranks that submit in different orders run the same operations", "[sim
     }
     messages += world.messages;
   }
-  CHECK(messages > 100'000);
+  CHECK(messages > seeds(100'000));
 }
 
 TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim]") {
   int failed = 0;
-  for (std::uint64_t seed = 1; seed <= 6000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(6000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -81,12 +81,12 @@ TEST_CASE("wrong uses fail with one text everywhere and the rest goes on", "[sim
           std::count_if(list.begin(), list.end(), [](const Outcome& o) { return !o.status.ok(); }));
     }
   }
-  CHECK(failed > 3000);  // faults have happened
+  CHECK(failed > seeds(3000));  // faults have happened
 }
 
 TEST_CASE("a rank that falls silent is named, and the others go on without what it owes", "[sim]") {
   int overdue = 0;
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     auto options = options_for(random);
@@ -116,12 +116,12 @@ TEST_CASE("a rank that falls silent is named, and the others go on without what 
     }
     REQUIRE(failed == named);
   }
-  CHECK(overdue > 1000);
+  CHECK(overdue > seeds(1000));
 }
 
 TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
   int aborted = 0;
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));
@@ -143,11 +143,11 @@ TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
       ++aborted;
     }
   }
-  CHECK(aborted > 1000);
+  CHECK(aborted > seeds(1000));
 }
 
 TEST_CASE("one rank's shutdown ends the lane for all, once", "[sim]") {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     World world(seed, size_for(seed), options_for(random));

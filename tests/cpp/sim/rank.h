@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "channel/channel.h"
-#include "runtime/gpu/gpu_sequencer.h"
 #include "runtime/control/negotiator.h"
+#include "runtime/gpu/gpu_sequencer.h"
 #include "tests/cpp/sim/gpus.h"
 #include "tests/cpp/sim/lane.h"
 
@@ -17,11 +17,11 @@ namespace roundelay::sim {
 
 class Rank final : public runtime::NegotiationSink {
  public:
-  // `heeds_turns`: false enqueues an operation on the GPU as soon as it is ordered.
+  // `heeds_tickets`: false enqueues an operation on the GPU as soon as it is ordered.
   Rank(int rank, int size, std::unique_ptr<channel::Channel> channel,
-       const negotiate::CoordinatorOptions& options, Gpus& gpus, bool heeds_turns)
+       const negotiate::CoordinatorOptions& options, Gpus& gpus, bool heeds_tickets)
       : rank_(rank),
-        heeds_turns_(heeds_turns),
+        heeds_tickets_(heeds_tickets),
         gpus_(gpus),
         channel_(std::move(channel)),
         sequencer_([] {}),
@@ -81,7 +81,7 @@ class Rank final : public runtime::NegotiationSink {
   bool carry_out(LaneId id, Lane& lane) {
     const Lane::Work& work = lane.queue.front();
     const negotiate::Execution& execution = work.execution;
-    if (execution.ticket && heeds_turns_ && !sequencer_.may_go(execution.ticket->previous)) return false;
+    if (execution.ticket && heeds_tickets_ && !sequencer_.may_go(execution.ticket->previous)) return false;
     const OperationId operation{id, lane.operations};
     const std::size_t participants = lane.group.ranks.size() - execution.absent.size();
     if (work.on_gpu()) {
@@ -121,7 +121,7 @@ class Rank final : public runtime::NegotiationSink {
   void rank_left(LaneId id, int by_rank) override {
     Lane& lane = *find(id);
     lane.shut_down_by = by_rank;
-    counts.turns_ended += by_rank == 0 && lane.group.ranks.front() != 0 ? 1 : 0;
+    counts.ended_without_rank_0 += by_rank == 0 && lane.group.ranks.front() != 0 ? 1 : 0;
     lane.end(Status::aborted("rank " + std::to_string(by_rank) + " left"), false);
   }
   void abort(const Status& cause) override {
@@ -137,7 +137,7 @@ class Rank final : public runtime::NegotiationSink {
   }
 
   const int rank_;
-  const bool heeds_turns_;
+  const bool heeds_tickets_;
   Gpus& gpus_;
   submit::HandleTable handles_;
   std::unique_ptr<channel::Channel> channel_;

@@ -37,7 +37,8 @@ inline Sets only_world(int size) {
 class World {
  public:
   // Set 0 is there from the start; the others come by Use::Kind::kAddSet.
-  World(std::uint64_t seed, Sets sets, const negotiate::CoordinatorOptions& options, bool heeds_turns = true)
+  World(std::uint64_t seed, Sets sets, const negotiate::CoordinatorOptions& options,
+        bool heeds_tickets = true)
       : gpus(static_cast<int>(sets.front().size())),
         sets_(std::move(sets)),
         hub_(static_cast<int>(sets_.front().size()), channel::Delivery::kByHand),
@@ -46,7 +47,7 @@ class World {
       words_.push_back(std::make_shared<AnnouncedWords::Words>(members.size()));
     const int size = static_cast<int>(sets_.front().size());
     for (int r = 0; r < size; ++r) {
-      ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options, gpus, heeds_turns));
+      ranks.push_back(std::make_unique<Rank>(r, size, hub_.channel(r), options, gpus, heeds_tickets));
       open(r, 0);
     }
     scripts.resize(ranks.size());

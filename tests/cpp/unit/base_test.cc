@@ -63,6 +63,16 @@ TEST_CASE("deadlines", "[base]") {
   CHECK(Deadline::never().sooner(soon) == soon);
 }
 
+TEST_CASE("a time in a message is 0 s only if it is zero", "[base]") {
+  CHECK(seconds_text(Duration{0}) == "0 s");
+  CHECK(seconds_text(Duration{1}) == "0.1 s");
+  CHECK(seconds_text(milliseconds(200)) == "0.2 s");
+  CHECK(seconds_text(milliseconds(999)) == "1 s");
+  CHECK(seconds_text(milliseconds(1240)) == "1.2 s");
+  CHECK(seconds_text(milliseconds(9990)) == "10 s");
+  CHECK(seconds_text(milliseconds(60400)) == "60 s");
+}
+
 TEST_CASE("a deadline in milliseconds never ends early", "[base]") {
   const TimePoint now = steady_now();
   CHECK(Deadline::never().poll_milliseconds(now) == -1);

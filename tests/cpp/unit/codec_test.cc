@@ -292,7 +292,7 @@ TEST_CASE("values that no message may carry are refused", "[codec]") {
   order.tickets = OrderTickets{{-1}, {1, {}}};
   CHECK(error_of(encode(order)).find("tickets.operations is negative") != std::string::npos);
   CHECK(error_of(encode(TicketGrant{{}, 1, Tickets{}})).find("tickets.first is 0") != std::string::npos);
-  CHECK(error_of(encode(TicketMembers{{}, {-1}})).find("turn.ranks is negative") != std::string::npos);
+  CHECK(error_of(encode(TicketMembers{{}, {-1}})).find("tickets.ranks is negative") != std::string::npos);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 namespace roundelay::negotiate {
 namespace {
 
-using Stamped = std::vector<std::uint64_t>;
+using Enqueued = std::vector<std::uint64_t>;
 
 LaneId lane_of(ProcessSetId set) { return {.process_set = set}; }
 
@@ -34,56 +34,55 @@ wire::Order order_of(std::uint64_t sequence, std::vector<std::int32_t> on_gpu) {
   return order;
 }
 
-TEST_CASE("each rank's tickets are a chain through all sets that it is in", "[turns]") {
-  GpuOrder book(4);
-  REQUIRE(book.open(lane_of(1), {0, 2}));
-  REQUIRE(book.open(lane_of(2), {1, 2, 3}));
-  CHECK(*book.issue(lane_of(1), 1) == wire::Tickets{1, {0, 0}});
-  CHECK(*book.issue(lane_of(2), 3) == wire::Tickets{2, {0, 1, 0}});
-  CHECK(*book.issue(lane_of(1), 2) == wire::Tickets{5, {1, 4}});
-  CHECK(*book.issue(lane_of(0), 1) == wire::Tickets{7, {6, 4, 6, 4}});
-  CHECK(*book.issue(lane_of(2), 1) == wire::Tickets{8, {7, 7, 7}});
+TEST_CASE("each rank's tickets are a chain through all sets that it is in", "[tickets]") {
+  GpuOrder order(4);
+  REQUIRE(order.open(lane_of(1), {0, 2}));
+  REQUIRE(order.open(lane_of(2), {1, 2, 3}));
+  CHECK(*order.issue(lane_of(1), 1) == wire::Tickets{1, {0, 0}});
+  CHECK(*order.issue(lane_of(2), 3) == wire::Tickets{2, {0, 1, 0}});
+  CHECK(*order.issue(lane_of(1), 2) == wire::Tickets{5, {1, 4}});
+  CHECK(*order.issue(lane_of(0), 1) == wire::Tickets{7, {6, 4, 6, 4}});
+  CHECK(*order.issue(lane_of(2), 1) == wire::Tickets{8, {7, 7, 7}});
 }
 
-TEST_CASE("the book knows only the ranks and sets that are there", "[turns]") {
-  GpuOrder book(2);
-  CHECK_FALSE(book.open(lane_of(1), {0, 2}));
-  CHECK_FALSE(book.open(lane_of(1), {-1}));
-  CHECK_FALSE(book.issue(lane_of(1), 1));
-  REQUIRE(book.open(lane_of(1), {0, 1}));
-  CHECK(book.issue(lane_of(1), 1));
-  book.close(lane_of(1));
-  CHECK_FALSE(book.issue(lane_of(1), 1));
+TEST_CASE("the GPU order knows only the ranks and sets that are there", "[tickets]") {
+  GpuOrder order(2);
+  CHECK_FALSE(order.open(lane_of(1), {0, 2}));
+  CHECK_FALSE(order.open(lane_of(1), {-1}));
+  CHECK_FALSE(order.issue(lane_of(1), 1));
+  REQUIRE(order.open(lane_of(1), {0, 1}));
+  CHECK(order.issue(lane_of(1), 1));
+  order.close(lane_of(1));
+  CHECK_FALSE(order.issue(lane_of(1), 1));
 }
 
-TEST_CASE("the world takes turns while there are other sets, and once more behind what they left",
-          "[turns]") {
-  GpuOrder book(2);
-  CHECK_FALSE(book.world_takes_tickets());
-  REQUIRE(book.open(lane_of(1), {0, 1}));
-  CHECK(book.world_takes_tickets());
+TEST_CASE("the world takes tickets while there are other sets, and once more after them", "[tickets]") {
+  GpuOrder order(2);
+  CHECK_FALSE(order.world_takes_tickets());
+  REQUIRE(order.open(lane_of(1), {0, 1}));
+  CHECK(order.world_takes_tickets());
   SECTION("a set that used no GPU leaves nothing") {
-    book.close(lane_of(1));
-    CHECK_FALSE(book.world_takes_tickets());
+    order.close(lane_of(1));
+    CHECK_FALSE(order.world_takes_tickets());
   }
   SECTION("a set's last operation may still wait when the set is gone from the book") {
-    book.issue(lane_of(0), 1);
-    book.issue(lane_of(1), 1);
-    book.close(lane_of(1));
-    CHECK(book.world_takes_tickets());
-    book.issue(lane_of(0), 1);
-    CHECK_FALSE(book.world_takes_tickets());
+    order.issue(lane_of(0), 1);
+    order.issue(lane_of(1), 1);
+    order.close(lane_of(1));
+    CHECK(order.world_takes_tickets());
+    order.issue(lane_of(0), 1);
+    CHECK_FALSE(order.world_takes_tickets());
   }
   SECTION("the world was last") {
-    book.issue(lane_of(1), 1);
-    book.issue(lane_of(0), 1);
-    CHECK(book.world_takes_tickets());
-    book.close(lane_of(1));
-    CHECK_FALSE(book.world_takes_tickets());
+    order.issue(lane_of(1), 1);
+    order.issue(lane_of(0), 1);
+    CHECK(order.world_takes_tickets());
+    order.close(lane_of(1));
+    CHECK_FALSE(order.world_takes_tickets());
   }
 }
 
-TEST_CASE("an order waits for its tickets, and those behind it wait in sequence", "[turns]") {
+TEST_CASE("an order waits for its tickets, and later ones wait in sequence", "[tickets]") {
   OrderQueue queue;
   queue.push(order_of(1, {}));
   queue.push(order_of(2, {0, 2}));
@@ -106,7 +105,7 @@ TEST_CASE("an order waits for its tickets, and those behind it wait in sequence"
   CHECK_FALSE(queue.waiting());
 }
 
-TEST_CASE("without tickets a lane ends in the first order that needs some", "[turns]") {
+TEST_CASE("without tickets a lane ends in the first order that needs some", "[tickets]") {
   OrderQueue queue;
   queue.push(order_of(1, {}));
   queue.refuse();
@@ -125,7 +124,7 @@ TEST_CASE("without tickets a lane ends in the first order that needs some", "[tu
   CHECK_FALSE(queue.waiting());
 }
 
-TEST_CASE("an order says which operations take a turn: those on a GPU, when there is need", "[turns]") {
+TEST_CASE("an order says which operations take a ticket: those on a GPU, when there is need", "[tickets]") {
   Desk desk(eager());
   desk.everyone({on_gpu("a"), request_of("b")});
   CHECK_FALSE(desk.order()->tickets);
@@ -147,7 +146,7 @@ int orders_until_lock(Desk& desk, const wire::Request& request, int most) {
   return 0;
 }
 
-TEST_CASE("operations that take turns are in no schedule", "[turns]") {
+TEST_CASE("operations with tickets are in no schedule", "[tickets]") {
   CoordinatorOptions options = eager();
   options.schedule_lock = true;
   Desk desk(options);
@@ -162,7 +161,7 @@ TEST_CASE("operations that take turns are in no schedule", "[turns]") {
   }
 }
 
-TEST_CASE("what was seen before there was need of turns is in no schedule either", "[turns]") {
+TEST_CASE("what was seen before there was need of tickets is in no schedule either", "[tickets]") {
   CoordinatorOptions options = eager();
   options.schedule_lock = true;
   Desk desk(options);
@@ -181,7 +180,7 @@ TEST_CASE("what was seen before there was need of turns is in no schedule either
   CHECK(desk.order()->lock.has_value() == !need);
 }
 
-TEST_CASE("a rank finds its own place in a turn, also where it skips the operation", "[turns]") {
+TEST_CASE("a rank finds its own tickets, also where it skips the operation", "[tickets]") {
   Participant participant(LaneId{}, 1);
   participant.submit(request_of("a"));
   participant.submit(on_gpu("b"));
@@ -213,41 +212,41 @@ TEST_CASE("a rank finds its own place in a turn, also where it skips the operati
   }
 }
 
-TEST_CASE("who was told to wait is called when a turn may have come, and nobody else", "[turns]") {
+TEST_CASE("a lane that was told to wait is called when its ticket may be next, and no other", "[tickets]") {
   int calls = 0;
-  runtime::GpuSequencer turns([&] { ++calls; });
-  CHECK(turns.may_go(0));
-  CHECK_FALSE(turns.may_go(2));
-  turns.gone(1);
+  runtime::GpuSequencer sequencer([&] { ++calls; });
+  CHECK(sequencer.may_go(0));
+  CHECK_FALSE(sequencer.may_go(2));
+  sequencer.gone(1);
   CHECK(calls == 1);
-  CHECK_FALSE(turns.may_go(2));
-  turns.gone(2);
+  CHECK_FALSE(sequencer.may_go(2));
+  sequencer.gone(2);
   CHECK(calls == 2);
-  CHECK(turns.may_go(2));
-  turns.gone(7);
+  CHECK(sequencer.may_go(2));
+  sequencer.gone(7);
   CHECK(calls == 2);
 }
 
 // Each thread is a lane that sleeps until it is called. If it misses a call, it never ends.
-TEST_CASE("threads take their turns in order and miss no call", "[turns]") {
+TEST_CASE("threads follow their tickets in order and miss no call", "[tickets]") {
   constexpr std::uint64_t kThreads = 3, kRounds = 2000;
   const Deadline deadline = Deadline::after(std::chrono::seconds(60));
   std::atomic<int> calls{0};
   std::atomic<bool> missed{false};
-  runtime::GpuSequencer turns([&] { ++calls; });
-  Stamped order;
+  runtime::GpuSequencer sequencer([&] { ++calls; });
+  Enqueued order;
   std::vector<std::thread> lanes;
   for (std::uint64_t first = 1; first <= kThreads; ++first) {
     lanes.emplace_back([&, first] {
       for (std::uint64_t ticket = first; ticket <= kThreads * kRounds && !missed; ticket += kThreads) {
-        for (int seen = calls; !turns.may_go(ticket - 1) && !missed; seen = calls) {
+        for (int seen = calls; !sequencer.may_go(ticket - 1) && !missed; seen = calls) {
           while (calls == seen && !missed) {
             std::this_thread::yield();
             if (deadline.passed()) missed = true;
           }
         }
         if (!missed) order.push_back(ticket);
-        turns.gone(ticket);
+        sequencer.gone(ticket);
       }
     });
   }

@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr TimePoint kStart{std::chrono::hours(1)};
 
-// A period: two buckets in one operation, then the notes, twice.
+// A period: two buckets in one operation, then the agreement round, twice.
 ScheduleLock::Operations operations() {
   return {{request_of("a"), request_of("b")}, {request_of("n")}, {request_of("c")}, {request_of("n")}};
 }

@@ -47,6 +47,7 @@ TEST_CASE("members reach each other's parts of a region, whoever is first and wh
     const auto b = second(key, 10001), a = first(key, 10001);
     REQUIRE((a.ok() && b.ok()));
     CHECK((*a)->own.size() == 10001);
+    CHECK((*a)->ranks == std::vector<int>{3, 4});
     CHECK(std::count((*a)->own.begin(), (*a)->own.end(), std::byte{0}) == 10001);
     std::memset((*a)->own.data(), 1, 10001);
     std::memset((*b)->own.data(), 2, 10001);
@@ -65,6 +66,28 @@ TEST_CASE("a region takes its pages when it is made and gives them back", "[shm]
     CHECK(pages_of(*two.first) == before + 256);
   }
   CHECK(pages_of(*two.first) == before);
+}
+
+TEST_CASE("a key is free again when nobody holds its last region", "[shm]") {
+  const Two two;
+  const RegionMaker make = shared_regions(two.first, member_of_two(0));
+  const RegionMaker other = shared_regions(two.second, member_of_two(1));
+  auto region = make(5, 10000);
+  REQUIRE(region.ok());
+  std::memset((*region)->own.data(), 1, 10000);
+  const auto refused = make(5, 10000);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().code() == StatusCode::kUnavailable);
+  CHECK(refused.status().message().find("region with key 5") != std::string::npos);
+  CHECK((*region)->own.back() == std::byte{1});
+  CHECK(make(6, 10000).ok());
+  CHECK(other(5, 10000).ok());  // another member's part
+  CHECK_FALSE(make(7, std::size_t{1} << 41).ok());
+  CHECK(make(7, 10000).ok());  // an attempt that failed does not keep its key
+  *region = nullptr;
+  region = make(5, 10000);
+  REQUIRE(region.ok());
+  CHECK((*region)->own.back() == std::byte{0});
 }
 
 TEST_CASE("a forked child has a copy of its parent's part", "[shm]") {

@@ -19,7 +19,7 @@ __all__ = ["core_job"]
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 SOON_S = 1.0  # from the last rank's call to the error, where the cause is known
-LAUNCHERS = ["roundelayrun", "mpirun"]
+LAUNCHERS = ["roundelayrun", pytest.param("mpirun", marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize("np", [2, 4])

@@ -70,6 +70,10 @@ NAMED = {
 }
 
 
+SHORT = ["small", "step", "waiting"]
+LONG = [pytest.param(work, marks=pytest.mark.slow) for work in sorted(WORK.keys() - SHORT)]
+
+
 def body(work: str, victim: int) -> str:
     lines = [line[8:] for line in WORK[work].splitlines()]
     before = BEFORE if work == "step" else ""
@@ -77,7 +81,7 @@ def body(work: str, victim: int) -> str:
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("work", sorted(WORK))
+@pytest.mark.parametrize("work", [*SHORT, *LONG])
 def test_survivors_raise_an_error_that_names_the_dead(core_job: CoreJob, work: str, victim: int) -> None:
     np = 2 if work == "big" else 3
     end = core_job.conduct(np, body(work, victim))

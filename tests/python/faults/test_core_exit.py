@@ -18,7 +18,7 @@ __all__ = ["core_job"]
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
-LAUNCHERS = ["roundelayrun", "mpirun"]
+LAUNCHERS = ["roundelayrun", pytest.param("mpirun", marks=pytest.mark.slow)]
 LONG_SLEEP = pytest.param("time.sleep(60)", marks=pytest.mark.nightly)
 RAISES = """
 def boom():

@@ -97,7 +97,7 @@ SLEEPS = "time.sleep(3)"
 KEEPS_THE_GIL = "ctypes.PyDLL(None).usleep(6_000_000)"
 
 
-@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("late", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_late_rank_says_where_its_python_is(core_job: CoreJob, late: int) -> None:
     prelude = PRELUDE + SETTINGS.format(abort=0) + INIT
     end = core_job.ended(core_job.begin(2, LOAD.format(how=SLEEPS, late=late), prelude=prelude))
@@ -146,7 +146,10 @@ hvd.synchronize(mine)
     ), line
 
 
-@pytest.mark.parametrize(("stopped", "steps"), [(0, 0), (1, 0), (1, 100)])
+@pytest.mark.parametrize(
+    ("stopped", "steps"),
+    [pytest.param(0, 0, marks=pytest.mark.slow), (1, 0), pytest.param(1, 100, marks=pytest.mark.slow)],
+)
 def test_a_stopped_rank_is_named_long_before_the_stall_time(
     core_job: CoreJob, stopped: int, steps: int
 ) -> None:

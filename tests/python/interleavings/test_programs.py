@@ -36,6 +36,7 @@ def test_programs(np: int) -> None:
     run_checks(__file__, np, limit_s=LIMIT_S, env=ENVIRONMENT)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 30)
 def test_without_fusion_and_with_a_cache_that_evicts() -> None:
     settings = {"HOROVOD_FUSION_THRESHOLD": "0", "HOROVOD_CACHE_CAPACITY": "3"}

@@ -92,6 +92,7 @@ def test_a_communicator_of_an_mpi_that_the_user_started(script: Path) -> None:
     expect_all_done(*starts.run([*starts.MPIRUN, "-np", "3", sys.executable, str(script)]), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 def test_ranks_of_mpi(script: Path) -> None:
     place = "ME, SIZE = int(os.environ['OMPI_COMM_WORLD_RANK']), 3\n"
@@ -99,6 +100,7 @@ def test_ranks_of_mpi(script: Path) -> None:
     expect_all_done(*starts.run([*starts.MPIRUN, "-np", "3", sys.executable, str(script)]), 3)
 
 
+@pytest.mark.slow
 def test_ranks_of_torchrun(script: Path) -> None:
     place = "ME, SIZE = int(os.environ['RANK']), 3\n"
     script.write_text(PRELUDE + place + BY_NUMBER)

@@ -79,7 +79,7 @@ def a_mixture(turn: int) -> int:
     """Some of everything; how many operations it was."""
     small, rows = torch.ones(8), torch.ones(2 * hvd.size(), 3)
     begun = [hvd.allreduce_async(small, name=f"gradient.{index}") for index in range(40)]
-    begun += [hvd.allreduce_async(small, name=f"turn.{turn}.{index}") for index in range(20)]
+    begun += [hvd.allreduce_async(small, name=f"tickets.{turn}.{index}") for index in range(20)]
     begun += [hvd.allreduce_async_(small.clone()) for _ in range(10)]
     for name in (f"group.{turn}", "group", None):
         begun.append(hvd.grouped_allreduce_async([small, rows], name=name))

@@ -35,6 +35,7 @@ def test_matrix(np: int) -> None:
     run_checks(__file__, np, limit_s=LIMIT_S)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(LIMIT_S + 30)
 def test_on_nodes_of_their_own() -> None:
     """Three ranks that take each other for other nodes: what goes between nodes, with part of the cells."""

@@ -16,6 +16,7 @@ from roundelay.timeline.events import read
 
 LIMIT_S = 100.0  # a hang; each takes a few seconds
 EXAMPLES = ("image_classification", "masked_language_model", "gan")
+LONG = [pytest.param(example, marks=pytest.mark.slow) for example in EXAMPLES[:2]]
 
 
 def output_of(example: str, np: int, *options: str, **variables: str) -> str:
@@ -48,7 +49,7 @@ def values(output: str, name: str) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", [*LONG, "gan"])
 def test_alone(example: str) -> None:
     assert "(1 processes)" in output_of(example, 1, "--quick", "--epochs", "1").splitlines()[-1]
 
@@ -86,7 +87,9 @@ def test_gan_draws_what_is_nearer_to_the_data() -> None:
     assert "(2 processes)" in output.splitlines()[-1]
 
 
-@pytest.mark.parametrize("example", [*EXAMPLES, "digits", "synthetic"])
+@pytest.mark.parametrize(
+    "example", [*LONG, pytest.param("gan", marks=pytest.mark.slow), "digits", "synthetic"]
+)
 def test_help_shows_every_options_meaning_and_default(example: str) -> None:
     shown = output_of(example, 1, "--help").partition("options:")[2]
     options = re.split(r"\n  --", shown)[1:]

@@ -26,7 +26,7 @@ def test_gradient_pool(np: int) -> None:
     run_checks(__file__, np)
 
 
-@pytest.mark.parametrize("fabric", ["mpi", "shm"])
+@pytest.mark.parametrize("fabric", [pytest.param("mpi", marks=pytest.mark.slow), "shm"])
 def test_on_each_fabric_in_small_buckets(fabric: str) -> None:
     run_checks(__file__, 3, env={"ROUNDELAY_FABRIC": fabric, "ROUNDELAY_THETA": "64"})
 
@@ -263,7 +263,7 @@ def check_the_same_bits_as_without_a_pool() -> None:
 
 
 def check_the_work_of_a_step() -> None:
-    """Counted, not timed: an operation for each bucket, one for the notes, nothing packed, few messages."""
+    """Counted, not timed: an operation a bucket, one for the agreement round, no packing, few messages."""
     parameters, optimizer = _pooled(20)
 
     def take_steps(number: int) -> None:

@@ -78,6 +78,7 @@ def test_ranks_train(machine: Machine, tmp_path: Path) -> None:
     assert sorted(output.splitlines()) == [f"[rank {rank}] sum [2.0] of 2" for rank in range(2)]
 
 
+@pytest.mark.slow
 def test_the_doctor_says_so(machine: Machine) -> None:
     status, output = machine.run("roundelay.cli", "doctor")
     assert status == 0, output

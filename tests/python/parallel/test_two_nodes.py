@@ -51,6 +51,22 @@ def check_every_type_and_operation() -> None:
                 assert torch.equal(got, want), (dtype, count, op)
 
 
+def check_many_under_way() -> None:
+    """Allreduces overlap those before and after them, and operations that run alone come between."""
+    tensors = [own(140_001 + 7 * i, torch.float32, hvd.rank()) for i in range(12)]
+    handles = []
+    for index, tensor in enumerate(tensors):
+        handles.append(hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"many.{index}"))
+        if index % 5 == 4:
+            handles.append(hvd.broadcast_async_(torch.full((9,), hvd.rank()), 3, name=f"between.{index}"))
+    for handle in handles:
+        hvd.synchronize(handle)
+    for tensor in tensors:
+        parts = [own(tensor.numel(), torch.float32, rank) for rank in range(hvd.size())]
+        want = torch.stack(parts).sum(0)
+        assert torch.equal(tensor, want)
+
+
 def check_scales() -> None:
     for dtype in (torch.float32, torch.float16, torch.int32):
         ones = torch.full((5000,), 6).to(dtype)

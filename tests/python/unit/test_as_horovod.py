@@ -115,6 +115,7 @@ def test_everything_that_is_imported_resolves(tmp_path: Path) -> None:
     assert "all is there" in passes(run(str(script), cwd=tmp_path))
 
 
+@pytest.mark.slow
 def test_children_of_every_kind(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(CHILDREN)

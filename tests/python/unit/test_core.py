@@ -339,7 +339,7 @@ def test_configuration(core: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert loaded.theta == 5
     assert not loaded.theta_auto
     assert loaded.autotune
-    assert loaded.cycle_time_ms == 2.5
+    assert loaded.cycle_time == 0.0025
     assert loaded.no_effect[0].startswith("HOROVOD_CONTROLLER has no effect, because ")
     assert ("ROUNDELAY_CYCLE_TIME", "2.5", "HOROVOD_CYCLE_TIME") in [line[:3] for line in loaded.lines]
     assert _core.config().theta == 16 << 20  # read once, at init

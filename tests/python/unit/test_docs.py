@@ -139,6 +139,8 @@ def test_the_configuration_page_is_what_the_core_says() -> None:
     page = config_docs.PAGE.read_text()
     assert config_docs.with_tables(page) == page, "call tools/config_docs.py"
     assert "ROUNDELAY_THETA" in page
+    stub = config_docs.STUB.read_text()
+    assert config_docs.with_properties(stub) == stub, "call tools/config_docs.py"
 
 
 def test_the_diagrams_are_what_the_script_draws() -> None:

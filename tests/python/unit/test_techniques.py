@@ -143,10 +143,10 @@ class Job:
         assert sum(rank.came for rank in self.ranks) == sum(rank.sent for rank in self.ranks) + kept
 
     def _round(self, whole: bool) -> None:
-        notes = bytes(map(max, *(rank.techniques.notes() for rank in self.here), [0] * 2000))
+        notes = bytes(map(max, *(rank.techniques.values() for rank in self.here), [0] * 2000))
         for rank in self.here:
             assert len(notes) == rank.techniques.length()
-            rank.techniques.heard(notes)
+            rank.techniques.apply(notes)
         wants = self.wanted_layout if whole else 0
         may = {rank.techniques.may_change_layout() for rank in self.here} if wants else {False}
         assert len(may) == 1
@@ -269,7 +269,7 @@ def test_what_rank_0_proposes_all_hear_at_once() -> None:
     for wrong in (longest + b".", "text", 7):
         job.ranks[0].strategy.wish = cast(bytes, wrong)
         with pytest.raises(ValueError, match="at most 256 bytes"):
-            job.ranks[0].techniques.notes()
+            job.ranks[0].techniques.values()
 
 
 def test_what_a_strategy_must_not_choose() -> None:
@@ -295,9 +295,9 @@ def test_a_strategy_that_chooses_nothing_costs_nothing() -> None:
     techniques.use(cast(list[Bucket], [None]), Cuts(1))  # a bucket that nothing can be asked of
     techniques.new_step()
     techniques.new_gradients()
-    assert techniques.notes() == []
+    assert techniques.values() == []
     assert techniques.length() == 0
-    techniques.heard(b"")
+    techniques.apply(b"")
     techniques.end_round(wants_layout=False)
     assert techniques.may_change_layout()
 

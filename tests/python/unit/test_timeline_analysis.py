@@ -6,16 +6,21 @@ import pytest
 
 from roundelay.timeline import analysis
 from roundelay.timeline.analysis import (
+    BETWEEN,
     COLLECTIVE,
     COPY,
     ENQUEUE,
     GPU,
+    INSIDE,
     NEGOTIATION,
+    SECOND_COLLECTIVE,
     TRAINING,
+    Levels,
     Straggler,
     TechniqueUse,
 )
 from roundelay.timeline.events import Event, Trace
+from roundelay.timeline.report import levels_line
 
 
 def span(rank: int, track: int, name: str, begin: float, end: float, **args: Any) -> Event:
@@ -168,3 +173,26 @@ def test_stragglers() -> None:
 def test_nothing_to_take_a_mean_of() -> None:
     assert analysis.mean([], "exposed") == 0
     assert analysis.hidden_share([]) is None
+
+
+def test_levels_of_two_allreduces_at_once(trace: Trace) -> None:
+    assert analysis.levels(trace) == []
+    assert levels_line(trace) == ""
+    (first_inside, second_inside), (first_between, second_between) = INSIDE, BETWEEN
+    over_levels = Trace(
+        [
+            allreduce(0, 0, 60, tensors=1, size=100),
+            span(0, SECOND_COLLECTIVE, "allreduce", 30, 90, tensors=1, bytes=100),
+            span(0, first_inside, "in the node", 0, 10),
+            span(0, first_between, "between nodes", 5, 50),  # 5 with its own node time
+            span(0, first_inside, "in the node", 50, 60),  # 10 with the other's wire time
+            span(0, second_inside, "in the node", 30, 40),  # 10
+            span(0, second_between, "between nodes", 40, 80),
+            span(0, second_inside, "in the node", 80, 90),
+        ]
+    )
+    assert analysis.levels(over_levels) == [Levels(0, inside=40, between=75, both=25, overlapped=20)]
+    assert "of it 20 us for two allreduces" in levels_line(over_levels)
+    assert analysis.moving(over_levels, 0) == [(0, 90)]
+    (step,) = analysis.steps(over_levels)
+    assert (step.operations, step.bytes) == (2, 200)

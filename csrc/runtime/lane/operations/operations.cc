@@ -7,8 +7,12 @@ namespace roundelay::runtime {
 
 const OperationSteps* steps_of(Operation operation) {
   static const std::array<const OperationSteps*, kOperationCount> kSteps = {
-      &kAllreduceSteps, &kBroadcastSteps, &kBarrierSteps,
-      &kAllgatherSteps, &kAlltoallSteps,  &kReducescatterSteps};
+#define OPERATION(Name, ...) &k##Name##Steps,
+#define AGREEMENT(Name, ...) nullptr,
+#include "base/operations.def"
+#undef OPERATION
+#undef AGREEMENT
+  };
   return kSteps[static_cast<std::size_t>(operation)];
 }
 
@@ -35,7 +39,7 @@ std::string wrong_with(const submit::Entry& entry, const Group& group) {
   const OperationSteps* steps = steps_of(entry.request.operation);
   if (steps == nullptr) return {};
   const std::size_t described = 1 + entry.request.others.size();
-  if (entry.request.operation != Operation::kBarrier && entry.parts.size() != described) {
+  if (traits_of(entry.request.operation).has_tensors && entry.parts.size() != described) {
     return "has " + std::to_string(entry.parts.size()) + " tensors, but describes " +
            std::to_string(described);
   }

@@ -1,5 +1,5 @@
-// What each operation checks, and its task. A new operation is one new file here and one line in
-// operations.cc.
+// What each operation checks, and its task. A new operation is one new file here and one row in
+// base/operations.def.
 #pragma once
 
 #include <cstddef>
@@ -31,12 +31,11 @@ const OperationSteps* steps_of(Operation operation);
 // Returns what is wrong with this rank's arguments. Empty: nothing. Any thread.
 std::string wrong_with(const submit::Entry& entry, const Group& group);
 
-extern const OperationSteps kAllreduceSteps;
-extern const OperationSteps kBroadcastSteps;
-extern const OperationSteps kBarrierSteps;
-extern const OperationSteps kAllgatherSteps;
-extern const OperationSteps kAlltoallSteps;
-extern const OperationSteps kReducescatterSteps;
+#define OPERATION(Name, ...) extern const OperationSteps k##Name##Steps;
+#define AGREEMENT(Name, ...)
+#include "base/operations.def"
+#undef OPERATION
+#undef AGREEMENT
 // Before operations that members skip after join(): the members that take part tell the others the number of
 // batches (batch.following).
 extern const OperationSteps kAnnounceSteps;

@@ -1,7 +1,7 @@
 """Gradients that one operation reduces. The last gradient that becomes ready submits the group.
 
 Without ``groups=`` each gradient is a group of its own. If backward brings only a part of a group, the group
-waits for the comparison of notes (gradient_sync.py): then all ranks know which of its gradients any rank has,
+waits for the agreement round (gradient_sync.py): then all ranks know which of its gradients any rank has,
 and reduce those. Sparse gradients wait, too, as another rank may have a dense one, or none.
 """
 
@@ -37,12 +37,12 @@ class GradientGroup:
         self.members.append(gradient)
 
     def arrived(self, gradient: Gradient) -> None:
-        """Notes that this gradient is complete on this rank. The last one submits the group."""
+        """Records that this gradient is complete on this rank. The last one submits the group."""
         if self.core.mark_ready(gradient.core, DENSE + gradient.sparse_dimensions()):
             self.catch_up()
 
     def unsettled(self) -> bool:
-        """Whether the ranks have something of this group to compare notes about."""
+        """Whether the ranks have something of this group to agree on."""
         return self.core.filled > 0 or self.core.any_ready()
 
     def catch_up(self) -> None:

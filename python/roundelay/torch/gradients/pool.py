@@ -191,7 +191,7 @@ class Pools:
         return buckets
 
     def settle(self) -> None:
-        """Notes that results are complete in the current stream."""
+        """Records that results are complete in the current stream."""
         for pool in self._pools:
             if pool.device.type != "cpu":
                 pool.memory.settle()

@@ -1,6 +1,6 @@
-"""How the ranks agree on a gradient pool, through the notes that they compare anyway (gradient_sync.py).
+"""How the ranks agree on a gradient pool, in the agreement rounds that they hold anyway (gradient_sync.py).
 
-Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same comparison. All
+Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same round. All
 ranks take part in that one, so a rank that has joined (hvd.join) misses none. The proposals:
 
 1. An order: that of rank 0's gradients in the first step. Each rank makes the pool.
@@ -33,7 +33,7 @@ from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
-_PLACE_BYTES = 3  # of a position in the order, in the notes
+_PLACE_BYTES = 3  # of a position in the order, in a round's values
 _MOST = 256**_PLACE_BYTES - 1
 _CUTS_BYTES = 8  # of each number of Cuts
 
@@ -94,12 +94,12 @@ class PoolPlan:
         self._rules.recording = self._config.gradient_pool
 
     def arrived(self, gradient: Gradient) -> None:
-        """Notes the time at which a gradient came from backward."""
+        """Records the time at which a gradient came from backward."""
         if gradient not in self._ready_at and wire_dtype(gradient) is not None:
             self._ready_at[gradient] = time.monotonic_ns()
 
     def new_step(self) -> None:
-        """Ends a step, in which gradients came in the order that was noted."""
+        """Ends a step, in which gradients came in the order that was recorded."""
         if self._ready_at:
             first = next(iter(self._ready_at.values()))
             self._ready = {gradient: (at - first) * 1e-9 for gradient, at in self._ready_at.items()}
@@ -113,12 +113,12 @@ class PoolPlan:
             self._rules.recording = self._pool_tuner.recording
         self._ready_at.clear()
 
-    # -- notes
+    # -- agreement rounds
 
-    def notes(self, members: Sequence[Gradient], alone: bool) -> list[int]:
+    def values(self, members: Sequence[Gradient], alone: bool) -> list[int]:
         """This rank's bytes, to be combined by Max: a byte for each rank that is here, then the phase's.
 
-        alone: this rank waits for this comparison and nothing else.
+        alone: this rank waits for this round and nothing else.
         """
         if self._phase is _Phase.OVER:
             return []
@@ -149,7 +149,7 @@ class PoolPlan:
         by_name = {gradient.name.removeprefix(f"{self._prefix}."): gradient for gradient in members}
         return [by_name[name] for name in restored.order if name in by_name]
 
-    def heard(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
+    def apply(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
         """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none."""
         if self._phase is _Phase.OVER:
             return []
@@ -158,9 +158,9 @@ class PoolPlan:
             return []
         if self._phase is _Phase.MAKING:
             failed, busy, unknown = rest
-            return self._make_do() if failed else self._begin(meet=not busy, measure=bool(unknown))
+            return self._give_up() if failed else self._begin(meet=not busy, measure=bool(unknown))
         if self._phase is _Phase.RUNNING:
-            return self._steer(reorder=bool(rest[0]), recut=bool(rest[1]), numbers=rest[2:])
+            return self._follow_tuner(reorder=bool(rest[0]), recut=bool(rest[1]), numbers=rest[2:])
         positions = zip(_numbers(rest, _PLACE_BYTES), members, strict=True)
         order = [gradient for _, gradient in sorted((p for p in positions if p[0]), key=lambda p: p[0])]
         if not order:
@@ -172,7 +172,7 @@ class PoolPlan:
         return []
 
     def settle(self) -> None:
-        """Ends a comparison: all submitted operations are complete."""
+        """Ends a round: all submitted operations are complete."""
         if self._pools is not None:
             self._pools.settle()
 
@@ -185,7 +185,7 @@ class PoolPlan:
         except (RuntimeError, ValueError, MemoryError) as error:
             self._failure = str(error)
 
-    def _make_do(self) -> list[Bucket]:
+    def _give_up(self) -> list[Bucket]:
         """Gives the pool up on all ranks."""
         if self._failure:
             warnings.warn(f"no gradient pool: {self._failure}", RuntimeWarning, stacklevel=2)
@@ -209,19 +209,19 @@ class PoolPlan:
                 return self._cut()
             best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
             if auto and meet:
-                self._cuts = self._told(best)
+                self._cuts = self._cuts_of_rank_0(best)
             elif self._pool_tuner is not None:
                 self._pool_tuner.propose(best, self._cuts)
         return self._cut()
 
-    def _told(self, cuts: Cuts) -> Cuts:
+    def _cuts_of_rank_0(self, cuts: Cuts) -> Cuts:
         """Rank 0's cuts."""
         numbers = torch.tensor(cuts, dtype=torch.int64, device="cpu")
         root = self._set.ranks[0]
         theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
         return Cuts(theta, last)
 
-    def _steer(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
+    def _follow_tuner(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
         self._waits = (reorder or recut) and not self._occupants.may_change_layout()
         if self._waits:
             return []  # rank 0 goes on proposing

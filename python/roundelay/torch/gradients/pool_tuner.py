@@ -112,12 +112,12 @@ class PoolTuner:
             self._tuner = self.cuts = None
 
     def arranged(self, now: Cuts) -> None:
-        """Notes that the proposed order is in use."""
+        """Records that the proposed order is in use."""
         self.order = None
         self.propose(self.best(now), now)
 
     def settled(self, cuts: Cuts, buckets: int) -> None:
-        """Notes that the pool is in use with these cuts."""
+        """Records that the pool is in use with these cuts."""
         self.propose(self.cuts or cuts, cuts)
         last = f", the last of at most {_size(cuts.last)}" if cuts.last else ""
         self._tell(f"cut into {buckets}, theta {_size(cuts.theta)}{last}")

@@ -22,7 +22,7 @@ class Listener(Protocol):
     order: tuple[int, int]  # rounds are waited for in this order, which is the same on all ranks
 
     def backward_ended(self) -> bool:
-        """Whether there is something to compare notes about."""
+        """Whether the ranks have something to agree on."""
 
     def begin_round(self, final: bool, alone: bool) -> None:
         """Tells the other ranks what was submitted; does not wait. ``alone``: end_round() comes next."""
@@ -39,7 +39,7 @@ class BackwardEnd:
         self._queued_in = -1  # the graph task that has our callback
         self._span: Span | None = None
 
-    def note(self, listener: Listener) -> int:
+    def add(self, listener: Listener) -> int:
         """Adds ``listener`` to this backward, and returns the backward's number. Hooks call it."""
         task = torch._C._current_graph_task_id()
         if task == self._queued_in and listener in self._listeners:

@@ -8,7 +8,7 @@ its own. A rank without a gradient that others have contributes ``.grad`` as it 
 that no rank has stays as it is. When backward() returns, all submitted operations are therefore complete on
 every rank.
 
-step() compares notes only while there is a gradient that no rank has submitted since the last step (an
+step() holds further rounds only while there is a gradient that no rank has submitted since the last step (an
 unused layer, a second loss still to come), until all ranks are in step(). Ranks may therefore call
 backward() a different number of times as long as each such call brings gradients that the step did not have
 yet. A rank that has joined (hvd.join) takes part in nothing, and nobody waits for it.
@@ -44,15 +44,15 @@ NAMES_SHOWN = 6  # of the gradients that an error is about
 
 @dataclass(slots=True)
 class _Round:
-    """A comparison of notes that has begun, and this rank's part in it."""
+    """An agreement round that has begun, and this rank's part in it."""
 
     handle: int | None  # None: end_round() submits the operation and waits
-    notes: bytearray  # the ranks' notes replace this rank's, in the same memory
+    values: bytearray  # this rank's; those of all ranks, combined by Max, replace them in the same memory
     submitted: list[int]  # by group
 
 
-class _GroupNotes(NamedTuple):
-    """The ranks' notes about one group."""
+class _GroupResult(NamedTuple):
+    """The result of an agreement round for one group."""
 
     group: GradientGroup
     submitted: int  # how often the rank that did so most has submitted it
@@ -60,10 +60,10 @@ class _GroupNotes(NamedTuple):
     wanted: bytes  # for each gradient, whether some rank wants it
 
 
-class _Said(NamedTuple):
-    """The ranks' notes in one comparison."""
+class _Result(NamedTuple):
+    """The result of an agreement round: equal on all ranks."""
 
-    groups: list[_GroupNotes]
+    groups: list[_GroupResult]
     plan: bytes  # those of Techniques, then PoolPlan's
 
 
@@ -205,7 +205,7 @@ class GradientSync:
 
     def _arrived(self, gradient: Gradient) -> None:
         """Continues a hook (csrc/bindings/gradient_hooks.cc) whose gradient is not an ordinary one."""
-        self.rules.graph_task = backward_end.note(self)
+        self.rules.graph_task = backward_end.add(self)
         group = self._group[gradient]
         if self.rules.recording and (group.alone or isinstance(group, Bucket)):
             self._plan.arrived(gradient)
@@ -222,12 +222,12 @@ class GradientSync:
         return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
     def backward_ended(self) -> bool:
-        """Whether there is something to compare notes about. Later gradients belong to another backward."""
+        """Whether the ranks have something to agree on. Later gradients belong to another backward."""
         self.rules.graph_task = -1
         return self.has_submitted()
 
     def has_submitted(self) -> bool:
-        """Whether there is something to compare notes about."""
+        """Whether the ranks have something to agree on."""
         return any(group.unsettled() for group in self._groups.values())
 
     def synchronize(self) -> None:
@@ -255,78 +255,80 @@ class GradientSync:
         self._rounds = 0
         self._complete = self._all_final = False
 
-    # -- comparing notes
+    # -- agreement rounds
 
     def begin_round(self, final: bool, alone: bool) -> None:
-        """Submits this rank's notes and does not wait; ``alone``: the next call is end_round()."""
+        """Submits this rank's values and does not wait; ``alone``: the next call is end_round()."""
         self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
         groups = self._groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
         kinds = [group.core.kinds() for group in groups]
-        # Nobody reads which gradients of a submitted group are wanted.
+        # _parse() counts a submitted group as seen and skips its wanted bytes: zeros keep their places.
         wanted = [
             bytes(len(group.members)) if number else group.core.wanted()
             for group, number in zip(groups, submitted, strict=True)
         ]
-        plan = bytes([*self.techniques.notes(), *self._plan.notes(self._members, alone)])
-        notes = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
+        plan = bytes([*self.techniques.values(), *self._plan.values(self._members, alone)])
+        values = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
-            handle = None if alone else _core.allreduce_async(*self._notes_call(notes))
+            handle = None if alone else _core.allreduce_async(*self._round_call(values))
         except HorovodInternalError as error:
             raise self._naming_gradients(error) from None
-        self._round = _Round(handle, notes, submitted)
+        self._round = _Round(handle, values, submitted)
         if not alone:
             _core.flush()
 
-    def _notes_call(self, notes: bytearray) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
-        name = f"{self._prefix}.notes{self._rounds}"
-        tensor = torch.frombuffer(notes, dtype=torch.uint8)
+    def _round_call(
+        self, values: bytearray
+    ) -> tuple[torch.Tensor, torch.Tensor, str, int, float, float, int]:
+        name = f"{self._prefix}.agreement{self._rounds}"
+        tensor = torch.frombuffer(values, dtype=torch.uint8)
         return tensor, tensor, name, Max, 1.0, 1.0, set_id(self._rule.process_set)
 
     def end_round(self) -> None:
         """Contributes to operations that this rank lacks, and sleeps until all operations are complete."""
         assert self._round is not None
         own, self._round = self._round, None
-        self._wait_for_notes(own)
-        said = self._parse(bytes(own.notes))
+        self._wait_for_round(own)
+        result = self._parse(bytes(own.values))
         with torch.no_grad():
-            self._contribute(said.groups, own.submitted)
+            self._contribute(result.groups, own.submitted)
             self._finish()
         length = self.techniques.length()
-        self.techniques.heard(said.plan[:length])
-        self._use(self._plan.heard(self._members, said.plan[length:], self._make_pools))
+        self.techniques.apply(result.plan[:length])
+        self._use(self._plan.apply(self._members, result.plan[length:], self._make_pools))
         self._plan.settle()
         self.techniques.end_round(self._plan.wants_change)
 
-    def _parse(self, notes: bytes) -> _Said:
-        """Takes the notes apart by group, and notes which gradients are missing."""
+    def _parse(self, values: bytes) -> _Result:
+        """Takes the combined values apart by group, and records which gradients are missing."""
         waiting = 1 + len(self._groups)
         wanted = waiting + len(self._members)
-        said = []
+        results = []
         begin = 0
-        for group, submitted in zip(self._groups.values(), notes[1:waiting], strict=True):
+        for group, submitted in zip(self._groups.values(), values[1:waiting], strict=True):
             end = begin + len(group.members)
-            kinds = notes[waiting + begin : waiting + end]
-            said.append(_GroupNotes(group, submitted, kinds, notes[wanted + begin : wanted + end]))
+            kinds = values[waiting + begin : waiting + end]
+            results.append(_GroupResult(group, submitted, kinds, values[wanted + begin : wanted + end]))
             begin = end
-        for group, submitted, kinds, _ in said:
+        for group, submitted, kinds, _ in results:
             if submitted:
                 self._seen_groups.add(group)
             elif any(kinds):
                 self._seen.update(compress(group.members, kinds))
         self._complete = all(
             group in self._seen_groups or self._seen.issuperset(compress(group.members, wanted_here))
-            for group, _, _, wanted_here in said
+            for group, _, _, wanted_here in results
         )
-        self._all_final = notes[0] == 0
-        return _Said(said, notes[wanted + begin :])
+        self._all_final = values[0] == 0
+        return _Result(results, values[wanted + begin :])
 
-    def _wait_for_notes(self, own: _Round) -> None:
-        """Waits for all notes. If their sizes differ, the error tells how the optimizers differ."""
+    def _wait_for_round(self, own: _Round) -> None:
+        """Waits for the round. If the ranks' sizes differ, the error tells how the optimizers differ."""
         try:
             if own.handle is None:
-                _core.allreduce(*self._notes_call(own.notes))
+                _core.allreduce(*self._round_call(own.values))
             else:
                 _core.synchronize(own.handle)
         except HorovodInternalError as error:
@@ -347,16 +349,16 @@ class GradientSync:
             ) from error
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """The error of the notes with the names of the gradients that the step waits for."""
+        """The round's error with the names of the gradients that the step waits for."""
         names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
         if not names:
             return error
         more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
         return HorovodInternalError(f"{error}; with it {', '.join(names[:NAMES_SHOWN])}{more}")
 
-    def _contribute(self, said: list[_GroupNotes], own: list[int]) -> None:
+    def _contribute(self, results: list[_GroupResult], own: list[int]) -> None:
         lacking = False
-        for (group, others, kinds, _), mine in zip(said, own, strict=True):
+        for (group, others, kinds, _), mine in zip(results, own, strict=True):
             for _ in range(others - mine):
                 group.catch_up()
                 lacking = True

@@ -32,8 +32,8 @@ _STEP_BYTES = 8
 _DIGEST_BYTES = 8
 
 
-class _Notes(NamedTuple):
-    """The ranks' notes, taken apart."""
+class _Said(NamedTuple):
+    """The combined values of a round, taken apart."""
 
     here: bytes  # a byte for each rank
     unflushed: int  # whether some rank may keep something back
@@ -198,7 +198,7 @@ class Techniques:
 
     # -- the agreement round
 
-    def notes(self) -> list[int]:
+    def values(self) -> list[int]:
         """Returns this rank's bytes, to be combined by Max; none if the strategy has nothing to say.
 
         ValueError: what the strategy proposes is no bytes, or too long.
@@ -207,14 +207,14 @@ class Techniques:
             return []
         leads = self._set.rank() == 0
         digest = self._restored.digest() if self._restored is not None else bytes(_DIGEST_BYTES)
-        notes = [int(index == self._set.rank()) for index in range(self._set.size())]
-        notes.append(int(self._flushing and not self._empty_here))
-        notes += (self._step if leads else 0).to_bytes(_STEP_BYTES, "big")
-        notes += [*digest, *(255 - byte for byte in digest)]
+        values = [int(index == self._set.rank()) for index in range(self._set.size())]
+        values.append(int(self._flushing and not self._empty_here))
+        values += (self._step if leads else 0).to_bytes(_STEP_BYTES, "big")
+        values += [*digest, *(255 - byte for byte in digest)]
         if self._proposes:
             proposal = self._proposal() if leads else b""
-            notes += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
-        return notes
+            values += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
+        return values
 
     def _proposal(self) -> bytes:
         """Returns the proposal after its length and one; nothing if there is none."""
@@ -229,34 +229,34 @@ class Techniques:
         return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
     def length(self) -> int:
-        """Returns the number of notes."""
+        """Returns the number of values."""
         if not (self.asks or self._proposes):
             return 0
         proposal = 2 + LONGEST_PROPOSAL if self._proposes else 0
         return self._set.size() + 1 + _STEP_BYTES + 2 * _DIGEST_BYTES + proposal
 
-    def heard(self, values: bytes) -> None:
-        """Takes the ranks' notes. MismatchError, on all ranks, if they have loaded different states."""
+    def apply(self, values: bytes) -> None:
+        """Takes the combined bytes. MismatchError, on all ranks, if they have loaded different states."""
         self._empty_everywhere = False
         if not values:
             return
-        notes = self._parse(values)
-        self._some_joined = not all(notes.here)
+        said = self._parse(values)
+        self._some_joined = not all(said.here)
         if self._some_joined:
             return
-        self._check_restored(notes.restored)
-        self._step = notes.step
-        self._empty_everywhere = self._flushing and notes.unflushed == 0
-        if notes.proposal is not None:
-            self._strategy.agreed(notes.proposal)
+        self._check_restored(said.restored)
+        self._step = said.step
+        self._empty_everywhere = self._flushing and said.unflushed == 0
+        if said.proposal is not None:
+            self._strategy.agreed(said.proposal)
 
-    def _parse(self, values: bytes) -> _Notes:
+    def _parse(self, values: bytes) -> _Said:
         size = self._set.size()
         step = size + 1
         digest = step + _STEP_BYTES
         proposal = digest + 2 * _DIGEST_BYTES
         length = int.from_bytes(values[proposal : proposal + 2], "big")
-        return _Notes(
+        return _Said(
             values[:size],
             values[size],
             int.from_bytes(values[step:digest], "big"),

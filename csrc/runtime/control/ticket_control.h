@@ -11,10 +11,11 @@
 
 namespace roundelay::runtime {
 
-class TurnControl {
+class TicketControl {
  public:
   // The references outlive this. `size`: ranks in the world.
-  TurnControl(ControlLink& link, LaneControls& lanes, int size) : link_(link), lanes_(lanes), book_(size) {}
+  TicketControl(ControlLink& link, LaneControls& lanes, int size)
+      : link_(link), lanes_(lanes), gpu_order_(size) {}
 
   // Tells rank 0 the members of a new lane, if this rank coordinates it and it needs tickets. Call it before
   // anything can be submitted to the lane.
@@ -23,9 +24,9 @@ class TurnControl {
   void on_lane_over(LaneId id, const LaneControl& lane);
   // True if the GPU operations of this coordinator's lane need tickets: other process sets may use the GPUs
   // too.
-  [[nodiscard]] bool needs_stamps(LaneId id, const LaneControl& lane) const;
+  [[nodiscard]] bool needs_tickets(LaneId id, const LaneControl& lane) const;
   // Asks rank 0 for the tickets that the lane's orders need. On rank 0 the orders get them at once.
-  void request_stamps(LaneId id, LaneControl& lane);
+  void request_tickets(LaneId id, LaneControl& lane);
 
   // Take messages from other ranks. A message that breaks the protocol ends communication.
   void on_members(int from, const wire::TicketMembers& members);
@@ -47,8 +48,8 @@ class TurnControl {
 
   ControlLink& link_;
   LaneControls& lanes_;
-  negotiate::GpuOrder book_;  // used on rank 0 only
-  bool over_ = false;         // rank 0 gives no more tickets
+  negotiate::GpuOrder gpu_order_;  // used on rank 0 only
+  bool over_ = false;              // rank 0 gives no more tickets
 };
 
 }  // namespace roundelay::runtime

@@ -93,10 +93,10 @@ negotiate::CoordinatorOptions options_of(std::mt19937_64& random) {
 
 void check_chain(const Rank& rank) {
   std::uint64_t last = 0;
-  for (const negotiate::GpuTicket& turn : rank.taken) {
-    REQUIRE(turn.previous == last);
-    REQUIRE(turn.number > last);
-    last = turn.number;
+  for (const negotiate::GpuTicket& ticket : rank.taken) {
+    REQUIRE(ticket.previous == last);
+    REQUIRE(ticket.number > last);
+    last = ticket.number;
   }
 }
 
@@ -132,17 +132,18 @@ void check_only_for_uses(World& world, const Sets& sets) {
   }
 }
 
-std::size_t turns_in(const World& world) {
-  std::size_t turns = 0;
-  for (const auto& rank : world.ranks) turns += rank->taken.size();
-  return turns;
+std::size_t tickets_in(const World& world) {
+  std::size_t tickets = 0;
+  for (const auto& rank : world.ranks) tickets += rank->taken.size();
+  return tickets;
 }
 
 }  // namespace
 
-TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[sim][turns][interleavings]") {
-  std::size_t turns = 0;
-  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
+TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever",
+          "[sim][tickets][interleavings]") {
+  std::size_t tickets = 0;
+  for (std::uint64_t seed = 1; seed <= seeds(2000U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);
@@ -150,15 +151,15 @@ TEST_CASE("overlapping sets enqueue in one order and nothing waits for ever", "[
     tell(world, sets, 1 + world.pick(4), world.pick(4) == 0);
     REQUIRE(world.run());
     check_all_done(world);
-    turns += turns_in(world);
+    tickets += tickets_in(world);
   }
-  CHECK(turns > 60'000);
+  CHECK(tickets > seeds(60'000));
 }
 
 // The test above would find a fault: the same programs get stuck when every rank enqueues as orders come.
-TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
+TEST_CASE("without tickets GPUs get stuck", "[sim][tickets][interleavings]") {
   int stuck = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(300U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);
@@ -167,11 +168,11 @@ TEST_CASE("without turns GPUs get stuck", "[sim][turns][interleavings]") {
     REQUIRE(world.run());
     stuck += world.gpus.idle() ? 0 : 1;
   }
-  CHECK(stuck > 100);
+  CHECK(stuck > seeds(100));
 }
 
-TEST_CASE("ranks without a GPU, or with the world alone, take no turns", "[sim][turns]") {
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+TEST_CASE("ranks without a GPU, or with the world alone, take no tickets", "[sim][tickets]") {
+  for (std::uint64_t seed = 1; seed <= seeds(300U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const bool alone = seed % 2 == 0;
@@ -180,14 +181,15 @@ TEST_CASE("ranks without a GPU, or with the world alone, take no turns", "[sim][
     tell(world, sets, alone ? 4 : 0, seed % 3 == 0);
     REQUIRE(world.run());
     check_all_done(world);
-    REQUIRE(turns_in(world) == 0);
+    REQUIRE(tickets_in(world) == 0);
   }
 }
 
 // Steps repeat before there is another set, while there is one, and after it.
-TEST_CASE("no schedule has operations on a GPU while there are several sets", "[sim][turns][interleavings]") {
+TEST_CASE("no schedule has operations on a GPU while there are several sets",
+          "[sim][tickets][interleavings]") {
   int locked_before = 0, locked_after = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     negotiate::CoordinatorOptions options = options_for(random);
@@ -227,15 +229,15 @@ TEST_CASE("no schedule has operations on a GPU while there are several sets", "[
     locked_before += before;
     locked_after += entered() - before;
   }
-  CHECK(locked_before > 1000);
-  CHECK(locked_after > 1000);
+  CHECK(locked_before > seeds(1000));
+  CHECK(locked_after > seeds(1000));
 }
 
 // Ranks leave one by one. Ordered operations are carried out, all others end with an error, also in sets
 // without these ranks.
-TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][interleavings]") {
-  int turns_ended = 0;
-  for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
+TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][tickets][interleavings]") {
+  int ended_without_rank_0 = 0;
+  for (std::uint64_t seed = 1; seed <= seeds(1500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, 3 + static_cast<int>(seed % 5), 1 + random() % 4);
@@ -258,18 +260,18 @@ TEST_CASE("no set waits for tickets of a rank 0 that has left", "[sim][turns][in
         REQUIRE(lane->queue.empty());
         if (lane->over()) REQUIRE(lane->in_flight.empty());
       }
-      turns_ended += rank->counts.turns_ended;
+      ended_without_rank_0 += rank->counts.ended_without_rank_0;
     }
     REQUIRE(world.gpus.idle());
     check_only_for_uses(world, sets);
   }
-  CHECK(turns_ended > 300);
+  CHECK(ended_without_rank_0 > seeds(300));
 }
 
 // A rank that shares no open set with rank 0 hears of its death and goes on.
-TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") {
-  int turns_ended = 0;
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][tickets]") {
+  int ended_without_rank_0 = 0;
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = {{0, 1, 2, 3}, {2, 3}};
@@ -288,15 +290,15 @@ TEST_CASE("no set waits for tickets of a rank 0 that has died", "[sim][turns]") 
     for (const auto& rank : world.ranks) {
       REQUIRE(rank->aborted.ok());
       REQUIRE(rank->counts.completed_twice == 0);
-      turns_ended += rank->counts.turns_ended;
+      ended_without_rank_0 += rank->counts.ended_without_rank_0;
     }
     check_only_for_uses(world, sets);
   }
-  CHECK(turns_ended > 100);
+  CHECK(ended_without_rank_0 > seeds(100));
 }
 
-TEST_CASE("a rank that dies ends everything, also waits for turns", "[sim][turns]") {
-  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+TEST_CASE("a rank that dies ends everything, also waits for tickets", "[sim][tickets]") {
+  for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
     const Sets sets = random_sets(random, size_for(seed), 1 + random() % 4);

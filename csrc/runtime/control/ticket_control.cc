@@ -1,4 +1,4 @@
-#include "runtime/control/turn_control.h"
+#include "runtime/control/ticket_control.h"
 
 #include <optional>
 #include <string>
@@ -6,20 +6,20 @@
 
 namespace roundelay::runtime {
 
-void TurnControl::on_lane_added(LaneId id, const LaneControl& lane) {
+void TicketControl::on_lane_added(LaneId id, const LaneControl& lane) {
   if (coordinates_small_set(id, lane)) tell_members(id, lane.group.ranks);
 }
 
-void TurnControl::on_lane_over(LaneId id, const LaneControl& lane) {
+void TicketControl::on_lane_over(LaneId id, const LaneControl& lane) {
   if (coordinates_small_set(id, lane)) tell_members(id, {});
 }
 
-bool TurnControl::needs_stamps(LaneId id, const LaneControl& lane) const {
-  const bool world_shares = link_.rank() == 0 && id == LaneId{} && book_.world_takes_tickets();
+bool TicketControl::needs_tickets(LaneId id, const LaneControl& lane) const {
+  const bool world_shares = link_.rank() == 0 && id == LaneId{} && gpu_order_.world_takes_tickets();
   return world_shares || coordinates_small_set(id, lane);
 }
 
-void TurnControl::tell_members(LaneId id, const std::vector<int>& ranks) {
+void TicketControl::tell_members(LaneId id, const std::vector<int>& ranks) {
   const wire::TicketMembers members{id, {ranks.begin(), ranks.end()}};
   if (link_.rank() == 0) {
     on_members(0, members);
@@ -28,11 +28,11 @@ void TurnControl::tell_members(LaneId id, const std::vector<int>& ranks) {
   }
 }
 
-void TurnControl::request_stamps(LaneId id, LaneControl& lane) {
+void TicketControl::request_tickets(LaneId id, LaneControl& lane) {
   while (const auto request = lane.orders.take_request()) {
     if (link_.rank() != 0) {
       link_.send(0, *request);
-    } else if (auto tickets = book_.issue(id, request->operations);
+    } else if (auto tickets = gpu_order_.issue(id, request->operations);
                !tickets || !lane.orders.grant(request->sequence, std::move(*tickets))) {
       return abort_for(0);
     }
@@ -40,24 +40,24 @@ void TurnControl::request_stamps(LaneId id, LaneControl& lane) {
   if (link_.rank() != 0 && over_) lane.orders.refuse();
 }
 
-void TurnControl::on_members(int from, const wire::TicketMembers& members) {
+void TicketControl::on_members(int from, const wire::TicketMembers& members) {
   if (members.ranks.empty()) {
-    book_.close(members.lane);
+    gpu_order_.close(members.lane);
   } else if (link_.rank() != 0 || members.ranks.front() != from || members.lane.process_set == 0 ||
-             !book_.open(members.lane, members.ranks)) {
+             !gpu_order_.open(members.lane, members.ranks)) {
     abort_for(from);
   }
 }
 
-void TurnControl::on_request(int from, const wire::TicketRequest& request) {
+void TicketControl::on_request(int from, const wire::TicketRequest& request) {
   if (over_) return;  // leave() has told the coordinator
-  const auto found = book_.lanes().find(request.lane);
-  if (found == book_.lanes().end() || found->second.front() != from) return abort_for(from);
-  link_.send(
-      from, wire::TicketGrant{request.lane, request.sequence, book_.issue(request.lane, request.operations)});
+  const auto found = gpu_order_.lanes().find(request.lane);
+  if (found == gpu_order_.lanes().end() || found->second.front() != from) return abort_for(from);
+  link_.send(from, wire::TicketGrant{request.lane, request.sequence,
+                                     gpu_order_.issue(request.lane, request.operations)});
 }
 
-void TurnControl::on_grant(const wire::TicketGrant& grant) {
+void TicketControl::on_grant(const wire::TicketGrant& grant) {
   if (!grant.tickets) {
     over_ = true;
     return;
@@ -67,16 +67,16 @@ void TurnControl::on_grant(const wire::TicketGrant& grant) {
   if (!lane->orders.grant(grant.sequence, *grant.tickets)) abort_for(0);
 }
 
-void TurnControl::leave() {
+void TicketControl::leave() {
   if (link_.rank() != 0 || std::exchange(over_, true)) return;
-  for (const auto& [id, ranks] : book_.lanes()) {
+  for (const auto& [id, ranks] : gpu_order_.lanes()) {
     if (ranks.front() != 0) link_.send(ranks.front(), wire::TicketGrant{id, 0, std::nullopt});
   }
 }
 
-void TurnControl::abort_for(int culprit) {
+void TicketControl::abort_for(int culprit) {
   link_.abort({culprit, "rank " + std::to_string(culprit) +
-                            " broke the protocol of turns on GPUs: it told rank " +
+                            " broke the protocol of tickets on GPUs: it told rank " +
                             std::to_string(link_.rank()) +
                             " of a process set that is not there, or numbered what nobody asked for"});
 }

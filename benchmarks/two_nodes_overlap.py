@@ -1,0 +1,60 @@
+"""Several buckets at once over two nodes of two ranks: one is in its node while another is on the wire.
+
+The nodes are network namespaces of this machine (tests/rig), which need root. The times come from the
+timeline.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks import launch, show
+from benchmarks.two_nodes import NODES, RANKS
+from tests.rig import Rig, why_not
+
+_COLUMNS = ["rank", "in the node", "between nodes", "both", "of two buckets", "most at once"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.two_nodes_overlap", description=__doc__)
+    parser.add_argument(
+        "--size", type=show.parse_size, default=2 << 20, help="bytes of a bucket (default: 2M)"
+    )
+    parser.add_argument("--buckets", type=int, default=12, help="buckets of a step (default: 12)")
+    parser.add_argument("--steps", type=int, default=5, help="steps (default: 5)")
+    parser.add_argument("--mbit", type=int, default=1000, help="the wire's speed, Mbit/s (default: 1000)")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    if reason := why_not():
+        raise launch.JobError(f"no two nodes on this machine: {reason}")
+    mpirun = launch.find_launcher()
+    spec = {name: getattr(arguments, name) for name in ("size", "buckets", "steps")}
+    with Rig(NODES, arguments.mbit) as rig:
+        found = launch.run_ranks(mpirun, "benchmarks.workers.two_nodes_overlap", RANKS, spec, 600, rig)[0]
+    console = show.console()
+    what = f"{arguments.steps} steps of {arguments.buckets} buckets of {show.size_text(arguments.size)}"
+    console.print(
+        f"2 nodes of 2 ranks, {arguments.mbit} Mbit/s, {what}, fabric {found['fabric']}", highlight=False
+    )
+    times = ("inside", "between", "both", "overlapped")
+    rows = [
+        [str(one["rank"]), *(show.seconds_text(one[time] * 1e-6) for time in times), str(one["most"])]
+        for one in found["levels"]
+    ]
+    console.print(show.table(_COLUMNS, rows))
+    show.save(
+        arguments.output / "two_nodes_overlap.json",
+        {"machine": launch.machine(mpirun), "mbit": arguments.mbit, **spec, **found},
+    )
+
+
+if __name__ == "__main__":
+    with launch.ending_in_one_line():
+        main()

@@ -1,0 +1,132 @@
+#include "channel/tcp/connection_table.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/log.h"
+
+namespace roundelay::channel {
+namespace {
+
+using platform::Transfer;
+using Interest = platform::Epoll::Interest;
+using Stage = Connection::Stage;
+
+constexpr std::size_t kSpareStrangers = 64;
+constexpr Duration kWindowPeriod = std::chrono::seconds(1);
+
+}  // namespace
+
+Connection* ConnectionTable::add(platform::Socket socket, Stage stage, int peer) {
+  const std::uint64_t id = next_id_++;
+  auto connection = std::make_unique<Connection>(Connection{id, std::move(socket), stage, peer});
+  const Interest interest = stage == Stage::kDialling ? Interest::kWrite : Interest::kRead;
+  if (!epoll_.add(connection->socket.fd(), id, interest).ok()) return nullptr;
+  return connections_.emplace(id, std::move(connection)).first->second.get();
+}
+
+Connection* ConnectionTable::find(std::uint64_t id) const {
+  const auto entry = connections_.find(id);
+  return entry == connections_.end() ? nullptr : entry->second.get();
+}
+
+void ConnectionTable::drop(Connection& connection) {
+  connections_.erase(connection.id);
+  if (listener_muted_) {
+    listener_muted_ = !epoll_.change(listener_->fd(), kListenerTag, Interest::kRead).ok();
+  }
+}
+
+void ConnectionTable::accept_all() {
+  while (true) {
+    auto accepted = listener_->accept();
+    if (!accepted.ok()) {
+      // The listener stays readable, so epoll must ignore it; otherwise each wait would end at once.
+      log(LogLevel::kWarning, accepted.status().message());
+      listener_muted_ = epoll_.change(listener_->fd(), kListenerTag, Interest::kNone).ok();
+      return;
+    }
+    if (!accepted->has_value()) return;
+    if (const Connection* stranger = add(std::move(**accepted), Stage::kGreeting, -1)) {
+      strangers_.push_back(stranger->id);
+      limit_strangers();
+    }
+  }
+}
+
+void ConnectionTable::limit_strangers() {
+  std::erase_if(strangers_, [this](std::uint64_t id) {
+    const Connection* connection = find(id);
+    return connection == nullptr || connection->peer >= 0;
+  });
+  while (strangers_.size() > ranks_ + kSpareStrangers) {
+    drop(*find(strangers_.front()));
+    strangers_.pop_front();
+  }
+}
+
+bool ConnectionTable::watch_input(const Connection& connection) {
+  return epoll_.change(connection.socket.fd(), connection.id, Interest::kRead).ok();
+}
+
+Transfer ConnectionTable::write(Connection& connection, SendQueue& queue) {
+  Transfer done;
+  while (!queue.empty() && done.state == Transfer::State::kSome) {
+    std::array<ConstByteSpan, platform::Socket::kMostParts> parts;
+    const std::size_t count = queue.peek(parts);
+    done = connection.socket.write(std::span(parts).first(count));
+    if (done.state == Transfer::State::kSome) queue.advance(done.bytes);
+  }
+  has_written();
+  const bool full = done.state == Transfer::State::kWouldBlock;
+  if (done.state != Transfer::State::kError && full != connection.watches_output) {
+    connection.watches_output = full;
+    // Cannot fail, because epoll has the descriptor.
+    static_cast<void>(
+        epoll_.change(connection.socket.fd(), connection.id, full ? Interest::kReadWrite : Interest::kRead));
+  }
+  return done;
+}
+
+std::size_t ConnectionTable::write_frame(Connection& connection, ConstByteSpan message) {
+  const auto header = frame_header(message.size());
+  const std::array<ConstByteSpan, 2> parts = {ConstByteSpan(header), message};
+  const Transfer done = connection.socket.write(parts);
+  if (connection.stage == Stage::kOpen) has_written();
+  return done.state == Transfer::State::kSome ? done.bytes : 0;
+}
+
+void ConnectionTable::has_written() {
+  if (windows_due_ == Deadline::never()) windows_due_ = Deadline::after(kWindowPeriod);
+}
+
+void ConnectionTable::check_windows() {
+  windows_due_ = Deadline::never();
+  for (const auto& [id, connection] : connections_) {
+    if (connection->stage != Stage::kOpen) continue;
+    const bool closed = connection->socket.held_back();
+    if (closed != connection->window_closed) connection->socket.set_window_closed(closed);
+    connection->window_closed = closed;
+    if (connection->socket.unacknowledged() > 0) has_written();
+  }
+}
+
+void ConnectionTable::shutdown_output() {
+  for (const auto& [id, connection] : connections_) {
+    if (connection->stage == Stage::kOpen) connection->socket.shutdown_output();
+  }
+}
+
+bool ConnectionTable::all_acknowledged() const {
+  return std::all_of(connections_.begin(), connections_.end(), [](const auto& entry) {
+    return entry.second->stage != Stage::kOpen || entry.second->socket.unacknowledged() == 0;
+  });
+}
+
+void ConnectionTable::clear() {
+  connections_.clear();
+  listener_.reset();
+}
+
+}  // namespace roundelay::channel

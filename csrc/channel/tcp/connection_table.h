@@ -1,0 +1,92 @@
+// The TCP connections of one rank under their epoll tags, and the listener that accepts new ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "channel/frames.h"
+#include "channel/tcp/greeting.h"
+#include "platform/tcp/epoll.h"
+#include "platform/tcp/socket.h"
+
+namespace roundelay::channel {
+
+struct Connection {
+  enum class Stage : unsigned char {
+    kDialling,  // this rank connects; TCP is not connected yet
+    kGreeting,  // TCP is connected; the peer's greeting has not arrived
+    kParked,  // made by a higher rank, whose greeting has arrived; unused while this rank's own attempt runs
+    kOpen,    // established: it carries messages
+  };
+  std::uint64_t id;
+  platform::Socket socket;
+  Stage stage;
+  int peer;  // -1: unknown
+  FrameReader reader{kLongestGreeting};
+  bool watches_output = false;
+  bool window_closed = false;
+};
+
+// One thread at a time may use it.
+class ConnectionTable {
+ public:
+  static constexpr std::uint64_t kListenerTag = 1, kFirstTag = 2;  // connections have tags from kFirstTag on
+
+  // `epoll` outlives the table. `ranks`: the number of ranks that may connect.
+  ConnectionTable(platform::Epoll& epoll, platform::Listener listener, std::size_t ranks)
+      : epoll_(epoll), listener_(std::move(listener)), ranks_(ranks) {}
+  // Watches the listener. Call it first. Errors: kUnavailable.
+  Status listen() { return epoll_.add(listener_->fd(), kListenerTag, platform::Epoll::Interest::kRead); }
+
+  // Takes a socket and watches it: for output while it dials, else for input. Returns null if epoll refuses.
+  Connection* add(platform::Socket socket, Connection::Stage stage, int peer);
+  // Returns the connection with this tag; null if it is closed.
+  [[nodiscard]] Connection* find(std::uint64_t id) const;
+  // Closes a connection. Its descriptor is free again, so a muted listener accepts again.
+  void drop(Connection& connection);
+  // Accepts all connections that wait at the listener. If more are without a greeting than all ranks could
+  // have made, closes the oldest of them.
+  void accept_all();
+
+  // Watches a connection for input, after it has dialled. Returns false if epoll refuses.
+  [[nodiscard]] bool watch_input(const Connection& connection);
+  // Writes what the socket takes of the queue. If it is full, epoll reports when it takes more.
+  platform::Transfer write(Connection& connection, SendQueue& queue);
+  // Writes one message at once. Returns the number of bytes that the socket has taken of its frame.
+  std::size_t write_frame(Connection& connection, ConstByteSpan message);
+
+  // A stopped process reads nothing, but its kernel still answers, so it is never lost. No event tells that
+  // its window is closed. While there is output, the caller has to call check_windows() when windows_due()
+  // has passed.
+  [[nodiscard]] Deadline windows_due() const { return windows_due_; }
+  void check_windows();
+
+  // Ends the output of all established connections.
+  void shutdown_output();
+  // Returns whether the peers' kernels have acknowledged all output of established connections.
+  [[nodiscard]] bool all_acknowledged() const;
+  // Closes all connections and the listener.
+  void clear();
+
+ private:
+  void limit_strangers();
+  void has_written();
+
+  platform::Epoll& epoll_;
+  std::optional<platform::Listener> listener_;
+  const std::size_t ranks_;
+  bool listener_muted_ = false;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Connection>> connections_;
+  // Accepted connections without a greeting, oldest first; may contain ids of closed ones.
+  std::deque<std::uint64_t> strangers_;
+  std::uint64_t next_id_ = kFirstTag;
+  Deadline windows_due_ = Deadline::never();
+};
+
+}  // namespace roundelay::channel

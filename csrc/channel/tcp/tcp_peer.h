@@ -1,0 +1,35 @@
+// One peer of a rank: how to reach it, its connection, and what is queued for it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "channel/frames.h"
+#include "channel/tcp/connection_table.h"
+#include "channel/tcp/tcp_address.h"
+
+namespace roundelay::channel {
+
+struct TcpPeer {
+  enum class State : unsigned char {
+    kIdle,      // neither side has connected
+    kDialling,  // this rank tries the endpoints, one after another
+    kOpen,      // a connection is established
+    kLost,      // for ever; `lost` tells why
+    kLeft,      // after its goodbye
+  };
+  State state = State::kIdle;
+  Token token{};
+  std::string host;
+  std::vector<platform::Endpoint> endpoints;
+  std::size_t next_endpoint = 0;
+  std::string last_failure;          // why the endpoint before did not work
+  Connection* connection = nullptr;  // this rank's attempt, or the established connection
+  Connection* parked = nullptr;      // see Connection::Stage::kParked
+  SendQueue queue;                   // messages that no socket has taken yet
+  Status lost;
+};
+
+}  // namespace roundelay::channel

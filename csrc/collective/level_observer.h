@@ -1,0 +1,19 @@
+// Is told when calls were busy on a level.
+#pragma once
+
+#include <cstddef>
+
+#include "base/clock.h"
+
+namespace roundelay::collective {
+
+// The thread that tests the call calls it.
+class LevelObserver {
+ public:
+  virtual ~LevelObserver() = default;
+  // A call had work in progress on this level all the time from `begin` to `end`. `level` is an index in
+  // Fabric::levels(). The times of one level come in ascending order and do not overlap.
+  virtual void busy(std::size_t level, TimePoint begin, TimePoint end) = 0;
+};
+
+}  // namespace roundelay::collective

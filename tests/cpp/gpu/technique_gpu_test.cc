@@ -1,0 +1,231 @@
+// Techniques on a GPU: the CPU's bits, in the order of the lane's stream, and a host that never waits.
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "compress/gpu_arithmetic.h"
+#include "compress/registry.h"
+#include "kernels/chunks.h"
+#include "tests/cpp/gpu/gpu_trip.h"
+#include "tests/cpp/unit/technique_members.h"
+
+namespace roundelay::contract {
+namespace {
+
+using compress::TechniquePtr;
+using Floats = std::vector<float>;
+
+constexpr std::uint64_t kKey = 9;
+constexpr std::size_t kCount = 1501;
+constexpr std::size_t kBytes = kCount * sizeof(float);
+
+Floats gradients(int rank, int step) {
+  Floats values(kCount);
+  for (std::size_t i = 0; i < kCount; ++i)
+    values[i] =
+        static_cast<float>(static_cast<int>((i * 7 + static_cast<std::size_t>(step * 13 + rank)) % 61) - 30);
+  return values;
+}
+
+// A bucket on a GPU, which the producer's stream fills and the consumer's stream reads.
+class GpuBucket final : private submit::Results {
+ public:
+  GpuBucket(Device& device, RegionPtr region, const TechniquePtr& technique)
+      : device_(device),
+        region_(std::move(region)),
+        technique_(technique),
+        state_bytes_(technique->state_bytes(kCount, DType::kFloat32, {})),
+        state_(device.gpu.allocate(0, state_bytes_ + 1).value()) {
+    static_cast<void>(device.gpu.zero(0, state_.get(), state_bytes_, device.producer));
+  }
+  Status start(runtime::Session& session, const Floats& values, bool flush) {
+    GpuMemory pinned = device_.gpu.allocate_pinned(kBytes).value();
+    std::memcpy(pinned.get(), values.data(), kBytes);
+    std::byte* const data = region_->own.data();
+    if (done_) ROUNDELAY_RETURN_IF_ERROR(done_->hold_back(device_.producer));
+    ROUNDELAY_RETURN_IF_ERROR(device_.gpu.copy(0, data, pinned.get(), kBytes, device_.producer));
+    pinned_.push_back(std::move(pinned));
+    auto taken = std::make_shared<compress::BucketTechnique>();
+    taken->technique = technique_;
+    taken->flush = flush;
+    taken->state = {state_.get(), state_bytes_};
+    runtime::Submission submission;
+    submission.request = request_of(Operation::kAllreduce, "bucket");
+    submission.request.shape = {static_cast<std::int64_t>(kCount)};
+    submission.request.device = DeviceType::kGpu;
+    submission.request.region = {kKey, 0};
+    submission.request.technique = technique_->text() + (flush ? std::string(wire::kFlush) : "");
+    submission.parts = {{DType::kFloat32, data, data, kCount, region_}};
+    submission.results = this;
+    submission.gpu = 0;
+    submission.inputs_ready = device_.gpu.mark(0, device_.producer).value();
+    submission.technique = std::move(taken);
+    const auto submitted = session.submit(std::move(submission));
+    if (submitted.ok()) handle_ = *submitted;
+    return submitted.status();
+  }
+  // Waits until the work is enqueued, and enqueues a copy of the results for later.
+  Status wait(runtime::Session& session) {
+    ROUNDELAY_RETURN_IF_ERROR(*session.wait(handle_, Deadline::never()));
+    ROUNDELAY_RETURN_IF_ERROR(done_->hold_back(device_.consumer));
+    results_.push_back(device_.gpu.allocate_pinned(kBytes).value());
+    ROUNDELAY_RETURN_IF_ERROR(
+        device_.gpu.copy(0, results_.back().get(), region_->own.data(), kBytes, device_.consumer));
+    // The producer overwrites the bucket after that.
+    const Result<GpuEventPtr> read = device_.gpu.mark(0, device_.consumer);
+    return read.ok() ? (*read)->hold_back(device_.producer) : read.status();
+  }
+  // Returns the results of all steps. Waits for the device.
+  Result<std::vector<Floats>> read() {
+    ROUNDELAY_RETURN_IF_ERROR(device_.gpu.drain(0, device_.consumer));
+    std::vector<Floats> all;
+    for (const GpuMemory& memory : results_) {
+      const auto* const begin = reinterpret_cast<const float*>(memory.get());
+      all.emplace_back(begin, begin + kCount);
+    }
+    return all;
+  }
+
+ private:
+  Result<Memory> allocate(std::size_t, const std::vector<std::int64_t>&) override {
+    return Status::internal("it is in place");
+  }
+  void set_received_splits(std::vector<std::int64_t>) override {}
+  void set_done(GpuEventPtr event) override { done_ = std::move(event); }
+
+  Device& device_;
+  const RegionPtr region_;
+  const TechniquePtr technique_;
+  const std::size_t state_bytes_;
+  const GpuMemory state_;
+  std::vector<GpuMemory> pinned_, results_;
+  GpuEventPtr done_;
+  submit::Handle handle_ = 0;
+};
+
+bool flushes(int step) { return step % 5 == 3; }
+
+// Returns the results of the same steps on CPUs.
+std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int steps) {
+  compress::TechniqueMembers group(size);
+  group.set_up(technique, {}, kCount);
+  std::vector<Floats> all;
+  for (int step = 0; step < steps; ++step) {
+    for (int rank = 0; rank < size; ++rank) {
+      const Floats values = gradients(rank, step);
+      std::memcpy(group.members[static_cast<std::size_t>(rank)]->bytes.data(), values.data(), kBytes);
+    }
+    if (flushes(step)) {
+      group.run_dense(&technique);
+    } else {
+      group.run(technique);
+    }
+    const float* const begin = group.members.front()->elements<float>();
+    all.emplace_back(begin, begin + kCount);
+  }
+  return all;
+}
+
+TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][technique]") {
+  constexpr int kSteps = 12, kSize = 2;
+  const std::string fabric = GENERATE("nccl", "staged");
+  const std::string text = GENERATE("negate", "cyclic:parts=3");
+  INFO(fabric << ", " << text);
+  const TechniquePtr technique = compress::make_technique(text).value();
+  GpuWorld world(kSize, fabric);
+  std::array<std::vector<Floats>, kSize> results;
+  world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
+    auto region = session.make_region(0, kKey, kBytes, 0);
+    if (!region.ok()) return region.status().message();
+    GpuBucket bucket(device, *region, technique);
+    for (int step = 0; step < kSteps; ++step) {
+      Status status = bucket.start(session, gradients(rank, step), flushes(step));
+      session.flush();
+      if (status.ok()) status = bucket.wait(session);
+      if (!status.ok()) return status.message();
+    }
+    auto all = bucket.read();
+    if (!all.ok()) return all.status().message();
+    results[static_cast<std::size_t>(rank)] = std::move(*all);
+    return {};
+  });
+  world.shutdown();
+  const std::vector<Floats> expected = on_cpus(*technique, kSize, kSteps);
+  for (const std::vector<Floats>& of_rank : results) REQUIRE(of_rank == expected);
+}
+
+TEST_CASE("the host enqueues whole steps of a technique while the device is busy",
+          "[session][gpu][technique]") {
+  constexpr int kSteps = 8;
+  const TechniquePtr technique = compress::make_technique("cyclic:parts=3").value();
+  GpuWorld world(1, "nccl");
+  std::vector<Floats> results;
+  world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
+    auto region = session.make_region(0, kKey, kBytes, 0);
+    if (!region.ok()) return region.status().message();
+    GpuBucket bucket(device, *region, technique);
+    std::optional<doubles::FakeGpu::Hold> hold;
+    for (int step = 0; step < kSteps; ++step) {
+      if (step == 1) hold.emplace(device.gpu);  // the first step has made the communicator
+      Status status = bucket.start(session, gradients(rank, step), flushes(step));
+      if (status.ok()) status = bucket.wait(session);
+      if (!status.ok()) return status.message();
+    }
+    hold.reset();
+    auto all = bucket.read();
+    if (!all.ok()) return all.status().message();
+    results = std::move(*all);
+    return {};
+  });
+  world.shutdown();
+  REQUIRE(results == on_cpus(*technique, 1, kSteps));
+}
+
+TEST_CASE("the arithmetic of techniques is enqueued in order", "[gpu][technique]") {
+  doubles::FakeGpu gpu;
+  const GpuStream stream = gpu.make_stream(0).value();
+  compress::GpuArithmetic math(gpu, gpu, 0, stream);
+  constexpr compress::Chunking kOf{kCount, 100};
+  constexpr std::size_t kKeep = 4;
+  const auto memory = [&](std::size_t bytes) { return gpu.allocate(0, bytes).value(); };
+  const GpuMemory values = memory(kBytes), residual = memory(kBytes), message = memory(kBytes);
+  const GpuMemory norms = memory(kOf.chunks() * sizeof(float)), chosen = memory(kKeep * 4),
+                  back = memory(kBytes);
+  const GpuMemory pinned = gpu.allocate_pinned(kBytes).value(),
+                  read = gpu.allocate_pinned(2 * kBytes).value();
+  Floats host = gradients(0, 0);
+  std::memcpy(pinned.get(), host.data(), kBytes);
+
+  // As chunk sparsification does it: the largest chunks of what was kept and what came.
+  std::optional<doubles::FakeGpu::Hold> hold(std::in_place, gpu);
+  const std::span indices(reinterpret_cast<std::uint32_t*>(chosen.get()), kKeep);
+  const std::span of_chunks(reinterpret_cast<float*>(norms.get()), kOf.chunks());
+  REQUIRE(gpu.copy(0, values.get(), pinned.get(), kBytes, stream).ok());
+  REQUIRE(math.clear(residual.get(), kBytes).ok());
+  REQUIRE(math.clear(back.get(), kBytes).ok());
+  REQUIRE(math.keep(residual.get(), values.get(), kCount, DType::kFloat32).ok());
+  REQUIRE(math.norms(of_chunks.data(), residual.get(), kOf, DType::kFloat32).ok());
+  REQUIRE(math.select(indices, of_chunks).ok());
+  REQUIRE(math.gather(message.get(), residual.get(), kOf, indices, DType::kFloat32).ok());
+  REQUIRE(math.scale(message.get(), kKeep * 100, DType::kFloat32, {2.0, 1}).ok());
+  REQUIRE(math.scatter(back.get(), message.get(), kOf, indices, DType::kFloat32).ok());
+  REQUIRE(gpu.copy(0, read.get(), back.get(), kBytes, stream).ok());
+  REQUIRE(gpu.copy(0, read.get() + kBytes, residual.get(), kBytes, stream).ok());
+  hold.reset();
+  REQUIRE(gpu.drain(0, stream).ok());
+
+  Floats all_norms(kOf.chunks());
+  for (std::size_t i = 0; i < kOf.chunks(); ++i)
+    all_norms[i] = kernels::norm(host.data() + i * 100, kOf.size(i), DType::kFloat32);
+  std::array<std::uint32_t, kKeep> expected{};
+  kernels::select_largest(expected.data(), kKeep, all_norms.data(), all_norms.size());
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const bool sent = std::find(expected.begin(), expected.end(), i / 100) != expected.end();
+    REQUIRE(reinterpret_cast<float*>(read.get())[i] == (sent ? 2 * host[i] : 0.0F));
+    REQUIRE(reinterpret_cast<float*>(read.get())[kCount + i] == (sent ? 0.0F : host[i]));
+  }
+  gpu.free_stream(0, stream);
+}
+
+}  // namespace
+}  // namespace roundelay::contract
