@@ -252,9 +252,7 @@ class Bucket(GradientGroup):
     def traffic(self) -> list[tuple[str, int, int, int]]: ...
 
 def techniques() -> list[tuple[str, str]]: ...  # those that set_technique() knows: name, description
-
-# Returns the canonical form of a technique's text. ValueError: set_technique() would refuse it; says why.
-def technique_text(text: str) -> str: ...
+def technique_text(text: str) -> str: ...  # its canonical form. ValueError: set_technique() would refuse it
 
 # Operations return a handle. `name` None: a counter of (operation, process set) names it. `output` may be
 # `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,

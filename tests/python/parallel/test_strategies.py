@@ -33,10 +33,11 @@ def _train(steps: int = 6, **arguments: Any) -> list[torch.Tensor]:
     model = _model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     hvd.DistributedOptimizer(optimizer, model.named_parameters(), **arguments)
-    generator = torch.Generator().manual_seed(hvd.rank())
+    generator = torch.Generator("cpu").manual_seed(hvd.rank())
+    device = torch.get_default_device()
     for step in range(steps):
         optimizer.zero_grad(set_to_none=step % 3 != 0)
-        model(torch.randn(4, 7, generator=generator)).square().mean().backward()
+        model(torch.randn(4, 7, generator=generator, device="cpu").to(device)).square().mean().backward()
         optimizer.step()
     return [parameter.detach().clone() for parameter in model.parameters()]
 
@@ -130,7 +131,8 @@ def check_each_bucket_in_each_step() -> None:
     )
     assert sorted(strategy.seen) == list(range(6))
     assert [view.bytes for view in strategy.seen.values()] == [64] * 6
-    assert {(view.dtype, view.device.type) for view in strategy.seen.values()} == {(torch.float32, "cpu")}
+    kinds = {(view.dtype, view.device.type) for view in strategy.seen.values()}
+    assert kinds == {(torch.float32, torch.get_default_device().type)}
     names = [name for view in strategy.seen.values() for name in view.parameters]
     assert sorted(names) == [f"noname.0.{number}" for number in range(6)]
     strategy.calls.clear()

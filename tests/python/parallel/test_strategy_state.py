@@ -43,7 +43,7 @@ class Training:
         plain = torch.optim.SGD(self.parameters, lr=1.0)
         self.optimizer = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy=strategy)
         self.strategy = hvd.strategies.of(self.optimizer)
-        self.chance = torch.Generator().manual_seed(hvd.rank())
+        self.chance = torch.Generator("cpu").manual_seed(hvd.rank())
 
     @property
     def techniques(self) -> Techniques:
@@ -56,7 +56,8 @@ class Training:
     def backward(self, among: list[int] | None = None) -> None:
         terms = []
         for index in range(len(self.parameters)) if among is None else among:
-            values = torch.randint(-8, 9, (self.parameters[index].numel(),), generator=self.chance).float()
+            like = self.parameters[index]
+            values = torch.randint(-8, 9, like.shape, generator=self.chance, device="cpu").to(like)
             self.given[index] += values
             terms.append((self.parameters[index] * values).sum())
         torch.stack(terms).sum().backward()

@@ -306,13 +306,13 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
 
     named_parameters: names for messages and the timeline. compression: the form in which gradients travel.
     backward_passes_per_step: gradients are summed locally over so many backward passes, then reduced. op:
-    Average, Sum, Min, Max, Product; Adasum combines the ranks' steps instead of their gradients (adasum.py).
-    gradient_predivide_factor: with Average, gradients are divided by it before the sum and by size / factor
-    afterwards. groups: into how many groups to put the parameters, or lists of parameters; the gradients of
-    a group are reduced together. num_groups: its deprecated name. sparse_as_dense: sparse gradients are made
-    dense to be reduced, and sparse again; else indices and values are gathered (Average and Sum; ValueError
-    for other ops). strategy: what happens to buckets and around a step (docs/strategies.md), as an object or
-    as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
+    Average, Sum, Min, Max, Product; Adasum combines the ranks' steps instead of their gradients
+    (strategies/adasum.py). gradient_predivide_factor: with Average, gradients are divided by it before the
+    sum and by size / factor afterwards. groups: into how many groups to put the parameters, or lists of
+    parameters; the gradients of a group are reduced together. num_groups: its deprecated name.
+    sparse_as_dense: sparse gradients are made dense to be reduced, and sparse again; else indices and values
+    are gathered (Average and Sum; ValueError for other ops). strategy: what happens to buckets and around a
+    step (docs/strategies.md), as an object or as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
 
     It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
     ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``, and if the

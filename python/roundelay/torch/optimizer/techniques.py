@@ -65,6 +65,7 @@ class Techniques:
         self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
         self._proposes = kind.propose is not Strategy.propose
         self._buckets: list[Bucket] = []
+        self._views: list[strategies.Bucket] = []  # what the strategy sees of them
         self._cuts = DEFAULT
         self._asked: list[str | None] = []  # the techniques that they have
         self._keeps: list[bool] = []  # whether these have state
@@ -82,6 +83,7 @@ class Techniques:
     def use(self, buckets: list[Bucket], cuts: Cuts) -> None:
         """Begins to use new buckets, cut so; the last ones are not used any more."""
         self._buckets, self._cuts = buckets, cuts
+        self._views = [self._view(*each) for each in enumerate(buckets)] if self.asks else []
         self._asked, self._keeps = [None] * len(buckets), [False] * len(buckets)
         self._flushing = self._empty_everywhere = False
         if self._restored is not None:
@@ -91,7 +93,7 @@ class Techniques:
 
     def restart(self) -> None:
         """Begins a new job, which has no buckets yet."""
-        self._buckets, self._asked, self._keeps = [], [], []
+        self._buckets, self._views, self._asked, self._keeps = [], [], [], []
         self._flushing = self._empty_everywhere = self._flush_this_step = self._some_joined = False
 
     def new_step(self) -> None:
@@ -127,7 +129,7 @@ class Techniques:
         if not self.asks:
             return
         for number, bucket in enumerate(self._buckets):
-            text = self._answer(number, bucket)
+            text = self._answer(self._views[number])
             if text == self._asked[number]:
                 continue
             if self._keeps[number] and not self._empty_everywhere:
@@ -136,8 +138,8 @@ class Techniques:
             bucket.bucket.set_technique(text)
             self._asked[number], self._keeps[number] = text, bucket.bucket.state is not None
 
-    def _answer(self, number: int, bucket: Bucket) -> str | None:
-        spec = self._strategy.technique(self._view(number, bucket), self._step)
+    def _answer(self, bucket: strategies.Bucket) -> str | None:
+        spec = self._strategy.technique(bucket, self._step)
         if spec is None:
             return None
         if not isinstance(spec, strategies.Spec):
