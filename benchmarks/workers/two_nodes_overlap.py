@@ -38,6 +38,7 @@ def _most_at_once(trace: events.Trace, rank: int) -> int:
 def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Carry out the steps of the spec."""
     os.environ["ROUNDELAY_FUSION_THRESHOLD"] = "0"  # each bucket travels alone
+    os.environ["ROUNDELAY_TIMELINE"] = "DYNAMIC"
     ranks = measure.Ranks(spec)
     hvd.init()
     count = spec["size"] // 4

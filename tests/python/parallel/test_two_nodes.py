@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ import torch
 import roundelay.torch as hvd
 from ranks import CHECKS, launch, launch_without_mpi, mpirun
 from roundelay import _core
+from roundelay.timeline import analysis, events
 from small_gradients import use_pool
 
 pytestmark = pytest.mark.slow
@@ -52,19 +55,28 @@ def check_every_type_and_operation() -> None:
 
 
 def check_many_under_way() -> None:
-    """Allreduces overlap those before and after them, and operations that run alone come between."""
-    tensors = [own(140_001 + 7 * i, torch.float32, hvd.rank()) for i in range(12)]
-    handles = []
-    for index, tensor in enumerate(tensors):
-        handles.append(hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"many.{index}"))
-        if index % 5 == 4:
-            handles.append(hvd.broadcast_async_(torch.full((9,), hvd.rank()), 3, name=f"between.{index}"))
-    for handle in handles:
-        hvd.synchronize(handle)
+    """Allreduces take two tracks in turn, and operations that run alone come between."""
+    kinds = (torch.float32, torch.float64)  # these are never fused, so that there are two allreduces
+    tensors = [own(140_001 + 7 * i, kinds[i % 2], hvd.rank()) for i in range(12)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "timeline.json"  # rank 0's is the one that counts
+        hvd.start_timeline(str(path))
+        handles = []
+        for index, tensor in enumerate(tensors):
+            handles.append(hvd.allreduce_async_(tensor, op=hvd.Sum, name=f"many.{index}"))
+            if index % 5 == 4:
+                handles.append(hvd.broadcast_async_(torch.full((9,), hvd.rank()), 3, name=f"alone.{index}"))
+        for handle in handles:
+            hvd.synchronize(handle)
+        hvd.stop_timeline()
+        trace = events.read(path) if hvd.rank() == 0 else None
     for tensor in tensors:
-        parts = [own(tensor.numel(), torch.float32, rank) for rank in range(hvd.size())]
-        want = torch.stack(parts).sum(0)
-        assert torch.equal(tensor, want)
+        parts = [own(tensor.numel(), tensor.dtype, rank) for rank in range(hvd.size())]
+        assert torch.equal(tensor, torch.stack(parts).sum(0))
+    if trace is not None:
+        assert trace.spans(0, analysis.SECOND_COLLECTIVE, "allreduce")
+        assert not trace.spans(0, analysis.SECOND_COLLECTIVE, "broadcast")
+        assert analysis.levels(trace)[0].between > 0
 
 
 def check_scales() -> None:
@@ -157,14 +169,14 @@ COMMAND = shlex.join([*CHECKS, __file__])
 
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 def test_two_nodes() -> None:
-    node = "ROUNDELAY_NODE_ID=$((OMPI_COMM_WORLD_RANK / 2))"
+    node = "ROUNDELAY_TIMELINE=DYNAMIC ROUNDELAY_NODE_ID=$((OMPI_COMM_WORLD_RANK / 2))"
     run = launch(["sh", "-c", f"{node} exec {COMMAND}"], 4)
     assert run.returncode == 0, run.output
     assert run.output.count("all checks passed on rank ") == 4, run.output
 
 
 def test_two_nodes_without_mpi() -> None:
-    node = "ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
+    node = "ROUNDELAY_TIMELINE=DYNAMIC ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
     run = launch_without_mpi(["sh", "-c", f"{node} exec {COMMAND}"], 4)
     assert run.returncode == 0, run.output
     assert run.output.count("all checks passed on rank ") == 4, run.output
