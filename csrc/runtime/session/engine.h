@@ -20,10 +20,10 @@
 #include <thread>
 
 #include "channel/channel.h"
+#include "runtime/control/negotiator.h"
 #include "runtime/lane/lane.h"
 #include "runtime/lane/progress_token.h"
 #include "runtime/session/lane_threads.h"
-#include "runtime/control/negotiator.h"
 #include "submit/handles.h"
 
 namespace roundelay::runtime {

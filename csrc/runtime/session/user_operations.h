@@ -9,8 +9,8 @@
 
 #include "base/gpu_runtime.h"
 #include "runtime/context.h"
-#include "runtime/lane/lane.h"
 #include "runtime/control/control_inbox.h"
+#include "runtime/lane/lane.h"
 #include "runtime/session/engine.h"
 #include "runtime/session/process_sets.h"
 #include "submit/handles.h"
