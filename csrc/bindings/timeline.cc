@@ -34,7 +34,7 @@ void stop_timeline() {
 }
 
 void mark(const std::string& name, std::int64_t begin_ns, std::int64_t end_ns) {
-  global_context()->timeline().record_span(timeline::Track::kTraining, name, at(begin_ns), at(end_ns));
+  global_context()->timeline().record_span(timeline::Row::kTraining, name, at(begin_ns), at(end_ns));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace roundelay::timeline {
 namespace {
 
-constexpr std::array<std::string_view, 12> kTracks = {
+constexpr std::array<std::string_view, 12> kRows = {
     "tensors", "training",     "copy",        "collective",    "negotiation",   "enqueue",
     "GPU",     "collective 2", "in the node", "between nodes", "in the node 2", "between nodes 2"};
 
@@ -40,17 +40,17 @@ void JsonEvents::add_microseconds(std::int64_t nanoseconds) {
   text_ += number.data();
 }
 
-void JsonEvents::open(char phase, int track, std::string_view name) {
+void JsonEvents::open(char phase, int row, std::string_view name) {
   if (!text_.empty()) text_ += ",\n";
   text_ += R"({"ph":")";
   text_ += phase;
-  text_ += R"(","pid":)" + std::to_string(rank_) + R"(,"tid":)" + std::to_string(track) + R"(,"name":)";
+  text_ += R"(","pid":)" + std::to_string(rank_) + R"(,"tid":)" + std::to_string(row) + R"(,"name":)";
   add_string(name);
   arguments_ = false;
 }
 
-void JsonEvents::metadata(std::string_view kind, int track, std::string_view key, std::string_view value) {
-  open('M', track, kind);
+void JsonEvents::metadata(std::string_view kind, int row, std::string_view key, std::string_view value) {
+  open('M', row, kind);
   argument(key, value);
   end();
 }
@@ -60,10 +60,10 @@ void JsonEvents::announce() {
   open('M', 0, "process_sort_index");
   argument("sort_index", rank_);
   end();
-  for (int track = 1; track < static_cast<int>(kTracks.size()); ++track) {
-    metadata("thread_name", track, "name", kTracks[static_cast<std::size_t>(track)]);
-    open('M', track, "thread_sort_index");
-    argument("sort_index", track);
+  for (int row = 1; row < static_cast<int>(kRows.size()); ++row) {
+    metadata("thread_name", row, "name", kRows[static_cast<std::size_t>(row)]);
+    open('M', row, "thread_sort_index");
+    argument("sort_index", row);
     end();
   }
 }
@@ -85,16 +85,16 @@ void JsonEvents::async(char phase, std::uint64_t id, std::string_view name, std:
   end();
 }
 
-void JsonEvents::complete(int track, std::string_view name, std::int64_t begin, std::int64_t end) {
-  open('X', track, name);
+void JsonEvents::complete(int row, std::string_view name, std::int64_t begin, std::int64_t end) {
+  open('X', row, name);
   text_ += R"(,"ts":)";
   add_microseconds(begin + offset_);
   text_ += R"(,"dur":)";
   add_microseconds(end - begin);
 }
 
-void JsonEvents::instant(int track, std::string_view name, std::int64_t at) {
-  open('i', track, name);
+void JsonEvents::instant(int row, std::string_view name, std::int64_t at) {
+  open('i', row, name);
   text_ += R"(,"s":"t","ts":)";
   add_microseconds(at + offset_);
 }

@@ -1,4 +1,4 @@
-// Writes Chrome trace events as text. Each rank is a process in the trace, each track a thread.
+// Writes Chrome trace events as text. Each rank is a process in the trace, each row a thread.
 #pragma once
 
 #include <concepts>
@@ -16,7 +16,7 @@ class JsonEvents {
   // `offset`: rank 0's clock minus this rank's, in nanoseconds. The text has times of rank 0's clock.
   JsonEvents(int rank, std::int64_t offset) : rank_(rank), offset_(offset) {}
 
-  // Adds the names and the order of the rank and its tracks.
+  // Adds the names and the order of the rank and its rows.
   void announce();
   // Adds a note that `count` events are missing from this time on, because the buffer was full.
   void dropped(std::int64_t at, std::uint64_t count);
@@ -24,8 +24,8 @@ class JsonEvents {
   void async(char phase, std::uint64_t id, std::string_view name, std::int64_t at);
 
   // Opens an event that has a duration, or an instant. Call argument() any number of times, then end().
-  void complete(int track, std::string_view name, std::int64_t begin, std::int64_t end);
-  void instant(int track, std::string_view name, std::int64_t at);
+  void complete(int row, std::string_view name, std::int64_t begin, std::int64_t end);
+  void instant(int row, std::string_view name, std::int64_t at);
   void argument(std::string_view key, std::integral auto value) {
     begin_argument(key);
     text_ += std::to_string(value);
@@ -41,8 +41,8 @@ class JsonEvents {
   std::string text() && { return std::move(text_); }
 
  private:
-  void open(char phase, int track, std::string_view name);
-  void metadata(std::string_view kind, int track, std::string_view key, std::string_view value);
+  void open(char phase, int row, std::string_view name);
+  void metadata(std::string_view kind, int row, std::string_view key, std::string_view value);
   void begin_argument(std::string_view key);
   void add_string(std::string_view value);
   void add_microseconds(std::int64_t nanoseconds);

@@ -53,12 +53,12 @@ void Timeline::push(Event event, std::span<const std::string_view> texts) {
   recorded_.events.push_back(event);
 }
 
-void Timeline::record_span(Track track, std::string_view name, TimePoint begin, TimePoint end,
+void Timeline::record_span(Row row, std::string_view name, TimePoint begin, TimePoint end,
                            std::uint64_t bytes) {
   if (!enabled()) return;
   Event event;
   event.kind = Kind::kSpan;
-  event.track = track;
+  event.row = row;
   event.bytes = bytes;
   event.times = {nanoseconds(begin), nanoseconds(end)};
   push(event, {&name, 1});
@@ -68,7 +68,7 @@ void Timeline::record_collective(const CollectiveSpan& span) {
   if (!enabled()) return;
   Event event;
   event.kind = Kind::kCollective;
-  event.track = span.track;
+  event.row = span.row;
   event.operation = span.operation;
   event.dtype = span.dtype;
   event.order = span.order;
@@ -97,7 +97,7 @@ void Timeline::record_ready(std::string_view name, int last_rank, Duration waite
   if (!enabled()) return;
   Event event;
   event.kind = Kind::kReady;
-  event.track = Track::kNegotiation;
+  event.row = Row::kNegotiation;
   event.rank = last_rank;
   event.times = {nanoseconds(at), waited.count()};
   push(event, {&name, 1});
@@ -107,7 +107,7 @@ void Timeline::record_order(std::uint64_t sequence, TimePoint at) {
   if (!enabled() || !mark_cycles_.load(std::memory_order_relaxed)) return;
   Event event;
   event.kind = Kind::kOrder;
-  event.track = Track::kNegotiation;
+  event.row = Row::kNegotiation;
   event.order = sequence;
   event.times = {nanoseconds(at)};
   push(event, {});
@@ -151,14 +151,14 @@ void Timeline::format(const Event& event, JsonEvents& out) {
   }
   const std::span<const std::string_view> names(texts.data(), CollectiveSpan::kShownNames);
   const auto& times = event.times;
-  const int track = static_cast<int>(event.track);
+  const int row = static_cast<int>(event.row);
   switch (event.kind) {
     case Kind::kSpan:
-      out.complete(track, names[0], times[0], times[1]);
+      out.complete(row, names[0], times[0], times[1]);
       if (event.bytes > 0) out.argument("bytes", event.bytes);
       return out.end();
     case Kind::kCollective:
-      out.complete(track, name_of(event.operation), times[0], times[1]);
+      out.complete(row, name_of(event.operation), times[0], times[1]);
       out.argument("order", event.order);
       out.argument("index", event.index);
       out.argument("tensors", event.tensors);
@@ -184,13 +184,13 @@ void Timeline::format(const Event& event, JsonEvents& out) {
       out.async('n', next_tensor_, "complete", times[3]);
       return out.async('e', next_tensor_, names[0], times[3]);
     case Kind::kReady:
-      out.instant(track, "ready", times[0]);
+      out.instant(row, "ready", times[0]);
       out.argument("tensor", names[0]);
       out.argument("last_rank", event.rank);
       out.argument_microseconds("waited_us", times[1]);
       return out.end();
     case Kind::kOrder:
-      out.instant(track, "order", times[0]);
+      out.instant(row, "order", times[0]);
       out.argument("order", event.order);
       return out.end();
   }

@@ -25,7 +25,7 @@ class JsonEvents;
 // Rows of a rank in the viewer. The values are thread ids in the file. Work on a GPU is there twice: on
 // kEnqueue when the host enqueued it, on kGpu when the device did it. A lane that carries out two operations
 // at once has a second row for each of its kinds.
-enum class Track : std::uint8_t {
+enum class Row : std::uint8_t {
   kTraining = 1,
   kCopy = 2,
   kCollective = 3,
@@ -42,7 +42,7 @@ enum class Track : std::uint8_t {
 // One fused operation on the data plane.
 struct CollectiveSpan {
   static constexpr std::size_t kShownNames = 4;
-  Track track = Track::kCollective;
+  Row row = Row::kCollective;
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
   std::uint64_t order = 0;
@@ -85,8 +85,8 @@ class Timeline {
   void set_offset(Duration offset) { offset_.store(offset.count(), std::memory_order_relaxed); }
 
   // These record one event. They do nothing while the timeline is not enabled.
-  void record_span(Track track, std::string_view name, TimePoint begin, TimePoint end,
-                   std::uint64_t bytes = 0) EXCLUDES(mutex_);
+  void record_span(Row row, std::string_view name, TimePoint begin, TimePoint end, std::uint64_t bytes = 0)
+      EXCLUDES(mutex_);
   void record_collective(const CollectiveSpan& span) EXCLUDES(mutex_);
   void record_tensor(std::string_view name, const TensorTimes& times) EXCLUDES(mutex_);
   // Records that a tensor is ready: `last_rank` was the last to report it, `waited` after the first rank.
@@ -104,7 +104,7 @@ class Timeline {
   enum class Kind : std::uint8_t { kSpan, kCollective, kTensor, kReady, kOrder };
   struct Event {
     Kind kind = Kind::kSpan;
-    Track track = Track::kTraining;
+    Row row = Row::kTraining;
     Operation operation = Operation::kAllreduce;
     DType dtype = DType::kFloat32;
     std::uint32_t index = 0;
@@ -122,7 +122,7 @@ class Timeline {
     std::vector<char> text;
     std::uint64_t dropped = 0;    // events
     std::int64_t first_drop = 0;  // ns: time of the first of them
-    bool announce = false;        // write the names of the rank and its tracks first
+    bool announce = false;        // write the names of the rank and its rows first
   };
 
   void push(Event event, std::span<const std::string_view> texts) EXCLUDES(mutex_);

@@ -15,11 +15,11 @@ struct Span {
   double begin, end;  // microseconds
 };
 
-// Returns the intervals of one track.
-inline std::vector<Span> spans(const std::string& text, timeline::Track track) {
+// Returns the intervals of one row.
+inline std::vector<Span> spans(const std::string& text, timeline::Row row) {
   std::vector<Span> found;
   std::istringstream in(text);
-  const std::string mine = "\"tid\":" + std::to_string(static_cast<int>(track)) + ",";
+  const std::string mine = "\"tid\":" + std::to_string(static_cast<int>(row)) + ",";
   for (std::string line; std::getline(in, line);) {
     if (line.find("\"ph\":\"X\"") == std::string::npos || line.find(mine) == std::string::npos) continue;
     double begin = 0, duration = 0;

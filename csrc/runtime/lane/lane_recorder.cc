@@ -29,20 +29,18 @@ void LaneRecorder::record(const Batch& batch) {
   }
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
-  const auto on_host = batch.track == 0 ? timeline::Track::kCollective : timeline::Track::kSecondCollective;
-  record_collective(batch, batch.on_gpu() ? timeline::Track::kEnqueue : on_host, batch.started,
-                    batch.reduced);
+  const auto on_host = batch.track == 0 ? timeline::Row::kCollective : timeline::Row::kSecondCollective;
+  record_collective(batch, batch.on_gpu() ? timeline::Row::kEnqueue : on_host, batch.started, batch.reduced);
 }
 
 // On a GPU the lane enqueues copies with all the rest: it records none.
 void LaneRecorder::record_copy(const Batch& batch, std::string_view what, TimePoint begin) {
   if (!timeline_.enabled() || batch.fusion == nullptr || batch.on_gpu()) return;
-  timeline_.record_span(timeline::Track::kCopy, what, begin, steady_now(), batch.bytes());
+  timeline_.record_span(timeline::Row::kCopy, what, begin, steady_now(), batch.bytes());
 }
 
-void LaneRecorder::record_collective(const Batch& batch, timeline::Track track, TimePoint begin,
-                                     TimePoint end) {
-  timeline::CollectiveSpan span{.track = track,
+void LaneRecorder::record_collective(const Batch& batch, timeline::Row row, TimePoint begin, TimePoint end) {
+  timeline::CollectiveSpan span{.row = row,
                                 .operation = batch.request().operation,
                                 .dtype = batch.pieces.front().dtype(),
                                 .order = batch.sequence,
@@ -64,7 +62,7 @@ void LaneRecorder::record_collective(const Batch& batch, timeline::Track track, 
 void LaneRecorder::record_on_device(const Batch& batch, DeviceClock& clock) {
   if (!batch.device_ended.point || batch.pieces.empty()) return;
   const auto span = clock.between(batch.device_began, batch.device_ended);
-  if (span) record_collective(batch, timeline::Track::kGpu, span->begin, span->end);
+  if (span) record_collective(batch, timeline::Row::kGpu, span->begin, span->end);
 }
 
 void LaneRecorder::add_to(LaneCounters& sum) const {

@@ -43,13 +43,13 @@ struct LaneCounters {
 // Records when the calls of one track were busy inside the nodes and between them.
 class LevelRecorder final : public collective::LevelObserver {
  public:
-  LevelRecorder(timeline::Timeline& timeline, timeline::Track inside, timeline::Track between)
+  LevelRecorder(timeline::Timeline& timeline, timeline::Row inside, timeline::Row between)
       : timeline_(timeline), inside_(inside), between_(between) {}
   void busy(std::size_t level, TimePoint begin, TimePoint end) override;
 
  private:
   timeline::Timeline& timeline_;
-  const timeline::Track inside_, between_;
+  const timeline::Row inside_, between_;
 };
 
 // The holder of the lane's token calls the record functions. Any thread may call the others.
@@ -81,14 +81,14 @@ class LaneRecorder {
 
  private:
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
-  void record_collective(const Batch& batch, timeline::Track track, TimePoint begin, TimePoint end);
+  void record_collective(const Batch& batch, timeline::Row row, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;
   const CountersOfFabrics fabric_counters_;
   LaneCounters counters_;
   std::array<LevelRecorder, kTracks> by_track_{
-      LevelRecorder(timeline_, timeline::Track::kInside, timeline::Track::kBetween),
-      LevelRecorder(timeline_, timeline::Track::kSecondInside, timeline::Track::kSecondBetween)};
+      LevelRecorder(timeline_, timeline::Row::kInside, timeline::Row::kBetween),
+      LevelRecorder(timeline_, timeline::Row::kSecondInside, timeline::Row::kSecondBetween)};
 };
 
 }  // namespace roundelay::runtime

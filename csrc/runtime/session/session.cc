@@ -77,7 +77,7 @@ Result<std::vector<int>> Session::levels(ProcessSetId id) {
 void Session::end_wait() {
   const auto wait = handles_.end_wait();
   if (!wait) return;
-  timeline_.events().record_span(timeline::Track::kTraining, "synchronize", wait->begin, wait->end);
+  timeline_.events().record_span(timeline::Row::kTraining, "synchronize", wait->begin, wait->end);
 }
 
 std::map<std::string, std::int64_t> Session::stats() const {

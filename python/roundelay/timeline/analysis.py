@@ -11,7 +11,7 @@ from roundelay import overlap
 from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.intervals import Interval, clip, intersect, subtract, total, union
 
-# The tracks of csrc/timeline/timeline.h, Track.
+# The rows of csrc/timeline/timeline.h, Row.
 TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU, SECOND_COLLECTIVE = 1, 2, 3, 4, 5, 6, 7
 INSIDE, BETWEEN = (8, 10), (9, 11)  # nodes; of the first operation under way, and of the second
 _MOVING = (COPY, COLLECTIVE, SECOND_COLLECTIVE, GPU)  # bytes move in these; a GPU moves enqueued bytes later
@@ -100,7 +100,7 @@ def waiting(trace: Trace, rank: int) -> list[Interval]:
 
 def moving(trace: Trace, rank: int) -> list[Interval]:
     """Tell when the rank, or its GPU, was reducing or copying for it."""
-    return union([pair for track in _MOVING for pair in _pairs(trace.spans(rank, track))])
+    return union([pair for row in _MOVING for pair in _pairs(trace.spans(rank, row))])
 
 
 def under_way(trace: Trace, rank: int) -> list[Interval]:
@@ -138,7 +138,7 @@ def steps(trace: Trace) -> list[Step]:
     found = []
     for rank in trace.ranks:
         inside, busy, open_ = (of(trace, rank) for of in (backward, under_way, exposed))
-        operations = [span for track in _OPERATIONS for span in trace.spans(rank, track)]
+        operations = [span for row in _OPERATIONS for span in trace.spans(rank, row)]
         for index, (begin, end) in enumerate(windows(trace, rank)):
             of_step = fusion(e for e in operations if begin <= e.begin < end)
             found.append(
@@ -162,7 +162,7 @@ def fusion(events: Iterable[Event]) -> Fusion:
     """Sum up the fused operations among some events of one rank."""
     tensors = operations = size = 0
     for event in events:
-        if event.phase == "X" and event.track in _OPERATIONS and event.name != "barrier":
+        if event.phase == "X" and event.row in _OPERATIONS and event.name != "barrier":
             tensors += int(event.args.get("tensors", 1))
             operations += 1
             size += int(event.args.get("bytes", 0))
@@ -173,9 +173,7 @@ def levels(trace: Trace) -> list[Levels]:
     """Measure the levels of every rank whose allreduces went over them."""
     found = []
     for rank in trace.ranks:
-        inside, between = (
-            [_pairs(trace.spans(rank, track)) for track in tracks] for tracks in (INSIDE, BETWEEN)
-        )
+        inside, between = ([_pairs(trace.spans(rank, row)) for row in rows] for rows in (INSIDE, BETWEEN))
         all_inside, all_between = (union(pair for row in rows for pair in row) for rows in (inside, between))
         if not all_between:
             continue
@@ -189,8 +187,8 @@ def levels(trace: Trace) -> list[Levels]:
 def techniques(trace: Trace) -> list[TechniqueUse]:
     """Sum up the first rank's operations by technique; empty if all of them were dense."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for track in _OPERATIONS if trace.ranks else ():
-        for event in trace.spans(trace.ranks[0], track):
+    for row in _OPERATIONS if trace.ranks else ():
+        for event in trace.spans(trace.ranks[0], row):
             if "technique" in event.args:
                 size, called = int(event.args["bytes"]), int(event.args["called_bytes"])
                 for index, number in enumerate((1, size, called)):

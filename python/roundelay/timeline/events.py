@@ -19,7 +19,7 @@ class Event:
     phase: str
     name: str
     rank: int
-    track: int
+    row: int
     begin: float
     duration: float
     args: dict[str, Any]
@@ -50,9 +50,9 @@ class Trace:
             int(e.args.get("events", 0)) for e in self.events if e.name == "dropped" and e.phase == "i"
         )
 
-    def spans(self, rank: int, track: int, name: str | None = None) -> list[Event]:
-        """Find the complete events of a rank's track, by time."""
-        found = (e for e in self.events if e.phase == "X" and e.rank == rank and e.track == track)
+    def spans(self, rank: int, row: int, name: str | None = None) -> list[Event]:
+        """Find the complete events of a rank's row, by time."""
+        found = (e for e in self.events if e.phase == "X" and e.rank == rank and e.row == row)
         return sorted((e for e in found if name in (None, e.name)), key=lambda e: e.begin)
 
     def tensors(self, rank: int) -> list[tuple[float, float]]:
@@ -112,7 +112,7 @@ def parse(text: str) -> Trace:
                 phase=value["ph"],
                 name=value["name"],
                 rank=int(value["pid"]),
-                track=int(value.get("tid", 0)),
+                row=int(value.get("tid", 0)),
                 begin=float(value.get("ts", 0.0)),
                 duration=float(value.get("dur", 0.0)),
                 args=value.get("args", {}),

@@ -183,20 +183,20 @@ bool inside(const std::vector<Span>& spans, const std::vector<Span>& others) {
 }
 
 TEST_CASE("the timeline tells when the batch of each track was on which level", "[lane][tracks][timeline]") {
-  using timeline::Track;
+  using timeline::Row;
   std::mt19937 random(1);
   World world(2);
   LaneRank& rank = *world.ranks.front();
   rank.timeline.start(false);
   static_cast<void>(results_of(world, orders_of(random), 1, 1));
   const std::string text = rank.timeline.drain();
-  const std::array<std::array<Track, 3>, 2> rows = {
-      {{Track::kCollective, Track::kInside, Track::kBetween},
-       {Track::kSecondCollective, Track::kSecondInside, Track::kSecondBetween}}};
+  const std::array<std::array<Row, 3>, 2> rows = {
+      {{Row::kCollective, Row::kInside, Row::kBetween},
+       {Row::kSecondCollective, Row::kSecondInside, Row::kSecondBetween}}};
   for (const auto& [collective, node, wire] : rows) {
     const std::vector<Span> batches = spans(text, collective);
     CHECK_FALSE(batches.empty());
-    for (const Track level : {node, wire}) {
+    for (const Row level : {node, wire}) {
       const std::vector<Span> busy = spans(text, level);
       CHECK_FALSE(busy.empty());
       CHECK(inside(busy, batches));

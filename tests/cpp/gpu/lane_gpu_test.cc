@@ -143,7 +143,7 @@ struct World {
 void start_timeline(World& world, Rank& rank) {
   rank.timeline.start(false);
   for (auto& member : world.ranks) member->make("first");
-  while (spans(rank.timeline.drain(), timeline::Track::kGpu).empty()) {
+  while (spans(rank.timeline.drain(), timeline::Row::kGpu).empty()) {
     world.order({"first"});
     world.finish();
   }
@@ -218,12 +218,12 @@ TEST_CASE("the timeline has what a GPU did when it did it, in the stream's order
     host.back().end = microseconds(steady_now());
   }
   const std::string text = rank.timeline.drain();
-  const auto enqueued = spans(text, timeline::Track::kEnqueue), done = spans(text, timeline::Track::kGpu);
+  const auto enqueued = spans(text, timeline::Row::kEnqueue), done = spans(text, timeline::Row::kGpu);
   const std::size_t each = fusion_threshold == 0 ? 2 : 1;
   REQUIRE(enqueued.size() == kRounds * each);
   REQUIRE(done.size() == enqueued.size());
-  CHECK(spans(text, timeline::Track::kCollective).empty());
-  CHECK(spans(text, timeline::Track::kCopy).empty());
+  CHECK(spans(text, timeline::Row::kCollective).empty());
+  CHECK(spans(text, timeline::Row::kCopy).empty());
   for (std::size_t i = 0; i < done.size(); ++i) {
     INFO("span " << i);
     CHECK(done[i].begin >= host[i / each].begin);
@@ -250,7 +250,7 @@ TEST_CASE("a GPU that is late is late in the timeline, too", "[lane][gpu][timeli
   }
   world.finish();
   const std::string text = rank.timeline.drain();
-  const auto enqueued = spans(text, timeline::Track::kEnqueue), done = spans(text, timeline::Track::kGpu);
+  const auto enqueued = spans(text, timeline::Row::kEnqueue), done = spans(text, timeline::Row::kGpu);
   REQUIRE(enqueued.size() == 1);
   REQUIRE(done.size() == 1);
   const double half = std::chrono::duration<double, std::micro>(kBusy).count() / 2;

@@ -17,7 +17,7 @@
 namespace roundelay::runtime {
 namespace {
 
-using timeline::Track;
+using timeline::Row;
 
 // Two ranks, whose inboxes the test empties as their negotiators would.
 struct Job {
@@ -61,12 +61,12 @@ TEST_CASE("rank 0 starts and stops the timeline everywhere, and writes what all 
   job.carry();
   CHECK(job.other.events().enabled());
 
-  job.other.events().record_span(Track::kTraining, "on rank 1", now, now);
+  job.other.events().record_span(Row::kTraining, "on rank 1", now, now);
   const Deadline next = job.other.send_if_due(now);
   CHECK(next == Deadline::at(now + std::chrono::milliseconds(500)));
   job.carry();
   CHECK(job.text().find("on rank 1") != std::string::npos);
-  job.other.events().record_span(Track::kTraining, "later", now, now);
+  job.other.events().record_span(Row::kTraining, "later", now, now);
   CHECK(job.other.send_if_due(now) == next);  // not due yet
   job.carry();
   CHECK(job.text().find("later") == std::string::npos);

@@ -38,7 +38,7 @@ std::vector<std::string> recorded(int rank, Duration offset, Record record) {
 TEST_CASE("timeline: records nothing until it is started", "[timeline]") {
   Timeline timeline(0);
   REQUIRE_FALSE(timeline.enabled());
-  timeline.record_span(Track::kTraining, "backward", at(1000), at(3500));
+  timeline.record_span(Row::kTraining, "backward", at(1000), at(3500));
   timeline.record_tensor("w", {at(1), at(2), at(3), at(4)});
   REQUIRE(timeline.drain().empty());
 }
@@ -46,7 +46,7 @@ TEST_CASE("timeline: records nothing until it is started", "[timeline]") {
 TEST_CASE("timeline: names the rank and its tracks first", "[timeline]") {
   Timeline timeline(3);
   timeline.start(false);
-  timeline.record_span(Track::kTraining, "step", at(0), at(1));
+  timeline.record_span(Row::kTraining, "step", at(0), at(1));
   const auto text = lines(timeline.drain());
   REQUIRE(text.size() == 25);
   CHECK(text[0] == R"({"ph":"M","pid":3,"tid":0,"name":"process_name","args":{"name":"rank 3"}},)");
@@ -57,8 +57,8 @@ TEST_CASE("timeline: names the rank and its tracks first", "[timeline]") {
 
 TEST_CASE("timeline: a span in rank 0's time", "[timeline]") {
   const auto text = recorded(1, Duration(-500), [](Timeline& timeline) {
-    timeline.record_span(Track::kTraining, "backward", at(1'000'250), at(3'500'000));
-    timeline.record_span(Track::kCopy, "pack", at(0), at(5), 4096);
+    timeline.record_span(Row::kTraining, "backward", at(1'000'250), at(3'500'000));
+    timeline.record_span(Row::kCopy, "pack", at(0), at(5), 4096);
   });
   REQUIRE(text.size() == 2);
   CHECK(text[0] == R"({"ph":"X","pid":1,"tid":1,"name":"backward","ts":999.750,"dur":2499.750},)");
@@ -154,13 +154,13 @@ TEST_CASE("timeline: memory is bounded, and the file says what is missing", "[ti
   Timeline timeline(0, 4);
   timeline.start(false);
   timeline.drain();
-  for (int i = 0; i < 10; ++i) timeline.record_span(Track::kTraining, "s", at(1000 * i), at(1000 * i + 1));
+  for (int i = 0; i < 10; ++i) timeline.record_span(Row::kTraining, "s", at(1000 * i), at(1000 * i + 1));
   const auto text = lines(timeline.drain());
   REQUIRE(text.size() == 5);
   CHECK(text[0] == R"({"ph":"i","pid":0,"tid":1,"name":"dropped","s":"t","ts":4.000,"args":{"events":6}},)");
   // There is room again, and names count too.
-  timeline.record_span(Track::kTraining, std::string(300, 'x'), at(1), at(2));
-  timeline.record_span(Track::kTraining, "ok", at(1), at(2));
+  timeline.record_span(Row::kTraining, std::string(300, 'x'), at(1), at(2));
+  timeline.record_span(Row::kTraining, "ok", at(1), at(2));
   const auto after = lines(timeline.drain());
   REQUIRE(after.size() == 2);
   CHECK(after[0].find("\"dropped\"") != std::string::npos);
@@ -170,9 +170,8 @@ TEST_CASE("timeline: memory is bounded, and the file says what is missing", "[ti
 TEST_CASE("timeline: a very long name is cut between characters", "[timeline]") {
   std::string name(2047, 'x');
   name += "\xC3\xA4\xC3\xA4";  // two characters of two bytes, the first across the limit
-  const auto text = recorded(0, Duration(0), [&](Timeline& timeline) {
-    timeline.record_span(Track::kTraining, name, at(0), at(1));
-  });
+  const auto text = recorded(
+      0, Duration(0), [&](Timeline& timeline) { timeline.record_span(Row::kTraining, name, at(0), at(1)); });
   REQUIRE(text.size() == 1);
   CHECK(text[0].find("\"" + std::string(2047, 'x') + "\"") != std::string::npos);
 }
@@ -181,7 +180,7 @@ TEST_CASE("timeline: drains in pieces and in order", "[timeline]") {
   Timeline timeline(0);
   timeline.start(false);
   timeline.drain();
-  for (int i = 0; i < 100; ++i) timeline.record_span(Track::kTraining, std::to_string(i), at(i), at(i + 1));
+  for (int i = 0; i < 100; ++i) timeline.record_span(Row::kTraining, std::to_string(i), at(i), at(i + 1));
   std::vector<std::string> all;
   int pieces = 0;
   for (std::string piece = timeline.drain(256); !piece.empty(); piece = timeline.drain(256)) {
@@ -200,12 +199,12 @@ TEST_CASE("timeline: stops, keeps what it has, and starts again", "[timeline]") 
   Timeline timeline(0);
   timeline.start(false);
   timeline.drain();
-  timeline.record_span(Track::kTraining, "first", at(0), at(1));
+  timeline.record_span(Row::kTraining, "first", at(0), at(1));
   timeline.stop();
-  timeline.record_span(Track::kTraining, "unseen", at(0), at(1));
+  timeline.record_span(Row::kTraining, "unseen", at(0), at(1));
   CHECK(lines(timeline.drain()).size() == 1);
   timeline.start(false);
-  timeline.record_span(Track::kTraining, "second", at(0), at(1));
+  timeline.record_span(Row::kTraining, "second", at(0), at(1));
   const auto text = lines(timeline.drain());
   REQUIRE(text.size() == 25);  // a new file repeats the names
   CHECK(text[24].find("second") != std::string::npos);
@@ -221,7 +220,7 @@ TEST_CASE("timeline: threads record while one drains", "[timeline]") {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&timeline, t] {
       for (int i = 0; i < kEach; ++i)
-        timeline.record_span(Track::kTraining, std::to_string(t), at(i), at(i + 1));
+        timeline.record_span(Row::kTraining, std::to_string(t), at(i), at(i + 1));
     });
   }
   std::array<int, kThreads> seen{};

@@ -23,8 +23,8 @@ from roundelay.timeline.events import Event, Trace
 from roundelay.timeline.report import levels_line
 
 
-def span(rank: int, track: int, name: str, begin: float, end: float, **args: Any) -> Event:
-    return Event("X", name, rank, track, begin, end - begin, args)
+def span(rank: int, row: int, name: str, begin: float, end: float, **args: Any) -> Event:
+    return Event("X", name, rank, row, begin, end - begin, args)
 
 
 def tensor(rank: int, begin: float, end: float) -> list[Event]:

@@ -17,7 +17,7 @@ def test_a_whole_array() -> None:
     assert not trace.truncated
     assert trace.ranks == [0, 1]
     span = trace.events[0]
-    assert (span.phase, span.name, span.rank, span.track) == ("X", "allreduce", 1, 3)
+    assert (span.phase, span.name, span.rank, span.row) == ("X", "allreduce", 1, 3)
     assert (span.begin, span.duration, span.end, span.args) == (5.5, 2.25, 7.75, {"bytes": 8})
 
 
