@@ -4,6 +4,7 @@
 
 #include "compress/registry.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/contract/locking_world.h"
 #include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/technique_bucket.h"
@@ -63,7 +64,16 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
   constexpr std::size_t kCount = 2049;
   constexpr int kBuckets = 4, kSteps = 25;
   const int size = GENERATE(1, 2, 3, 4);
-  SessionWorld world(size);
+  const bool two_nodes = GENERATE(false, true);
+  if (two_nodes && size != 4) return;
+  // On two nodes the lane has two tracks, each over its own two levels.
+  const InprocLevels one(2, 2, 0), other(2, 2, 0);
+  SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
+    if (!two_nodes) return;
+    parts.fabrics.clear();
+    for (const InprocLevels* levels : {&one, &other})
+      parts.fabrics.push_back(collective::make_two_level_fabric(levels->of(parts.rank_info.rank)));
+  });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {
     const TechniquePtr cyclic = technique("cyclic:parts=3");
