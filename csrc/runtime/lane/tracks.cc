@@ -17,7 +17,7 @@ Tracks::Tracks(TrackFabrics fabrics, const AbortToken& abort, const LaneOptions&
   LaneOptions own = options;
   own.calls_at_once = fabrics.size();
   for (auto& fabric : fabrics) {
-    all_.push_back(std::unique_ptr<Track>(new Track{BatchExecutor(std::move(fabric), abort, own)}));
+    all_.push_back(std::make_unique<Track>(std::move(fabric), abort, own));
     own.gpu.reset();
   }
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/abort.h"
@@ -23,6 +24,10 @@ using TrackFabrics = std::vector<std::unique_ptr<collective::Fabric>>;
 TrackFabrics one_track(std::unique_ptr<collective::Fabric> fabric);
 
 struct Track {
+  // Arguments as BatchExecutor's.
+  Track(std::unique_ptr<collective::Fabric> fabric, const AbortToken& abort, const LaneOptions& options)
+      : executor(std::move(fabric), abort, options) {}
+
   BatchExecutor executor;
   std::unique_ptr<Batch> running{};  // started, or null
 };
