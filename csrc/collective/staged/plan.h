@@ -25,6 +25,7 @@ class Plan {
   // `call` has been checked, and outlives it. `self` is this member's index in the group. `piece_bytes` is a
   // multiple of kElement.
   Plan(const Call& call, int self, std::size_t piece_bytes);
+  Plan(Call&& call, int self, std::size_t piece_bytes) = delete;
 
   // Returns the number of steps, at least one. The same on all members.
   [[nodiscard]] std::uint64_t count() const { return count_; }

@@ -7,29 +7,35 @@ namespace {
 
 thread_local std::size_t counted = 0;
 
-void* count(std::size_t bytes, std::size_t alignment) {
+void* count(std::size_t bytes, std::size_t alignment) noexcept {
   ++counted;
-  void* const memory = alignment == 0
-                           ? std::malloc(bytes == 0 ? 1 : bytes)
-                           : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (alignment == 0) return std::malloc(bytes == 0 ? 1 : bytes);
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void* unless_null(void* memory) {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
 
 }  // namespace
 
-void* operator new(std::size_t bytes) { return count(bytes, 0); }
-void* operator new[](std::size_t bytes) { return count(bytes, 0); }
+void* operator new(std::size_t bytes) { return unless_null(count(bytes, 0)); }
+void* operator new[](std::size_t bytes) { return unless_null(count(bytes, 0)); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return count(bytes, 0); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return count(bytes, 0); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return count(bytes, static_cast<std::size_t>(alignment));
+  return unless_null(count(bytes, static_cast<std::size_t>(alignment)));
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) {
-  return count(bytes, static_cast<std::size_t>(alignment));
+  return unless_null(count(bytes, static_cast<std::size_t>(alignment)));
 }
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
+void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
