@@ -21,7 +21,7 @@ std::unique_ptr<TechniqueStage> DeviceBuffers::take_stage() {
   return stage;
 }
 
-void DeviceBuffers::give_back(std::unique_ptr<TechniqueStage> stage) {
+void DeviceBuffers::return_stage(std::unique_ptr<TechniqueStage> stage) {
   stage->reset();
   stages_.push_back(std::move(stage));
 }

@@ -64,9 +64,9 @@ class DeviceBuffers {
   [[nodiscard]] virtual compress::Arithmetic& math() = 0;
   // Makes room for `bytes`, aligned for all elements. The content is lost if the memory changes.
   [[nodiscard]] virtual Status reserve(Scratch& scratch, std::size_t bytes) = 0;
-  // Returns a stage that no technique uses. Give it back when the technique has ended.
+  // Returns a stage that no technique uses. Return it when the technique has ended.
   [[nodiscard]] std::unique_ptr<TechniqueStage> take_stage();
-  void give_back(std::unique_ptr<TechniqueStage> stage);
+  void return_stage(std::unique_ptr<TechniqueStage> stage);
 
  protected:
   // Leaks the stages that were given back, where a device may still work on their memory.

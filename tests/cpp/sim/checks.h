@@ -96,6 +96,13 @@ inline void check_nothing_left(const World& world) {
   REQUIRE(world.links_empty());
 }
 
+// The ranks carried out the same operations, each handle is complete, and nothing is in flight.
+inline void check_ended_well(const World& world) {
+  check_same_order(world);
+  check_each_once(world);
+  check_nothing_left(world);
+}
+
 // Counts uses that failed on ranks that made no mistake.
 inline int failures(const World& world) {
   int failed = 0;

@@ -84,9 +84,7 @@ TEST_CASE("steps that repeat are locked and run in one order", "[sim]") {
     const Story story{1 + world.pick(4), 5 + world.pick(16), 0, world.pick(4) != 0};
     world.scripts = scripts_for(world, story);
     REQUIRE(world.run());
-    check_same_order(world);
-    check_each_once(world);
-    check_nothing_left(world);
+    check_ended_well(world);
     totals.add(world);
   }
   CHECK(totals.failed == 0);
@@ -103,10 +101,8 @@ TEST_CASE("surprises end a lock and lose nothing", "[sim]") {
     const Story story{1 + world.pick(4), 10 + world.pick(20), 1 + world.pick(4), world.pick(8) != 0};
     world.scripts = scripts_for(world, story);
     REQUIRE(world.run());
-    check_same_order(world);
-    check_each_once(world);
+    check_ended_well(world);
     check_same_outcomes(world);
-    check_nothing_left(world);
     totals.add(world);
   }
   CHECK(totals.unlocks > seeds(500));
@@ -145,9 +141,7 @@ TEST_CASE("a change of technique ends the lock, and a new one forms", "[sim]") {
     World world(seed, size_for(seed), locking(random));
     world.scripts = scripts_with_techniques(world, 1 + world.pick(4), 40, false);
     REQUIRE(world.run());
-    check_same_order(world);
-    check_each_once(world);
-    check_nothing_left(world);
+    check_ended_well(world);
     totals.add(world);
     const Counts& counts = world.ranks.front()->counts;
     locked_again += counts.unlocks > 0 && counts.locks > 1 ? 1 : 0;
@@ -166,10 +160,8 @@ TEST_CASE("a rank with another technique fails that use on all ranks with both t
     World world(seed, size_for(seed), locking(random));
     world.scripts = scripts_with_techniques(world, 1 + world.pick(4), 40, true);
     REQUIRE(world.run());
-    check_same_order(world);
-    check_each_once(world);
+    check_ended_well(world);
     check_same_outcomes(world);
-    check_nothing_left(world);
     totals.add(world);
     for (const auto& [name, list] : world.ranks.front()->world().outcomes) {
       for (const Outcome& outcome : list) {
@@ -197,9 +189,7 @@ TEST_CASE("ranks join out of a locked schedule, one after the other", "[sim]") {
       script.uses.push_back(join());
     }
     REQUIRE(world.run());
-    check_same_order(world);
-    check_each_once(world);
-    check_nothing_left(world);
+    check_ended_well(world);
     for (const auto& rank : world.ranks) REQUIRE(rank->world().last_joined.size() == 1);
     totals.add(world);
   }

@@ -15,7 +15,7 @@ using collective::Task;
 class StageUse {
  public:
   explicit StageUse(DeviceBuffers& buffers) : buffers_(buffers), stage_(buffers.take_stage()) {}
-  ~StageUse() { buffers_.give_back(std::move(stage_)); }
+  ~StageUse() { buffers_.return_stage(std::move(stage_)); }
   StageUse(const StageUse&) = delete;
   StageUse& operator=(const StageUse&) = delete;
   [[nodiscard]] TechniqueStage& stage() const { return *stage_; }

@@ -32,7 +32,7 @@ _STEP_BYTES = 8
 _DIGEST_BYTES = 8
 
 
-class _Said(NamedTuple):
+class _RoundResult(NamedTuple):
     """The combined values of a round, taken apart."""
 
     here: bytes  # a byte for each rank
@@ -73,9 +73,9 @@ class Techniques:
         self._step = 0
         self._flushing = False  # alike on all ranks: buckets are submitted as flushes
         self._flush_this_step = False  # flush() was called
-        self._some_joined = False  # as the last round said: techniques do not apply, and stay as they are
+        self._some_joined = False  # in the last round: techniques do not apply, and stay as they are
         self._empty_here = False  # this rank's states are empty, and stay so while flushing
-        self._empty_everywhere = False  # likewise on all ranks, as the last round said
+        self._empty_everywhere = False  # likewise on all ranks, by the last round's values
         self._restored: KeptState | None = None  # loaded, and waits for the buckets
 
     # -- buckets
@@ -240,23 +240,23 @@ class Techniques:
         self._empty_everywhere = False
         if not values:
             return
-        said = self._parse(values)
-        self._some_joined = not all(said.here)
+        result = self._parse(values)
+        self._some_joined = not all(result.here)
         if self._some_joined:
             return
-        self._check_restored(said.restored)
-        self._step = said.step
-        self._empty_everywhere = self._flushing and said.unflushed == 0
-        if said.proposal is not None:
-            self._strategy.agreed(said.proposal)
+        self._check_restored(result.restored)
+        self._step = result.step
+        self._empty_everywhere = self._flushing and result.unflushed == 0
+        if result.proposal is not None:
+            self._strategy.agreed(result.proposal)
 
-    def _parse(self, values: bytes) -> _Said:
+    def _parse(self, values: bytes) -> _RoundResult:
         size = self._set.size()
         step = size + 1
         digest = step + _STEP_BYTES
         proposal = digest + 2 * _DIGEST_BYTES
         length = int.from_bytes(values[proposal : proposal + 2], "big")
-        return _Said(
+        return _RoundResult(
             values[:size],
             values[size],
             int.from_bytes(values[step:digest], "big"),

@@ -218,7 +218,7 @@ class Strategy:
         self._optimizer, self._context, self._keeper = weakref.ref(optimizer), context, keeper
 
     def detach(self) -> None:
-        """Ends to be an optimizer's strategy."""
+        """Stops being an optimizer's strategy."""
         self._optimizer = self._context = self._keeper = None
 
 
