@@ -2,8 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +25,10 @@ namespace roundelay::adapter {
 // A bucket is reduced in its pool once in a step: arrived() copies gradients in, the last one submits the
 // bucket, complete() gives each gradient its result. Later reductions of the step are Python's, as the pool
 // contains the first result. Callers hold the GIL.
+//
+// A gradient becomes its pool's entry if it has the type that travels. Otherwise it stays where it is until
+// the bucket is submitted, and is cast again only if its version has changed since it arrived. (Writes that
+// autograd does not count, through `.data` or NumPy in a later hook, are therefore lost.)
 class Bucket final : public GradientGroup {
  public:
   // Submits an allreduce of the range under this name. May throw.
@@ -69,15 +75,28 @@ class Bucket final : public GradientGroup {
   void new_step();
 
  private:
+  // Knows a contribution again while its elements are the same.
+  class Taken {
+   public:
+    Taken() = default;
+    explicit Taken(const at::Tensor& contribution);
+    [[nodiscard]] bool is(const at::Tensor& contribution) const;
+
+   private:
+    c10::weak_intrusive_ptr<c10::TensorImpl> tensor_{c10::intrusive_ptr<c10::TensorImpl>()};  // null: none
+    std::int64_t version_ = 0;
+  };
   struct Slot {
     std::size_t entry;
-    at::Tensor result{};  // the tensor that becomes `.grad`; undefined if none is in flight
-    at::Tensor source{};  // the entry, if the result is other memory
+    Taken taken{};        // what the entry contains, if `.grad` is not the entry
+    at::Tensor result{};  // the tensor that becomes the result; undefined if none is in flight
+    at::Tensor source{};  // the tensor that the operation fills, if the result is other memory
   };
 
-  [[nodiscard]] Result<at::Tensor> copy_in(const Gradient& gradient, const at::Tensor& parameter);
-  [[nodiscard]] Status send(Gradient& gradient);
-  [[nodiscard]] Status send_all();
+  [[nodiscard]] Status take_in(const Gradient& gradient, const at::Tensor& parameter);
+  [[nodiscard]] Status prepare(Gradient& gradient);
+  [[nodiscard]] Status prepare_result(Slot& slot, const at::Tensor& owner);
+  [[nodiscard]] Status prepare_all();
   void drop_results();
 
   GradientPool& pool_;

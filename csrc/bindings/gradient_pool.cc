@@ -18,22 +18,34 @@
 namespace roundelay::bindings {
 namespace {
 
+// Makes the result memory of a pool. Only this process has access to it.
+Result<RegionPtr> make_results(runtime::Context& context, std::uint64_t key, std::size_t bytes,
+                               ProcessSetId process_set, const c10::Device& device) {
+  if (device.is_cpu()) return make_private_region(key, bytes);
+  return context.make_region(process_set, key, bytes, device.index());
+}
+
 std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set,
-                                     const c10::Device& device) {
+                                     const c10::Device& device, std::optional<at::ScalarType> result_type,
+                                     std::size_t result_bytes) {
   const auto context = global_context();
   Result<RegionPtr> region = Status::internal("");
+  Result<RegionPtr> results = RegionPtr();
   {
     const py::gil_scoped_release release;
     region = context->make_region(process_set, key, bytes, device.is_cpu() ? -1 : device.index());
+    if (result_type) results = make_results(*context, key, result_bytes, process_set, device);
   }
+  std::optional<adapter::ResultMemory> memory;
+  if (result_type) memory = {value_of(std::move(results)), *result_type};
   return std::make_unique<BoundPool>(
-      BoundPool{adapter::GradientPool(value_of(std::move(region)), device, global_accelerator()), process_set,
-                context});
+      BoundPool{adapter::GradientPool(value_of(std::move(region)), device, global_accelerator(), memory),
+                process_set, context});
 }
 
 }  // namespace
 
-submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
+submit::Handle allreduce(BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
                          const Reduction& reduction, const adapter::TechniqueUse& technique) {
   if (pool.context.lock() != global_context())
     raise(Status::invalid("this gradient pool was made before the last init()"));
@@ -42,13 +54,14 @@ submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range,
                 pool.process_set);
   request.region = {pool.pool.region().key, range.offset};
   request.technique = technique.text;
-  return submit(pool.pool.operand(range), std::move(request), {pool.process_set, false}, {},
+  return submit(pool.pool.operand(range, reduction.result_factor), std::move(request), {pool.process_set, false}, {},
                 technique.technique);
 }
 
 void bind_gradient_pool(py::module_& module) {
   py::class_<BoundPool>(module, "GradientPool")
-      .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"), py::arg("device"))
+      .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"), py::arg("device"),
+           py::arg("result_dtype") = py::none(), py::arg("result_size") = 0)
       .def(
           "add",
           [](BoundPool& self, std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
@@ -57,6 +70,8 @@ void bind_gradient_pool(py::module_& module) {
           py::arg("offset"), py::arg("parameter"), py::arg("dtype"))
       .def("clear", [](BoundPool& self) { self.pool.clear(); })
       .def_property_readonly("moved_out", [](const BoundPool& self) { return self.pool.moved_out(); })
+      .def_property_readonly("copied", [](const BoundPool& self) { return self.pool.copied(); })
+      .def_property_readonly("cast_back", [](const BoundPool& self) { return self.pool.cast_back(); })
       .def(
           "fill",
           [](BoundPool& self, std::size_t entry, const std::optional<at::Tensor>& gradient) {
@@ -68,8 +83,8 @@ void bind_gradient_pool(py::module_& module) {
       .def("take_turns", [](BoundPool& self) { return self.pool.take_turns(); })
       .def(
           "allreduce_async",
-          [](const BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
-            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0}, {});
+          [](BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
+            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0, std::nullopt}, {});
           },
           py::arg("size"), py::arg("dtype"), py::arg("name"), py::arg("op"));
 }

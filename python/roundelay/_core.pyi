@@ -118,14 +118,27 @@ class GradientPool:
     """
 
     # Every rank makes one with the same key (from 1 on, below 2**22) and size, and uses it when all have.
-    # RuntimeError if there is no memory.
-    def __init__(self, key: int, size: int, process_set: int, device: torch.device) -> None: ...
+    # RuntimeError if there is no memory. result_dtype: buckets are cast into a second memory of this type,
+    # which has result_size bytes, for as many elements, and only this rank uses; None: results stay in place.
+    def __init__(
+        self,
+        key: int,
+        size: int,
+        process_set: int,
+        device: torch.device,
+        result_dtype: torch.dtype | None = None,
+        result_size: int = 0,
+    ) -> None: ...
     # A place for the gradient of `parameter`, in this dtype. The number of the entry.
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
     # Takes all entries out; what somebody still has of them moves out of the pool.
     def clear(self) -> None: ...
     @property
     def moved_out(self) -> int: ...  # entries so far
+    @property
+    def copied(self) -> int: ...  # gradients so far that were copied or cast into the pool
+    @property
+    def cast_back(self) -> int: ...  # buckets so far that were cast into the result memory
     # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
     # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
@@ -159,6 +172,9 @@ class Gradient:
     def wanted(self) -> bool: ...
     @property
     def reductions(self) -> int: ...  # operations in flight
+    # Results go into the `.grad` of this tensor, which keeps its own lifetime, in its own type. It has the
+    # parameter's shape and device. The parameter's `.grad` is then None once it is reduced.
+    def set_result_owner(self, owner: torch.Tensor) -> None: ...
     # This rank's contribution, where `.grad` is one.
     def local(self) -> torch.Tensor | None: ...
     # How many backward passes `.grad` has that no reduction has taken. The hooks count on from here.
@@ -219,8 +235,15 @@ class GradientGroup:
 class Bucket(GradientGroup):
     """A range of a pool. Its gradients are reduced in the pool once in a step."""
 
+    # result_factor: what results are multiplied by in the result memory, if the pool has one.
     def __init__(
-        self, name: str, pool: GradientPool, op: int, prescale_factor: float, postscale_factor: float
+        self,
+        name: str,
+        pool: GradientPool,
+        op: int,
+        prescale_factor: float,
+        postscale_factor: float,
+        result_factor: float = 1.0,
     ) -> None: ...
     def add(self, gradient: Gradient, entry: int) -> None: ...  # type: ignore[override]
     # The gradient is ready: copies it in, made dense, and submits the bucket if it is full. False: the pool

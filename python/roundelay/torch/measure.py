@@ -6,7 +6,14 @@ import time
 
 from roundelay import _core
 
-_counters = {"backward_ns": 0, "gradients_moved_out": 0, "pool_cuts": 0, "pool_orders": 0}
+_counters = {
+    "backward_ns": 0,
+    "buckets_cast_back": 0,
+    "gradients_copied": 0,
+    "gradients_moved_out": 0,
+    "pool_cuts": 0,
+    "pool_orders": 0,
+}
 
 
 class Span:
@@ -44,7 +51,9 @@ def stats() -> dict[str, int]:
     ``wakeups_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how
     often a gradient pool was cut into other buckets, and laid out in another order; ``gradients_moved_out``:
     how often a pool's place was needed while somebody still held the gradient of an earlier step, which was
-    copied out. Since the process began. ``technique_operations`` are operations on buckets with a technique;
-    ``technique_bytes`` their gradients, ``technique_called_bytes`` what this rank sent of them instead.
+    copied out; ``gradients_copied``: how many gradients were copied or cast into a pool, and
+    ``buckets_cast_back``: how many buckets out of it. Since the process began. ``technique_operations`` are
+    operations on buckets with a technique; ``technique_bytes`` their gradients, ``technique_called_bytes``
+    what this rank sent of them instead.
     """
     return {**_core.stats(), **_counters}

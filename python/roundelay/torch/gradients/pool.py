@@ -7,6 +7,9 @@ reduced in place: nothing is packed, and within a node the ranks read each other
 in; if the entry was kept, autograd adds to it in place. On a GPU all work is enqueued in the hook's current
 stream.
 
+Where gradients travel in a half type, ``.grad`` is an entry of a second memory of the parameters' type. A
+gradient is cast once, into the pool; a bucket's results are cast back in one pass.
+
 Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
 """
 
@@ -28,7 +31,7 @@ from roundelay.torch.process_sets import set_id
 from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of parameters, and on the wire
 
 job_keys = JobKeys(2 * len(_DTYPES))  # a block has a key for each dtype on the CPU, and on a GPU
 
@@ -94,13 +97,17 @@ class Bucket(GradientGroup):
 
 
 class _Pool:
-    """The gradients of one device and dtype, and their memory. number: the process set's."""
+    """The gradients of one device and dtype, and their memory.
+
+    dtype: the type that travels. result_dtype: that of the results. number: the process set's.
+    """
 
     def __init__(
         self,
         key: int,
         device: torch.device,
         dtype: torch.dtype,
+        result_dtype: torch.dtype,
         gradients: Sequence[Gradient],
         number: int,
     ) -> None:
@@ -109,7 +116,9 @@ class _Pool:
         self.places: dict[Gradient, _Place] = {}
         self._elements = {gradient: _elements(gradient) for gradient in gradients}
         self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
-        self.memory = _memory(key, self.bytes, number, device)
+        results = None if result_dtype == dtype else result_dtype
+        size = self.bytes // dtype.itemsize * result_dtype.itemsize if results is not None else 0
+        self.memory = _memory(key, self.bytes, number, device, results, size)
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
@@ -128,7 +137,7 @@ class _Pool:
 
 
 class Pools:
-    """All gradients of an optimizer that can lie in pools, one for each device and wire dtype.
+    """All gradients of an optimizer that can lie in pools, one for each device and dtype of parameters.
 
     gradients: in the order of their arrival. key: the first one of the optimizer's block of job_keys. Every
     rank makes them of equal gradients. RuntimeError where there is no memory, ValueError where a gradient
@@ -138,19 +147,19 @@ class Pools:
     def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, key: int) -> None:
         self._prefix = prefix
         self._rule = rule
-        by_kind: dict[tuple[torch.device, torch.dtype], list[Gradient]] = {}
+        by_kind: dict[tuple[torch.device, torch.dtype, torch.dtype], list[Gradient]] = {}
         for gradient in gradients:
             dtype, parameter = wire_dtype(gradient), gradient.core.parameter
             if dtype is None or parameter is None:
                 raise ValueError(f"{gradient.name} is of another kind than on other ranks")
-            by_kind.setdefault((parameter.device, dtype), []).append(gradient)
+            by_kind.setdefault((parameter.device, dtype, parameter.dtype), []).append(gradient)
         self._pools = []
-        for (device, dtype), members in by_kind.items():
-            kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
-            self._pools.append(_Pool(key + kind, device, dtype, members, set_id(rule.process_set)))
+        for (device, dtype, own), members in by_kind.items():
+            kind = _DTYPES.index(own) + len(_DTYPES) * (device.type != "cpu")
+            self._pools.append(_Pool(key + kind, device, dtype, own, members, set_id(rule.process_set)))
         # The model of costs is one of the CPU.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
-        self._moved_out = 0
+        self._counted: dict[str, int] = {}
         self._trimmed = False
 
     def gradients(self) -> list[Gradient]:
@@ -203,10 +212,19 @@ class Pools:
             self._trimmed = True
             for pool in self._pools:
                 pool.memory.trim()
-        moved_out = sum(pool.memory.moved_out for pool in self._pools)
-        count("gradients_moved_out", moved_out - self._moved_out)
-        self._moved_out = moved_out
+        self._count_work()
         return submitted
+
+    def _count_work(self) -> None:
+        memories = [pool.memory for pool in self._pools]
+        work = {
+            "gradients_moved_out": sum(memory.moved_out for memory in memories),
+            "gradients_copied": sum(memory.copied for memory in memories),
+            "buckets_cast_back": sum(memory.cast_back for memory in memories),
+        }
+        for counter, number in work.items():
+            count(counter, number - self._counted.get(counter, 0))
+        self._counted = work
 
     def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
         """Whether a bucket was submitted after a later one of its pool, or not although a later one was."""
@@ -234,15 +252,22 @@ def _order(buckets: Sequence[Bucket]) -> list[int]:
     return [number for turn, number in sorted(turns) if turn > 0]
 
 
-def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
+def _memory(
+    key: int,
+    size: int,
+    number: int,
+    device: torch.device,
+    result_dtype: torch.dtype | None,
+    result_size: int,
+) -> _core.GradientPool:
     """Allocates a pool's memory. On a GPU it has torch free unused memory if there is too little."""
     try:
-        return _core.GradientPool(key, size, number, device)
+        return _core.GradientPool(key, size, number, device, result_dtype, result_size)
     except RuntimeError:
         if device.type == "cpu":
             raise
     torch.get_device_module(device).empty_cache()
-    return _core.GradientPool(key, size, number, device)
+    return _core.GradientPool(key, size, number, device, result_dtype, result_size)
 
 
 def _elements(gradient: Gradient) -> int:
