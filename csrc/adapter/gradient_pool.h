@@ -50,9 +50,9 @@ class GradientPool {
     return wire_.suits(index, parameter);
   }
 
-  // Fills the entry with `gradient` (copied or cast), or with zeros if it is undefined, and returns the entry.
-  // Copies nothing if `gradient` is the entry. Earlier tensors of the entry that somebody holds keep their
-  // values.
+  // Fills the entry with `gradient` (copied or cast), or with zeros if it is undefined, and returns the
+  // entry. Copies nothing if `gradient` is the entry. Earlier tensors of the entry that somebody holds keep
+  // their values.
   Result<at::Tensor> fill(std::size_t index, const at::Tensor& gradient);
   // Does the same without making a tensor of the entry.
   [[nodiscard]] Status write(std::size_t index, const at::Tensor& gradient);

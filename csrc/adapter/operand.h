@@ -69,9 +69,9 @@ class Operand final : public submit::Results {
 
  private:
   struct Item {
-    at::Tensor source;  // contiguous: the input or its copy; undefined: no input
-    at::Tensor target;  // contiguous: the output, its staging copy, or the result of allocate()
-    at::Tensor output;  // the caller's tensor; undefined: the caller gets `target`
+    at::Tensor source;    // contiguous: the input or its copy; undefined: no input
+    at::Tensor target;    // contiguous: the output, its staging copy, or the result of allocate()
+    at::Tensor output;    // the caller's tensor; undefined: the caller gets `target`
     double factor = 1.0;  // of the copy from `target` to `output`
     at::ScalarType type = at::kLong;
     std::byte* output_data = nullptr;

@@ -126,7 +126,8 @@ void PoolMemory::copy(const at::Tensor& tensor, const at::Tensor& gradient) {
 }
 
 bool PoolMemory::copy_small(const Entry& entry, const at::Tensor& gradient) {
-  if (!gradient.defined() || !device_.is_cpu() || entry.bytes > kSmall || !fits(entry, gradient)) return false;
+  if (!gradient.defined() || !device_.is_cpu() || entry.bytes > kSmall || !fits(entry, gradient))
+    return false;
   const at::ScalarType from = gradient.scalar_type();
   if (from != entry.type && from != at::kFloat) return false;  // torch rounds fp64 twice
   const std::optional<DType> to = dtype_of(entry.type);

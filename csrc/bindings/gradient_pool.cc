@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +20,8 @@
 namespace roundelay::bindings {
 namespace {
 
+using Results = std::optional<std::pair<at::ScalarType, std::size_t>>;  // type and bytes of a result memory
+
 // Makes the result memory of a pool. Only this process has access to it.
 Result<RegionPtr> make_results(runtime::Context& context, std::uint64_t key, std::size_t bytes,
                                ProcessSetId process_set, const c10::Device& device) {
@@ -26,21 +30,27 @@ Result<RegionPtr> make_results(runtime::Context& context, std::uint64_t key, std
 }
 
 std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set,
-                                     const c10::Device& device, std::optional<at::ScalarType> result_type,
-                                     std::size_t result_bytes) {
+                                     const c10::Device& device, const Results& results) {
   const auto context = global_context();
   Result<RegionPtr> region = Status::internal("");
-  Result<RegionPtr> results = RegionPtr();
+  Result<RegionPtr> second = RegionPtr();
   {
     const py::gil_scoped_release release;
     region = context->make_region(process_set, key, bytes, device.is_cpu() ? -1 : device.index());
-    if (result_type) results = make_results(*context, key, result_bytes, process_set, device);
+    if (results) second = make_results(*context, key, results->second, process_set, device);
   }
   std::optional<adapter::ResultMemory> memory;
-  if (result_type) memory = {value_of(std::move(results)), *result_type};
+  if (results) memory = {value_of(std::move(second)), results->first};
   return std::make_unique<BoundPool>(
       BoundPool{adapter::GradientPool(value_of(std::move(region)), device, global_accelerator(), memory),
                 process_set, context});
+}
+
+// python/roundelay/torch/measure.py says what they count.
+std::map<std::string, std::int64_t> counters_of(const BoundPool& pool) {
+  return {{"gradients_moved_out", pool.pool.moved_out()},
+          {"gradients_copied", pool.pool.copied()},
+          {"buckets_cast_back", pool.pool.cast_back()}};
 }
 
 }  // namespace
@@ -54,14 +64,14 @@ submit::Handle allreduce(BoundPool& pool, const adapter::PoolRange& range, const
                 pool.process_set);
   request.region = {pool.pool.region().key, range.offset};
   request.technique = technique.text;
-  return submit(pool.pool.operand(range, reduction.result_factor), std::move(request), {pool.process_set, false}, {},
-                technique.technique);
+  return submit(pool.pool.operand(range, reduction.result_factor), std::move(request),
+                {pool.process_set, false}, {}, technique.technique);
 }
 
 void bind_gradient_pool(py::module_& module) {
   py::class_<BoundPool>(module, "GradientPool")
       .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"), py::arg("device"),
-           py::arg("result_dtype") = py::none(), py::arg("result_size") = 0)
+           py::arg("results") = py::none())
       .def(
           "add",
           [](BoundPool& self, std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
@@ -69,9 +79,7 @@ void bind_gradient_pool(py::module_& module) {
           },
           py::arg("offset"), py::arg("parameter"), py::arg("dtype"))
       .def("clear", [](BoundPool& self) { self.pool.clear(); })
-      .def_property_readonly("moved_out", [](const BoundPool& self) { return self.pool.moved_out(); })
-      .def_property_readonly("copied", [](const BoundPool& self) { return self.pool.copied(); })
-      .def_property_readonly("cast_back", [](const BoundPool& self) { return self.pool.cast_back(); })
+      .def_property_readonly("counters", &counters_of)
       .def(
           "fill",
           [](BoundPool& self, std::size_t entry, const std::optional<at::Tensor>& gradient) {

@@ -112,33 +112,26 @@ def transports() -> dict[str, str]: ...
 def fail(why: str) -> None: ...
 
 class GradientPool:
-    """Zeros that ranks of a process set reduce where they lie; of one init(). Offsets and sizes in bytes.
+    """Zeros that ranks of a process set reduce where they lie; of one init(). Offsets and sizes in bytes."""
 
-    On a GPU all is enqueued in the current stream.
-    """
-
+    # On a GPU all is enqueued in the current stream.
     # Every rank makes one with the same key (from 1 on, below 2**22) and size, and uses it when all have.
-    # RuntimeError if there is no memory. result_dtype: buckets are cast into a second memory of this type,
-    # which has result_size bytes, for as many elements, and only this rank uses; None: results stay in place.
+    # RuntimeError if there is no memory. results: buckets are cast into a second memory of this type and
+    # size, for as many elements, which only this rank uses; None: results stay in place.
     def __init__(
         self,
         key: int,
         size: int,
         process_set: int,
         device: torch.device,
-        result_dtype: torch.dtype | None = None,
-        result_size: int = 0,
+        results: tuple[torch.dtype, int] | None = None,
     ) -> None: ...
     # A place for the gradient of `parameter`, in this dtype. The number of the entry.
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
     # Takes all entries out; what somebody still has of them moves out of the pool.
     def clear(self) -> None: ...
     @property
-    def moved_out(self) -> int: ...  # entries so far
-    @property
-    def copied(self) -> int: ...  # gradients so far that were copied or cast into the pool
-    @property
-    def cast_back(self) -> int: ...  # buckets so far that were cast into the result memory
+    def counters(self) -> dict[str, int]: ...  # as in stats()
     # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
     # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
@@ -235,7 +228,7 @@ class GradientGroup:
 class Bucket(GradientGroup):
     """A range of a pool. Its gradients are reduced in the pool once in a step."""
 
-    # result_factor: what results are multiplied by in the result memory, if the pool has one.
+    # The last factor is that of results in the pool's result memory.
     def __init__(
         self,
         name: str,

@@ -18,7 +18,7 @@ from roundelay.torch.optimizer import wrapper_of
 from small_gradients import POOLED, WIRE, add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
 
 HALVES = {hvd.Compression.fp16: torch.float16, hvd.Compression.bf16: torch.bfloat16}
-SHAPES = ((), (5, 3), (20_000,), (4, 8, 5, 3))  # the third is too large for the copy of small ones
+SHAPES = ((1,), (5, 3), (20_000,), (4, 8, 5, 3))  # the third is too large for the copy of small ones
 HERE = Path(__file__).parent
 
 
@@ -224,7 +224,7 @@ class _Masters:
         padded = [-(-size // 32) * 32 for size in sizes]
         device = self.parameters[0].device
         self.pool = _core.GradientPool(
-            _Masters.keys, 2 * sum(padded), 0, device, torch.float32, 4 * sum(padded)
+            _Masters.keys, 2 * sum(padded), 0, device, (torch.float32, 4 * sum(padded))
         )
         self.bucket = _core.Bucket(name, self.pool, op, 1.0, 1.0, factor)
         self.gradients = []
@@ -268,9 +268,11 @@ def check_results_of_other_tensors() -> None:
             for master in one.masters:
                 assert master.grad is not None
                 master.grad.zero_()  # and stays the entry
-    assert one.pool.copied == 4 * 3
-    assert one.pool.cast_back == 4
-    assert one.pool.moved_out == 3
+    assert one.pool.counters == {
+        "gradients_copied": 4 * 3,
+        "buckets_cast_back": 4,
+        "gradients_moved_out": 3,
+    }
 
 
 def check_results_of_other_tensors_add_up() -> None:

@@ -15,6 +15,7 @@ Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), sect
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -116,9 +117,9 @@ class _Pool:
         self.places: dict[Gradient, _Place] = {}
         self._elements = {gradient: _elements(gradient) for gradient in gradients}
         self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
-        results = None if result_dtype == dtype else result_dtype
-        size = self.bytes // dtype.itemsize * result_dtype.itemsize if results is not None else 0
-        self.memory = _memory(key, self.bytes, number, device, results, size)
+        elements = self.bytes // dtype.itemsize
+        results = None if result_dtype == dtype else (result_dtype, elements * result_dtype.itemsize)
+        self.memory = _memory(key, self.bytes, number, device, results)
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
@@ -159,7 +160,7 @@ class Pools:
             self._pools.append(_Pool(key + kind, device, dtype, own, members, set_id(rule.process_set)))
         # The model of costs is one of the CPU.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
-        self._counted: dict[str, int] = {}
+        self._counted: Counter[str] = Counter()
         self._trimmed = False
 
     def gradients(self) -> list[Gradient]:
@@ -216,14 +217,11 @@ class Pools:
         return submitted
 
     def _count_work(self) -> None:
-        memories = [pool.memory for pool in self._pools]
-        work = {
-            "gradients_moved_out": sum(memory.moved_out for memory in memories),
-            "gradients_copied": sum(memory.copied for memory in memories),
-            "buckets_cast_back": sum(memory.cast_back for memory in memories),
-        }
+        work: Counter[str] = Counter()
+        for pool in self._pools:
+            work.update(pool.memory.counters)
         for counter, number in work.items():
-            count(counter, number - self._counted.get(counter, 0))
+            count(counter, number - self._counted[counter])
         self._counted = work
 
     def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
@@ -253,21 +251,16 @@ def _order(buckets: Sequence[Bucket]) -> list[int]:
 
 
 def _memory(
-    key: int,
-    size: int,
-    number: int,
-    device: torch.device,
-    result_dtype: torch.dtype | None,
-    result_size: int,
+    key: int, size: int, number: int, device: torch.device, results: tuple[torch.dtype, int] | None
 ) -> _core.GradientPool:
     """Allocates a pool's memory. On a GPU it has torch free unused memory if there is too little."""
     try:
-        return _core.GradientPool(key, size, number, device, result_dtype, result_size)
+        return _core.GradientPool(key, size, number, device, results)
     except RuntimeError:
         if device.type == "cpu":
             raise
     torch.get_device_module(device).empty_cache()
-    return _core.GradientPool(key, size, number, device, result_dtype, result_size)
+    return _core.GradientPool(key, size, number, device, results)
 
 
 def _elements(gradient: Gradient) -> int:
