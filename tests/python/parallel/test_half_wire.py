@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from parity.rules import expect_bits, reduced, values
+from parity.rules import expect_bits, mine, reduced, values
 from ranks import run_checks
 from roundelay import _core
 from roundelay.torch.optimizer import wrapper_of
@@ -69,7 +69,7 @@ def check_every_bit_is_horovods() -> None:
                     for i, p in enumerate(parameters)
                 ]
                 optimizer.zero_grad(set_to_none=step % 2 == 0)
-                own = [part[hvd.rank()] for part in parts]
+                own = [part[hvd.rank()].to(torch.get_default_device()) for part in parts]
                 torch.stack(
                     [(p * g).sum().double() for p, g in zip(parameters, own, strict=True)]
                 ).sum().backward()
@@ -250,9 +250,10 @@ def check_results_of_other_tensors() -> None:
             for i, p in enumerate(one.parameters)
         ]
         for parameter, part in zip(one.parameters, parts, strict=True):
-            parameter.grad = part[hvd.rank()].clone()
+            parameter.grad = mine(part, hvd.global_process_set)
         one.bucket.submit()
         one.bucket.finish()
+        one.pool.settle()
         for master, parameter, part in zip(one.masters, one.parameters, parts, strict=True):
             assert parameter.grad is None
             assert master.grad is not None
@@ -282,6 +283,7 @@ def check_results_of_other_tensors_add_up() -> None:
     parameter.grad = torch.full_like(parameter, hvd.rank() + 1.0)
     one.bucket.submit()
     one.bucket.finish()
+    one.pool.settle()
     mean = sum_of_ranks() / hvd.size()
     assert gradient_of(master) == [mean] * 4
     parameter.grad = torch.full_like(parameter, 8.0)
