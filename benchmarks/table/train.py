@@ -37,7 +37,7 @@ def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
     if not quick:
         wired = nodes.command("benchmarks.two_nodes_train", "--models", "resnet50")
         absent: list[dict[str, Any]] = [{"model": "resnet50", **wired}]
-        found += [{**cell, "mbit": 1000} for cell in wired.get("cells", absent)]
+        found += [cell | {"mbit": 1000} for cell in wired.get("cells", absent)]
     return found
 
 
