@@ -63,7 +63,7 @@ struct SingleWork {
 // - sizes(): references to its vectors of sizes by member;
 // - single_work(): its work in a group of one, but for a scattered buffer;
 // - result_bytes(): the size of the result on this member;
-// - given_bytes(member): the size of what the member with this index, which calls it, gives to the others.
+// - given_bytes(member): the size of this member's input; `member` is its index in the group.
 
 struct AllreduceCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kAllreduce;
@@ -173,7 +173,7 @@ inline std::size_t result_bytes(const Call& call) {
   return std::visit([](const auto& one) { return one.result_bytes(); }, call);
 }
 
-// Returns the size of what the member with this index, which calls it, gives to the others.
+// Returns the size of this member's input. `member` is its index in the group.
 inline std::size_t given_bytes(const Call& call, int member) {
   return std::visit([member](const auto& one) { return one.given_bytes(member); }, call);
 }

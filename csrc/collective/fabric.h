@@ -4,7 +4,7 @@
 // - All members start the same calls in the same order. Results have the same bits on all members.
 // - One thread at a time calls start() and the functions of a Pending.
 // - The caller owns a call's memory. It neither frees nor writes it until a test() says true.
-// - A call ends by its deadline, and when the abort word is raised.
+// - A call ends by its deadline, and when its abort token (base/abort.h) is raised.
 // - After an error, or when a Pending is destroyed before its end, the fabric is poisoned: all other calls
 //   fail with the first cause. The medium may still write to the buffers of unfinished calls, so that the
 //   caller must leak them (Fabric::poisoned()).
@@ -54,7 +54,7 @@ class Pending {
   // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep
   // where the fabric has a Waker.
   virtual Nap idle(Backoff& backoff) { return backoff.next(); }
-  // Blocks until the call is over: tests it, and takes pauses between.
+  // Blocks until the call is over: tests it, and takes pauses between. Returns the error of test().
   Status wait();
 };
 
@@ -74,10 +74,11 @@ class Waker {
 class DeviceCalls {
  public:
   virtual ~DeviceCalls() = default;
-  // Returns what has gone wrong with them since they were done. After an error the fabric is poisoned.
+  // Returns OK, or the error that such a call has met since it was over for the host. After an error the
+  // fabric is poisoned.
   [[nodiscard]] virtual Status health() = 0;
-  // Ends them, because they cannot end well any more. The fabric is poisoned with `cause`, unless it was
-  // before.
+  // Ends such calls, because they cannot end well any more. The fabric is poisoned with `cause`, unless it
+  // was before.
   virtual void give_up(const Status& cause) = 0;
 };
 
@@ -103,11 +104,12 @@ class Fabric {
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
+  // Returns a name for messages and the timeline: "shm", "nccl" ...
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const Group& group() const = 0;
   // Starts a call, which is copied. A few calls may be in progress at once; they may end in any order.
   // Errors: kInvalidArgument where the call makes no sense, which leaves the fabric as it was; the first
-  // cause where the fabric is poisoned; the abort word's cause.
+  // cause where the fabric is poisoned; the abort token's cause.
   virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
   // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;

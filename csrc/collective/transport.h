@@ -11,9 +11,9 @@ namespace roundelay::collective {
 // Names a send or receive in progress. The number is used again after test() said true.
 using TransferId = std::uint32_t;
 
-// One thread at a time. Messages between two members match by tag, in the order of posting. Both sides give
-// the same size, which may be any: implementations cut messages at the medium's limit (MPI: below 2^31
-// bytes). Errors: kAborted (the medium or the connection failed).
+// One thread at a time. Peers are indices in the group. Messages between two members match by tag, in the
+// order of posting. Both sides give the same size, which may be any: implementations cut messages at the
+// medium's limit (MPI: below 2^31 bytes). Errors: kAborted (the medium or the connection failed).
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -17,13 +17,16 @@ Program allreduce(Rounds& net, const AllreduceCall& call);
 Program allreduce_in_region(Rounds& net, const AllreduceCall& call);
 // Passes whole vectors from partner to partner. Gives the bits of recursive_doubling_allreduce.
 Program adasum(Rounds& net, const AllreduceCall& call);
+// Every member stages its part and reduces its shard out of all parts.
 Program reduce_scatter(Rounds& net, const ReducescatterCall& call);
 // For memory in a region: every member reduces its shard where it lies, out of all members' parts.
 Program reduce_scatter_in_region(Rounds& net, const ReducescatterCall& call);
+// In the next two, the root or every member stages its part, and the others copy it.
 Program broadcast(Rounds& net, const BroadcastCall& call);
 Program all_gather(Rounds& net, const AllgatherCall& call);
 // For memory in a region: every member copies the others' parts from where they lie.
 Program all_gather_in_region(Rounds& net, const AllgatherCall& call);
+// Every member stages its parts for the others side by side, and copies those for it from the others.
 Program alltoall(Rounds& net, const AlltoallCall& call);
 Program barrier(Rounds& net);
 

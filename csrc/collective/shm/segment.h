@@ -1,6 +1,6 @@
 // The memory that the members of a group on one node share. Each member has counters, a doorbell that wakes
 // it, the word that it announces of a schedule, and two slots for its bytes. Only its owner writes a word or
-// slot; doorbells and claims all members write.
+// slot. All members write the doorbells and the claims.
 //
 // A word has 64 bits and only grows: (call << kRoundBits) + the rounds of that call that are over. So nothing
 // is ever reset, and a member that took no part in some calls catches up by writing a larger number.

@@ -38,7 +38,8 @@ class StagedRun {
 
   // Moves the call on without blocking. True: it is over for the host; the last copies are enqueued.
   Result<bool> advance();
-  // As QueuedPending needs it. The CPU's fabric watches its own calls.
+  // Implements CallQueue's interrupted(). It watches only the time that the call waits for the GPU, because
+  // the CPU's fabric watches its own calls.
   Status interrupted(CallWatch& watch) const;
   [[nodiscard]] int waiting_for() const { return crossing_ ? crossing_->waiting_for() : -1; }
   [[nodiscard]] bool crowded() const { return crossing_ && crossing_->crowded(); }

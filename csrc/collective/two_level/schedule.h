@@ -60,7 +60,7 @@ class StepOrder {
   std::uint64_t chunks_, most_across_, scattered_ = 0, gathered_ = 0;
 };
 
-// Scale the sums inside the node, and those between the nodes.
+// The scale of the sums inside the node, and that of the sums between the nodes.
 struct Scales {
   Scale inside, between;
 };
