@@ -15,8 +15,8 @@ namespace roundelay::channel {
 struct Incoming {
   int from = -1;  // world rank
   Bytes bytes;
-  // Not ok: the connection to `from` is lost forever and `from` did not say goodbye. `bytes` is then empty.
-  // Each peer's loss is reported once.
+  // An error if the connection to `from` is lost forever and `from` did not say goodbye. `bytes` is then
+  // empty. Each peer's loss is reported once.
   Status lost;
 };
 

@@ -49,7 +49,7 @@ class Pending {
   // Returns the group's index of the member that the call waits for now, or -1. It names the culprit of a
   // missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
-  // True where ranks outnumber cores, so that spinning would take the core that a peer needs.
+  // Returns whether ranks outnumber cores, so that spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
   // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep
   // where the fabric has a Waker.
@@ -111,9 +111,10 @@ class Fabric {
   // Errors: kInvalidArgument where the call makes no sense, which leaves the fabric as it was; the first
   // cause where the fabric is poisoned; the abort token's cause.
   virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
-  // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
+  // Returns whether any thread may call into this fabric, one at a time. If not, only the lane's own thread
+  // may (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
-  // True after an error: the medium may write to the buffers of unfinished calls for ever.
+  // Returns whether the fabric is poisoned: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
   // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
   // group is flat. They connect this member with its peers of each level. They belong to this fabric. Call

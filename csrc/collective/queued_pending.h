@@ -108,7 +108,7 @@ Result<std::unique_ptr<Pending>> start_queued(const std::shared_ptr<State>& stat
   const AbortToken* const abort = options_of(call).abort;
   if (abort != nullptr && abort->raised()) return abort->cause();
   auto pending = std::make_unique<QueuedPending<State>>(state, call);
-  // It moves as far as it can now. The caller's first test returns an error.
+  // Moves the call as far as possible now. The caller's first test returns an error.
   static_cast<void>(pending->test());
   return std::unique_ptr<Pending>(std::move(pending));
 }

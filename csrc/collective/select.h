@@ -10,8 +10,9 @@ namespace roundelay::collective {
 // each member knows only its own part.
 std::size_t agreed_bytes(const Call& call);
 
-// In groups of up to so many members all parts of an element come to one place and are added in the order of
-// members, so that sums depend neither on the size nor on fusion. Larger groups would have too many partners.
+// The most members of a group in which all parts of an element come to one place and are added in the order
+// of members, so that sums depend neither on the size nor on fusion. Larger groups would have too many
+// partners.
 inline constexpr int kOnePlaceMembers = 64;
 
 // Returns the algorithm for a call as the present members see it (present.h); `size` is their number.

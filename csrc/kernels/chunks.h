@@ -29,8 +29,8 @@ constexpr DType residual_type(DType dtype) {
   return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-// In the next three, the residual has residual_type(dtype). The arrays do not overlap. A NaN becomes the
-// type's one quiet NaN.
+// The next three functions move values into a residual and out of it. The residual has residual_type(dtype).
+// The arrays do not overlap. A NaN becomes the type's one quiet NaN.
 //
 // Computes residual[i] += values[i], and sets the values to zero. A residual of zero takes the value's bits.
 void keep(void* residual, void* values, std::size_t count, DType dtype);

@@ -28,7 +28,8 @@ Program recursive_doubling_allreduce(Exchange& net,
 // Shards are cut into pieces of at most this. Measured over MPI's shared memory: 128 KiB to 512 KiB are alike
 // within the noise, smaller ones cost context switches where ranks outnumber cores.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-// So many pieces of a shard are on their way at once, so that the wire is busy while one is reduced.
+// The number of pieces of a shard that are on their way at once, so that the wire is busy while one is
+// reduced.
 inline constexpr std::size_t kWindow = 4;
 
 // Reduce-scatter is the first half of the pairwise allreduce: (P-1)/P n, 1.

@@ -20,7 +20,7 @@ class PinnedBlock {
   PinnedBlock& operator=(const PinnedBlock&) = delete;
 
   [[nodiscard]] std::byte* data() const { return memory_.get(); }
-  // True if the device is done with it.
+  // Returns whether the device is done with the memory. Errors: kAborted (the device failed).
   [[nodiscard]] Result<bool> free() const;
   // Makes free() false until the device has reached `event`.
   void busy_until(GpuEventPtr event) { last_use_ = std::move(event); }
@@ -43,8 +43,8 @@ class PinnedBlock {
 // The blocks of one member. One thread at a time.
 class PinnedBlocks {
  public:
-  // So many blocks serve the steps of up to `piece_bytes`, in turn. They double as they grow. Larger steps
-  // share one other block.
+  // The number of blocks that serve the steps of up to `piece_bytes`, in turn. They double as they grow.
+  // Larger steps share one other block.
   static constexpr std::uint64_t kPieces = 3;
 
   PinnedBlocks(GpuRuntime& runtime, std::size_t piece_bytes) : runtime_(runtime), piece_bytes_(piece_bytes) {}

@@ -31,7 +31,7 @@ class StagedRun {
  public:
   // Both outlive it. `call` has been checked. The calls of one member are carried out one after the other.
   StagedRun(StagedResources& resources, const Call& call);
-  // Before the call's end it leaks the memory that the CPU's medium may still write to.
+  // Leaks the memory that the CPU's medium may still write to, if the call is not over.
   ~StagedRun();
   StagedRun(const StagedRun&) = delete;
   StagedRun& operator=(const StagedRun&) = delete;

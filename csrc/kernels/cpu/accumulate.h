@@ -52,7 +52,7 @@ struct RealSum {
   alignas(64) Real sum[kBlock];
 };
 
-// For fp64 elements: keeps the rounding errors of the additions.
+// CompensatedSum is for fp64 elements. It keeps the rounding errors of the additions.
 struct CompensatedSum {
   using Stored = double;
   using Real = double;
@@ -94,7 +94,7 @@ template <typename Sum>
   }
 }
 
-// For integers: sums in 64 bits, which wrap around.
+// IntegerSum is for integers. Its sums have 64 bits, and wrap around.
 template <DType kType>
 struct IntegerSum {
   using Stored = typename Element<kType>::Stored;

@@ -1,4 +1,4 @@
-// Decides what a forked child sees at its parent's shared mappings: nothing, or a copy of one part.
+// Gives forked children a copy of one part of a shared mapping. Of other shared mappings they have nothing.
 #pragma once
 
 #include <cstddef>
