@@ -27,10 +27,12 @@
 
 namespace roundelay::collective {
 
-// Counts the work of one member, for tests. One thread at a time writes, any thread reads; relaxed.
+// Counts the work of one member, for stats() and for tests. One thread at a time writes, any
+// thread reads; relaxed.
 struct FabricCounters {
   std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
-  std::atomic<std::int64_t> sleeps{0}, wakes{0};
+  std::atomic<std::int64_t> sleeps{0};        // of this member's threads in a call
+  std::atomic<std::int64_t> wakes{0};         // of sleeping peers
 
   static void add(std::atomic<std::int64_t>& counter, std::size_t n = 1) {
     const std::int64_t now = counter.load(std::memory_order_relaxed);
