@@ -24,7 +24,7 @@ struct RankInfo {
 // peer needs.
 bool outnumber_cores(int ranks);
 
-// Returns the place of `rank`. `node_ids`: of all ranks, by rank. Pure.
+// Returns the place of `rank`. `node_ids` has the ids of all ranks, by rank. Pure.
 RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids);
 
 // The two levels of a group, as this process sees them.
