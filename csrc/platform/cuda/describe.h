@@ -7,8 +7,9 @@
 
 namespace roundelay::platform::cuda {
 
-[[nodiscard]] Result<std::string> describe();  // returns "CUDA 13.0, driver 580.65.06"
-[[nodiscard]] Result<std::string> describe_identity(
-    int device);  // returns a GPU's or MIG part's UUID: "GPU-..."
+// Returns the versions: "CUDA 13.0, driver 580.65.06".
+[[nodiscard]] Result<std::string> describe();
+// Returns the UUID of a GPU, or of a part of one (MIG): "GPU-...".
+[[nodiscard]] Result<std::string> describe_identity(int device);
 
 }  // namespace roundelay::platform::cuda
