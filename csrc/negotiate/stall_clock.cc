@@ -97,7 +97,7 @@ std::vector<std::string> StallClock::take_warnings(RequestTable& table, TimePoin
   std::vector<std::string> lines;
   for (auto& [ranks, names] : names_by_missing) {
     std::sort(names.begin(), names.end());
-    lines.push_back(ranks + " did not submit " + list(names) + ", which other ranks wait for since " +
+    lines.push_back(ranks + " did not submit " + list(names) + ", for which other ranks have waited " +
                     seconds_text(longest[ranks]) + ": slow, stopped, or on another path of the program" +
                     crossed_with(table, entries.at(names.front())));
   }
