@@ -1,5 +1,6 @@
-// Decides which ready tensors go together in one operation, and when. Pure: the same input gives the same
-// plan on every machine. Only coordinators plan; the order tells the members the result.
+// Decides which tensors go together in one operation, and when. Pure: the same input gives the same plan on
+// every machine. A coordinator plans an order (negotiate/ready_queue.h), and each lane plans the batches of
+// an operation of it (runtime/lane/batch.h).
 #pragma once
 
 #include <cstddef>
@@ -15,10 +16,11 @@ namespace roundelay::fuse {
 // The class of operations that are never fused, such as broadcasts, barriers and buckets with a technique.
 inline constexpr std::uint64_t kNoFusion = std::numeric_limits<std::uint64_t>::max();
 
-// A ready request: one tensor, or all tensors of a grouped operation.
+// One request for a coordinator, also of several tensors; one tensor for a lane.
 struct Candidate {
   std::size_t bytes = 0;  // in the fusion buffer, without the padding after a single tensor
-  // Candidates of one class have the same operation, dtype, device, reduction, scale and absent members.
+  // Candidates of one class may travel together: one operation, dtype, device, reduction, scale and list of
+  // absent members fits all of them.
   std::uint64_t fusion_class = kNoFusion;
 };
 
