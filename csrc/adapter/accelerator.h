@@ -1,4 +1,4 @@
-// This process's GPU as torch sees it: the device of tensors, and the streams that callers use.
+// Describes this process's GPU as torch sees it: the device of tensors, and the streams that callers use.
 //
 // The code uses only torch's device-generic interface. It therefore serves CUDA and the tests' fake device.
 #pragma once

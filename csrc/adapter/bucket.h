@@ -68,7 +68,7 @@ class Bucket final : public GradientGroup {
   // Returns the position of the bucket among those of the pool that were submitted in this step, from 1 on;
   // 0: it was not.
   [[nodiscard]] int turn() const { return turn_; }
-  // As GradientGroup::new_step().
+  // Does the same as GradientGroup::new_step(), and resets turn().
   void new_step();
 
  private:

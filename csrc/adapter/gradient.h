@@ -26,7 +26,7 @@ struct HookRules {
   [[nodiscard]] bool skip_python() const;
 };
 
-// What `.grad` contains.
+// Says what `.grad` contains.
 enum class GradientState : unsigned char {
   kLocal,     // this rank's contribution; `.grad` may be undefined
   kInFlight,  // a tensor that an operation is reducing: nobody may touch it

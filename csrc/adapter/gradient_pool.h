@@ -33,7 +33,8 @@ struct PoolRange {
 // with errors may also return kAborted (a GPU has failed).
 class GradientPool {
  public:
-  // On a GPU the region is zeroed first. `accelerator` outlives the pool.
+  // Makes a pool without entries. Zeroes the region on a GPU; on the CPU it is zero already. `accelerator`
+  // outlives the pool.
   GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator);
 
   [[nodiscard]] const Region& region() const { return *region_; }

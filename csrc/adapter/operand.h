@@ -57,8 +57,8 @@ class Operand final : public submit::Results {
   [[nodiscard]] Status finish();
   // Returns true if the device has finished with the memory. Call it when the operation is done.
   [[nodiscard]] bool done() const;
-  // After finish(): returns true if the operand may be destroyed. On a GPU, work may still be in flight if
-  // later users of the memory come after it in the caller's stream.
+  // Returns true if the operand may be destroyed. Call it after finish(). On a GPU, work may still be in
+  // flight if later users of the memory come after it in the caller's stream.
   [[nodiscard]] bool may_go() const { return !stream_ || stream_->is_current() || done(); }
   // Returns the outputs that the core allocated, and after an alltoall the received splits (int32, or int64
   // if a number needs it).

@@ -57,7 +57,7 @@ class TechniqueChoice {
   // The state, as bytes in the memory that the technique uses; undefined: the technique has none. A write
   // through this tensor counts as gradients that are kept.
   [[nodiscard]] const at::Tensor& state() const { return state_; }
-  // True if the state may contain gradients that no flush has sent.
+  // Returns true if the state may contain gradients that no flush has sent.
   [[nodiscard]] bool unflushed() const;
   // Makes the next operation a flush. Does nothing if the bucket is dense. An operation to which no technique
   // applies, because a rank has joined, flushes nothing: unflushed() then remains true.

@@ -29,11 +29,11 @@ class AppliedOrders {
   // The member reported an id that the cache does not have. It reports the request again, in full, when it
   // has applied the order that evicted the id.
   void on_evicted_id(int member, wire::CacheId id);
-  // False while the member has to report such requests again. A join or a removal waits for them.
+  // Returns false while the member has to report such requests again. A join or a removal waits for them.
   [[nodiscard]] bool heard_all(int member) const {
     return newest_[index(member)] >= unheard_until_[index(member)];
   }
-  // True if a report of this name by this member belongs to a use that has failed already.
+  // Returns true if a report of this name by this member belongs to a use that has failed already.
   [[nodiscard]] bool already_failed(const std::string& name, int member) const;
   [[nodiscard]] bool any_failed() const { return !failed_by_.empty(); }
   // Forgets the orders that all members have applied.

@@ -25,8 +25,8 @@ class GpuOrder {
   // Returns the world ranks of each lane that is open.
   [[nodiscard]] const std::map<LaneId, std::vector<std::int32_t>>& lanes() const { return lanes_; }
 
-  // False while the world has the GPUs to itself. When the last other set is gone, the world takes one more
-  // ticket. So all later operations of the world come after all that the other sets enqueued.
+  // Returns false while the world has the GPUs to itself. When the last other set is gone, the world takes
+  // one more ticket. So all later operations of the world come after all that the other sets enqueued.
   [[nodiscard]] bool world_takes_tickets() const { return !lanes_.empty() || others_were_last_; }
 
   // Returns one ticket for each of the lane's next operations. Nothing if the lane is not open; the world's

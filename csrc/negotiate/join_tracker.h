@@ -29,7 +29,7 @@ class JoinTracker {
   void begin(PendingRequest& join) { entry_ = &join; }
   // Call it before the entry leaves the table: all members have joined, or the join failed.
   void end();
-  // True while some members have joined.
+  // Returns true while some members have joined.
   [[nodiscard]] bool active() const { return entry_ != nullptr; }
   [[nodiscard]] bool is_join(const PendingRequest& entry) const { return &entry == entry_; }
   [[nodiscard]] bool has_joined(int member) const;
@@ -47,7 +47,7 @@ class JoinTracker {
   // Call it when all members have joined. The next order takes `joined` with take_joined().
   void complete(wire::Joined joined) { joined_ = std::move(joined); }
   [[nodiscard]] std::optional<wire::Joined> take_joined() { return std::exchange(joined_, std::nullopt); }
-  // True once after end(): the next order has to take all that is ready.
+  // Returns true once after end(): the next order has to take all that is ready.
   [[nodiscard]] bool take_ended() { return std::exchange(ended_, false); }
   [[nodiscard]] bool ended() const { return ended_; }
 

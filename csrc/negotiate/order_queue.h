@@ -23,7 +23,7 @@ class OrderQueue {
   void refuse();
   // Returns the next order that may go to the members. Nothing: there is none, or it waits for tickets.
   std::optional<wire::Order> take();
-  // True if an order is in the queue.
+  // Returns true if an order is in the queue.
   [[nodiscard]] bool waiting() const { return !orders_.empty(); }
 
  private:

@@ -33,16 +33,17 @@ class Participant {
   void submit(const wire::Request& request);
   // Makes the next report ask for orders of all that is ready: a caller waits for what was submitted so far.
   void flush() { flush_wanted_ = true; }
-  // This rank called shutdown().
+  // Makes the next report say that this rank leaves: it called shutdown().
   void leave() { leaving_ = true; }
-  // The process set is being removed: this rank submits nothing more.
+  // Makes a report say that this rank removes the process set, when all its uses are reported. Nothing may be
+  // submitted afterwards.
   void remove() { removing_ = true; }
 
   // Freezes this rank's part of the lock after `announced` positions. Until the lock is over nothing else is
   // reported and nothing may be submitted. Without a lock this does nothing.
   void freeze(std::uint64_t announced);
   [[nodiscard]] bool frozen() const { return lock_.frozen.has_value(); }
-  // True if this rank leaves, or removes the process set.
+  // Returns true if this rank leaves, or removes the process set.
   [[nodiscard]] bool ends() const { return leaving_ || removing_; }
 
   // Returns what the coordinator does not know yet; nothing if there is no news.

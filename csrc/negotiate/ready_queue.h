@@ -28,7 +28,7 @@ class ReadyQueue {
   // `absent`: members (ascending) that have joined and skip the operation.
   void push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now);
   [[nodiscard]] bool empty() const { return ready_.empty(); }
-  // True if the firing rule lets the requests go now. `flush`: a member waits for them.
+  // Returns true if the firing rule lets the requests go now. `flush`: a member waits for them.
   [[nodiscard]] bool fires(bool flush, TimePoint now) const;
   // Returns when the requests go, if no flush comes: now if theta is reached, else when the linger of the
   // oldest request ends.

@@ -25,8 +25,8 @@ class ScheduleCoordinator {
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
   [[nodiscard]] bool locked() const { return keeper_.locked(); }
-  // True if the report was written before the last lock began. The lock has returned all that it says to its
-  // writer.
+  // Returns true if the report was written before the last lock began. The lock has returned all that it says
+  // to its writer.
   [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
 
   // Records the operations of a negotiated order. False if the order has more in it than a schedule can

@@ -22,9 +22,9 @@ class ScheduleKeeper {
   // Records that this member has frozen after `count` positions. False if it has said so before. Only under a
   // lock.
   bool on_frozen(std::size_t member, std::uint64_t count, TimePoint now);
-  // True once for each lock, when some members are frozen and others are not: these have to freeze.
+  // Returns true once for each lock, when some members are frozen and others are not: these have to freeze.
   bool take_freeze();
-  // When all members are frozen, ends the lock and returns the position at which it ends.
+  // Ends the lock if all members are frozen, and returns the position at which it ends.
   std::optional<std::uint64_t> take_unlock();
 
   // Returns the members (ascending) that have not frozen although another member has.

@@ -29,8 +29,8 @@ class Watchdog {
   explicit Watchdog(const Group& group)
       : rank_(group.world_rank()), members_(group.ranks), answered_(members_.size(), false) {}
 
-  // This rank, or on the arbiter any member, is stuck. True if a liveness check begins: the caller then pings
-  // all members. Only the arbiter returns true.
+  // Takes the report of a stuck rank: this one, or on the arbiter any member. Returns true if a liveness
+  // check begins: the caller then pings all members. Only the arbiter returns true.
   bool on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
   // Call it when `from` has answered a ping.
   void on_sign_of_life(int from);

@@ -31,9 +31,9 @@ class ScheduleLock {
 
   // Begins schedule `number` at position 0.
   void begin(std::uint64_t number, const Operations& operations);
-  // True from begin() to end().
+  // Returns true from begin() to end().
   [[nodiscard]] bool active() const { return !operations_.empty(); }
-  // True while active and not frozen.
+  // Returns true while active and not frozen.
   [[nodiscard]] bool open() const { return active() && !frozen_; }
   [[nodiscard]] std::uint64_t number() const { return number_; }
 

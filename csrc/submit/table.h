@@ -89,7 +89,7 @@ class TensorTable {
   // Any thread may call the rest. LaneSchedule calls enter() and enter_before(), one at a time.
   // True from begin_schedule() to end_schedule().
   [[nodiscard]] bool scheduled() const { return scheduled_.load(std::memory_order_acquire); }
-  // True while the schedule is not frozen.
+  // Returns true while the schedule is not frozen.
   [[nodiscard]] bool schedule_open() const { return schedule_open_.load(std::memory_order_acquire); }
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.
