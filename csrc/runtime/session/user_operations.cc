@@ -83,7 +83,7 @@ Result<RegionPtr> UserOperations::make_region(ProcessSetId process_set, std::uin
   return make_gpu_region(*gpu_runtime_, gpu, key, bytes);
 }
 
-Result<submit::Handle> UserOperations::announce(wire::Request request, const std::string& wrong) {
+Result<submit::Handle> UserOperations::submit_change(wire::Request request, const std::string& wrong) {
   const std::shared_ptr<Lane> world = sets_.lane_of(LaneId{});
   request.operation = Operation::kProcessSet;
   if (!wrong.empty()) {
