@@ -39,9 +39,9 @@ class GradientPool {
 
   [[nodiscard]] const Region& region() const { return *region_; }
   [[nodiscard]] c10::Device device() const { return device_; }
-  // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type that is
-  // reduced, and may differ from the parameter's. Returns the entry's index. Errors: kInvalidArgument (the
-  // entry is not within the region).
+  // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type that is reduced, and
+  // may differ from the parameter's. Returns the entry's index. Errors: kInvalidArgument (the entry is not
+  // within the region).
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
   // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the region.
   void clear();

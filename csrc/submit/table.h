@@ -53,8 +53,7 @@ class TensorTable {
 
   // Ends a join when all members have joined; Completer::complete() follows. From the join's add() until
   // joined() or its release(), the table refuses all else with kInvalidArgument, and the peers do not hear of
-  // it. `counters`: the numbers after which unnamed names go
-  // on, by operation.
+  // it. `counters`: the numbers after which unnamed names go on, by operation.
   void joined(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
   // Raises the counters to those of the peers, who may have named operations meanwhile. Call it before the
   // release() of a join that failed.

@@ -72,8 +72,8 @@ class Timeline {
   // `capacity`: how many events the buffer holds. Further events are dropped and counted.
   explicit Timeline(int rank, std::size_t capacity = kDefaultCapacity) : rank_(rank), capacity_(capacity) {}
 
-  // Returns true between start() and stop(). It costs one relaxed load: ask before you
-  // read clocks for a record.
+  // Returns true between start() and stop(). It costs one relaxed load: ask before you read clocks for a
+  // record.
   [[nodiscard]] bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
   // Records from now on; `mark_cycles`: orders too. May be called again at any time. Events stay until they

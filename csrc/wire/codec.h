@@ -1,5 +1,5 @@
-// Turns messages into bytes and back. Hostile bytes give an error: never a crash, and never an
-// allocation larger than a small multiple of the input. Any thread may call.
+// Turns messages into bytes and back. Hostile bytes give an error: never a crash, and never an allocation
+// larger than a small multiple of the input. Any thread may call.
 #pragma once
 
 #include "base/bytes.h"

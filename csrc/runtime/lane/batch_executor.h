@@ -26,7 +26,7 @@ enum class Progress : unsigned char {
 };
 
 // One thread at a time: the holder of the lane's token. A batch goes through prepare(), start() and advance()
-// until kDone. Errors, at any stage: kAborted (the fabric or the device failed, the abort word was raised,
+// until kDone. Errors, at any stage: kAborted (the fabric or the device failed, the AbortToken was raised,
 // the deadline of the call passed), kUnavailable (no memory), kInvalidArgument (a tensor is on another GPU
 // than the lane's). After an error the caller waits until the AbortToken is raised and then calls abandon().
 // Batches that have begun end before the executor.

@@ -161,7 +161,7 @@ class Lane {
   // Only the holder of the token uses these, but any thread may call GpuWatch::active().
   GpuWatch gpu_watch_;
   std::unique_ptr<Batch> prepared_;  // to be started next, or null
-  bool faulted_ = false;             // an error was reported: the lane waits for the abort word
+  bool faulted_ = false;             // an error was reported: the lane waits until abort_ is raised
 };
 
 }  // namespace roundelay::runtime

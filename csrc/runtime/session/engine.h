@@ -32,7 +32,8 @@ namespace roundelay::runtime {
 class Engine {
  public:
   // The coordination thread calls it at the time that the last call returned, or earlier. It holds the
-  // negotiation token then.
+  // negotiation token then. A session sends its timeline there, and gives up questions that are open too
+  // long.
   using Housekeeping = std::function<Deadline(TimePoint now)>;
 
   // The references outlive the engine. Starts no thread. `crowded`: ranks outnumber cores, so waiters never

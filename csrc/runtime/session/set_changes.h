@@ -47,8 +47,8 @@ class SetChanges {
   // All ranks of the world call it. Returns the new set's id. Errors: kUnavailable (a member could not make
   // its fabric; the text is the same on all ranks), kAborted.
   Result<ProcessSetId> make(const std::vector<int>& ranks) EXCLUDES(changing_);
-  // All ranks of the world call it. Waits until nothing is in flight in the set on any rank. Errors:
-  // kInvalidArgument (the set is unknown, being removed, or the world), kAborted.
+  // All ranks of the world call it. Waits until all members have called it and nothing is in flight in the
+  // set on this rank. Errors: kInvalidArgument (the set is unknown, being removed, or the world), kAborted.
   Status remove(ProcessSetId id) EXCLUDES(changing_);
   // Makes later calls of make() and remove() return kAborted.
   void refuse() { refusing_.store(true); }
@@ -58,7 +58,7 @@ class SetChanges {
  private:
   // Makes this rank's lane, if it is a member of the set.
   Status open_lane(ProcessSet& set) REQUIRES(changing_);
-  // Waits until the lane has got its last order on all ranks and has done its work here.
+  // Waits until the lane has got its last order and has done its work.
   Status finish_lane(const Lane& lane, const ProcessSet& set) REQUIRES(changing_);
   // Frees this rank's lane. What is left in it fails with `why`.
   void close_lane(ProcessSet& set, const Status& why) REQUIRES(changing_);
