@@ -44,7 +44,7 @@ void Participant::begin_deferred(const std::string& name) {
   }
 }
 
-// True if a use after one that failed is still to be reported. A join or a removal comes after it.
+// Returns true if a use after one that failed is still to be reported. A join or a removal comes after it.
 bool Participant::uses_deferred() const {
   for (const auto& [name, requests] : deferred_) {
     for (const wire::Request& request : requests) {

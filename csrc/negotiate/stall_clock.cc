@@ -49,7 +49,7 @@ std::vector<int> StallClock::reporters_of(const PendingRequest& entry) const {
   return ranks;
 }
 
-// True if each of the two requests is reported by a rank that the other one waits for.
+// Returns true if each of the two requests is reported by a rank that the other one waits for.
 bool StallClock::crossed(const PendingRequest& one, const PendingRequest& other) const {
   const auto owes = [&](const PendingRequest& has, const PendingRequest& lacks) {
     for (std::size_t member = 0; member < has.reported.size(); ++member) {

@@ -17,7 +17,7 @@ class JsonEvents {
   JsonEvents(int rank, std::int64_t offset) : rank_(rank), offset_(offset) {}
 
   // Adds the names and the order of the rank and its rows.
-  void announce();
+  void add_names();
   // Adds a note that `count` events are missing from this time on, because the buffer was full.
   void dropped(std::int64_t at, std::uint64_t count);
   // Adds one async event of tensor number `id`. `phase`: 'b' begins, 'e' ends, 'n' is an instant.

@@ -122,7 +122,7 @@ class Timeline {
     std::vector<char> text;
     std::uint64_t dropped = 0;    // events
     std::int64_t first_drop = 0;  // ns: time of the first of them
-    bool announce = false;        // write the names of the rank and its rows first
+    bool names_due = false;       // write the names of the rank and its rows first
   };
 
   void push(Event event, std::span<const std::string_view> texts) EXCLUDES(mutex_);

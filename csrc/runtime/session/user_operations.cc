@@ -32,7 +32,8 @@ Result<submit::Handle> UserOperations::submit(Submission&& submission) {
   return status;
 }
 
-// Why this process cannot work on the GPU; empty if it can. The first operation chooses the process's GPU.
+// Returns why this process cannot work on the GPU; empty if it can. The first operation chooses the process's
+// GPU.
 std::string UserOperations::refuse_gpu(int index) {
   if (gpu_runtime_ == nullptr) {
     return "the tensor is on a GPU, but this build has no CUDA part; move it with cpu(), or build where nvcc "
