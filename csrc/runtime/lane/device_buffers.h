@@ -1,5 +1,5 @@
 // Brings the bytes of a batch to where a fabric can work on them, and back: in host memory at once, on a GPU
-// by enqueueing to a stream. The task of each batch gets one.
+// by enqueueing to a stream. The task of a batch works with the one for its device.
 #pragma once
 
 #include <array>
