@@ -68,7 +68,10 @@ class _Result(NamedTuple):
 
 
 class GradientSync:
-    """Hooks on the parameters of one optimizer, and the state of their gradients since its last step."""
+    """Hooks on the parameters of one optimizer, and the state of their gradients since its last step.
+
+    scope: the optimizer's number in its process set. grouping: numbers of groups by id(parameter).
+    """
 
     def __init__(
         self,
@@ -105,9 +108,8 @@ class GradientSync:
     def add(self, parameters: Iterable[tuple[str, torch.Tensor]], after_backward: bool = False) -> None:
         """Takes over new parameters, and puts hooks on those that were frozen until now.
 
-        after_backward: if they have gradients, these came from a backward before the hooks.
-
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
+        after_backward: gradients that they have came from a backward before the hooks.
         """
         for name, parameter in parameters:
             gradient = self._gradients.get(id(parameter))
@@ -123,7 +125,7 @@ class GradientSync:
         self._list_members()
 
     def covers(self, number: int) -> bool:
-        """Whether it has ``number`` parameters, all of them hooked."""
+        """Returns whether it has ``number`` parameters, all of them hooked."""
         return self._frozen == 0 and len(self._gradients) == number
 
     def _join_group(self, gradient: Gradient, number: int | None) -> None:
@@ -185,15 +187,15 @@ class GradientSync:
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
 
     def buckets(self) -> int:
-        """The number of buckets."""
+        """Returns the number of buckets."""
         return sum(isinstance(group, Bucket) for group in self._groups.values())
 
     def cuts(self) -> Cuts | None:
-        """How the pools were cut into buckets; None while there are none."""
+        """Returns the sizes of the pools' buckets; None while there are none."""
         return self._plan.cuts
 
     def restart(self) -> None:
-        """Begins a new job: without the last one's pool, and with groups that count from the beginning."""
+        """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
         self._groups.clear()
         self._group.clear()
         for number, gradient in self._gradients.items():
@@ -219,16 +221,16 @@ class GradientSync:
                 group.arrived(group.members[index])
 
     def unsettled(self) -> bool:
-        """Whether gradients are in flight or wait for others: only after a backward that raised."""
+        """Returns whether gradients are in flight or wait for others: only after a backward that raised."""
         return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
     def backward_ended(self) -> bool:
-        """Whether the ranks have something to agree on. Later gradients belong to another backward."""
+        """Ends a backward, and returns has_submitted()."""
         self.rules.graph_task = -1
         return self.has_submitted()
 
     def has_submitted(self) -> bool:
-        """Whether the ranks have something to agree on."""
+        """Returns whether the ranks have something to agree on."""
         return any(group.unsettled() for group in self._groups.values())
 
     def synchronize(self) -> None:
@@ -246,7 +248,7 @@ class GradientSync:
         return not (self._complete or self._all_final)
 
     def new_step(self) -> None:
-        """After optimizer.step() and zero_grad()."""
+        """Begins a step, after optimizer.step(), zero_grad() and a failure."""
         self._plan.new_step()
         self.techniques.new_gradients()
         for group in self._groups.values():
@@ -259,7 +261,7 @@ class GradientSync:
     # -- agreement rounds
 
     def begin_round(self, final: bool, alone: bool) -> None:
-        """Submits this rank's values and does not wait; ``alone``: the next call is end_round()."""
+        """Submits this rank's values and does not wait: see Listener."""
         self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
         groups = self._groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
@@ -350,7 +352,7 @@ class GradientSync:
             ) from error
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """The round's error with the names of the gradients that the step waits for."""
+        """Returns the round's error with the names of the gradients that the step waits for."""
         names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
         if not names:
             return error

@@ -104,7 +104,7 @@ class Techniques:
             self._ask()
 
     def new_gradients(self) -> None:
-        """Gradients begin anew, within a step or after it: while flushing, they are flushed too."""
+        """Begins new gradients, within a step or after it. While flushing, these are flushed too."""
         if self._flushing or self._flush_this_step:
             self._flush_all()
 
@@ -171,11 +171,11 @@ class Techniques:
 
     @property
     def stateful(self) -> bool:
-        """Whether techniques may keep gradients back. Alike on all ranks."""
+        """True if techniques may keep gradients back. Alike on all ranks."""
         return any(self._keeps)
 
     def may_change_layout(self) -> bool:
-        """Whether nothing is kept back on any rank. If not, flushing begins. All ranks call it alike."""
+        """Returns whether nothing is kept back on any rank. If not, flushing begins. All ranks call it."""
         if not self.stateful or self._empty_everywhere:
             return True
         self._begin_flushing()
@@ -229,14 +229,14 @@ class Techniques:
         return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
     def length(self) -> int:
-        """Returns the number of values."""
+        """Returns the number of bytes in values()."""
         if not (self.asks or self._proposes):
             return 0
         proposal = 2 + LONGEST_PROPOSAL if self._proposes else 0
         return self._set.size() + 1 + _STEP_BYTES + 2 * _DIGEST_BYTES + proposal
 
     def apply(self, values: bytes) -> None:
-        """Takes the combined bytes. MismatchError, on all ranks, if they have loaded different states."""
+        """Takes values(), combined. MismatchError, on all ranks, if they have loaded different states."""
         self._empty_everywhere = False
         if not values:
             return
@@ -295,7 +295,7 @@ class Techniques:
         self._flush_all()
 
     def keeps_something(self) -> bool:
-        """Whether gradients may be kept back on this rank."""
+        """Returns whether gradients may be kept back on this rank."""
         return self._unflushed() or self._restored is not None
 
     @property
