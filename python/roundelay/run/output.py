@@ -27,7 +27,7 @@ class LineSplitter:
         self._shown = b""
 
     def feed(self, data: bytes, now: float) -> list[bytes]:
-        """Takes bytes as they came; returns the lines to show, without their ends."""
+        """Takes bytes as they came; returns the lines to show, without their ends. now: monotonic seconds."""
         *ended, self._open = (self._open + data).split(b"\n")
         lines = []
         for line in ended:
@@ -83,7 +83,7 @@ class Stream:
         file: BinaryIO | None,
         clock: Callable[[], bytes] = bytes,
     ) -> None:
-        """clock: returns what to show before the prefix."""
+        """sink: the launcher's stream. clock: returns the text to show before the prefix."""
         self._prefix = prefix
         self._clock = clock
         self._sink = sink
