@@ -14,7 +14,7 @@ from roundelay.run.errors import UsageError
 PROGRESS_INTERVAL_S = 1.0  # between two showings of a progress bar that redraws its line
 TAIL_LINES = 20  # the last lines of a rank's stderr are kept, to be shown if the rank fails
 _LONGEST_LINE = 1 << 20
-_COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # of the ranks, in turn; all terminals show them well
+_COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # ranks take them in turn; all terminals show them well
 
 
 class LineSplitter:

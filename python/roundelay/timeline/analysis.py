@@ -56,7 +56,7 @@ class Fusion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Levels:
-    """How long a rank's allreduces were inside the nodes and between them."""
+    """The time of a rank's allreduces inside the nodes and between them."""
 
     rank: int
     inside: float
@@ -77,11 +77,11 @@ class TechniqueUse:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Straggler:
-    """How often a rank was the last to report a tensor, and how long the first rank had waited by then."""
+    """The tensors that a rank was the last to report, and the time that the first rank had waited by then."""
 
     rank: int
     times: int
-    median: float  # of the first ranks' waiting
+    median: float  # time of the first rank's waiting
     longest: float
 
 

@@ -20,7 +20,7 @@ from roundelay.torch.process_sets import ProcessSet, set_id
 
 
 class Reduction(NamedTuple):
-    """How the gradients of one optimizer are reduced; equal on all ranks."""
+    """The way in which the gradients of one optimizer are reduced; equal on all ranks."""
 
     op: int
     prescale_factor: float
@@ -144,7 +144,7 @@ class Gradient:
             )
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         while self.pending:
             pending = self.pending.pop()
             try:

@@ -70,7 +70,7 @@ class GradientGroup:
                 member.finish()
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         for member in self.members:
             member.abandon()
 

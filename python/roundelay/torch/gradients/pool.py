@@ -28,7 +28,7 @@ from roundelay.torch.process_sets import set_id
 from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # types that a pool can have
 
 job_keys = JobKeys(2 * len(_DTYPES))  # a block has a key for each dtype on the CPU, and on a GPU
 
@@ -88,7 +88,7 @@ class Bucket(GradientGroup):
         super().finish()
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         self.bucket.abandon()
         super().abandon()
 

@@ -33,9 +33,9 @@ from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
-_PLACE_BYTES = 3  # of a position in the order, in a round's values
+_PLACE_BYTES = 3  # a position in the order takes these in a round's values
 _MOST = 256**_PLACE_BYTES - 1
-_CUTS_BYTES = 8  # of each number of Cuts
+_CUTS_BYTES = 8  # each number of Cuts takes these
 
 Maker = Callable[[Sequence[Gradient]], Pools]
 
@@ -90,7 +90,7 @@ class PoolPlan:
         self._pools: Pools | None = None
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
-        self._pool_tuner: PoolTuner | None = None  # on rank 0
+        self._pool_tuner: PoolTuner | None = None  # None on ranks other than 0
         self._waits = False  # a change of the layout waits for a flush
         self._rules.recording = self._config.gradient_pool
 

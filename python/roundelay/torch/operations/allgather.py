@@ -46,7 +46,7 @@ def allgather_async(
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Like ``allgather_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
+    """Starts ``allgather_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
     with Call("allgather", name, process_set) as call:
         group = _checked(tensors, call)
     handle = _core.allgather_async(never_empty(group), name, call.group)

@@ -69,7 +69,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Like ``allreduce_async``, in place: ``synchronize(handle)`` returns ``tensor`` itself."""
+    """Starts ``allreduce_async`` in place: ``synchronize(handle)`` returns ``tensor`` itself."""
     return _start(_checked(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set))
 
 

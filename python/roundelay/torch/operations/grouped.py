@@ -86,7 +86,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Like ``grouped_allreduce_async``, in place: ``synchronize(handle)`` returns the tensors themselves."""
+    """Starts ``grouped_allreduce_async`` in place: ``synchronize(handle)`` returns the tensors themselves."""
     arguments = _checked(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
     return _start(tensors, arguments)
 

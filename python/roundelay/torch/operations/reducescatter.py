@@ -68,7 +68,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Like ``reducescatter_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
+    """Starts ``reducescatter_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked(tensors, op, prescale_factor, postscale_factor, call)
     handle = _core.reducescatter_async(never_empty(group), name, *reduction, call.group)

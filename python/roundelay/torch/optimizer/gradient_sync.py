@@ -39,7 +39,7 @@ from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import Cuts
 
-NAMES_SHOWN = 6  # of the gradients that an error is about
+NAMES_SHOWN = 6  # an error names so many gradients at most
 
 
 @dataclass(slots=True)
@@ -55,16 +55,16 @@ class _GroupResult(NamedTuple):
     """The result of an agreement round for one group."""
 
     group: GradientGroup
-    submitted: int  # how often the rank that did so most has submitted it
-    kinds: bytes  # for each gradient, how it is ready on some rank; 0: on none
-    wanted: bytes  # for each gradient, whether some rank wants it
+    submitted: int  # the times that the rank that did so most has submitted it
+    kinds: bytes  # each gradient's kind (groups.py) where it is ready on some rank; 0: it is ready on none
+    wanted: bytes  # 1 for each gradient that some rank wants
 
 
 class _Result(NamedTuple):
     """The result of an agreement round: equal on all ranks."""
 
     groups: list[_GroupResult]
-    plan: bytes  # those of Techniques, then PoolPlan's
+    plan: bytes  # the values of Techniques, then PoolPlan's
 
 
 class GradientSync:
@@ -82,7 +82,7 @@ class GradientSync:
         strategy: Strategy,
     ) -> None:
         self.order = (set_id(rule.process_set), scope)
-        self._keys = job_keys.of(rule.process_set)  # those of the job in which the optimizer was wrapped
+        self._keys = job_keys.of(rule.process_set)  # the keys of the job in which the optimizer was wrapped
         self._key = self._keys.take()
         self.rules = _core.HookRules()
         self.rules.passes_per_step = passes_per_step
@@ -97,9 +97,10 @@ class GradientSync:
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
-        self._members: list[Gradient] = []  # of all groups, in their order
-        self._seen_groups: set[GradientGroup] = set()  # some rank has submitted it since the last step
-        self._seen: set[Gradient] = set()  # likewise, alone or with a part of its group
+        self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
+        # Some rank has submitted these since the last step: whole groups, and gradients without their group.
+        self._seen_groups: set[GradientGroup] = set()
+        self._seen: set[Gradient] = set()
         self._complete = False  # every gradient that some rank wants was submitted
         self._all_final = False
 

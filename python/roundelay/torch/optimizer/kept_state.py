@@ -29,8 +29,8 @@ class KeptState:
     """The state of all buckets on one rank."""
 
     strategy: str  # its text
-    rank: int  # in the process set
-    size: int  # of the process set
+    rank: int  # this rank's number in the process set
+    size: int  # the number of ranks in the process set
     step: int
     parameters: Parameters
     layout: Layout | None  # None: there were no buckets

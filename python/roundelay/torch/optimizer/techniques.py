@@ -65,7 +65,7 @@ class Techniques:
         self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
         self._proposes = kind.propose is not Strategy.propose
         self._buckets: list[Bucket] = []
-        self._views: list[strategies.Bucket] = []  # what the strategy sees of them
+        self._views: list[strategies.Bucket] = []  # the buckets as the strategy sees them
         self._cuts = DEFAULT
         self._asked: list[str | None] = []  # the techniques that they have
         self._keeps: list[bool] = []  # whether these have state
@@ -73,9 +73,9 @@ class Techniques:
         self._step = 0
         self._flushing = False  # alike on all ranks: buckets are submitted as flushes
         self._flush_this_step = False  # flush() was called
-        self._some_joined = False  # in the last round: techniques do not apply, and stay as they are
+        self._some_joined = False  # by the last round; techniques then do not apply, and stay as they are
         self._empty_here = False  # this rank's states are empty, and stay so while flushing
-        self._empty_everywhere = False  # likewise on all ranks, by the last round's values
+        self._empty_everywhere = False  # the states of all ranks are empty, by the last round's values
         self._restored: KeptState | None = None  # loaded, and waits for the buckets
 
     # -- buckets

@@ -75,8 +75,8 @@ class Bucket:
 
     index: int  # among the optimizer's buckets, in the order of backward
     name: str
-    bytes: int  # in the pool, which holds the type that travels
-    dtype: torch.dtype  # likewise
+    bytes: int  # its size in the pool, which holds the type that travels
+    dtype: torch.dtype  # that type
     device: torch.device
     parameters: tuple[str, ...]  # their names, in the order of backward
 
@@ -87,7 +87,7 @@ class Context:
 
     process_set: ProcessSet
     compression: type[Compressor]  # the form in which gradients travel
-    number: int  # of the optimizer, among those of the process set
+    number: int  # the optimizer's number among those of the process set
 
     def name(self, of: str) -> str:
         """Returns a name for an operation of this optimizer's, the same on all ranks."""

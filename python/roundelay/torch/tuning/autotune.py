@@ -21,7 +21,7 @@ _UNCOUNTED = 2
 @dataclass(slots=True)
 class _Trial:
     candidate: Candidate
-    seconds: list[float] = field(default_factory=list)  # of its steps
+    seconds: list[float] = field(default_factory=list)  # durations of its steps
 
 
 def worth_trying(candidates: Sequence[Candidate]) -> list[Candidate]:

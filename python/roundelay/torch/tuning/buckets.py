@@ -34,9 +34,9 @@ DEFAULT = Cuts(16 * _MIB)
 
 
 class Layout(NamedTuple):
-    """How gradients lie in their pools."""
+    """The order of gradients in their pools, and the sizes of buckets."""
 
-    order: tuple[str, ...]  # their names
+    order: tuple[str, ...]  # names of gradients
     cuts: Cuts
 
 

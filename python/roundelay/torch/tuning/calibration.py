@@ -23,7 +23,7 @@ from roundelay.torch.tuning.buckets import Link
 SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations cost
 _SIZES = (4 << 10, SMALLEST, 4 << 20)
 _REPEATS = 4  # measurements of each size, after one that touches the memory
-_BUDGET_S = 0.04  # for all measurements of a process set
+_BUDGET_S = 0.04  # bounds all measurements of a process set
 
 _links: dict[tuple[int, ...], Link] = {}  # by the world ranks of the process set
 
