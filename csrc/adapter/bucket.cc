@@ -64,14 +64,14 @@ Result<bool> Bucket::arrived(Gradient& gradient, const at::Tensor& parameter) {
     gradient.set_sparse(local.layout() != at::kStrided);
     ROUNDELAY_RETURN_IF_ERROR(take_in(gradient, parameter));
   }
-  const Result<bool> full = count_ready(gradient, parameter, kDense);
+  Result<bool> full = count_ready(gradient, parameter, kDense);
   if (!full.ok()) return full;
   if (*full) ROUNDELAY_RETURN_IF_ERROR(submit());
   return true;
 }
 
 Status Bucket::submit() {
-  const Status prepared = prepare_all();
+  Status prepared = prepare_all();
   if (!prepared.ok()) {
     drop_results();
     return prepared;

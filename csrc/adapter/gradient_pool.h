@@ -32,18 +32,20 @@ struct ResultMemory {
 // Callers hold the GIL. Each function with errors may also return kAborted (a GPU has failed).
 class GradientPool {
  public:
-  // On a GPU the regions are zeroed first. `accelerator` outlives the pool. Without `results`, a bucket's
-  // results are the reduced entries.
+  // Makes a pool without entries. Zeroes the regions on a GPU; on the CPU they are zero already. Without
+  // `results`, a bucket's results are the reduced entries. `accelerator` outlives the pool.
   GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator,
                const std::optional<ResultMemory>& results = std::nullopt);
 
   [[nodiscard]] const Region& region() const { return *wire_.region(); }
   [[nodiscard]] c10::Device device() const { return wire_.device(); }
-  // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type on the wire. Returns
-  // the entry's index. Errors: kInvalidArgument (the entry is not within the region or the result memory).
+  // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type that is reduced, equal
+  // for all entries; it may differ from the parameter's. Returns the entry's index. Errors: kInvalidArgument
+  // (the entry is not within the region or the result memory).
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
   // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the region.
   void clear();
+  // Returns the part of the pool that the entry takes.
   [[nodiscard]] PoolRange range(std::size_t index) const { return wire_.range(index); }
   // Returns true if the parameter has the shape and the device that it had in add().
   [[nodiscard]] bool suits(std::size_t index, const at::Tensor& parameter) const {
@@ -73,11 +75,11 @@ class GradientPool {
   // the pool).
   Result<OperandPtr> operand(const PoolRange& range, std::optional<double> result_factor = std::nullopt);
 
-  // The number of entries that have moved out.
+  // Counts how often an entry's values had to move out, as somebody held its last tensor.
   [[nodiscard]] std::int64_t moved_out() const;
-  // The number of gradients that were copied or cast into the pool.
+  // Counts the gradients that were copied or cast into the pool.
   [[nodiscard]] std::int64_t copied() const { return wire_.copied(); }
-  // The number of operations whose results are cast into the result memory.
+  // Counts the operations whose results are cast into the result memory.
   [[nodiscard]] std::int64_t cast_back() const { return cast_back_; }
 
   // Counts the buckets that are submitted in a step. take_turns() returns their number and ends the step.

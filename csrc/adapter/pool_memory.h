@@ -29,7 +29,7 @@ struct PoolRange {
 // Callers hold the GIL. The region lives as long as this object and every tensor made from it.
 class PoolMemory {
  public:
-  // On a GPU the region is zeroed first.
+  // Makes a memory without entries. Zeroes the region on a GPU; on the CPU it is zero already.
   PoolMemory(RegionPtr region, c10::Device device);
 
   [[nodiscard]] const RegionPtr& region() const { return region_; }
@@ -43,6 +43,7 @@ class PoolMemory {
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
   // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the memory.
   void clear();
+  // Returns the part of the memory that the entry takes.
   [[nodiscard]] PoolRange range(std::size_t index) const;
   // Returns true if the gradient is the entry.
   [[nodiscard]] bool is(std::size_t index, const at::Tensor& gradient) const;
@@ -60,9 +61,9 @@ class PoolMemory {
   // Returns the elements of a range as a tensor of one dimension.
   [[nodiscard]] at::Tensor elements(const PoolRange& range) const;
 
-  // The number of entries that have moved out.
+  // Counts how often an entry's values had to move out, as somebody held its last tensor.
   [[nodiscard]] std::int64_t moved_out() const { return moved_out_; }
-  // The number of gradients that were copied or cast into an entry.
+  // Counts the gradients that were copied or cast into an entry.
   [[nodiscard]] std::int64_t copied() const { return copied_; }
 
  private:
