@@ -32,7 +32,7 @@ GradientPool::GradientPool(RegionPtr region, c10::Device device, Accelerator& ac
 Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
   if (results_) {
     const PoolRange place = as_type({offset, 0, type}, result_type_);
-    const Result<std::size_t> added = results_->add(place.offset, parameter, result_type_);
+    Result<std::size_t> added = results_->add(place.offset, parameter, result_type_);
     if (!added.ok()) return added;
   }
   return wire_.add(offset, parameter, type);
