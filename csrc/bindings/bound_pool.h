@@ -29,8 +29,8 @@ struct Reduction {
 };
 
 // Submits an allreduce in place, which takes this technique. Call it with the GIL. Raises ValueError if the
-// pool is another init()'s. Raises ValueError if the range is not in the pool, and the errors of
-// Context::submit(); the peers hear of these.
+// pool is another init()'s or the range is not in the pool, and the errors of Context::submit(). The peers
+// hear of them.
 submit::Handle allreduce(BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
                          const Reduction& reduction, const adapter::TechniqueUse& technique);
 

@@ -26,7 +26,8 @@ void reclaim_operands();
 // Returns the process's accelerator, which lives as long as the process. The Python function load_gpu() sets
 // it up.
 adapter::Accelerator& global_accelerator();
-// Sets runtime::Start::gpu of later inits. Any thread may call it; it waits while init or shutdown runs.
+// Sets runtime::Start::gpu of later inits. It waits while init or shutdown runs. Call it without the GIL: a
+// thread for which shutdown waits may need the GIL.
 void set_gpu_parts(const runtime::GpuParts& parts);
 
 }  // namespace roundelay::bindings

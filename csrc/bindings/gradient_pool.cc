@@ -57,15 +57,15 @@ std::map<std::string, std::int64_t> counters_of(const BoundPool& pool) {
 
 submit::Handle allreduce(BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
                          const Reduction& reduction, const adapter::TechniqueUse& technique) {
-  if (pool.context.lock() != global_context())
-    raise(Status::invalid("this gradient pool was made before the last init()"));
   wire::Request request = request_of(Operation::kAllreduce, name);
   set_reduction(request, reduction.op, reduction.prescale_factor, reduction.postscale_factor,
                 pool.process_set);
   request.region = {pool.pool.region().key, range.offset};
   request.technique = technique.text;
-  return submit(pool.pool.operand(range, reduction.result_factor), std::move(request),
-                {pool.process_set, false}, {}, technique.technique);
+  const bool stale = pool.context.lock() != global_context();
+  return submit(stale ? Status::invalid("this gradient pool was made before the last init()")
+                      : pool.pool.operand(range, reduction.result_factor),
+                std::move(request), {pool.process_set, false}, {}, technique.technique);
 }
 
 void bind_gradient_pool(py::module_& module) {

@@ -20,15 +20,11 @@ struct RankInfo {
   bool homogeneous = true;  // all nodes have equally many ranks
 };
 
-// Returns whether this machine has fewer cores than `ranks`. A rank that spins then takes the core that a
-// peer needs.
-bool outnumber_cores(int ranks);
-
 // Returns the place of `rank`. `node_ids` has the ids of all ranks, by rank. Pure.
 RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids);
 
 // The two levels of a group, as this process sees them.
-struct Levels {
+struct LevelGroups {
   Group inner;  // the members on this process's node
   Group outer;  // of each node the member with this process's index in `inner`, in the order of the nodes'
                 // first ranks
@@ -36,7 +32,7 @@ struct Levels {
 
 // Returns the levels of `group`. Nothing if the group is on one node, or if its nodes do not have equally
 // many members, at least 2. Pure.
-std::optional<Levels> levels_of(const Group& group, const std::vector<std::string>& node_ids);
+std::optional<LevelGroups> levels_of(const Group& group, const std::vector<std::string>& node_ids);
 
 // Returns this process's node id: `override` (ROUNDELAY_NODE_ID), or hostname and boot id if that is empty.
 std::string node_id(const std::string& override);

@@ -25,6 +25,9 @@ class GpuOrder {
   // Returns the world ranks of each lane that is open.
   [[nodiscard]] const std::map<LaneId, std::vector<std::int32_t>>& lanes() const { return lanes_; }
 
+  // Returns whether the lane is open and `rank` is its coordinator.
+  [[nodiscard]] bool coordinates(std::int32_t rank, LaneId lane) const;
+
   // Returns false while the world has the GPUs to itself. When the last other set is gone, the world takes
   // one more ticket. So all later operations of the world come after all that the other sets enqueued.
   [[nodiscard]] bool world_takes_tickets() const { return !lanes_.empty() || others_were_last_; }

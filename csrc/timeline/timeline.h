@@ -92,7 +92,7 @@ class Timeline {
   // Records that a tensor is ready: `last_rank` was the last to report it, `waited` after the first rank.
   // Only coordinators call it.
   void record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) EXCLUDES(mutex_);
-  // Records that an operation of this order was queued. Does nothing without `mark_cycles`.
+  // Records that this order has come. Does nothing without `mark_cycles`.
   void record_order(std::uint64_t sequence, TimePoint at) EXCLUDES(mutex_);
 
   // Takes events out of the buffer and returns them as JSON objects with ",\n" between them, up to about

@@ -28,6 +28,7 @@ class StoreBootstrap final : public Bootstrap {
                  Duration patience);
   // Tells the others that this rank has left. Rank 0's process may serve the store, so rank 0 waits until the
   // ranks of the last exchange have left: up to the exchange's deadline, or for 2 s if the exchange failed.
+  // Without an exchange nobody waits for this rank, and nothing is sent.
   ~StoreBootstrap() override;
 
   [[nodiscard]] std::string_view name() const override { return "store"; }
@@ -48,7 +49,7 @@ class StoreBootstrap final : public Bootstrap {
   const int size_;
   const Duration patience_;
   int exchanges_ = 0;
-  Keys stay_for_;        // rank 0 stays until these keys say that other ranks have left
+  Keys stay_for_;        // rank 0 stays until these keys say that ranks have left; empty before an exchange
   bool broken_ = false;  // an exchange failed
   Deadline deadline_ = Deadline::never();
 };

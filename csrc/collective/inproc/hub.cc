@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 
+#include "base/cores.h"
 #include "collective/algorithm_fabric.h"
 #include "collective/slots.h"
 
@@ -119,7 +119,7 @@ std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub
                                            Select select) {
   auto state = std::make_shared<FabricState>();
   state->transport = hub->transport(group.index);
-  state->crowded = group.size() > static_cast<int>(std::thread::hardware_concurrency());
+  state->crowded = outnumber_cores(group.size());
   state->group = std::move(group);
   AlgorithmFabric::Options options;
   options.name = "inproc";

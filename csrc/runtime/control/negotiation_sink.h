@@ -16,6 +16,8 @@ class NegotiationSink {
  public:
   virtual ~NegotiationSink() = default;
 
+  // Records that the order `sequence` of the lane has come. Its consequences are called next.
+  virtual void ordered(LaneId lane, std::uint64_t sequence) = 0;
   // Queues a fused operation of the order `sequence` on the lane. `execution` may also have this rank skip
   // it.
   virtual void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) = 0;

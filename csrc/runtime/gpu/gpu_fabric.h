@@ -43,7 +43,7 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options);
   ~GpuFabric() override;
   // Sets the device of this member's tensors. Call it once, before the first call.
-  [[nodiscard]] Status open(int device);
+  void open(int device);
 
   [[nodiscard]] std::string_view name() const override;  // "gpu" until the members have chosen
   [[nodiscard]] const Group& group() const override { return cpu_.group(); }

@@ -39,8 +39,8 @@ struct Piece {
 // All state of one batch. One owner at a time: the queue, then the holder of the lane's token.
 struct Batch {
   // Set when the batch is queued.
-  std::uint64_t sequence = 0;  // of the order
-  std::uint32_t index = 0;     // counts the order's batches that are queued at once, for the timeline
+  std::uint64_t sequence = 0;  // of the order; under a schedule lock, of the order that began it
+  std::uint32_t index = 0;     // counts the batches of this sequence, for the timeline
   const OperationSteps* steps = nullptr;
   std::vector<Piece> pieces;  // they differ in name and shape only; none: members exchange `following` alone
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once

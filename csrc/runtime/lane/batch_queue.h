@@ -49,6 +49,8 @@ class BatchQueue {
   std::atomic<int> work_{0};
   Mutex mutex_;
   Batches queue_ GUARDED_BY(mutex_);
+  std::uint64_t sequence_ GUARDED_BY(mutex_) = 0;    // of the last order that came
+  std::uint32_t next_index_ GUARDED_BY(mutex_) = 0;  // of its next batch
 };
 
 }  // namespace roundelay::runtime

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/annotations.h"
@@ -66,7 +67,8 @@ class JobTimeline {
   mutable Mutex mutex_;
   CondVar changed_;
   bool aborted_ GUARDED_BY(mutex_) = false;
-  int last_chunks_ GUARDED_BY(mutex_) = 0;  // ranks that have sent their last chunk since the start
+  std::set<int> ended_
+      GUARDED_BY(mutex_);  // ranks that have sent a last chunk since the start; some send two
   const std::unique_ptr<timeline::TimelineFile> file_ GUARDED_BY(mutex_);
 };
 

@@ -77,6 +77,7 @@ class Session final : public Context, private NegotiationSink {
 
  private:
   // NegotiationSink
+  void ordered(LaneId id, std::uint64_t sequence) override;
   void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
   void settle(LaneId lane, negotiate::Settled settled) override;
   void locked(LaneId lane, std::uint64_t sequence) override;

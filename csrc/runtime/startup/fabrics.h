@@ -77,11 +77,11 @@ class Fabrics {
   // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
   // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  [[nodiscard]] std::optional<bootstrap::Levels> levels_of(const Group& group) const;
+  [[nodiscard]] std::optional<bootstrap::LevelGroups> levels_of(const Group& group) const;
   Result<FabricPtr> make_one(const Group& group);
   Result<FabricPtr> make_shm(const Group& group);
-  Result<FabricPtr> make_two_level(const Group& group, const bootstrap::Levels& levels);
-  Result<LevelsAttempt> try_two_level(const Group& group, const bootstrap::Levels& levels);
+  Result<FabricPtr> make_two_level(const Group& group, const bootstrap::LevelGroups& levels);
+  Result<LevelsAttempt> try_two_level(const Group& group, const bootstrap::LevelGroups& levels);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;
