@@ -14,10 +14,10 @@ from roundelay.algorithms.checkpoint import Checkpoint
 from roundelay.algorithms.errors import BrokenContractError, FaultHere, calling
 from roundelay.algorithms.exchange import Exchange, Phase, Status
 from roundelay.algorithms.functions import Functions, check_associative, checked
-from roundelay.algorithms.reduction import Reduction
+from roundelay.algorithms.reduction import Reduction, Tensors
 from roundelay.algorithms.shard_tree import Node, Plan, shares
 from roundelay.algorithms.shards import Shards
-from roundelay.algorithms.trees import Layout, checked_state, digest, settled
+from roundelay.algorithms.trees import Flat, Layout, add, added, checked_state, digest, flattened
 
 
 class Run:
@@ -68,7 +68,7 @@ class Run:
         """Makes steps until there are enough or the criterion holds. Collective."""
         fault: FaultHere | None = None
         while True:
-            values: dict[Node, Any] = {}
+            values: dict[Node, Tensors] = {}
             converged = finished = False
             try:
                 if fault is None:
@@ -83,7 +83,7 @@ class Run:
             total, fault = self._reduction.total(values, self._exchange.layout, self._combined)
             if total is None:
                 self._exchange.raise_faults(fault)
-            fault = self._update(total)
+            fault = self._update(self._exchange.layout.tree_of(total))
             advance()
 
     def _status(self, fault: FaultHere | None, finished: bool) -> Status:
@@ -101,7 +101,7 @@ class Run:
             with calling("checkpoint", self.step):
                 checkpoint.save(self.state, self.step, finished)
 
-    def _evaluated(self) -> dict[Node, Any]:
+    def _evaluated(self) -> dict[Node, Tensors]:
         """Returns the values of this rank's part of the shard tree."""
         self._layout, self._partials = None, []
         values = {node: self._value(node) for node in self._plan.roots(self._share)}
@@ -111,32 +111,36 @@ class Run:
         self._partials = []
         return values
 
-    def _value(self, node: Node) -> Any:
+    def _value(self, node: Node) -> Tensors:
         """Returns the value of a node within this rank's share. Keeps one value for a level of the tree."""
         if node.end - node.begin > 1:
             left, right = node.children
             return self._combined(self._value(left), self._value(right), right.begin)
         with calling("evaluate", self.step, node.begin):
-            partial = settled(self._functions.evaluate(self.state, self.shards[node.begin]), self._device)
+            partial = self._functions.evaluate(self.state, self.shards[node.begin])
+            flat = flattened(partial, self._device)
             if self._layout is None:
-                self._layout = Layout(partial)
-            elif not self._layout.fits(partial):
-                other = self._layout.difference(Layout(partial))
+                self._layout = Layout(partial, flat)
+            elif not self._layout.fits(flat):
+                other = self._layout.difference(Layout(partial, flat))
                 raise BrokenContractError(f"gives other shapes than on shard {self._share.begin}: {other}")
         if self._check:
-            self._partials.append(partial)
-        return partial
+            self._partials.append(self._layout.tree_of(flat.tensors))
+        return flat.tensors
 
-    def _combined(self, first: Any, second: Any, shard: int) -> Any:
+    def _combined(self, first: Tensors, second: Tensors, shard: int) -> Tensors:
+        """Combines two values; ``shard`` is the first of the second one's."""
         layout = self._layout
         assert layout is not None
         with calling("combine", self.step, shard):
-            made = settled(self._functions.combine(first, second), self._device)
-            if not layout.fits(made):
-                raise BrokenContractError(
-                    f"gives other shapes than its arguments have: {layout.difference(Layout(made))}"
-                )
-        return made
+            if self._functions.combine is add:
+                return added(Flat(layout.paths, first), second)
+            made = self._functions.combine(layout.tree_of(first), layout.tree_of(second))
+            flat = flattened(made, self._device)
+            if not layout.fits(flat):
+                other = layout.difference(Layout(made, flat))
+                raise BrokenContractError(f"gives other shapes than its arguments have: {other}")
+        return flat.tensors
 
     def _update(self, total: Any) -> FaultHere | None:
         """Makes the next state of the total. Returns this rank's fault, for the next exchange."""

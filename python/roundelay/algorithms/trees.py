@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 
@@ -76,36 +76,48 @@ def containers(tree: Any) -> Iterator[type]:
 class Shape:
     """Replaces a tensor where only its shape and dtype matter."""
 
-    size: tuple[int, ...]
+    size: torch.Size
     dtype: torch.dtype
 
     @property
     def bytes(self) -> int:
         """Returns the tensor's size in bytes."""
-        return torch.Size(self.size).numel() * self.dtype.itemsize
+        return self.size.numel() * self.dtype.itemsize
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')} {list(self.size)}"
 
 
+class Flat(NamedTuple):
+    """The leaves of a partial result in the form that they have on every rank, with their paths."""
+
+    paths: list[str]
+    tensors: list[torch.Tensor]
+
+
 class Layout:
     """The containers, shapes and dtypes of a partial result. It can be pickled."""
 
-    def __init__(self, partial: Any) -> None:
-        """partial: a tree of tensors (``settled``)."""
-        self.tree = rebuilt(partial, lambda _, leaf: Shape(tuple(leaf.shape), leaf.dtype))
-        self.shapes: dict[str, Shape] = dict(leaves(self.tree))
-        self._wanted = {path: (shape.size, shape.dtype) for path, shape in self.shapes.items()}
-        self.bytes = sum(shape.bytes for shape in self.shapes.values())
-        kinds = [(path, str(shape)) for path, shape in self.shapes.items()]
-        self._text = f"{kinds} {[kind.__qualname__ for kind in containers(self.tree)]}"
-        digest = hashlib.blake2b(self._text.encode(), digest_size=7).digest()
-        self.number = int.from_bytes(digest, "little")  # equal layouts have equal numbers
+    def __init__(self, tree: Any, flat: Flat) -> None:
+        self.paths = flat.paths
+        self.shapes = [Shape(tensor.shape, tensor.dtype) for tensor in flat.tensors]
+        shapes = iter(self.shapes)
+        self.tree = rebuilt(tree, lambda *_: next(shapes))
+        self._text = f"{self._named_shapes()} {_kinds(tree)}"
+        number = hashlib.blake2b(self._text.encode(), digest_size=7).digest()
+        self.number = int.from_bytes(number, "little")  # equal layouts have equal numbers
 
-    def fits(self, partial: Any) -> bool:
-        """Returns whether a partial result has this layout; takes less time than a comparison of layouts."""
-        found = {path: (tuple(leaf.shape), leaf.dtype) for path, leaf in leaves(partial)}
-        return found == self._wanted
+    def fits(self, flat: Flat) -> bool:
+        """Returns whether a partial result has these leaves, shapes and dtypes."""
+        return self.paths == flat.paths and all(
+            tensor.shape == shape.size and tensor.dtype == shape.dtype
+            for tensor, shape in zip(flat.tensors, self.shapes, strict=True)
+        )
+
+    def tree_of(self, tensors: Iterable[torch.Tensor]) -> Any:
+        """Returns a partial result of this layout."""
+        given = iter(tensors)
+        return rebuilt(self.tree, lambda *_: next(given))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Layout) and self._text == other._text
@@ -115,11 +127,14 @@ class Layout:
 
     def difference(self, other: Layout) -> str:
         """Returns how ``other`` differs: the first leaf that does, as text."""
-        for path in {**self.shapes, **other.shapes}:
-            mine, theirs = self.shapes.get(path), other.shapes.get(path)
-            if mine != theirs:
-                return f"{named(path)} is {theirs or 'missing'}, not {mine or 'missing'}"
+        mine, theirs = self._named_shapes(), other._named_shapes()
+        for path in {**mine, **theirs}:
+            if mine.get(path) != theirs.get(path):
+                return f"{named(path)} is {theirs.get(path, 'missing')}, not {mine.get(path, 'missing')}"
         return f"the containers are {_kinds(other.tree)}, not {_kinds(self.tree)}"
+
+    def _named_shapes(self) -> dict[str, str]:
+        return dict(zip(self.paths, map(str, self.shapes), strict=True))
 
 
 def _kinds(tree: Any) -> str:
@@ -131,57 +146,72 @@ def named(path: str) -> str:
     return f"leaf {path}" if path else "the tensor"
 
 
-def settled(partial: Any, device: torch.device) -> Any:
-    """Returns a partial result in the one form that it has on every rank.
+def flattened(partial: Any, device: torch.device) -> Flat:
+    """Returns a partial result's leaves in the one form that they have on every rank.
 
     Tensors lie on ``device``, contiguous, at the begin of memory of their own; numbers become tensors.
     BrokenContractError for other leaves.
     """
-    return rebuilt(partial, lambda path, leaf: _settled_leaf(path, leaf, device))
+    found = list(leaves(partial))
+    return Flat([path for path, _ in found], [_settled(path, leaf, device) for path, leaf in found])
 
 
-def _settled_leaf(path: str, leaf: Any, device: torch.device) -> torch.Tensor:
+def _settled(path: str, leaf: Any, device: torch.device) -> torch.Tensor:
     if isinstance(leaf, int | float | complex):
         return torch.tensor(leaf, dtype=NUMBERS.get(type(leaf), torch.int64), device=device)
     check_dense(path, leaf, "a tensor or a number")
-    tensor: torch.Tensor = leaf.detach().to(device).resolve_conj().resolve_neg()
-    strides = torch.empty(tensor.shape, device="meta").stride()
-    alone = tensor.storage_offset() == 0 and tensor.untyped_storage().nbytes() == tensor.nbytes
-    if alone and tensor.stride() == strides:
+    tensor: torch.Tensor = leaf
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor.device.type != device.type:
+        tensor = tensor.to(device)
+    if is_alone(tensor) and tensor.is_contiguous() and 1 not in tensor.shape and not tensor.is_conj():
         return tensor
     return torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensor)
+
+
+def is_alone(tensor: torch.Tensor) -> bool:
+    """Returns whether the tensor has its memory for itself; a view of other memory has not."""
+    return tensor.storage_offset() == 0 and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def check_dense(path: str, leaf: Any, wanted: str) -> None:
     """Raises BrokenContractError unless the leaf is a tensor that is a row of bytes."""
     if not isinstance(leaf, torch.Tensor):
         raise BrokenContractError(f"gives a {type(leaf).__name__} for {named(path)}, which must be {wanted}")
-    if leaf.layout != torch.strided or leaf.is_quantized or leaf.device.type == "meta":
+    if leaf.layout != torch.strided or leaf.is_quantized or leaf.is_meta or leaf.is_neg():
         raise BrokenContractError(f"gives {named(path)} in layout {leaf.layout}: make it dense and real")
 
 
 def checked_state(state: Any, device: torch.device) -> Any:
-    """Returns a state without autograd's graph and on ``device``; BrokenContractError for other leaves."""
+    """Returns a state without autograd's graph, on ``device`` and in memory of its own.
+
+    BrokenContractError for leaves that a state must not have.
+    """
 
     def leaf(path: str, value: Any) -> Any:
         if isinstance(value, PLAIN):
             return value
         check_dense(path, value, "a tensor, a number, a text or None")
-        return value.detach().to(device)
+        moved = value.detach().to(device)
+        return moved if is_alone(moved) else moved.clone()
 
     return rebuilt(state, leaf)
 
 
 def add(first: Any, second: Any) -> Any:
     """Returns the sum of two trees of tensors, leaf by leaf; the default ``combine``."""
-    others = dict(leaves(second))
+    (paths, ones), others = zip(*leaves(first), strict=True), [leaf for _, leaf in leaves(second)]
+    sums = iter(added(Flat(list(paths), list(ones)), others))
+    return rebuilt(first, lambda *_: next(sums))
 
-    def leaf(path: str, tensor: Any) -> Any:
+
+def added(first: Flat, second: Iterable[torch.Tensor]) -> list[torch.Tensor]:
+    """Returns the sums of tensors of equal shapes. BrokenContractError for bool, which has none."""
+    for path, tensor in zip(*first, strict=True):
         if isinstance(tensor, torch.Tensor) and tensor.dtype == torch.bool:
             raise BrokenContractError(f"has no sum for {named(path)}, which is bool: count in int64")
-        return tensor + others[path]
-
-    return rebuilt(first, leaf)
+    return [one + other for one, other in zip(first.tensors, second, strict=True)]
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -198,7 +228,7 @@ def digest(tree: Any) -> bytes:
         hashed.update(path.encode())
         if isinstance(leaf, torch.Tensor):
             plain = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous()
-            hashed.update(str(Shape(tuple(plain.shape), plain.dtype)).encode())
+            hashed.update(str(Shape(plain.shape, plain.dtype)).encode())
             hashed.update(bytes_of(plain).numpy().data)
         else:
             hashed.update(f"{type(leaf).__qualname__} {leaf!r}".encode())
