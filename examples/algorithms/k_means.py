@@ -1,7 +1,6 @@
 """Groups the images of handwritten digits by k-means, written without ranks.
 
-python examples/algorithms/k_means.py                       # one process
-roundelayrun -np 4 python examples/algorithms/k_means.py    # four, and the same bits
+roundelayrun -np 4 python examples/algorithms/k_means.py
 """
 
 from __future__ import annotations

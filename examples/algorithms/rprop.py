@@ -1,7 +1,6 @@
 """Trains a classifier of handwritten digits by full-batch Rprop, written without ranks.
 
-python examples/algorithms/rprop.py                       # one process
-roundelayrun -np 4 python examples/algorithms/rprop.py    # four, and the same bits
+roundelayrun -np 4 python examples/algorithms/rprop.py
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from sklearn.datasets import load_digits
+from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from roundelay.algorithms import Algorithm, Result, run, say
@@ -30,8 +30,7 @@ def evaluate(state: State, shard: tuple[torch.Tensor, torch.Tensor]) -> dict[str
     """Returns the sums over some images (n, 64) of the loss and of its gradients."""
     images, classes = shard
     first, bias, second = weights = [weight.clone().requires_grad_() for weight in state.weights]
-    outputs = torch.tanh(images @ first + bias) @ second
-    loss = torch.nn.functional.cross_entropy(outputs, classes, reduction="sum")
+    loss = cross_entropy(torch.tanh(images @ first + bias) @ second, classes, reduction="sum")
     return {"gradients": list(torch.autograd.grad(loss, weights)), "loss": loss, "images": len(images)}
 
 
@@ -52,8 +51,7 @@ def main(steps: int = 60) -> Result[State]:
     digits, seed = load_digits(), torch.Generator().manual_seed(0)
     data = TensorDataset(torch.tensor(digits.data / 16, dtype=torch.float32), torch.tensor(digits.target))
     weights = [torch.randn(size, generator=seed) / 8 for size in ((64, 32), (32,), (32, 10))]
-    zeros = [torch.zeros_like(weight) for weight in weights]
-    first = State(weights, [zero + 0.01 for zero in zeros], zeros)
+    first = State(weights, [0 * weight + 0.01 for weight in weights], [0 * weight for weight in weights])
     return run(Algorithm(first, evaluate, update), data, steps)
 
 

@@ -1,7 +1,6 @@
 """Trains a classifier of handwritten digits by SGD with momentum, written without ranks.
 
-    python examples/algorithms/sgd_by_shards.py                       # one process
-    roundelayrun -np 4 python examples/algorithms/sgd_by_shards.py    # four, and the same bits
+roundelayrun -np 4 python examples/algorithms/sgd_by_shards.py
 
 A batch has some images of each shard. The step's number says which: no generator keeps a state of its own.
 """

@@ -81,7 +81,7 @@ class Reduction:
 
 
 class Wire:
-    """The form of a partial result as a row of bytes: leaves at multiples of ALIGNMENT, then a fault's word."""
+    """A partial result as a row of bytes: its leaves at multiples of ALIGNMENT, and a word at the end."""
 
     def __init__(self, layout: Layout) -> None:
         self._shapes = layout.shapes
