@@ -29,10 +29,9 @@ class Line:
 
 def evaluate(line: Line, shard: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, int]:
     """Returns the sums over some images (n, 65) of gradient and loss at the place to try, and n."""
-    images, classes = shard
     place = (line.point + line.length * line.direction).requires_grad_()
-    loss = cross_entropy(images @ place, classes, reduction="sum")
-    return torch.autograd.grad(loss, place)[0], loss, len(images)
+    loss = cross_entropy(shard[0] @ place, shard[1], reduction="sum")
+    return torch.autograd.grad(loss, place)[0], loss, len(shard[0])
 
 
 def update(line: Line, total: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> Line:

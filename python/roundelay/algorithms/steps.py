@@ -17,7 +17,7 @@ from roundelay.algorithms.functions import Functions, check_associative, checked
 from roundelay.algorithms.reduction import Reduction, Tensors
 from roundelay.algorithms.shard_tree import Node, Plan, shares
 from roundelay.algorithms.shards import Shards
-from roundelay.algorithms.trees import Flat, Layout, add, added, checked_state, digest, flattened
+from roundelay.algorithms.trees import Flat, Layout, add, added, checked_state, digest, flattened, rebuilt
 
 
 class Run:
@@ -43,7 +43,8 @@ class Run:
         self._functions = checked(functions) if check else functions
         self.shards = Shards(data, shards, device)
         try:
-            self.state = checked_state(algorithm.state, device)
+            # A copy: a function that writes to its state must not change the author's first one.
+            self.state = rebuilt(checked_state(algorithm.state, device), _copy)
         except BrokenContractError as broken:
             raise ValueError(f"the algorithm's first state {broken}") from None
         self.step = 0
@@ -151,6 +152,10 @@ class Run:
             return here
         self.step += 1
         return None
+
+
+def _copy(_: str, leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
 
 
 def _never(_: Any) -> bool:
