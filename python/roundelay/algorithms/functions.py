@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -82,13 +83,14 @@ def check_associative(combine: Callable[[Any, Any], Any], partials: list[Any]) -
 
 def _difference(one: torch.Tensor, other: torch.Tensor, parts: list[torch.Tensor]) -> tuple[float, float]:
     """Returns the largest difference of two elements, and the largest that rounding may cause."""
-    if torch.equal(one.isfinite(), other.isfinite()):
-        finite = one.isfinite()
-        one, other = one[finite], other[finite]
+    finite = one.isfinite() & other.isfinite()
+    if not torch.allclose(one[~finite], other[~finite], 0.0, 0.0, equal_nan=True):
+        return math.inf, 0.0
+    one, other = one[finite], other[finite]
     if torch.equal(one, other):
         return 0.0, 0.0
     wide = torch.complex128 if one.is_complex() else torch.float64
-    difference = (one.to(wide) - other.to(wide)).abs().max().nan_to_num(float("inf"))
+    difference = (one.to(wide) - other.to(wide)).abs().max()
     if not (one.is_floating_point() or one.is_complex()):
         return float(difference), 0.0
     largest = max(

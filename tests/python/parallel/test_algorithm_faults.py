@@ -12,6 +12,7 @@ import torch
 import roundelay.torch as hvd
 from ranks import run_checks
 from roundelay.algorithms import Algorithm, AlgorithmError, run
+from roundelay.errors import MismatchError
 
 
 @pytest.mark.parametrize("np", [1, 2, 3])
@@ -203,7 +204,7 @@ def check_calls_that_differ() -> None:
     one = hvd.rank() == 1
 
     def differs(text: str, state: torch.Tensor, rows: torch.Tensor, **options: Any) -> None:
-        error = _error(hvd.MismatchError, lambda: run(Algorithm(state, _sum, _next), rows, **options))
+        error = _error(MismatchError, lambda: run(Algorithm(state, _sum, _next), rows, **options))
         assert re.search(text, str(error)), error
 
     differs("rank 0 has items 12, rank 1 has 11", ZEROS, ROWS[one:], steps=1)
