@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -19,7 +16,7 @@ import torch
 from torch.utils.data import Dataset, TensorDataset
 
 import roundelay.torch as hvd
-from ranks import ROOT, run_checks
+from ranks import run_checks
 from roundelay.algorithms import Algorithm, Result, add, run, say
 from roundelay.algorithms.trees import digest
 from sequential import divided, last_state
@@ -201,30 +198,6 @@ def check_checkpoints_of_something_else() -> None:
             run(DESCENT, rows, 2, checkpoint=file)
         with pytest.raises(ValueError, match="there is no folder"):
             run(DESCENT, rows, 2, checkpoint=folder / "none" / "run.pt")
-
-
-def _example(name: str) -> ModuleType:
-    file = ROOT / "examples" / "algorithms" / f"{name}.py"
-    specification = importlib.util.spec_from_file_location(name, file)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[name] = module  # dataclasses look there
-    specification.loader.exec_module(module)
-    return module
-
-
-def check_examples() -> None:
-    """Each example gives on all ranks the bits of a sequential loop over its own functions."""
-    for name in ("k_means", "rprop", "conjugate_gradients", "sgd_by_shards"):
-        example = _example(name)
-        found = example.main(steps=4)
-        with mock.patch.object(example, "run", side_effect=lambda *given, **options: (given, options)):
-            (algorithm, data, steps), options = example.main(steps=4)
-        functions = (algorithm.evaluate, algorithm.combine, algorithm.update)
-        expected = last_state(algorithm.state, functions, divided(data, options.get("shards", 64)), steps)
-        again = run(Algorithm(found.state, algorithm.evaluate, algorithm.update), data, 0)  # numbers, settled
-        assert digest(again.state) == digest(expected), name
 
 
 def check_one_rank_says_it() -> None:

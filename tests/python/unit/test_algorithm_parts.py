@@ -103,10 +103,10 @@ def test_trees_come_apart_and_together() -> None:
 
 def test_leaves_have_one_form() -> None:
     wide = torch.arange(12.0).reshape(3, 4)
-    given_ = {"view": wide[1:], "turned": wide.T, "one": torch.ones(3, 1).T,
-              "graph": wide.requires_grad_() * 2, "conj": torch.tensor([1 + 2j]).conj(), "int": 3, "float": 0.5, "yes": True}  # fmt: skip
-    flat = flattened(given_, CPU)
-    for tensor, old in zip(flat.tensors, given_.values(), strict=True):
+    tensors = [wide[1:], wide.T, torch.ones(3, 1).T, wide.requires_grad_() * 2, torch.tensor([1 + 2j]).conj()]
+    numbers = [3, 0.5, True]
+    flat = flattened([*tensors, *numbers], CPU)
+    for tensor, old in zip(flat.tensors, [*tensors, *numbers], strict=True):
         assert torch.equal(tensor, torch.as_tensor(old))
         assert tensor.stride() == torch.empty(tensor.shape).stride()
         assert (tensor.storage_offset(), tensor.requires_grad, tensor.is_conj()) == (0, False, False)
