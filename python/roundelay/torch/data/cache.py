@@ -1,0 +1,114 @@
+"""DataCache: a map-style dataset that reads each sample of another one once."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from roundelay.torch.data import arguments, job
+from roundelay.torch.data.counters import CacheStats
+from roundelay.torch.data.disk_folder import DiskFolder
+from roundelay.torch.data.memory_folder import MemoryFolder
+from roundelay.torch.data.node_cache import NodeCache, Place
+from roundelay.torch.data.store import lmdb_module
+
+_numbers = itertools.count(1)  # of the caches that this process makes
+
+
+class DataCache(Dataset[Any]):
+    """A dataset around another one, which a node reads once: in the first epoch.
+
+    Later epochs read from the node's memory, then from its disk. All ranks of a node and their DataLoader
+    workers, forked or spawned, share one cache, and each sample is in it once. With ``NodeSampler`` a node
+    reads the same part of the dataset in every epoch. Every rank makes the cache, with equal arguments and,
+    if there are several, in the same order. Nothing is sent, and ``hvd.init()`` need not have been called.
+
+    dataset: has a length and gives the same sample for an index in every epoch, decoded, without random
+    changes. Samples are tensors, arrays, bytes, PIL images, numbers, strings, and tuples, lists and dicts of
+    them; other values are pickled. They come back as new objects that may be written to.
+    directory: a folder on the node's disk for what does not fit into memory. The next job finds it there. The
+    folder belongs to one cache at a time.
+    memory: of the node, for samples: bytes, or text like "4 GiB"; 0: all samples go to the disk.
+    transform: changes each sample after it was read, in every epoch anew; it may be random.
+    version: a name of the source's state. If it differs from that of the samples in ``directory``, or the
+    dataset's type or length or one of 8 samples does, these are discarded.
+
+    Raises TypeError and ValueError for bad arguments, for a directory that cannot be written to, and if the
+    node's ranks disagree; RuntimeError if another cache has the directory, or lmdb is not installed.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        directory: str | os.PathLike[str] | None = None,
+        memory: int | str = "4 GiB",
+        transform: Callable[[Any], Any] | None = None,
+        version: str = "",
+    ) -> None:
+        lmdb_module()
+        given = arguments.read(dataset, directory, memory, version)
+        self.dataset, self.transform = dataset, transform
+        self._length = given.length
+        member, number = job.this_process(), next(_numbers)
+        folder = MemoryFolder(member, number)
+        disk: DiskFolder | None = None
+        try:
+            if given.directory is not None:
+                disk = DiskFolder(Path(given.directory), member, number)
+            place = Place(folder.path, given.memory, None if disk is None else disk.path)
+            self._cache = NodeCache(place, given.dataset)
+            folder.agree(given, lambda: self._prepare(disk, given))
+        except BaseException:
+            _leave(None, folder, disk, os.getpid())
+            raise
+        weakref.finalize(self, _leave, self._cache, folder, disk, os.getpid())
+
+    def _prepare(self, disk: DiskFolder | None, given: arguments.Arguments) -> None:
+        if disk is None:
+            return
+        records = disk.prepare(given, lambda index: self._cache.encode(index, self.dataset[index]))
+        for index, record in records.items():
+            self._cache.keep(index, record)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Returns several samples; DataLoader calls it with the indices of a batch."""
+        samples = self._cache.read([self._checked(index) for index in indices], self._from_source)
+        return samples if self.transform is None else [self.transform(sample) for sample in samples]
+
+    def _from_source(self, indices: list[int]) -> Sequence[Any]:
+        read: Callable[[list[int]], Sequence[Any]] | None = getattr(self.dataset, "__getitems__", None)
+        return [self.dataset[index] for index in indices] if read is None else read(indices)
+
+    def _checked(self, index: int) -> int:
+        number = operator.index(index)
+        if not -self._length <= number < self._length:
+            raise IndexError(f"DataCache: there is no sample {number}, only {self._length} of them")
+        return number % self._length
+
+    def stats(self) -> CacheStats:
+        """Returns what all processes of the node have read since the first rank made the cache, by level."""
+        return self._cache.stats()
+
+
+def _leave(cache: NodeCache | None, folder: MemoryFolder, disk: DiskFolder | None, process: int) -> None:
+    """Gives up what a cache holds in the process that made it."""
+    if os.getpid() != process:
+        return
+    if cache is not None:
+        cache.close()
+    if disk is not None:
+        disk.leave()
+    folder.leave()
