@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -35,11 +34,10 @@ class DiskFolder:
         Raises ValueError if nothing can be written there, RuntimeError if another job or cache has it.
         """
         self._directory = directory
-        node = re.sub(r"[^\w.-]", "_", member.node)
-        self.path = directory / f"roundelay-cache-{node}"
+        self.path = directory / "roundelay-cache"
         self._record = self.path / "record.json"
         self._owner = self.path / "owner.json"
-        owner = {"job": member.job, "cache": number}
+        owner = {"job": member.job, "node": member.node, "cache": number}
         try:
             directory.mkdir(parents=True, exist_ok=True)
             with held(directory, _GATE_LIMIT_S):
@@ -68,10 +66,11 @@ class DiskFolder:
         if {name: there.get(name) for name in owner} != owner:
             whose = "another job that runs"
             if there.get("job") == owner["job"]:
-                whose = f"DataCache number {there.get('cache')} of this job"
+                whose = f"DataCache number {there.get('cache')} of this job on node {there.get('node')}"
             raise RuntimeError(
                 f"DataCache: directory={str(self._directory)!r} is in use by {whose}, "
-                f"{there.get('who', 'an unknown rank')}: give each cache a directory of its own"
+                f"{there.get('who', 'an unknown rank')}: give each cache a directory of its own, on a disk "
+                "of its node"
             )
         return lock(self.path, 0.0, shared=True)
 
@@ -103,7 +102,7 @@ class DiskFolder:
             if why or kept is None:
                 remove_files(self.path)
             # Before the first write: a crash of the system must find that the file may not be on disk.
-            _write(self._record, {**record, "boot": _boot(), "on disk": False})
+            _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": False})
         except (OSError, StoreError) as error:
             raise ValueError(f"DataCache cannot use directory={str(self._directory)!r}: {error}") from error
         return records if why or kept is None else {}
@@ -131,7 +130,7 @@ class DiskFolder:
                 if own is None or record is None:
                     return
                 flush(self.path)
-                _write(self._record, {**record, "boot": _boot(), "on disk": True})
+                _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": True})
                 release(own)
         except (OSError, TimeoutError):
             return  # the record still says that the file may not be on disk
@@ -151,10 +150,19 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    """Writes a file that is whole or as before, after a crash of the system too."""
+    """Writes a file that other processes see whole or as before."""
     new = path.with_suffix(".new")
     with new.open("w") as file:
         json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
     new.replace(path)
+
+
+def _write_to_disk(path: Path, content: dict[str, Any]) -> None:
+    """Writes a file such that a crash of the system does not bring the former one back."""
+    _write(path, content)
+    for one in (path, path.parent):
+        descriptor = os.open(one, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
