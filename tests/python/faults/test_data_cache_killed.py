@@ -13,7 +13,7 @@ LIMIT_S = 100.0
 
 
 @pytest.mark.parametrize(
-    ("seed", "kills"), [(1, 12), *(pytest.param(seed, 60, marks=pytest.mark.nightly) for seed in range(2, 6))]
+    ("seed", "kills"), [(1, 8), *(pytest.param(seed, 60, marks=pytest.mark.nightly) for seed in range(2, 6))]
 )
 def test_killed_at_any_moment(tmp_path: Path, seed: int, kills: int) -> None:
     run = subprocess.run(

@@ -1,13 +1,18 @@
-"""A dataset that counts how often each sample is read, by all processes together."""
+"""Fixtures for DataCache: a dataset that counts its reads by all processes, a node's memory, other jobs."""
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch.utils.data import Dataset
+
+from roundelay.torch.data import job, memory_folder
 
 
 class FarSource(Dataset[Any]):
@@ -42,3 +47,25 @@ def check(samples: Any, source: FarSource, indices: Any = None) -> None:
         expected, number = source.sample(index)
         assert label == number
         assert torch.equal(tensor, expected), index
+
+
+@pytest.fixture
+def node_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder in which caches meet; it must be empty in the end."""
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    monkeypatch.setattr(memory_folder, "NODE_MEMORY", folder)
+    yield folder
+    gc.collect()
+    assert not list(folder.iterdir())
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> FarSource:
+    return FarSource(tmp_path)
+
+
+def another_job(monkeypatch: pytest.MonkeyPatch, name: str = "next", rank: int = 0) -> None:
+    """Lets this process be of another job."""
+    member = job.Member(name, "node", rank)
+    monkeypatch.setattr(job, "this_process", lambda: member)
