@@ -23,7 +23,7 @@ _BATCH = 32
 
 
 class Images(Dataset[Any]):
-    """Made-up images of one byte a colour, and labels. `delay`: seconds of each read, 0: they are in memory."""
+    """Made-up images, one byte a colour, and labels. `delay`: seconds of each read, 0: they are in memory."""
 
     def __init__(self, count: int, side: int, delay: float) -> None:
         generator = torch.Generator().manual_seed(1)

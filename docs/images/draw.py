@@ -212,11 +212,53 @@ def gpu_streams() -> Picture:
     return picture
 
 
+def data_cache() -> Picture:
+    """Two nodes with a cache each, and the levels from which a sample comes."""
+    picture = Picture(900, 400, "Two nodes: each has one cache, and reads its shard from far away once")
+    width, height = 430, 380
+    for left, node, shard, ranks in (
+        (
+            10,
+            0,
+            "first",
+            "rank 0",
+        ),
+        (460, 1, "second", "rank 2"),
+    ):
+        other = f"rank {2 * node + 1}"
+        picture.frame((left, 10), (width, height - 85), f"node {node}: reads the {shard} shard")
+        for number, words in enumerate((ranks, other)):
+            x = left + 20 + 200 * number
+            picture.box((x, 45), (190, 34), BLUE, words)
+            for worker in range(2):
+                picture.box((x + 98 * worker, 95), (92, 34), GREY, "worker")
+                picture.arrow([(x + 98 * worker + 46, 155), (x + 98 * worker + 46, 129)], color=GREEN)
+        picture.box(
+            (left + 20, 155), (390, 44), GREEN, "node memory", "every sample once; mapped by all processes"
+        )
+        picture.box(
+            (left + 20, 230),
+            (390, 44),
+            BROWN,
+            "node disk",
+            "what memory has no room for; the next job finds it",
+        )
+        picture.arrow([(left + 140, 230), (left + 140, 199)], color=GREEN)
+        picture.text((left + 150, 219), "later epochs", anchor="start", size=12)
+        picture.arrow([(left + 290, 345), (left + 290, 274)], color=RED)
+        picture.text((left + 300, 320), "first epoch", anchor="start", size=12, color=RED)
+    picture.box(
+        (30, 345), (840, 40), PURPLE, "source: files far away", "each sample is read by one node, once"
+    )
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "architecture.svg": architecture,
     "threads.svg": threads,
     "gradient_pool.svg": gradient_pool,
     "gpu_streams.svg": gpu_streams,
+    "data_cache.svg": data_cache,
 }
 
 
