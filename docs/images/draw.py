@@ -213,42 +213,28 @@ def gpu_streams() -> Picture:
 
 
 def data_cache() -> Picture:
-    """Two nodes with a cache each, and the levels from which a sample comes."""
-    picture = Picture(900, 400, "Two nodes: each has one cache, and reads its shard from far away once")
-    width, height = 430, 380
-    for left, node, shard, ranks in (
-        (
-            10,
-            0,
-            "first",
-            "rank 0",
-        ),
-        (460, 1, "second", "rank 2"),
-    ):
-        other = f"rank {2 * node + 1}"
-        picture.frame((left, 10), (width, height - 85), f"node {node}: reads the {shard} shard")
-        for number, words in enumerate((ranks, other)):
+    """Two nodes with a cache each, and the places from which a sample comes."""
+    picture = Picture(900, 360, "Two nodes: each has one cache, and reads its shard from far away once")
+    rows = {"ranks": 45, "workers": 100, "kept": 175, "source": 305}
+    for node, (left, shard) in enumerate(((10, "first"), (460, "second"))):
+        picture.frame((left, 10), (430, 235), f"node {node}: reads the {shard} shard")
+        for number in range(2):
             x = left + 20 + 200 * number
-            picture.box((x, 45), (190, 34), BLUE, words)
+            picture.box((x, rows["ranks"]), (190, 34), BLUE, f"rank {2 * node + number}")
             for worker in range(2):
-                picture.box((x + 98 * worker, 95), (92, 34), GREY, "worker")
-                picture.arrow([(x + 98 * worker + 46, 155), (x + 98 * worker + 46, 129)], color=GREEN)
-        picture.box(
-            (left + 20, 155), (390, 44), GREEN, "node memory", "every sample once; mapped by all processes"
-        )
-        picture.box(
-            (left + 20, 230),
-            (390, 44),
-            BROWN,
-            "node disk",
-            "what memory has no room for; the next job finds it",
-        )
-        picture.arrow([(left + 140, 230), (left + 140, 199)], color=GREEN)
-        picture.text((left + 150, 219), "later epochs", anchor="start", size=12)
-        picture.arrow([(left + 290, 345), (left + 290, 274)], color=RED)
-        picture.text((left + 300, 320), "first epoch", anchor="start", size=12, color=RED)
+                picture.box((x + 98 * worker, rows["workers"]), (92, 34), GREY, "worker")
+        for x, width, color, words, below, first in (
+            (left + 20, 220, GREEN, "node memory", "mapped by all processes", "first epoch"),
+            (left + 250, 160, BROWN, "node disk", "the next job finds it", "if memory is full"),
+        ):
+            picture.box((x, rows["kept"]), (width, 48), color, words, below)
+            middle = x + width / 2
+            picture.arrow([(middle, rows["kept"]), (middle, rows["workers"] + 34)], color=color)
+            picture.text((middle + 8, 160), "later epochs", anchor="start", size=12)
+            picture.arrow([(middle, rows["source"]), (middle, rows["kept"] + 48)], color=RED)
+            picture.text((middle + 8, 275), first, anchor="start", size=12, color=RED)
     picture.box(
-        (30, 345), (840, 40), PURPLE, "source: files far away", "each sample is read by one node, once"
+        (30, rows["source"]), (840, 44), PURPLE, "source: files far away", "read in the first epoch alone"
     )
     return picture
 
