@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import os
 import pickle
@@ -58,6 +59,35 @@ def test_samples_are_new_objects_of_one_type_in_every_epoch(tmp_path: Path) -> N
         sample[0] += 1
         assert isinstance(sample[1], Own)
     assert kept.sum() == 0
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_copies_in_one_process_share_the_cache(source: FarSource) -> None:
+    cache = DataCache(source)
+    check([cache[1]], source, [1])
+    for other in (copy.deepcopy(cache), copy.copy(cache), pickle.loads(pickle.dumps(cache))):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            check([other[1]], source, [1])
+    assert source.take_reads() == {1: 1}
+
+
+def test_only_own_folders_of_dead_jobs_are_removed(
+    node_memory: Path, tmp_path: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = f"roundelay-data-{os.getuid()}-"
+    dead, foreign, elsewhere = node_memory / f"{prefix}dead", node_memory / f"{prefix}link", tmp_path / "else"
+    for folder in (dead, elsewhere):
+        folder.mkdir()
+        (folder / "data").write_text("samples")
+    foreign.symlink_to(elsewhere)
+    cache = DataCache(source)
+    another_job(monkeypatch)
+    DataCache(source)
+    check([cache[0]], source, [0])  # a job that runs
+    assert not dead.exists()
+    assert (foreign / "data").exists()
+    foreign.unlink()
 
 
 @pytest.mark.usefixtures("node_memory")

@@ -78,6 +78,7 @@ MISUSE: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "no length": (Unmeasured(), {}, TypeError, "with a length.*Unmeasured"),
     "memory": ([1], {"memory": "much"}, ValueError, "memory must be .*'much'"),
     "little memory": ([1], {"memory": 1000}, ValueError, "at least 1 MiB"),
+    "no room": ([1], {"memory": 0}, ValueError, "memory=0 needs directory="),
     "no memory": ([1], {"memory": None}, TypeError, "memory must be .*None"),
     "version": ([1], {"version": 3}, TypeError, "version must be a string"),
     "directory": ([1], {"directory": 3}, TypeError, "directory must be a path"),

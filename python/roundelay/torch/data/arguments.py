@@ -48,8 +48,11 @@ def read(
         raise TypeError(f"version must be a string, not {version!r}")
     if not isinstance(directory, str | os.PathLike | None):
         raise TypeError(f"directory must be a path or None, not {directory!r}")
+    limit = bytes_of(memory)
+    if limit == 0 and directory is None:
+        raise ValueError("memory=0 needs directory=: else there is no room for any sample")
     place = None if directory is None else str(Path(directory).expanduser().absolute())
-    return Arguments(name, length_of(dataset, "DataCache"), version, bytes_of(memory), place)
+    return Arguments(name, length_of(dataset, "DataCache"), version, limit, place)
 
 
 def length_of(dataset: Any, who: str) -> int:

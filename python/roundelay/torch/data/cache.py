@@ -7,12 +7,13 @@ import operator
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch.utils.data import Dataset
 
-from roundelay.torch.data import arguments, job
+from roundelay.torch.data import arguments, disk_folder, job
 from roundelay.torch.data.counters import CacheStats
 from roundelay.torch.data.disk_folder import DiskFolder
 from roundelay.torch.data.memory_folder import MemoryFolder
@@ -57,23 +58,29 @@ class DataCache(Dataset[Any]):
         self.dataset, self.transform = dataset, transform
         self._length = given.length
         member, number = job.this_process(), next(_numbers)
-        folder = MemoryFolder(member, number)
-        disk: DiskFolder | None = None
+        directory = None if given.directory is None else Path(given.directory)
+        folder, disk = MemoryFolder(member, number), _Disk()
         try:
-            if given.directory is not None:
-                disk = DiskFolder(Path(given.directory), member, number)
-            place = Place(folder.path, given.memory, None if disk is None else disk.path)
-            self._cache = NodeCache(place, given.dataset)
-            folder.agree(given, lambda: self._prepare(disk, given))
+            where = None if directory is None else disk_folder.inside(directory)
+            self._cache = NodeCache(Place(folder.path, given.memory, where), given.dataset)
+
+            def prepare() -> None:
+                if directory is not None:
+                    disk.folder = DiskFolder(directory, member, number)
+                    self._keep(disk.folder.prepare(given, self._record_of))
+
+            folder.agree(given, prepare)
+            if directory is not None and disk.folder is None:
+                disk.folder = DiskFolder(directory, member, number)
         except BaseException:
             _leave(None, folder, disk, os.getpid())
             raise
         weakref.finalize(self, _leave, self._cache, folder, disk, os.getpid())
 
-    def _prepare(self, disk: DiskFolder | None, given: arguments.Arguments) -> None:
-        if disk is None:
-            return
-        records = disk.prepare(given, lambda index: self._cache.encode(index, self.dataset[index]))
+    def _record_of(self, index: int) -> bytes:
+        return self._cache.encode(index, self.dataset[index])
+
+    def _keep(self, records: dict[int, bytes]) -> None:
         for index, record in records.items():
             self._cache.keep(index, record)
 
@@ -103,12 +110,19 @@ class DataCache(Dataset[Any]):
         return self._cache.stats()
 
 
-def _leave(cache: NodeCache | None, folder: MemoryFolder, disk: DiskFolder | None, process: int) -> None:
+@dataclass
+class _Disk:
+    """The folder on disk, once this process has a part in it."""
+
+    folder: DiskFolder | None = None
+
+
+def _leave(cache: NodeCache | None, folder: MemoryFolder, disk: _Disk, process: int) -> None:
     """Gives up what a cache holds in the process that made it."""
     if os.getpid() != process:
         return
     if cache is not None:
         cache.close()
-    if disk is not None:
-        disk.leave()
+    if disk.folder is not None:
+        disk.folder.leave()
     folder.leave()

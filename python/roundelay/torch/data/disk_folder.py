@@ -25,6 +25,11 @@ _PROBES = 8  # samples whose hashes tell sources apart
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+def inside(directory: Path) -> Path:
+    """Returns the folder of samples in a user's directory."""
+    return directory / "roundelay-cache"
+
+
 class DiskFolder:
     """This process's part in the folder."""
 
@@ -34,7 +39,7 @@ class DiskFolder:
         Raises ValueError if nothing can be written there, RuntimeError if another job or cache has it.
         """
         self._directory = directory
-        self.path = directory / "roundelay-cache"
+        self.path = inside(directory)
         self._record = self.path / "record.json"
         self._owner = self.path / "owner.json"
         owner = {"job": member.job, "node": member.node, "cache": number}
@@ -45,7 +50,7 @@ class DiskFolder:
                 if self.path.stat().st_uid != os.getuid():
                     raise PermissionError(f"{self.path} belongs to another user")
                 self._lock = self._locked({**owner, "who": member.words}, owner)
-        except (OSError, TimeoutError) as error:
+        except OSError as error:
             raise ValueError(
                 f"DataCache cannot use directory={str(directory)!r} on node {member.node} ({error}): "
                 "give a folder on a disk of the node that this user may write to"
@@ -132,7 +137,7 @@ class DiskFolder:
                 flush(self.path)
                 _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": True})
                 release(own)
-        except (OSError, TimeoutError):
+        except OSError:
             return  # the record still says that the file may not be on disk
 
 

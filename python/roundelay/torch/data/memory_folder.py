@@ -10,7 +10,9 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from roundelay.torch.data.arguments import Arguments
@@ -37,31 +39,34 @@ class MemoryFolder:
                 for folder in NODE_MEMORY.glob(f"{prefix}*"):
                     _remove_unused(folder)
                 self.path.mkdir(mode=0o700, exist_ok=True)
+                if not _is_own(self.path):
+                    raise PermissionError(f"{self.path} belongs to another user")
                 self._lock = lock(self.path, 0.0, shared=True)
-        except (OSError, TimeoutError) as error:
-            raise RuntimeError(f"DataCache cannot use the node's memory, {NODE_MEMORY}: {error}") from error
+        except OSError as error:
+            raise _unusable(error) from error
 
     def agree(self, arguments: Arguments, prepare: Callable[[], None]) -> None:
         """Compares the arguments with those of the node's first rank. The first rank calls ``prepare``.
 
-        Raises ValueError if they differ. The processes that read already find the same text (``objection``).
+        Raises ValueError if they differ. Processes that read already find the text in ``objection``.
         """
         agreed = self.path / "agreed"
-        meeting = self.path / "meeting"
-        meeting.touch()
+        meeting = self._touched("meeting")
         try:
-            with held(meeting, _PREPARE_LIMIT_S):
-                if not agreed.exists():
-                    prepare()
-                    said = {"arguments": vars(arguments), "rank": self._member.words}
-                    _write(agreed, json.dumps(said))
-                    return
-                said = json.loads(agreed.read_text())
+            taken = lock(meeting, _PREPARE_LIMIT_S)
         except TimeoutError:
             raise RuntimeError(
                 f"DataCache: another rank of this node has prepared the cache for {_PREPARE_LIMIT_S:.0f} s: "
                 "its source does not answer, or the rank is stopped"
             ) from None
+        try:
+            if not agreed.exists():
+                prepare()
+                self._write(agreed, json.dumps({"arguments": vars(arguments), "rank": self._member.words}))
+                return
+            said = json.loads(agreed.read_text())
+        finally:
+            release(taken)
         first = Arguments(**said["arguments"])
         differences = first.differences(arguments, said["rank"], self._member.words)
         if differences:
@@ -69,35 +74,51 @@ class MemoryFolder:
                 f"DataCache number {self._number} of the ranks on node {self._member.node} has different "
                 f"arguments: {differences}. All ranks must make the same caches in the same order"
             )
-            _write(self.path / _DISAGREEMENT, text)
+            self._write(objection(self.path), text)
             raise ValueError(text)
 
     def leave(self) -> None:
         """Removes the folder unless other ranks use it. What is not removed now is removed later."""
         release(self._lock)
+        with suppress(OSError), held(NODE_MEMORY, _GATE_LIMIT_S):
+            _remove_unused(self.path)
+
+    def _touched(self, name: str) -> Path:
+        path = self.path / name
         try:
-            with held(NODE_MEMORY, _GATE_LIMIT_S):
-                _remove_unused(self.path)
-        except (OSError, TimeoutError):
-            return
+            path.touch()
+        except OSError as error:
+            raise _unusable(error) from error
+        return path
+
+    def _write(self, path: Path, text: str) -> None:
+        """Writes a file that other processes see whole or not at all."""
+        new = path.with_suffix(".new")
+        try:
+            new.write_text(text)
+        except OSError as error:
+            raise _unusable(error) from error
+        new.replace(path)
 
 
-def objection(folder: Path) -> str:
-    """Returns the text of the ranks' disagreement, "" if there is none."""
-    path = folder / _DISAGREEMENT
-    return path.read_text() if path.exists() else ""
+def objection(folder: Path) -> Path:
+    """Returns the file with the text of the ranks' disagreement. It is only there if they disagree."""
+    return folder / _DISAGREEMENT
 
 
 def _remove_unused(folder: Path) -> None:
     """Removes a folder that no process has locked. Needs the lock of NODE_MEMORY."""
-    own = lock_unused(folder)
+    own = lock_unused(folder) if _is_own(folder) else None
     if own is not None:
         shutil.rmtree(folder, ignore_errors=True)
         release(own)
 
 
-def _write(path: Path, text: str) -> None:
-    """Writes a file that other processes see whole or not at all."""
-    new = path.with_suffix(".new")
-    new.write_text(text)
-    new.replace(path)
+def _is_own(folder: Path) -> bool:
+    """Returns whether this is a folder of this user. The names in node memory are free to all users."""
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+
+
+def _unusable(error: OSError) -> RuntimeError:
+    return RuntimeError(f"DataCache cannot use the node's memory, {NODE_MEMORY}: {error}")

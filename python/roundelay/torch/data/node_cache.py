@@ -14,7 +14,7 @@ from roundelay.torch.data import codec
 from roundelay.torch.data.counters import DISK, MEMORY, SOURCE, CacheStats, Counters
 from roundelay.torch.data.locks import held
 from roundelay.torch.data.memory_folder import objection
-from roundelay.torch.data.store import MISSING, NoRoomError, Store, StoreError
+from roundelay.torch.data.store import MISSING, NoRoomError, Store, StoreError, store_at
 
 _WRITER_LIMIT_S = 5.0  # for a write that takes less than a millisecond
 
@@ -34,13 +34,15 @@ class NodeCache:
     def __init__(self, place: Place, name: str) -> None:
         """Opens nothing yet. name: of the source, for messages."""
         self._place, self._name = place, name
+        self._folder, self._objection = str(place.folder), str(objection(place.folder))
         self._stores: dict[int, Store] = {}
         if place.memory:
-            self._stores[MEMORY] = Store(place.folder / "memory", place.memory)
+            self._stores[MEMORY] = store_at(place.folder / "memory", place.memory)
         if place.disk is not None:
-            self._stores[DISK] = Store(place.disk, None)
+            self._stores[DISK] = store_at(place.disk, None)
         self._counters = Counters(place.folder / "counters")
-        self._full: set[int] = set()  # levels that take no more samples
+        self._full: set[int] = set()  # levels to which this process writes no more
+        self._broken: set[int] = set()  # levels that it does not read either
 
     def __getstate__(self) -> tuple[Place, str]:
         return self._place, self._name
@@ -58,8 +60,8 @@ class NodeCache:
         self._check()
         samples: list[Any] = [MISSING] * len(indices)
         missing = list(range(len(indices)))
-        for level in list(self._stores):
-            if missing:
+        for level in self._stores:
+            if missing and level not in self._broken:
                 self._look_up(level, indices, missing, samples)
                 missing = [place for place in missing if samples[place] is MISSING]
         if missing:
@@ -75,10 +77,11 @@ class NodeCache:
         return samples
 
     def _check(self) -> None:
-        folder = self._place.folder
-        if text := objection(folder):
-            raise ValueError(text)
-        if not folder.exists():
+        # Each read comes here: os.path is several times as fast as pathlib.
+        if os.path.exists(self._objection):
+            raise ValueError(Path(self._objection).read_text())
+        if not os.path.exists(self._folder):
+            folder = self._folder
             raise RuntimeError(
                 f"this DataCache of {self._name} is gone ({folder}): the process that made it has ended, or "
                 "runs on another node; every rank makes its own"
@@ -95,7 +98,8 @@ class NodeCache:
         try:
             found = self._stores[level].read([indices[place] for place in places], take)
         except StoreError as error:
-            del self._stores[level]
+            self._broken.add(level)
+            self._full.add(level)
             warnings.warn(
                 f"DataCache: this process reads no more from {self._name}'s cache in "
                 f"{('node memory', 'the disk')[level]}: {error}",
@@ -128,19 +132,22 @@ class NodeCache:
         try:
             writer.touch()
             with held(writer, _WRITER_LIMIT_S):
-                if any(store.read([index], _there)[0] is not MISSING for store in self._stores.values()):
+                if any(self._has(level, index) for level in self._stores if level not in self._broken):
                     return
                 for level in levels:
                     try:
                         self._stores[level].put(index, record)
                         return
-                    except NoRoomError as error:
+                    except (NoRoomError, StoreError) as error:
                         self._full.add(level)
                         why = str(error)
-        except (OSError, TimeoutError, StoreError) as error:
+        except (OSError, StoreError) as error:  # a TimeoutError is an OSError
             self._full.update(levels)
             why = str(error)
         self._warn_once(why)
+
+    def _has(self, level: int, index: int) -> bool:
+        return self._stores[level].read([index], bool)[0] is not MISSING
 
     def _warn_once(self, why: str) -> None:
         try:
@@ -159,6 +166,8 @@ class NodeCache:
         """Returns the node's counts, and what the levels keep."""
         totals = self._counters.totals()
         for level, store in self._stores.items():
+            if level in self._broken:
+                continue
             kept, size = store.size()
             totals[level] = replace(totals[level], kept=kept, kept_bytes=size)
         return CacheStats(*totals)
@@ -168,7 +177,3 @@ class NodeCache:
         for store in self._stores.values():
             store.close()
         self._counters.close()
-
-
-def _there(record: memoryview) -> bool:
-    return bool(record)

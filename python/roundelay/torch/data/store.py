@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -56,30 +57,32 @@ class Store:
     def read(self, indices: Sequence[int], take: Callable[[memoryview], Any]) -> list[Any]:
         """Returns take(record) of each sample, or MISSING. A record is only valid inside ``take``.
 
-        Raises StoreError if LMDB fails.
+        Raises StoreError.
         """
         with self._lock:
+            environment = self._opened()
             try:
-                with self._opened().begin(buffers=True) as transaction:
+                with environment.begin(buffers=True) as transaction:
                     records = (transaction.get(_key(index)) for index in indices)
                     return [MISSING if record is None else take(record) for record in records]
             except self._lmdb.Error as error:
                 raise StoreError(str(error)) from error
 
     def put(self, index: int, record: bytes) -> bool:
-        """Keeps a record; returns False if there is one already. Raises NoRoomError.
+        """Keeps a record; returns False if there is one already. Raises NoRoomError and StoreError.
 
         The caller has the node's writer lock, so that this does not wait.
         """
         with self._lock:
+            environment = self._opened()
+            self._check_room(len(record))
             try:
-                environment = self._opened()
-                self._check_room(len(record))
                 with environment.begin(write=True) as transaction:
                     return bool(transaction.put(_key(index), record, overwrite=False))
             except self._lmdb.MapFullError:
-                raise NoRoomError(f"its limit of {_mib(self._limit or 0)} is reached") from None
-            except (self._lmdb.Error, OSError) as error:
+                limit = environment.info()["map_size"]
+                raise NoRoomError(f"its limit of {_mib(limit)} is reached") from None
+            except self._lmdb.Error as error:  # the system refuses to write
                 raise NoRoomError(str(error)) from error
 
     def _check_room(self, size: int) -> None:
@@ -99,25 +102,27 @@ class Store:
 
     def damage(self) -> str:
         """Returns why the files are no whole environment, "" if they are. Raises StoreError."""
-        bad = (self._lmdb.InvalidError, self._lmdb.CorruptedError, self._lmdb.VersionMismatchError)
         with self._lock:
             try:
                 info = self._opened().info()
-            except bad as error:
-                return str(error)
-            except self._lmdb.Error as error:
-                raise StoreError(str(error)) from error
+            except StoreError as error:
+                bad = (self._lmdb.InvalidError, self._lmdb.CorruptedError, self._lmdb.VersionMismatchError)
+                if isinstance(error.__cause__, bad):
+                    return str(error)
+                raise
             pages = (info["last_pgno"] + 1) * self._environment.stat()["psize"]
             short = pages - (self.folder / _DATA).stat().st_size
         self.close()
         return f"its file lacks {short} bytes at the end" if short > 0 else ""
 
     def _opened(self) -> Any:
-        """Returns the environment of this process. Needs the lock."""
-        if self._environment is None:
+        """Returns the environment of this process. Needs the lock. Raises StoreError."""
+        if self._environment is not None:
+            return self._environment
+        try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             system = os.statvfs(self.folder)
-            self._environment = self._lmdb.open(
+            environment = self._lmdb.open(
                 str(self.folder),
                 map_size=self._limit or system.f_blocks * system.f_frsize,
                 sync=False,  # a killed process loses nothing by it; DiskFolder knows of a crash of the system
@@ -125,8 +130,11 @@ class Store:
                 max_readers=_READERS,
                 mode=0o600,
             )
-            self._environment.reader_check()  # frees the places of readers that were killed
-        return self._environment
+            environment.reader_check()  # frees the places of readers that were killed
+        except (OSError, self._lmdb.Error) as error:
+            raise StoreError(str(error)) from error
+        self._environment = environment
+        return environment
 
     def close(self) -> None:
         """Closes the files; the next call opens them again."""
@@ -146,6 +154,19 @@ class Store:
     def after_fork(self) -> None:
         """Lets this process's threads in again, in parent and child."""
         self._lock.release()
+
+
+_shared: weakref.WeakValueDictionary[Path, Store] = weakref.WeakValueDictionary()
+_opening = threading.Lock()
+
+
+def store_at(folder: Path, limit: int | None) -> Store:
+    """Returns this process's only store in a folder: LMDB forbids to open its files twice in a process."""
+    with _opening:
+        found = _shared.get(folder)
+        if found is None:
+            found = _shared[folder] = Store(folder, limit)
+        return found
 
 
 def remove_files(folder: Path) -> None:
