@@ -12,7 +12,6 @@ from roundelay import _core, _launch, config
 
 # MPI launchers name the job in one of these: PMIx (Open MPI 5, srun), Open MPI 4, MPICH.
 _JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
-_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ def node_name() -> str:
 def this_process(environment: Mapping[str, str] = os.environ) -> Member:
     """Returns the place of this process, from the launcher's variables."""
     launch = _launch.detect(environment, config.effective().bootstrap)
-    rank = next((int(environment[name]) for name in _RANKS if name in environment), 0)
     if launch.bootstrap == "single":
         rank, job = 0, f"process {_process(os.getpid())}"
     elif launch.rendezvous is not None:
@@ -47,6 +45,7 @@ def this_process(environment: Mapping[str, str] = os.environ) -> Member:
         named = [f"{name}={environment[name]}" for name in _JOB_NAMES if name in environment]
         # One launcher's process on each node is the parent of all ranks there.
         job = named[0] if named else f"children of {_process(os.getppid())}"
+        rank = _launch.mpi_rank(environment) or 0
     if _core.is_initialized():
         rank = _core.rank()
     return Member(job, node_name(), rank)
