@@ -144,7 +144,7 @@ _SAMPLES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None, derandomize=True)
 @given(_SAMPLES)
 def test_any_nest_of_them(sample: Any) -> None:
     back = through(sample)

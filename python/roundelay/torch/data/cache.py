@@ -73,9 +73,9 @@ class DataCache(Dataset[Any]):
             if directory is not None and disk.folder is None:
                 disk.folder = DiskFolder(directory, member, number)
         except BaseException:
-            _leave(None, folder, disk, os.getpid())
+            _leave(folder, disk, os.getpid())
             raise
-        weakref.finalize(self, _leave, self._cache, folder, disk, os.getpid())
+        weakref.finalize(self, _leave, folder, disk, os.getpid())
 
     def _record_of(self, index: int) -> bytes:
         return self._cache.encode(index, self.dataset[index])
@@ -117,12 +117,10 @@ class _Disk:
     folder: DiskFolder | None = None
 
 
-def _leave(cache: NodeCache | None, folder: MemoryFolder, disk: _Disk, process: int) -> None:
+def _leave(folder: MemoryFolder, disk: _Disk, process: int) -> None:
     """Gives up what a cache holds in the process that made it."""
     if os.getpid() != process:
         return
-    if cache is not None:
-        cache.close()
     if disk.folder is not None:
         disk.folder.leave()
     folder.leave()

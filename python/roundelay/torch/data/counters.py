@@ -61,10 +61,10 @@ class Counters:
 
     def __init__(self, path: Path) -> None:
         """Needs no file yet: the first process that counts makes it."""
+        self._file = -1
+        self._process = 0  # the id of the process that has the slot
         self._path = path
         self._lock = threading.Lock()
-        self._process = 0  # the id of the process that has the slot
-        self._file = -1
         self._offset = 0
         self._own = array("q", [0] * _COUNT)
         fork.watch(self)
@@ -85,7 +85,8 @@ class Counters:
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             with held(self._path, _LIMIT_S):
-                self._offset = os.fstat(file).st_size
+                size = os.fstat(file).st_size
+                self._offset = size + -size % _SLOT_BYTES  # after a write that was cut short, too
                 os.pwrite(file, bytes(_SLOT_BYTES), self._offset)
         except OSError:
             os.close(file)
@@ -112,10 +113,8 @@ class Counters:
         """Lets them in again."""
         self._lock.release()
 
-    def close(self) -> None:
-        """Closes the file; the next ``add`` opens it again, with another slot."""
-        with self._lock:
-            self._close()
+    def __del__(self) -> None:
+        self._close()
 
     def _close(self) -> None:
         if self._file >= 0:

@@ -18,7 +18,7 @@ from roundelay.torch.data import codec
 from roundelay.torch.data.arguments import Arguments
 from roundelay.torch.data.job import Member
 from roundelay.torch.data.locks import held, lock, lock_unused, release, share
-from roundelay.torch.data.store import Store, StoreError, flush, remove_files
+from roundelay.torch.data.store import StoreError, flush, remove_files, store_at
 
 _GATE_LIMIT_S = 30.0
 _PROBES = 8  # samples whose hashes tell sources apart
@@ -105,6 +105,7 @@ class DiskFolder:
                     f"DataCache: what {self.path} keeps is discarded: {why}", RuntimeWarning, stacklevel=5
                 )
             if why or kept is None:
+                store_at(self.path, None).close()
                 remove_files(self.path)
             # Before the first write: a crash of the system must find that the file may not be on disk.
             _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": False})
@@ -123,7 +124,7 @@ class DiskFolder:
                 return f"sample {index} of the source has changed (random changes belong into transform=)"
         if kept.get("boot") != _boot() and not kept.get("on disk"):
             return "the system went down before all of it was on disk"
-        return Store(self.path, None).damage()
+        return store_at(self.path, None).damage()
 
     def leave(self) -> None:
         """Gives the folder up. The last rank waits until all is on disk."""

@@ -171,9 +171,3 @@ class NodeCache:
             kept, size = store.size()
             totals[level] = replace(totals[level], kept=kept, kept_bytes=size)
         return CacheStats(*totals)
-
-    def close(self) -> None:
-        """Closes the files of this process; they open again when needed."""
-        for store in self._stores.values():
-            store.close()
-        self._counters.close()
