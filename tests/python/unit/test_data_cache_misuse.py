@@ -54,6 +54,8 @@ def test_ranks_with_different_arguments_all_hear_of_it(
     text = rf"number 1 of the ranks on node node .* memory is 4294967296 on rank 0 .* and {MIB} on rank 2 "
     with pytest.raises(ValueError, match=text):
         rank(2, memory=MIB)
+    with pytest.raises(ValueError, match=text):  # the first text
+        rank(3, version="2")
     for cache in caches:
         with pytest.raises(ValueError, match=text):
             cache[0]

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from roundelay.torch.data.arguments import Arguments
 from roundelay.torch.data.job import Member
@@ -64,18 +65,24 @@ class MemoryFolder:
                 prepare()
                 self._write(agreed, json.dumps({"arguments": vars(arguments), "rank": self._member.words}))
                 return
-            said = json.loads(agreed.read_text())
+            self._compare(arguments, json.loads(agreed.read_text()))
         finally:
             release(taken)
+
+    def _compare(self, arguments: Arguments, said: dict[str, Any]) -> None:
+        """Raises ValueError if the arguments differ from the first rank's. The first text is for all ranks."""
         first = Arguments(**said["arguments"])
         differences = first.differences(arguments, said["rank"], self._member.words)
-        if differences:
+        if not differences:
+            return
+        file = objection(self.path)
+        if not file.exists():
             text = (
                 f"DataCache number {self._number} of the ranks on node {self._member.node} has different "
                 f"arguments: {differences}. All ranks must make the same caches in the same order"
             )
-            self._write(objection(self.path), text)
-            raise ValueError(text)
+            self._write(file, text)
+        raise ValueError(file.read_text())
 
     def leave(self) -> None:
         """Removes the folder unless other ranks use it. What is not removed now is removed later."""
