@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SUPPORT = Path(__file__).parent.parent / "support"
 LIMIT_S = 100.0
 

@@ -105,7 +105,9 @@ def test_only_transform_runs_anew(source: FarSource) -> None:
 
 
 # A spawned worker takes seconds to start.
-@pytest.mark.parametrize(("context", "workers", "epochs"), [("fork", 2, 3), ("spawn", 1, 1)])
+@pytest.mark.parametrize(
+    ("context", "workers", "epochs"), [("fork", 2, 3), pytest.param("spawn", 1, 1, marks=pytest.mark.slow)]
+)
 @pytest.mark.usefixtures("node_memory")
 def test_workers_share_one_copy(source: FarSource, context: str, workers: int, epochs: int) -> None:
     cache = DataCache(source)

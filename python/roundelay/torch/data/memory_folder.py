@@ -70,7 +70,7 @@ class MemoryFolder:
             release(taken)
 
     def _compare(self, arguments: Arguments, said: dict[str, Any]) -> None:
-        """Raises ValueError if the arguments differ from the first rank's. The first text is for all ranks."""
+        """Raises ValueError if the arguments differ from the first rank's. All ranks get the first text."""
         first = Arguments(**said["arguments"])
         differences = first.differences(arguments, said["rank"], self._member.words)
         if not differences:
