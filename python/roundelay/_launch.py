@@ -76,6 +76,11 @@ def detect(environment: Mapping[str, str], asked: str = "auto") -> Launch:
     return Launch("single", "no launcher's variables are set")
 
 
+def mpi_rank(environment: Mapping[str, str]) -> int | None:
+    """Returns the rank that an MPI launcher gave this process; None if none did."""
+    return next((_number(environment, name) for name in _MPI_RANKS if name in environment), None)
+
+
 def _single_if_one(launch: Launch) -> Launch:
     if launch.rendezvous is not None and launch.rendezvous.size == 1:
         return Launch("single", f"{launch.why}, and it is the only one")
