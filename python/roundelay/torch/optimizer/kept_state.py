@@ -116,7 +116,9 @@ class KeptState:
 
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
-        shared = repr((self.step, self.layout, sorted((k, v.technique, v.run) for k, v in self.buckets.items())))
+        shared = repr(
+            (self.step, self.layout, sorted((k, v.technique, v.run) for k, v in self.buckets.items()))
+        )
         return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:
