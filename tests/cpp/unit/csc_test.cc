@@ -255,6 +255,37 @@ TEST_CASE("half types on the wire: what the rounding loses stays in the residual
   }
 }
 
+TEST_CASE("the wire carries the chosen chunks, a norm for each chunk and the dense elements",
+          "[technique][csc]") {
+  for (const std::string norms : {"same", "previous"}) {
+    for (const double keep : {0.01, 0.1, 0.5}) {
+      for (const int ranks : {2, 3, 4}) {
+        constexpr std::size_t kChunk = 16, kChunks = 40000, kDense = 9000;
+        const TechniquePtr technique =
+            make("csc:chunk=16,dense=1,norms=" + norms + ",keep=" + std::to_string(keep));
+        Model model;
+        model.parameters = {{0, kChunk * kChunks}, {kChunk * kChunks, kDense}};
+        model.count = kChunk * kChunks + kDense;
+        TechniqueMembers group(ranks);
+        set_up(group, *technique, model, DType::kFloat32);
+        for (std::uint64_t run = 0; run < 3; ++run) {
+          for (auto& member : group.members) member->wire_bytes = 0;
+          group.run(*technique);
+          std::size_t wire = 0;
+          for (auto& member : group.members) wire += member->wire_bytes;
+          const std::size_t all_chunks = (model.count + kChunk - 1) / kChunk;
+          const std::size_t payload =
+              4 * (quota(share_of(keep), 0, kChunks, run) * kChunk + all_chunks + kDense);
+          INFO(technique->text() << " on " << ranks << " ranks, run " << run);
+          for (auto& member : group.members) REQUIRE(member->called_bytes == payload);
+          const std::size_t others = static_cast<std::size_t>(ranks) - 1;
+          REQUIRE(wire == 2 * others * payload);  // 2(m-1)/m of the payload from each of m ranks
+        }
+      }
+    }
+  }
+}
+
 bool has_nan(const TechniqueMember& member, const std::vector<Slice>& parameters) {
   for (const Slice& slice : parameters) {
     for (std::size_t i = slice.first; i < slice.first + slice.count; ++i)
