@@ -68,6 +68,11 @@ class Bucket final : public GradientGroup {
   // Returns TechniqueChoice::state(), for use in the current stream: the next submit() waits for that stream.
   // Undefined: there is none. Errors: those of Accelerator::stream_for.
   [[nodiscard]] Result<at::Tensor> technique_state();
+  // Restores TechniqueChoice::run(). Errors: kUnavailable (the bucket is in flight).
+  [[nodiscard]] Status set_run(std::uint64_t run);
+  // Multiplies what the technique keeps, in the current stream. Errors: kUnavailable (the bucket is in
+  // flight), those of Accelerator::stream_for. May throw.
+  [[nodiscard]] Status rescale(double factor);
   [[nodiscard]] TechniqueChoice& technique() { return technique_; }
   [[nodiscard]] const TechniqueChoice& technique() const { return technique_; }
 
@@ -96,6 +101,7 @@ class Bucket final : public GradientGroup {
     at::Tensor source{};  // the tensor that the operation fills, if the result is other memory
   };
 
+  [[nodiscard]] Status refuse_in_flight() const;
   [[nodiscard]] Status take_in(const Gradient& gradient, const at::Tensor& parameter);
   [[nodiscard]] Status prepare(Gradient& gradient);
   [[nodiscard]] Status prepare_result(Slot& slot, const at::Tensor& owner);

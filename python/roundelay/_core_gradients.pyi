@@ -160,6 +160,18 @@ class Bucket(GradientGroup):
     # counts as gradients that are kept.
     @property
     def state(self) -> torch.Tensor | None: ...
+    # How many runs of the technique have used the state since it was clear; 0 after a flush. A restored state
+    # needs its number. Setting it, and rescale(): RuntimeError while the bucket is in flight.
+    @property
+    def run(self) -> int: ...
+    @run.setter
+    def run(self, number: int) -> None: ...
+    # Multiplies what is kept, after the scale of gradients has changed.
+    def rescale(self, factor: float) -> None: ...
+    # What the last operation has sent: the elements of a chunk; the indices of the chunks, which count from
+    # the bucket's first element (int32, on its device; the next operation overwrites them); the numbers of
+    # the parameters that went densely. None: it was dense, there was none, or the technique has no chunks.
+    def sent(self) -> tuple[int, torch.Tensor, list[int]] | None: ...
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property
     def unflushed(self) -> bool: ...  # the state may keep gradients

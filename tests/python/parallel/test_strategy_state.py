@@ -190,6 +190,7 @@ def _equal(these: dict[str, Any], those: dict[str, Any]) -> bool:
     assert these["buckets"].keys() == those["buckets"].keys()
     return all(
         bucket["technique"] == those["buckets"][name]["technique"]
+        and bucket["run"] == those["buckets"][name]["run"]
         and torch.equal(bucket["state"], those["buckets"][name]["state"])
         for name, bucket in these["buckets"].items()
     )
@@ -202,7 +203,8 @@ def check_states_of_others_are_refused() -> None:
     state = training.strategy.state_dict()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "no state of a strategy"),
-        ({"format": 1}, "incomplete"),
+        ({"format": 1}, "no state of a strategy of format 2"),
+        ({"format": 2}, "incomplete"),
         ({**state, "rank": (state["rank"] + 1) % hvd.size()}, "another rank"),
         ({**state, "world_size": 64}, "another world size: it is of a job of 64 ranks"),
         ({**state, "strategy": "cyclic:parts=7"}, "another strategy"),
