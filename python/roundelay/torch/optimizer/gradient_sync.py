@@ -34,12 +34,14 @@ from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import Cuts
 
 NAMES_SHOWN = 6  # of the gradients that an error is about
+_HEAD = 3  # a round's first values: a rank is not in step(); it has masters; it has none
 
 
 @dataclass(slots=True)
@@ -77,6 +79,7 @@ class GradientSync:
         passes_per_step: int,
         grouping: dict[int, int],
         strategy: Strategy,
+        masters: MasterWeights,
     ) -> None:
         self.order = (set_id(rule.process_set), scope)
         self._keys = job_keys.of(rule.process_set)  # those of the job in which the optimizer was wrapped
@@ -86,6 +89,7 @@ class GradientSync:
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
         self._rule = rule
         self._grouping = grouping
+        self._masters = masters
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
@@ -270,7 +274,8 @@ class GradientSync:
             for group, number in zip(groups, submitted, strict=True)
         ]
         plan = bytes([*self.techniques.values(), *self._plan.values(self._members, alone)])
-        values = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
+        head = [0 if final else 1, int(self._masters.enabled), int(not self._masters.enabled)]
+        values = bytearray().join([bytes([*head, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
             handle = None if alone else _core.allreduce_async(*self._round_call(values))
@@ -301,14 +306,16 @@ class GradientSync:
         self._use(self._plan.apply(self._members, result.plan[length:], self._make_pools))
         self._plan.settle()
         self.techniques.end_round(self._plan.wants_change)
+        self._check_masters(own.values)
+        self._masters.take_gradients()
 
     def _parse(self, values: bytes) -> _Result:
         """Takes the combined values apart by group, and records which gradients are missing."""
-        waiting = 1 + len(self._groups)
+        waiting = _HEAD + len(self._groups)
         wanted = waiting + len(self._members)
         results = []
         begin = 0
-        for group, submitted in zip(self._groups.values(), values[1:waiting], strict=True):
+        for group, submitted in zip(self._groups.values(), values[_HEAD:waiting], strict=True):
             end = begin + len(group.members)
             kinds = values[waiting + begin : waiting + end]
             results.append(_GroupResult(group, submitted, kinds, values[wanted + begin : wanted + end]))
@@ -348,6 +355,18 @@ class GradientSync:
                 "give DistributedOptimizer the same parameters on every rank, and wrap several optimizers in "
                 "the same order (is a layer frozen or left out on some ranks only?)"
             ) from error
+
+    def _check_masters(self, values: bytearray) -> None:
+        """Raises MismatchError, on all ranks, if only some of them have masters."""
+        if not (values[1] and values[2]):
+            return
+        row = row_of_this_rank(int(self._masters.enabled))
+        rows = allgather(row, f"{self._prefix}.masters", self._rule.process_set).tolist()
+        has, lacks = (next(rank for rank, enabled in rows if enabled == one) for one in (1, 0))
+        raise MismatchError(
+            f"master_weights of an optimizer ({self._prefix!r}) differs between ranks: rank {has} has True, "
+            f"rank {lacks} False: give DistributedOptimizer the same arguments on every rank"
+        )
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
         """The round's error with the names of the gradients that the step waits for."""
