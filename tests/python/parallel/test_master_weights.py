@@ -34,15 +34,15 @@ def test_masters_on_two_nodes() -> None:
     assert run.output.count("all checks passed on rank ") == 4, run.output
 
 
-def _half(dtype: torch.dtype, *shape: int, seed: int = 0) -> torch.nn.Parameter:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.nn.Parameter(torch.randn(*shape, generator=generator).to(dtype))
+def _half(dtype: torch.dtype, count: int) -> torch.nn.Parameter:
+    torch.manual_seed(0)
+    return torch.nn.Parameter(torch.randn(count).to(dtype))
 
 
 def _gradients(dtype: torch.dtype, count: int, step: int) -> list[torch.Tensor]:
     """The gradients of all ranks in a step."""
-    generator = torch.Generator().manual_seed(step)
-    return [torch.randn(count, generator=generator).to(dtype) for _ in range(hvd.size())]
+    torch.manual_seed(step)
+    return [torch.randn(count).to(dtype) for _ in range(hvd.size())]
 
 
 def _wrapped(parameters: list[torch.nn.Parameter], **arguments: Any) -> torch.optim.SGD:

@@ -94,7 +94,7 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
     _run([sys.executable, str(program)], checkout)
 
 
-@pytest.mark.parametrize("page", ["optimizer.md", "strategies.md"])
+@pytest.mark.parametrize("page", ["optimizer.md", "strategies.md", "master_weights.md"])
 def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"
     there = f"import os; os.chdir({str(tmp_path)!r})"  # a page may write files

@@ -165,9 +165,8 @@ class Wrapper:
         if optimizer is None:
             return
         self.masters.adopt(optimizer, self._names)
-        if self._sync is not None and self._sync.covers(
-            sum(len(group["params"]) for group in optimizer.param_groups)
-        ):
+        hooks = self._sync or self._local
+        if hooks is not None and hooks.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
             return
         named = {
             parameter: self._names.get(id(parameter), f"noname.{number}.{index}")
@@ -193,7 +192,8 @@ class Wrapper:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        self._take_parameters(after_backward=True)
+        if self._sync is not None or self._local is not None:
+            self._take_parameters(after_backward=True)
         if self._sync is not None:
             self._sync.synchronize()
         self.masters.take_gradients(arrived=False)

@@ -13,7 +13,7 @@ from roundelay.torch.optimizer.backward_end import backward_end
 class LocalGradients:
     """Hooks on parameters whose gradients stay on this rank. ``arrived`` is called when a backward ends."""
 
-    order = (-1, 0)  # it waits for nobody
+    order = (-1, 0)  # before those that wait for other ranks
 
     def __init__(self, arrived: Callable[[], None]) -> None:
         self._arrived = arrived
@@ -32,6 +32,10 @@ class LocalGradients:
             if parameter.requires_grad and parameter not in self._hooks:
                 self._hooks[parameter] = parameter.register_post_accumulate_grad_hook(joins)
 
+    def covers(self, number: int) -> bool:
+        """Returns whether it has hooks on ``number`` parameters."""
+        return len(self._hooks) == number
+
     def close(self) -> None:
         """Takes all hooks off."""
         for hook in self._hooks.values():
@@ -40,7 +44,7 @@ class LocalGradients:
     # -- a Listener (backward_end.py)
 
     def backward_ended(self) -> bool:
-        """The gradients are there; end_round() passes that on."""
+        """Asks for end_round(), which passes it on."""
         return True
 
     def begin_round(self, final: bool, alone: bool) -> None:

@@ -8,20 +8,20 @@ import torch
 
 
 class _Version:
-    """A tensor as it was when it was noted: which object, and how often that had been changed."""
+    """Knows a tensor again, and notices that it was changed. Does not keep it alive."""
 
     __slots__ = ("_number", "_tensor")
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self._tensor = weakref.ref(tensor)  # a pool's entry would move out for a tensor that is held
+        self._tensor = weakref.ref(tensor)  # a gradient that is held moves out of its pool
         self._number = tensor._version
 
     def of(self, tensor: torch.Tensor) -> bool:
-        """Whether it is the same object, changed or not."""
+        """Returns whether this is the same object, changed or not."""
         return self._tensor() is tensor
 
     def is_current(self, tensor: torch.Tensor | None) -> bool:
-        """Whether it is the same object, unchanged."""
+        """Returns whether this is the same object, unchanged."""
         return tensor is not None and self._tensor() is tensor and tensor._version == self._number
 
 
@@ -31,7 +31,7 @@ class MasterPair:
     __slots__ = ("_given", "_taken", "_weight", "master", "name", "parameter")
 
     def __init__(self, parameter: torch.Tensor, name: str, master: torch.Tensor | None) -> None:
-        """master: that of a copied optimizer, for the values that the parameter still has."""
+        """master: a copied optimizer's, whose values count where the parameter has not changed since."""
         self.parameter = parameter
         self.name = name
         self.master = torch.nn.Parameter(parameter.detach().to(torch.float32))
@@ -44,11 +44,11 @@ class MasterPair:
     # -- weights
 
     def note_weight(self) -> None:
-        """Notes that the parameter is its master, rounded."""
+        """Notes that the parameter has the master's values, rounded."""
         self._weight = self.parameter._version
 
     def refresh(self) -> None:
-        """Takes over what was changed in the parameter since then."""
+        """Gives the master the values that were changed in the parameter since note_weight()."""
         if self.parameter._version != self._weight:
             self.keep_where_equal(self.master)
             self.note_weight()
@@ -63,15 +63,15 @@ class MasterPair:
     # -- gradients
 
     def forget_gradient(self) -> None:
-        """After zero_grad(): what comes next is new."""
+        """Begins new gradients, after zero_grad()."""
         self._taken = self._given = None
 
     def note_change(self) -> None:
-        """Notes that the master's gradient was changed in a way that its version does not tell."""
+        """Notes that the master's gradient was changed without a new version."""
         self._given = None
 
     def settle_step(self) -> None:
-        """After step(), which may have changed the master's gradient: only the users' changes count."""
+        """Ends a step. Optimizers may change gradients; these changes do not count as the users'."""
         if self._given is not None and self.master.grad is not None:
             self._given = _Version(self.master.grad)
 
@@ -103,7 +103,7 @@ class MasterPair:
         return gradient
 
     def room(self, gradient: torch.Tensor) -> torch.Tensor:
-        """Returns the master's gradient, to be overwritten. A sparse one has its values already."""
+        """Makes the master's gradient and returns it, to be overwritten if it is dense."""
         mine = self.master.grad
         if gradient.layout != torch.strided:
             mine = gradient.detach().to(torch.float32)

@@ -46,7 +46,7 @@ class MasterWeights:
             }
         self._by_master: dict[torch.Tensor, MasterPair] = {}
         self._by_parameter: dict[torch.Tensor, MasterPair] = {}
-        self._told = False  # that a checkpoint had no masters
+        self._warned = False  # a checkpoint had no masters
 
     @classmethod
     def chosen(
@@ -114,12 +114,12 @@ class MasterWeights:
             pair.note_gradient()
 
     def note_unscaled(self) -> None:
-        """GradScaler has changed the masters' gradients; their versions do not tell."""
+        """Notes that GradScaler has changed the masters' gradients, which their versions do not tell."""
         for pair in self._by_master.values():
             pair.note_change()
 
     def refresh(self) -> None:
-        """Takes over what was changed in the parameters since the last step."""
+        """Gives the masters the values that were changed in the parameters since the last step."""
         for pair in self._by_master.values():
             pair.refresh()
 
@@ -133,7 +133,7 @@ class MasterWeights:
             pair.note_weight()
 
     def end_step(self) -> None:
-        """After the optimizer has changed the masters."""
+        """Ends a step, in which the optimizer has changed the masters."""
         self.write_back()
         for pair in self._by_master.values():
             pair.settle_step()
@@ -182,8 +182,8 @@ class MasterWeights:
                 pair.master.copy_(masters.get(number, pair.parameter))
         self.write_back()
         missing = [pair.name for number, pair in pairs if number not in masters]
-        if missing and not self._told:
-            self._told = True
+        if missing and not self._warned:
+            self._warned = True
             text = (
                 f"the checkpoint has no fp32 masters of {len(missing)} parameters, the first is {missing[0]}"
                 ": they begin with the parameters' own values"
@@ -203,14 +203,14 @@ class MasterWeights:
             )
 
     def _numbered(self, optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, MasterPair]]:
-        """The pairs with the numbers that the parameters have in a state dict."""
+        """Yields the pairs with the numbers that their parameters have in a state dict."""
         every: Iterable[torch.Tensor] = (p for group in optimizer.param_groups for p in group["params"])
         for number, tensor in enumerate(every):
             if tensor in self._by_master:
                 yield number, self._by_master[tensor]
 
     def reduce(self, optimizer: torch.optim.Optimizer, protocol: Any) -> tuple[Any, ...]:
-        """Returns how to make a copy: a plain optimizer of the parameters, which brings the masters along."""
+        """Returns how to copy it: as a plain optimizer of the parameters, which brings the masters along."""
         self.refresh()
         reduced: Any = type(optimizer).__reduce_ex__(optimizer, protocol)
         make, arguments, state, *rest = reduced
