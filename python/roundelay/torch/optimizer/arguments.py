@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -114,3 +114,12 @@ def checked_names(
             f"parameters; the first: {unnamed[0]}"
         )
     return by_id
+
+
+def names_of(groups: list[list[torch.Tensor]], names: Mapping[int, str]) -> dict[torch.Tensor, str]:
+    """Returns the names of all parameters in the groups; names: those that were given, by id(parameter)."""
+    return {
+        parameter: names.get(id(parameter), f"noname.{number}.{index}")
+        for number, group in enumerate(groups)
+        for index, parameter in enumerate(group)
+    }

@@ -31,6 +31,7 @@ from roundelay.torch.optimizer.arguments import (
     checked_names,
     checked_reduction,
     chosen_strategy,
+    names_of,
 )
 from roundelay.torch.optimizer.bound_method import BoundMethod
 from roundelay.torch.optimizer.grad_scaler import watch
@@ -168,11 +169,7 @@ class Wrapper:
         hooks = self._sync or self._local
         if hooks is not None and hooks.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
             return
-        named = {
-            parameter: self._names.get(id(parameter), f"noname.{number}.{index}")
-            for number, group in enumerate(self.masters.parameters(optimizer))
-            for index, parameter in enumerate(group)
-        }
+        named = names_of(self.masters.parameters(optimizer), self._names)
         if self._sync is not None:
             self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
         if self._local is not None:
