@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from roundelay.torch.functions import replaced
+from roundelay.torch.optimizer.arguments import names_of
 from roundelay.torch.optimizer.master_pair import MasterPair
 
 HALVES = (torch.float16, torch.bfloat16)
@@ -74,18 +75,23 @@ class MasterWeights:
         """
         if not self.enabled:
             return
+        places = [
+            (group["params"], index)
+            for group in optimizer.param_groups
+            for index, tensor in enumerate(group["params"])
+            if tensor.dtype in HALVES and tensor.requires_grad
+        ]
+        if not places:
+            return
+        named = names_of(self.parameters(optimizer), names)
         carried = dict(optimizer.__dict__.pop(_CARRIED, ()))
-        for number, group in enumerate(optimizer.param_groups):
-            for index, parameter in enumerate(group["params"]):
-                if parameter.dtype not in HALVES or not parameter.requires_grad:
-                    continue
-                pair = self._by_parameter.get(parameter)
-                if pair is None:
-                    name = names.get(id(parameter), f"noname.{number}.{index}")
-                    pair = MasterPair(parameter, name, carried.get(parameter))
-                    self._by_parameter[parameter] = self._by_master[pair.master] = pair
-                    _move_state(optimizer, parameter, pair.master)
-                group["params"][index] = pair.master
+        for group, index in places:
+            parameter = group[index]
+            if parameter not in self._by_parameter:  # a group may have it twice
+                pair = MasterPair(parameter, named[parameter], carried.get(parameter))
+                self._by_parameter[parameter] = self._by_master[pair.master] = pair
+                _move_state(optimizer, parameter, pair.master)
+            group[index] = self._by_parameter[parameter].master
 
     def parameters(self, optimizer: torch.optim.Optimizer) -> list[list[torch.Tensor]]:
         """Returns the model's parameters, group by group."""
