@@ -37,35 +37,38 @@ class Bucket final : public GradientGroup {
   // Adds the gradient of a pool's entry. The entries of a bucket are neighbours, added in order.
   void add(std::shared_ptr<Gradient> gradient, std::size_t entry);
 
-  // Call it when a gradient has arrived; `parameter` is the gradient's, and a sparse contribution is to be
-  // made dense. Copies the contribution into the pool, and submits the bucket if this was the last one.
-  // Returns false, without any effect, if the pool contains this step's result already. Errors:
-  // kInvalidArgument (the parameter has changed since the pool was made), those of GradientPool::fill and
-  // submit(). Throws as Submit.
+  // Call it when autograd has added the last contribution of a step to a gradient; `parameter` is the
+  // gradient's. Copies the contribution into the pool, a sparse one as dense, and submits the bucket if this
+  // was the last gradient. Returns false, without any effect, if the pool contains this step's result
+  // already. Errors: kInvalidArgument (the parameter has changed since the pool was made), those of
+  // GradientPool::fill and submit(). Throws as Submit.
   [[nodiscard]] Result<bool> arrived(Gradient& gradient, const at::Tensor& parameter);
   // Submits the whole bucket. Gradients without a contribution give zeros. Errors: as arrived(), and
   // Gradient::make_room(). Throws as Submit; nothing is in flight then.
   [[nodiscard]] Status submit();
 
-  // The operation in flight: the caller waits for it, then calls complete() or, if it failed, abandon().
+  // Returns the operation in flight: the caller waits for it, then calls complete() or, if it failed,
+  // abandon().
   [[nodiscard]] std::optional<submit::Handle> in_flight() const { return in_flight_; }
   // Gives each gradient its result.
   void complete();
-  // Drops the results.
+  // Drops the results of an operation that failed or that nobody waits for.
   void abandon();
 
   // Chooses the technique that reduces the bucket from the next submit() on: TechniqueChoice::choose(). Call
   // it when all gradients were added. Errors: kUnavailable too if the bucket is in flight; those of Levels
   // and of Accelerator::stream_for. Throws as Levels.
   [[nodiscard]] Status set_technique(std::string_view text);
-  // The state is zeroed, read and written in the current stream: the next submit() waits for it.
+  // Returns TechniqueChoice::state(), for use in the current stream: the next submit() waits for that stream.
+  // Undefined: there is none. Errors: those of Accelerator::stream_for.
   [[nodiscard]] Result<at::Tensor> technique_state();
   [[nodiscard]] TechniqueChoice& technique() { return technique_; }
   [[nodiscard]] const TechniqueChoice& technique() const { return technique_; }
 
-  // The position of the bucket among those of the pool that were submitted in this step, from 1 on; 0: it
-  // was not.
+  // Returns the position of the bucket among those of the pool that were submitted in this step, from 1 on;
+  // 0: it was not.
   [[nodiscard]] int turn() const { return turn_; }
+  // Does the same as GradientGroup::new_step(), and resets turn().
   void new_step();
 
  private:

@@ -33,19 +33,22 @@ struct PoolRange {
 // with errors may also return kAborted (a GPU has failed).
 class GradientPool {
  public:
-  // On a GPU the region is zeroed first. `accelerator` outlives the pool.
+  // Makes a pool without entries. Zeroes the region on a GPU; on the CPU it is zero already. `accelerator`
+  // outlives the pool.
   GradientPool(RegionPtr region, c10::Device device, Accelerator& accelerator);
 
   [[nodiscard]] const Region& region() const { return *region_; }
   [[nodiscard]] c10::Device device() const { return device_; }
-  // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type on the wire. Returns
-  // the entry's index. Errors: kInvalidArgument (the entry is not within the region).
+  // Adds an entry for the gradient of `parameter` at a byte offset; `type` is the type that is reduced, and
+  // may differ from the parameter's. Returns the entry's index. Errors: kInvalidArgument (the entry is not
+  // within the region).
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
   // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the region.
   void clear();
   // Fills the entry with `gradient` (cast), or with zeros if it is undefined, and returns the entry. Copies
   // nothing if `gradient` is the entry. Earlier tensors of the entry that somebody holds keep their values.
   Result<at::Tensor> fill(std::size_t index, const at::Tensor& gradient);
+  // Returns the part of the pool that the entry takes.
   [[nodiscard]] PoolRange range(std::size_t index) const;
   // Has the C library return free memory to the system: that of gradients which entries have replaced. Small
   // blocks between them keep it otherwise. Does nothing on a GPU.
@@ -53,7 +56,7 @@ class GradientPool {
   // Call it when results are complete in the current stream. Other streams then wait for this point before
   // they fill an entry. Does nothing on the CPU.
   [[nodiscard]] Status settle();
-  // The number of entries that have moved out.
+  // Counts how often an entry's values had to move out, as somebody held its last tensor.
   [[nodiscard]] std::int64_t moved_out() const { return moved_out_; }
   // Makes the operand of an allreduce in place. Errors: kInvalidArgument (the range is not within the
   // region).

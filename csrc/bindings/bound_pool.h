@@ -19,16 +19,16 @@ struct BoundPool {
   std::weak_ptr<runtime::Context> context;
 };
 
-// The operation of an allreduce: a ReduceOp and the factors before and after it.
+// Says how an allreduce reduces: the operation, and the factors before and after it.
 struct Reduction {
-  int op;
+  int op;  // the value of a ReduceOp
   double prescale_factor;
   double postscale_factor;
 };
 
-// Submits an allreduce in place, which takes this technique. Call it with the GIL. Errors: ValueError (the
-// pool is another init()'s, the range is not in the pool), those of Context::submit; raised, and the peers
-// hear of them.
+// Submits an allreduce in place, which takes this technique. Call it with the GIL. Raises ValueError if the
+// pool is another init()'s. Raises ValueError if the range is not in the pool, and the errors of
+// Context::submit(); the peers hear of these.
 submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
                          const Reduction& reduction, const adapter::TechniqueUse& technique);
 

@@ -24,7 +24,7 @@ namespace roundelay::collective {
 // One thread at a time.
 class Task {
  public:
-  // What a task waits for: this call of this fabric. Both live until the task is resumed.
+  // A task waits for this call of this fabric. Both live until the task is resumed.
   struct Step {
     Fabric* fabric = nullptr;
     Call* call = nullptr;
@@ -89,7 +89,7 @@ class Task {
 };
 
 // `co_await Calling(fabric, call)` in a task: the task goes on when the call is over. `call` is a variable of
-// the task. The owner sets its deadline and abort word.
+// the task. The owner sets its deadline and abort token.
 class Calling {
  public:
   Calling(Fabric& fabric, Call& call) : step_{&fabric, &call} {}

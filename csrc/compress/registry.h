@@ -12,9 +12,9 @@
 
 namespace roundelay::compress {
 
-// A parameter of a technique: a whole number. Any text in its range may be given.
+// A parameter of a technique: a whole number. The text may give any value from `least` to `most`.
 struct Parameter {
-  std::string_view key;
+  std::string_view key;      // its name in the text
   std::string_view meaning;  // for users: "the number of steps in which ..."
   std::int64_t least, most;
   std::int64_t standard;  // its value if the text has none

@@ -29,8 +29,8 @@ constexpr DType residual_type(DType dtype) {
   return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-// In the next three, the residual has residual_type(dtype). The arrays do not overlap. A NaN becomes the
-// type's one quiet NaN.
+// The next three functions move values into a residual and out of it. The residual has residual_type(dtype).
+// The arrays do not overlap. A NaN becomes the type's one quiet NaN.
 //
 // Computes residual[i] += values[i], and sets the values to zero. A residual of zero takes the value's bits.
 void keep(void* residual, void* values, std::size_t count, DType dtype);
@@ -41,14 +41,15 @@ void give_back(void* values, void* residual, std::size_t count, DType dtype);
 // result is not finite, so that an overflow is sent once.
 void take(void* sent, void* residual, std::size_t count, DType dtype);
 
-// Returns the sum of |x|, added up in fp64 in an order that depends on `count` alone.
+// Returns the L1 norm: the sum of |x|, added up in fp64 in an order that depends on `count` alone.
 float norm(const void* values, std::size_t count, DType dtype);
 
 // Writes the indices of the `keep` largest norms, ascending. Of equal norms the first are taken. A NaN is
 // larger than all numbers. Norms are not negative. `keep` is at most `count`, which is below 2^32.
 void select_largest(std::uint32_t* indices, std::size_t keep, const float* norms, std::size_t count);
 
-// Returns index `j` of a turn that takes every `parts`-th chunk. Turns come one after the other, for ever.
+// Returns the index of chunk `j` of a turn. Turns are numbered from 0, for ever. Turn t takes every
+// `parts`-th chunk, from chunk t % parts on, so that `parts` turns take all chunks once.
 constexpr std::uint32_t turn_index(std::uint64_t turn, std::uint64_t parts, std::uint64_t j) {
   return static_cast<std::uint32_t>(turn % parts + j * parts);
 }

@@ -1,4 +1,7 @@
-"""The C++ core (csrc/bindings). Only translation: see the headers in csrc for contracts."""
+"""The C++ core (csrc/bindings). The headers in csrc have the full contracts.
+
+Calls before init() raise ValueError, in a forked child RuntimeError.
+"""
 
 from collections.abc import Callable
 from typing import Final
@@ -11,7 +14,7 @@ class HorovodInternalError(RuntimeError): ...
 class MismatchError(HorovodInternalError): ...
 
 class Config:
-    """What one init() read from the environment; read-only."""
+    """The settings that one init() read; read-only. Times are in seconds, cycle_time too; sizes in bytes."""
 
     # one line a knob: tools/config_docs.py
     fusion_threshold: Final[int]
@@ -44,23 +47,23 @@ class Config:
     log_hide_time: Final[bool]
     # end of the knobs
     theta_auto: Final[bool]  # ROUNDELAY_THETA is "auto"
-    # (variable, value, source, meaning) for every knob
+    # Returns (variable, value, source, meaning) for every knob.
     @property
     def lines(self) -> list[tuple[str, str, str, str]]: ...
-    # HOROVOD_ variables that are set but do nothing here, with the reason
+    # Returns a sentence, with the reason, for each HOROVOD_ variable that is set and does nothing here.
     @property
     def no_effect(self) -> list[str]: ...
-    # (variable, value, what is allowed, complaint) for each variable that was read as if it were not set
+    # Returns (variable, value, allowed values, complaint) for each bad variable.
     @property
     def bad(self) -> list[tuple[str, str, str, str]]: ...
 
-# ValueError with the first bad variable's complaint.
+# Reads the environment. ValueError with the first bad variable's complaint.
 def load_config() -> Config: ...
 
-# Reads on over bad variables: Config.bad lists them.
+# Reads bad variables as if they were not set; Config.bad lists them.
 def read_config() -> Config: ...
 
-# The place where ranks meet without MPI. csrc/bootstrap/rendezvous.h describes the fields.
+# Describes the store at which ranks meet without MPI. csrc/bootstrap/rendezvous.h has the fields.
 class Rendezvous:
     def __init__(
         self,
@@ -76,7 +79,9 @@ class Rendezvous:
         local_size: int | None,
     ) -> None: ...
 
-# Joins the job. `backend_path`: the module that finds the other ranks, or None for a single process.
+# Joins the job; does nothing if the process is in one. `backend_path`: the module that finds the other ranks;
+# None for a single process. `ranks`: the launched ranks that are the job, in its order; empty: all. MPI only:
+# `communicator`, the Fortran handle of the job's communicator. RuntimeError if the ranks do not meet.
 def init(
     backend_path: str | None,
     rendezvous: Rendezvous | None = None,
@@ -90,13 +95,15 @@ def load_gpu(module_path: str, nccl_path: str, device_type: str) -> None: ...
 
 # Returns the version code of the NCCL at this path; 0 if there is none.
 def nccl_version(nccl_path: str) -> int: ...
-def shutdown() -> None: ...
-def is_initialized() -> bool: ...
-def after_fork() -> None: ...
-def config() -> Config: ...
+def shutdown() -> None: ...  # leaves the job and joins all threads; does nothing before init
+def is_initialized() -> bool: ...  # False in a forked child, too
+def after_fork() -> None: ...  # makes later calls in this child raise; os.register_at_fork calls it
+def config() -> Config: ...  # what init() has read
 
 # Writes one line to stderr, at level INFO (ROUNDELAY_LOG_LEVEL).
 def log_info(message: str) -> None: ...
+
+# Return this process's place in the job: csrc/bootstrap/rank_info.h describes the numbers.
 def rank() -> int: ...
 def size() -> int: ...
 def local_rank() -> int: ...
@@ -112,68 +119,66 @@ def transports() -> dict[str, str]: ...
 def fail(why: str) -> None: ...
 
 class GradientPool:
-    """Zeros that ranks of a process set reduce where they lie; of one init(). Offsets and sizes in bytes.
+    """Memory, zero at first, in which a process set reduces gradients in place until shutdown().
 
-    On a GPU all is enqueued in the current stream.
+    Offsets and sizes are in bytes. On a GPU all work is enqueued in the current stream.
     """
 
-    # Every rank makes one with the same key (from 1 on, below 2**22) and size, and uses it when all have.
-    # RuntimeError if there is no memory.
+    # Every rank makes one with the same key (from 1 on, below 2**22) and size. No rank uses its pool before
+    # all ranks have theirs. RuntimeError if there is no memory.
     def __init__(self, key: int, size: int, process_set: int, device: torch.device) -> None: ...
-    # A place for the gradient of `parameter`, in this dtype. The number of the entry.
+    # Adds an entry for the gradient of `parameter`, in this dtype. Returns the entry's number.
     def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
-    # Takes all entries out; what somebody still has of them moves out of the pool.
+    # Removes all entries. Tensors of them that somebody holds move out of the pool, with their values.
     def clear(self) -> None: ...
     @property
-    def moved_out(self) -> int: ...  # entries so far
-    # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
-    # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
+    def moved_out(self) -> int: ...  # the number of entries that have moved out so far
+    # Copies `gradient` (None: zeros) into the entry. Returns a tensor of it with the parameter's strides;
+    # `gradient` itself if it is the entry. Earlier tensors of the entry move out as in clear().
     def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
-    # The C library gives back what is free: gradients that entries have replaced. Nothing on a GPU.
-    def trim(self) -> None: ...
-    # On a GPU: what other streams fill is behind what is in this one now. After results came into it.
+    def trim(self) -> None: ...  # returns the C library's free memory to the system; does nothing on a GPU
+    # Call it when results are complete in the current stream: later fill() calls in other streams wait for
+    # this point. Does nothing on the CPU.
     def settle(self) -> None: ...
-    # How many buckets were submitted since the last call.
+    # Returns the number of buckets that were submitted since the last call, and ends the step.
     def take_turns(self) -> int: ...
-    # Reduces the first `size` bytes in place; `op` and handle as below.
+    # Reduces the first `size` bytes in place. allreduce_async() below describes `op` and the handle.
     def allreduce_async(self, size: int, dtype: torch.dtype, name: str, op: int) -> int: ...
 
 class HookRules:
-    """The settings that the hooks of one optimizer's gradients share."""
+    """The settings that the hooks of one optimizer's gradients share. Python writes, the hooks read them."""
 
-    passes_per_step: int
+    passes_per_step: int  # backward_passes_per_step
     no_sync_depth: int  # the number of no_sync() blocks that are open
-    recording: bool  # AfterHook is to hand every gradient to Python
+    recording: bool  # AfterHook calls `arrived` for every gradient
     graph_task: int  # the backward whose end Python waits for; -1: none
     def __init__(self) -> None: ...
 
 class Gradient:
-    """The state of one parameter's gradient between two steps. Changes `.grad`."""
+    """The only writer of one parameter's `.grad`: local (this rank's part), in flight or reduced."""
 
     # `additive`: the results of several reductions may be added.
     def __init__(self, parameter: torch.Tensor, name: str, additive: bool) -> None: ...
     @property
     def parameter(self) -> torch.Tensor | None: ...  # None if it no longer exists
-    # Whether its optimizer is to reduce it: it is not frozen, nor another optimizer's by now.
+    # False if the parameter no longer exists, is frozen, or belongs to another optimizer.
     @property
     def wanted(self) -> bool: ...
     @property
-    def reductions(self) -> int: ...  # operations in flight
-    # This rank's contribution, where `.grad` is one.
+    def reductions(self) -> int: ...  # operations that were submitted and have no result yet
+    # Returns `.grad` if it is local.
     def local(self) -> torch.Tensor | None: ...
-    # How many backward passes `.grad` has that no reduction has taken. The hooks count on from here.
+    # Sets the number of backward passes in `.grad` that no reduction has taken. The hooks count on from here.
     def set_passes(self, passes: int) -> None: ...
-    # This rank's contribution, for a reduction. A reduced `.grad` is set aside. RuntimeError: not additive.
+    # Takes a local `.grad` for a reduction. A reduced one is set aside. RuntimeError: not additive.
     def take(self) -> torch.Tensor | None: ...
-    # `.grad` is this tensor now, and in flight.
+    # Makes this tensor `.grad`, in flight.
     def send(self, tensor: torch.Tensor) -> None: ...
-    # An operation was submitted. complete() adds its result to others; the last puts the sum into `.grad`.
+    # Counts a submitted operation. complete() adds its result to others; the last puts the sum into `.grad`.
     def submitted(self) -> None: ...
     def complete(self, result: torch.Tensor) -> None: ...
-    # `.grad` is local again, and nothing is in flight.
-    def new_step(self) -> None: ...
-    # The parameter is another optimizer's now.
-    def give_up(self) -> None: ...
+    def new_step(self) -> None: ...  # makes `.grad` local again, and forgets what was in flight
+    def give_up(self) -> None: ...  # marks the parameter as another optimizer's
 
 class BeforeHook:
     """Hook of a parameter: sets a reduced gradient aside before autograd adds to `.grad`."""
@@ -182,7 +187,10 @@ class BeforeHook:
     def __call__(self, gradient: torch.Tensor) -> None: ...
 
 class AfterHook:
-    """Hook of a parameter: counts the pass and reduces the gradient; calls `arrived` if it is special."""
+    """Hook of a parameter: counts the pass, copies the gradient into its bucket, and submits a full one.
+
+    Calls `arrived` instead for a backward's first gradient, and for one that is sparse or in no bucket.
+    """
 
     def __init__(self, gradient: Gradient, rules: HookRules, arrived: Callable[[], None]) -> None: ...
     def __call__(self, parameter: torch.Tensor) -> None: ...
@@ -192,71 +200,73 @@ class GradientGroup:
 
     def __init__(self, name: str) -> None: ...
     def add(self, gradient: Gradient) -> None: ...
-    # The gradient is ready; `kind` 1: dense, 1 + n: sparse in n dimensions. Whether the group is full: all
-    # wanted gradients are ready and dense.
+    # Marks the gradient as ready; `kind` 1: dense, 1 + n: sparse in n dimensions. Returns whether the group
+    # is full (all wanted gradients are ready and dense). The caller then submits it.
     def mark_ready(self, gradient: Gradient, kind: int) -> bool: ...
     def unmark(self, gradient: Gradient) -> None: ...
     def unmark_all(self) -> None: ...
     def any_ready(self) -> bool: ...
-    # A byte for each gradient: its kind; 0: it is not ready.
+    # Returns a byte for each gradient: its kind; 0: it is not ready.
     def kinds(self) -> bytes: ...
-    # A byte for each gradient: 1 if it is wanted.
+    # Returns a byte for each gradient: 1 if it is wanted.
     def wanted(self) -> bytes: ...
-    # The numbers of wanted gradients with so many passes that are not ready.
+    # Returns the indices of wanted gradients that have so many backward passes and are not ready.
     def overdue(self, passes: int) -> list[int]: ...
-    # On a GPU: the current stream waits for the streams that produced the ready gradients.
+    # Makes a GPU's current stream wait for the streams that produced the ready gradients.
     def wait_for_producers(self) -> None: ...
-    # The name of the next operation: `name`, with a number from the second operation of a step on.
+    # Returns the name of the next operation: `name`, with a number from the second operation of a step on.
     def next_name(self, name: str) -> str: ...
     @property
     def operations(self) -> int: ...  # since the last step
     @property
-    def filled(self) -> int: ...  # how often the group was full since the last take_filled()
+    def filled(self) -> int: ...  # the number of times that the group was full since the last take_filled()
+    # Returns `filled`, and counts from 0 again.
     def take_filled(self) -> int: ...
-    # After the optimizer's step, or zero_grad().
+    # Call it after the optimizer's step and zero_grad(): all gradients begin anew.
     def new_step(self) -> None: ...
 
 class Bucket(GradientGroup):
-    """A range of a pool. Its gradients are reduced in the pool once in a step."""
+    """A range of a pool, reduced in the pool once in a step. Later reductions of the step are Python's."""
 
     def __init__(
         self, name: str, pool: GradientPool, op: int, prescale_factor: float, postscale_factor: float
     ) -> None: ...
     def add(self, gradient: Gradient, entry: int) -> None: ...  # type: ignore[override]
-    # The gradient is ready: copies it in, made dense, and submits the bucket if it is full. False: the pool
-    # contains this step's result already, and nothing was done.
+    # Copies a ready gradient in, made dense, and submits the bucket if it is full. Returns False, and does
+    # nothing, if the pool contains this step's result already.
     def arrived(self, gradient: Gradient) -> bool: ...
     # Submits the bucket, with zeros for gradients that are not there.
     def submit(self) -> None: ...
-    # Waits for what was submitted, and gives each gradient its result.
+    # Waits for the operation in flight, if there is one, and gives each gradient its result.
     def finish(self) -> None: ...
-    # After a failure: waits for what was submitted, and drops it.
+    # Call it after a failure: waits for the operation in flight, and drops its results.
     def abandon(self) -> None: ...
     @property
     def turn(self) -> int: ...  # its position among the pool's buckets of this step, from 1 on; 0: none
-    # The technique from now on; None or "dense": none; equal on all ranks. The same one keeps its state,
-    # another gets new state. ValueError: the text is wrong. RuntimeError: the bucket is in flight, or its
-    # state may keep gradients: send them with flush_next() first. Then nothing has changed.
+    # Chooses the technique from now on, equal on all ranks; None or "dense": none. The same one keeps its
+    # state, another gets new state. Errors change nothing. ValueError: the text is wrong. RuntimeError: the
+    # bucket is in flight, or its state may keep gradients: send them with flush_next() first.
     def set_technique(self, text: str | None) -> None: ...
     @property
     def technique(self) -> str | None: ...  # its canonical text; None: dense
-    # This rank's state, uint8; None: there is none. Not for use while the bucket is in flight. A write counts
-    # as gradients that are kept.
+    # This rank's state, uint8; None: there is none. Do not use it while the bucket is in flight. A write
+    # counts as gradients that are kept.
     @property
     def state(self) -> torch.Tensor | None: ...
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property
     def unflushed(self) -> bool: ...  # the state may keep gradients
-    # By technique ("dense": none, or it did not apply): operations, bytes of gradients, bytes sent.
+    # For each technique ("dense": none, or it did not apply): operations, bytes of gradients, bytes sent.
     @property
     def traffic(self) -> list[tuple[str, int, int, int]]: ...
 
-def techniques() -> list[tuple[str, str]]: ...  # those that set_technique() knows: name, description
+def techniques() -> list[tuple[str, str]]: ...  # (name, description) of those that set_technique() knows
 def technique_text(text: str) -> str: ...  # its canonical form. ValueError: set_technique() would refuse it
 
-# Operations return a handle. `name` None: a counter of (operation, process set) names it. `output` may be
-# `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,
-# `process_set` an id. Lists of tensors are grouped operations: one handle, all or nothing.
+# These start an operation and return a handle; synchronize() waits for it. `name` None: a counter of
+# (operation, process set) names it. `output` may be `tensor` (in place). The operation keeps both alive; do
+# not change them before it is done. `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a
+# world rank, `process_set` an id. Lists of tensors are grouped operations: one handle, all or nothing.
 def allreduce_async(
     tensor: torch.Tensor,
     output: torch.Tensor,
@@ -297,8 +307,8 @@ def reducescatter_async(
 # The output is an int64 tensor with the world rank that joined last.
 def join_async(process_set: int) -> int: ...
 
-# Like the ones with _async and synchronize(): they wait and return the outputs that the core allocated.
-# If this thread can negotiate itself, the coordination thread stays asleep.
+# These are like the ones with _async, followed by synchronize(): they wait without the GIL, and return the
+# outputs that the core allocated. This thread does the work if it can; the background threads then sleep.
 def allreduce(
     tensor: torch.Tensor,
     output: torch.Tensor,
@@ -335,23 +345,25 @@ def reducescatter(
 ) -> list[torch.Tensor]: ...
 def join(process_set: int) -> list[torch.Tensor]: ...
 
-# Returns the new set's id. Collective over all ranks. `ranks`: world ranks, ascending.
+# Make and remove process sets, collective over all ranks. `ranks`: world ranks, ascending. Returns the id.
 def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...
 def process_set_ranks(process_set: int) -> list[int]: ...
-def levels(process_set: int) -> list[int]: ...  # ranks of this rank's groups in the network, innermost first
+
+# Returns the sizes of the levels of the set's fabric, innermost first: [4, 2] for two nodes of four ranks.
+def levels(process_set: int) -> list[int]: ...
 
 # Tells the peers that a call under this name failed this rank's own checks. `text`: the error.
 def submit_error(operation: str, name: str | None, text: str, process_set: int) -> None: ...
 
-# Returns whether the handle is done (it may have failed). ValueError if it is unknown.
+# Returns whether the handle is done, on a GPU too (it may have failed). ValueError if it is unknown.
 def poll(handle: int) -> bool: ...
 
 # Sleeps without the GIL until done, then forgets the handle and raises its error, or returns the outputs that
 # the core allocated. ValueError for an unknown handle.
 def synchronize(handle: int) -> list[torch.Tensor]: ...
 
-# Makes the core order at once what is submitted, as the step's last gradient is.
+# Lets ready tensors start without waiting for more. Call it when a step's last tensor is submitted.
 def flush() -> None: ...
 
 # Marks a block in which the caller waits for communication and computes nothing. synchronize() and blocking
@@ -362,13 +374,15 @@ class Waiting:
 
 # Returns counters since init, by name. roundelay.torch.measure.stats describes them.
 def stats() -> dict[str, int]: ...
+
+# Starts the whole job's timeline; does nothing but on rank 0. ValueError: the path cannot be written.
 def start_timeline(path: str, mark_cycles: bool) -> None: ...
 def stop_timeline() -> None: ...
 def timeline_enabled() -> bool: ...
 
 # Marks a phase of this thread ("backward", "step") from begin to end, in nanoseconds of the steady clock.
 def timeline_mark(name: str, begin_ns: int, end_ns: int) -> None: ...
-def backend_description(path: str) -> str: ...
+def backend_description(path: str) -> str: ...  # the library of a bootstrap's module and its version
 def torch_build_version() -> str: ...
 
 class testing:

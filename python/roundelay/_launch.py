@@ -20,7 +20,7 @@ _SLURM_STEP = (
 )
 # Slurm assigns no ports. Job and step choose one of these, below those that systems give to connections.
 _SLURM_PORTS = range(15000, 30000)
-_INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"
+_INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"  # roundelay/run/local_ranks.py sets it for rank 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Launch:
 
     bootstrap: str
     why: str
-    rendezvous: Rendezvous | None = None
+    rendezvous: Rendezvous | None = None  # only for "store"
 
 
 def detect(environment: Mapping[str, str], asked: str = "auto") -> Launch:

@@ -1,8 +1,10 @@
 // The bootstrap of ranks that their launcher has numbered and that meet in a key-value store.
 //
-// Keys: roundelay/<job and restart>/<generation>/<exchange>/<rank>. The values of an exchange are erased when
-// all ranks have come to the next exchange; those of the last one when all ranks have left. So an older
-// generation leaves no values, and those of a dead job have other keys or are incomplete.
+// Keys: roundelay/<job and restart>/<generation>/<exchange>/<rank>. An exchange is one all_gather(), counted
+// from 0. The values of an exchange are erased when all ranks have come to the next one; those of the last
+// one when all ranks have left. So an older generation leaves no values, and those of a dead job have other
+// keys or are incomplete. Instead of <exchange>/<rank> a key may end in left/<rank>
+// (the rank has left) or in given_up (the error of a rank whose wait for others has ended).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ std::string store_root(const Rendezvous& where, std::uint32_t generation);
 
 class StoreBootstrap final : public Bootstrap {
  public:
-  // `patience`: the time limit from which callers make deadlines; only errors show it.
+  // `patience` is the time limit from which callers make deadlines; only errors show it.
   StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where, std::uint32_t generation,
                  Duration patience);
   // Tells the others that this rank has left. Rank 0's process may serve the store, so rank 0 waits until the

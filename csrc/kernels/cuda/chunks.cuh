@@ -13,7 +13,7 @@ namespace roundelay::kernels::cuda {
 inline constexpr int kChunkThreads = 256;
 inline constexpr int kSelectThreads = 1024;
 
-// What happens to one element: keep, give_back or take of kernels/chunks.h, or a plain copy.
+// Each of the next four types moves one element: as keep, give_back or take of kernels/chunks.h, or as it is.
 template <DType kType>
 struct Keep {
   ROUNDELAY_DEVICE static void apply(std::byte* residual, std::byte* value) {
@@ -58,10 +58,10 @@ struct Copy {
   static constexpr DType kTo = kType, kFrom = kType;
 };
 
-// A block's elements: kUnroll for each thread.
+// The number of elements that a block of threads moves: kUnroll for each thread.
 inline constexpr std::uint64_t kBlockElements = std::uint64_t{kUnroll} * kChunkThreads;
 
-// Works on `count` elements; block b has those from b * kBlockElements on.
+// A launch that moves `count` adjacent elements; block b has those from b * kBlockElements on.
 struct FlatWork {
   std::byte* to;
   std::byte* from;
@@ -77,7 +77,8 @@ ROUNDELAY_DEVICE void move_flat(Thread thread, const FlatWork& work, std::uint64
   }
 }
 
-// Moves chunks between their places and a dense array. A chunk has `blocks` blocks.
+// A launch that moves chunks between their places in the whole array and a dense array. Each chunk has
+// `blocks` blocks of threads.
 struct ChunkWork {
   std::byte* to;
   std::byte* from;
@@ -86,11 +87,12 @@ struct ChunkWork {
   std::uint64_t blocks;
 };
 
+// The elements of one block of threads.
 struct ChunkPlace {
-  std::uint64_t dense;   // where the block's elements begin in the dense array
-  std::uint64_t spread;  // and in the whole array
-  std::uint64_t places;  // the block's elements in the dense array
-  std::uint64_t exist;   // those of them that the chunk has
+  std::uint64_t dense;   // the index of the first one in the dense array
+  std::uint64_t spread;  // its index in the whole array
+  std::uint64_t places;  // the number of elements in the dense array
+  std::uint64_t exist;   // how many of these the chunk has: the last chunk may be shorter
 };
 
 ROUNDELAY_DEVICE ChunkPlace place_of(const ChunkWork& work, std::uint64_t block) {
@@ -165,7 +167,7 @@ ROUNDELAY_DEVICE void add_range(double* sum, int thread, const std::byte* from, 
   for (int i = 0; i < kPack; ++i) sum[thread * kPack + i] = part[i];
 }
 
-// `sum` is the block's, kNormSums numbers.
+// `sum` has kNormSums numbers, which the block's threads share.
 template <DType kType>
 ROUNDELAY_DEVICE void norm_step(int step, int thread, const NormWork& work, double* sum,
                                 std::uint64_t block) {
@@ -192,6 +194,7 @@ struct BlockCounter {
 };
 using SelectSteps = LargestSteps<kSelectThreads, BlockCounter>;
 
+// Writes the chunk indices of turn *turn (turn_index() in kernels/chunks.h), and then counts the turn.
 struct TurnWork {
   std::uint32_t* indices;
   std::uint64_t chosen;

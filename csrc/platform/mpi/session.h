@@ -53,11 +53,11 @@ class Session {
   // deadline; for a smaller group, if it hangs until then, it ends the process. Errors: kAborted,
   // kUnavailable.
   Result<MPI_Comm> communicator(const Group& group, Deadline deadline);
-  // Frees a communicator that has no transfers in progress.
+  // Frees a communicator that has no transfers in progress. Does nothing if usable() is not OK.
   void release(MPI_Comm communicator);
 
   // Forbids MPI_Finalize and new communicators, because some transfers will never finish. The control plane
-  // may still use MPI to report the fault.
+  // may still use MPI to report the fault. Any thread may call it; the first reason stays.
   void poison(const std::string& why) EXCLUDES(mutex_);
   // Returns kUnavailable after poison() and after anyone's MPI_Finalize, otherwise OK.
   [[nodiscard]] Status usable() const EXCLUDES(mutex_);

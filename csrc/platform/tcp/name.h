@@ -12,7 +12,8 @@
 
 namespace roundelay::platform {
 
-// Returns the addresses of a host name. Errors: kUnavailable, "NAME has no address: ...".
+// Returns the addresses of a host name. Blocks as long as getaddrinfo(3) does, which has no deadline. Errors:
+// kUnavailable, "NAME has no address: ...".
 Result<std::vector<Address>> resolve(const std::string& host);
 
 // Returns a socket that listens on `port` and is closed on exec. If `host` is an address of this machine, it
@@ -24,8 +25,8 @@ Result<Fd> listen_at(const std::string& host, std::uint16_t port, bool others_co
 // Returns whether `fd` is a socket of this process that listens on `port`.
 bool listens_on(int fd, std::uint16_t port);
 
-// Waits until a server listens there. Errors: kUnavailable at the deadline, "nobody listens on HOST:PORT
-// (cause)".
+// Waits until a server listens there; resolve() may make it late. Errors: kUnavailable at the deadline,
+// "nobody listens on HOST:PORT (cause)".
 Status await_listener(const std::string& host, std::uint16_t port, Deadline deadline);
 
 }  // namespace roundelay::platform

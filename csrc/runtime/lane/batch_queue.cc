@@ -32,7 +32,7 @@ void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::Execution& exe
   if (batches.empty() && !execution.skipped) return;
   if (!execution.absent.empty()) {
     auto exchange = std::make_unique<Batch>();
-    exchange->steps = execution.skipped ? &kSkipSteps : &kAnnounceSteps;
+    exchange->steps = execution.skipped ? &kSkipSteps : &kTellCountSteps;
     exchange->absent = execution.absent;
     exchange->following = static_cast<std::int64_t>(batches.size());
     batches.push_front(std::move(exchange));

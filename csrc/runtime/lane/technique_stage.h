@@ -10,6 +10,7 @@
 
 namespace roundelay::runtime {
 
+// compress::Stage describes the functions.
 class TechniqueStage final : public compress::Stage {
  public:
   // `buffers` outlives the stage.
@@ -21,7 +22,7 @@ class TechniqueStage final : public compress::Stage {
   [[nodiscard]] Result<std::byte*> scratch(std::size_t bytes) override;
   [[nodiscard]] FramePool& frames() override { return buffers_.frames(); }
 
-  // Lets the next technique use the scratch memory again.
+  // Lets the next technique use the scratch memory again. Call it when the technique has ended.
   void reset() { used_ = 0; }
 
  private:

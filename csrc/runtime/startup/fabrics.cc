@@ -66,7 +66,7 @@ Status Fabrics::exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node
   node_infos_ = std::move(node_infos);
   if (shuns_memory()) return {};
   const auto first = std::find_if(node_infos_.begin(), node_infos_.end(),
-                                  [&](const NodeInfo& site) { return site.node == node_of(ranks.rank()); });
+                                  [&](const NodeInfo& info) { return info.node == node_of(ranks.rank()); });
   std::string wrong = no_shm_socket_;
   if (wrong.empty() && !first->shm_socket.empty()) wrong = platform::reach(first->shm_socket).message();
   const auto all = ranks.all_gather(to_bytes(wrong), deadline);
@@ -106,7 +106,7 @@ std::string Fabrics::why_not_shm(const Group& group) const {
 
 std::optional<bootstrap::Levels> Fabrics::levels_of(const Group& group) const {
   std::vector<std::string> nodes;
-  for (const NodeInfo& site : node_infos_) nodes.push_back(site.node);
+  for (const NodeInfo& info : node_infos_) nodes.push_back(info.node);
   return bootstrap::levels_of(group, nodes);
 }
 
@@ -172,8 +172,8 @@ Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key
 Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group) {
   auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
   if (!memory.ok()) return memory.status();
-  const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& site) {
-    return site.node == node_of(group.ranks.front());
+  const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& info) {
+    return info.node == node_of(group.ranks.front());
   });
   collective::ShmFabricOptions options;
   options.crowded = bootstrap::outnumber_cores(static_cast<int>(on_node));

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def number(kind: Callable[[str], float], least: float, unit: str) -> Callable[[str], Any]:
-    """Returns an argument type: a number of at least `least`."""
+    """Returns an argument type: a number of at least `least`. unit: names the number in the error."""
 
     def read(text: str) -> float:
         try:

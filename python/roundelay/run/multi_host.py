@@ -189,7 +189,10 @@ def places(hosts: list[Host]) -> Iterator[Place]:
 
 
 def wait(hosts: list[Host], mailbox: Mailbox) -> int:
-    """Waits until all hosts have ended, an agent cannot do its work, or this process is told to end."""
+    """Waits until all hosts have ended, an agent cannot do its work, or this process is told to end.
+
+    Returns the first exit status that is not 0.
+    """
     first, left = 0, len(hosts)
     while left and (news := mailbox.get()) is not None:
         host, what = news

@@ -1,6 +1,7 @@
 """Gives all ranks the same parameters, optimizer state and objects; gathers objects from all ranks.
 
-All of them are collective over ``process_set``; ``root_rank`` is a world rank.
+All functions here are collective over ``process_set`` and block; ``root_rank`` is a world rank. ``name``
+begins the names of the operations: calls at the same time need different ones.
 """
 
 from __future__ import annotations
@@ -212,10 +213,10 @@ def broadcast_optimizer_state(
 ) -> None:
     """Gives every rank the root's optimizer state and hyperparameters.
 
-    The structure travels first, then each tensor; the optimizer takes no step, and any optimizer whose
-    ``state_dict`` nests dicts, lists and tuples will do. State that the root does not have is
-    forgotten. ``model`` is accepted for compatibility and not needed. MismatchError, on every rank,
-    where the parameter groups differ from the root's.
+    The optimizer takes no step. Its ``state_dict`` may be any nesting of dicts, lists and tuples: the
+    structure travels first, then each tensor. State that the root does not have is forgotten. ``model`` is
+    accepted for compatibility and not needed. MismatchError, on every rank, where the parameter groups differ
+    from the root's.
     """
     is_root = _core.rank() == root_rank
     tensors: list[torch.Tensor] = []

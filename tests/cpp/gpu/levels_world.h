@@ -27,14 +27,14 @@ class CountedTransport final : public collective::Transport {
       : inner_(std::move(inner)), bytes_(bytes) {}
   [[nodiscard]] int index() const override { return inner_->index(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Result<collective::Ticket> send(int peer, ConstByteSpan data, int tag) override {
+  Result<collective::TransferId> send(int peer, ConstByteSpan data, int tag) override {
     bytes_ += static_cast<std::int64_t>(data.size());
     return inner_->send(peer, data, tag);
   }
-  Result<collective::Ticket> receive(int peer, ByteSpan data, int tag) override {
+  Result<collective::TransferId> receive(int peer, ByteSpan data, int tag) override {
     return inner_->receive(peer, data, tag);
   }
-  Result<bool> test(collective::Ticket ticket) override { return inner_->test(ticket); }
+  Result<bool> test(collective::TransferId id) override { return inner_->test(id); }
 
  private:
   const std::unique_ptr<Transport> inner_;

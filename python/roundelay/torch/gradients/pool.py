@@ -28,7 +28,7 @@ from roundelay.torch.process_sets import set_id
 from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # types that a pool can have
 
 job_keys = JobKeys(2 * len(_DTYPES))  # a block has a key for each dtype on the CPU, and on a GPU
 
@@ -43,7 +43,7 @@ class _Place:
 
 
 def wire_dtype(gradient: Gradient) -> torch.dtype | None:
-    """The type that a gradient has in a pool; None if it cannot be in one."""
+    """Returns the type that a gradient has in a pool; None if it cannot be in one."""
     rule, parameter = gradient.rule, gradient.core.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
     if parameter is None or not known or not _gpu.serves(parameter.device):
@@ -88,7 +88,7 @@ class Bucket(GradientGroup):
         super().finish()
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         self.bucket.abandon()
         super().abandon()
 
@@ -130,9 +130,9 @@ class _Pool:
 class Pools:
     """All gradients of an optimizer that can lie in pools, one for each device and wire dtype.
 
-    gradients: in the order of their arrival. key: the first one of the optimizer's block of job_keys. Every
-    rank makes them of equal gradients. RuntimeError where there is no memory, ValueError where a gradient
-    cannot be in a pool on this rank.
+    gradients: in the order of their arrival, equal on all ranks. prefix: that of the optimizer's names. key:
+    the first one of the optimizer's block of job_keys. RuntimeError if there is no memory, ValueError if a
+    gradient cannot be in a pool on this rank.
     """
 
     def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, key: int) -> None:
@@ -148,21 +148,21 @@ class Pools:
         for (device, dtype), members in by_kind.items():
             kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
             self._pools.append(_Pool(key + kind, device, dtype, members, set_id(rule.process_set)))
-        # The model of costs is one of the CPU.
+        # The cost model holds for the CPU only.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._moved_out = 0
         self._trimmed = False
 
     def gradients(self) -> list[Gradient]:
-        """All gradients, in the order of the pools."""
+        """Returns all gradients, in the order of the pools."""
         return [gradient for pool in self._pools for gradient in pool.places]
 
     def largest(self) -> int:
-        """The number of bytes of the largest pool."""
+        """Returns the number of bytes of the largest pool."""
         return max(pool.bytes for pool in self._pools)
 
     def extents(self, ready: Mapping[Gradient, float]) -> list[list[Extent]]:
-        """The extents of each pool. ready: when each gradient comes; a missing one comes with the last."""
+        """Returns each pool's extents. ready: when gradients come, in seconds; missing ones come last."""
         last = max(ready.values(), default=0.0)
         return [
             [Extent(place.begin, place.end, ready.get(g, last)) for g, place in pool.places.items()]
@@ -175,11 +175,11 @@ class Pools:
             pool.arrange([gradient for gradient in gradients if gradient in pool.places])
 
     def in_order(self, gradients: Sequence[Gradient]) -> list[Gradient]:
-        """The result of gradients() after arrange(gradients)."""
+        """Returns what gradients() would return after arrange(gradients)."""
         return [gradient for pool in self._pools for gradient in gradients if gradient in pool.places]
 
     def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
-        """Cuts the pools into buckets. A bucket's name has its number, first and last gradient."""
+        """Cuts the pools into buckets, whose names have number, first and last gradient. most: bytes."""
         buckets: list[Bucket] = []
         for pool in self._pools:
             gradients = list(pool.places)
@@ -209,14 +209,14 @@ class Pools:
         return submitted
 
     def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
-        """Whether a bucket was submitted after a later one of its pool, or not although a later one was."""
+        """Returns whether a bucket was submitted after a later one of its pool, or not, though that was."""
         return any(
             out_of_place(_order([b for b in buckets if b.pool is pool]), sum(b.pool is pool for b in buckets))
             for pool in self._pools
         )
 
     def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
-        """A function that starts an operation in the largest pool, and a word there: for calibration.py."""
+        """Returns the first two arguments of calibration.calibrate(), for the largest pool."""
         pool = max(self._pools, key=lambda pool: pool.bytes)
         place = next(iter(pool.places.values()))
         word = pool.memory.fill(place.entry, None)
@@ -229,13 +229,13 @@ class Pools:
 
 
 def _order(buckets: Sequence[Bucket]) -> list[int]:
-    """The numbers of those that were submitted in this step, in this order."""
+    """Returns the numbers of the buckets that were submitted in this step, in the order of submission."""
     turns = [(bucket.bucket.turn, number) for number, bucket in enumerate(buckets)]
     return [number for turn, number in sorted(turns) if turn > 0]
 
 
 def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
-    """Allocates a pool's memory. On a GPU it has torch free unused memory if there is too little."""
+    """Allocates a pool's memory. If a GPU has too little, torch frees unused memory first."""
     try:
         return _core.GradientPool(key, size, number, device)
     except RuntimeError:

@@ -62,7 +62,7 @@ def restart_scopes() -> None:
 
 
 class Wrapper:
-    """The hooks and methods of one wrapped optimizer; has a weak reference to it."""
+    """The hooks and methods of one wrapped optimizer. It does not keep the optimizer alive."""
 
     _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
     _fields = ("_parameter_names", "_requires_update", "_handles")
@@ -76,7 +76,10 @@ class Wrapper:
         process_set: ProcessSet,
         masters: MasterWeights,
     ) -> None:
-        """sync: None if gradients stay local. strategy: None if there are no other ranks to work with."""
+        """sync: None if gradients stay local. strategy: None if there are no other ranks to work with.
+
+        names: by id(parameter).
+        """
         self.process_set = process_set
         self._optimizer = weakref.ref(optimizer)
         self._sync = sync
@@ -132,7 +135,7 @@ class Wrapper:
             weakref.finalize(optimizer, self._local.close).atexit = False
 
     def restart(self) -> None:
-        """Begins a new job with this optimizer in it."""
+        """Begins a new job with this optimizer in it. init() calls it."""
         if self._sync is not None:
             self._sync.restart()
 
@@ -243,7 +246,7 @@ class Wrapper:
         return changed
 
     def _synchronize_in_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Synchronizes now, or has the closure do it; returns the changed arguments of step() then."""
+        """Synchronizes now, or makes the closure do it and returns the changed arguments of step()."""
         if self._skip and self._sync is not None and self._sync.has_submitted():
             raise RuntimeError("gradients are still in flight: call synchronize() before skip_synchronize()")
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
@@ -321,9 +324,9 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     step (docs/strategies.md), as an object or as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
     master_weights: the optimizer works on fp32 copies of fp16 and bf16 parameters (docs/master_weights.md).
 
-    It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
+    The optimizer gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
     ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``, and if the
-    optimizer has a strategy that keeps gradients back.
+    optimizer's present strategy keeps gradients back.
     """
     _core.size()
     check_optimizer(optimizer)
@@ -374,7 +377,7 @@ def _leave(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _agree_on_steps(process_set: ProcessSet, last_rank: int) -> None:
-    """After hvd.join: the rank that joined last has taken all steps, and tells the others how many."""
+    """Makes all ranks count steps like the rank that joined last, which has taken all of them."""
     if process_set not in _asking:
         return
     every = [

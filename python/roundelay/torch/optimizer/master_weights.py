@@ -21,9 +21,13 @@ from typing import Any
 
 import torch
 
+from roundelay.errors import MismatchError
 from roundelay.torch.functions import replaced
+from roundelay.torch.operations import allgather
+from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.arguments import names_of
 from roundelay.torch.optimizer.master_pair import MasterPair
+from roundelay.torch.process_sets import ProcessSet
 
 HALVES = (torch.float16, torch.bfloat16)
 STATE_KEY = "master_weights"  # in the optimizer's state dict: masters by the parameter's number
@@ -32,6 +36,8 @@ _CARRIED = "_master_weights"  # of a copied optimizer: pairs of a parameter and 
 
 class MasterWeights:
     """The masters of one optimizer. Its methods that have an argument ``optimizer`` expect this one."""
+
+    VALUES = 2  # the length of values()
 
     def __init__(self, enabled: bool) -> None:
         """enabled: false if no parameter is to have a master."""
@@ -143,6 +149,26 @@ class MasterWeights:
         self.write_back()
         for pair in self._by_master.values():
             pair.settle_step()
+
+    # -- the agreement round (gradient_sync.py)
+
+    def values(self) -> list[int]:
+        """Returns this rank's bytes, to be combined by Max: whether it has masters, and whether it has none."""
+        return [int(self.enabled), int(not self.enabled)]
+
+    def check(self, values: bytes, prefix: str, process_set: ProcessSet) -> None:
+        """Takes values(), combined. MismatchError, on all ranks, if only some of them have masters.
+
+        prefix: that of the optimizer's names.
+        """
+        if not all(values):
+            return
+        rows = allgather(row_of_this_rank(int(self.enabled)), f"{prefix}.masters", process_set).tolist()
+        has, lacks = (next(rank for rank, enabled in rows if enabled == one) for one in (1, 0))
+        raise MismatchError(
+            f"master_weights of an optimizer ({prefix!r}) differs between ranks: rank {has} has True, rank "
+            f"{lacks} False: give DistributedOptimizer the same arguments on every rank"
+        )
 
     # -- methods of the optimizer
 

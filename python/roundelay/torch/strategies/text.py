@@ -26,7 +26,7 @@ _KNOWN = {
 
 
 def known() -> dict[str, str]:
-    """Returns the descriptions of all strategies with a name; each technique of the core is one."""
+    """Returns the descriptions of all strategies, by name; each technique of the core is one."""
     return {**{name: each.description for name, each in _KNOWN.items()}, **techniques()}
 
 
