@@ -153,7 +153,7 @@ class MasterWeights:
     # -- the agreement round (gradient_sync.py)
 
     def values(self) -> list[int]:
-        """Returns this rank's bytes, to be combined by Max: whether it has masters, and whether it has none."""
+        """Returns this rank's bytes, to be combined by Max: it has masters, it has none."""
         return [int(self.enabled), int(not self.enabled)]
 
     def check(self, values: bytes, prefix: str, process_set: ProcessSet) -> None:
