@@ -178,7 +178,11 @@ void Bucket::complete() {
     if (!slot.result.defined()) continue;
     const at::Tensor result = std::exchange(slot.result, at::Tensor());
     const at::Tensor source = std::exchange(slot.source, at::Tensor());
-    if (source.defined()) result.detach().copy_(source);
+    if (source.defined()) {
+      result.detach().copy_(source);
+    } else if (!result.is_inference()) {
+      result.unsafeGetTensorImpl()->bump_version();  // whoever reads it must notice the write
+    }
     gradients()[i]->complete(result);
   }
 }

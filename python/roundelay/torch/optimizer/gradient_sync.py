@@ -34,6 +34,7 @@ from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
@@ -64,7 +65,7 @@ class _Result(NamedTuple):
     """The result of an agreement round: equal on all ranks."""
 
     groups: list[_GroupResult]
-    plan: bytes  # the values of Techniques, then PoolPlan's
+    plan: bytes  # the values of MasterWeights, then those of Techniques, then PoolPlan's
 
 
 class GradientSync:
@@ -80,6 +81,7 @@ class GradientSync:
         passes_per_step: int,
         grouping: dict[int, int],
         strategy: Strategy,
+        masters: MasterWeights,
     ) -> None:
         self.order = (set_id(rule.process_set), scope)
         self._keys = job_keys.of(rule.process_set)  # the keys of the job in which the optimizer was wrapped
@@ -89,6 +91,7 @@ class GradientSync:
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
         self._rule = rule
         self._grouping = grouping
+        self._masters = masters
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
@@ -272,7 +275,9 @@ class GradientSync:
             bytes(len(group.members)) if number else group.core.wanted()
             for group, number in zip(groups, submitted, strict=True)
         ]
-        plan = bytes([*self.techniques.values(), *self._plan.values(self._members, alone)])
+        plan = bytes(
+            [*self._masters.values(), *self.techniques.values(), *self._plan.values(self._members, alone)]
+        )
         values = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
@@ -299,11 +304,14 @@ class GradientSync:
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
             self._finish()
+        masters, plan = result.plan[: MasterWeights.VALUES], result.plan[MasterWeights.VALUES :]
         length = self.techniques.length()
-        self.techniques.apply(result.plan[:length])
-        self._use(self._plan.apply(self._members, result.plan[length:], self._make_pools))
+        self.techniques.apply(plan[:length])
+        self._use(self._plan.apply(self._members, plan[length:], self._make_pools))
         self._plan.settle()
         self.techniques.end_round(self._plan.wants_change)
+        self._masters.check(masters, self._prefix, self._rule.process_set)
+        self._masters.take_gradients()
 
     def _parse(self, values: bytes) -> _Result:
         """Takes the combined values apart by group, and records which gradients are missing."""
