@@ -244,6 +244,10 @@ class Bucket(GradientGroup):
     # as gradients that are kept.
     @property
     def state(self) -> torch.Tensor | None: ...
+    # The part that the last operation sent: elements of a chunk, the chunks' numbers (int32, on the bucket's
+    # device), numbers of parameters that were sent whole. None: it sent all, or there was none.
+    def sent(self) -> tuple[int, torch.Tensor, list[int]] | None: ...
+    def rescale(self, factor: float) -> None: ...  # multiplies what the state keeps
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property
     def unflushed(self) -> bool: ...  # the state may keep gradients

@@ -65,10 +65,19 @@ class Bucket(GradientGroup):
         self.bucket = _core.Bucket(name, pool.memory, rule.op, rule.prescale_factor, rule.postscale_factor)
         super().__init__(name, alone=False, core=self.bucket)
         self.pool = pool
-        self.bytes = max(place.end for place in places.values()) - min(p.begin for p in places.values())
+        self._begin = min(place.begin for place in places.values())
+        self.bytes = max(place.end for place in places.values()) - self._begin
         for gradient, place in places.items():
             self.bucket.add(gradient.core, place.entry)
             self.members.append(gradient)
+
+    def ranges(self) -> tuple[range, ...]:
+        """Returns the elements of each gradient, counted from the bucket's first one."""
+        size = self.pool.dtype.itemsize
+        places = (self.pool.places[gradient] for gradient in self.members)
+        return tuple(
+            range((place.begin - self._begin) // size, (place.end - self._begin) // size) for place in places
+        )
 
     def arrived(self, gradient: Gradient) -> None:
         """Copies the gradient into the pool at once, while it is in the cache."""

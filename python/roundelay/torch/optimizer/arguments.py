@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -115,3 +115,12 @@ def checked_names(
             f"parameters; the first: {unnamed[0]}"
         )
     return by_id
+
+
+def names_of(optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> dict[torch.Tensor, str]:
+    """Returns the names of all parameters; names: those that were given, by id(parameter)."""
+    return {
+        parameter: names.get(id(parameter), f"noname.{number}.{index}")
+        for number, group in enumerate(optimizer.param_groups)
+        for index, parameter in enumerate(group["params"])
+    }

@@ -31,6 +31,7 @@ from roundelay.torch.optimizer.arguments import (
     checked_names,
     checked_reduction,
     chosen_strategy,
+    names_of,
     parameters_of,
 )
 from roundelay.torch.optimizer.bound_method import BoundMethod
@@ -171,11 +172,7 @@ class Wrapper:
             sum(len(group["params"]) for group in optimizer.param_groups)
         ):
             return
-        named = {
-            parameter: self._names.get(id(parameter), f"noname.{number}.{index}")
-            for number, group in enumerate(optimizer.param_groups)
-            for index, parameter in enumerate(group["params"])
-        }
+        named = names_of(optimizer, self._names)
         if self._sync is not None:
             self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
         # Users of Horovod look at these.
@@ -224,6 +221,9 @@ class Wrapper:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""
         check_passes(passes)
+        optimizer = self._optimizer()
+        if self._strategy is not None and optimizer is not None:
+            self._strategy.accept_gradients(names_of(optimizer, self._names).values(), passes)
         if self._sync is not None:
             self._sync.rules.passes_per_step = passes
 
@@ -231,6 +231,16 @@ class Wrapper:
         """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
         if self._strategy is not None:
             self._strategy.agree_on_overflow(found)
+
+    @property
+    def keeps_back(self) -> bool:
+        """Whether the strategy may keep gradients back on this rank."""
+        return self._sync is not None and self._sync.techniques.may_keep()
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what the strategy's techniques keep back: the loss has a new scale."""
+        if self._strategy is not None:
+            self._strategy.rescale(factor)
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._step = Span("step")
@@ -253,6 +263,8 @@ class Wrapper:
         if closure is None:
             self.synchronize()
             return None
+        if self._strategy is not None:
+            self._strategy.accept_closure()
 
         def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
             loss = closure(*closure_args, **closure_kwargs)
@@ -325,7 +337,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
     chosen, compression = chosen_strategy(strategy, compression, op)
-    chosen.check(optimizer, op, factor)
+    chosen.check(optimizer, op, factor, names_of(optimizer, names).values(), backward_passes_per_step)
     grouping = assign(num_groups, groups, parameters)
     set_id(process_set)
     watch(wrapper_of)
@@ -334,7 +346,9 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     sync = None
     active = process_set.included() and process_set.size() > 1
     if active and chosen.reduces_gradients:
-        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
+        rule = Reduction(
+            op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set
+        )
         sync = GradientSync(scope, rule, backward_passes_per_step, grouping, chosen)
         if sync.techniques.asks:
             _asking.add(process_set)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -35,6 +35,7 @@ class KeptState:
     parameters: Parameters
     layout: Layout | None  # None: there were no buckets
     buckets: dict[str, tuple[str, torch.Tensor]]  # technique and state by the bucket's name
+    scale: float = 1.0  # the states count so many times
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain containers and tensors, which torch.save takes."""
@@ -47,6 +48,7 @@ class KeptState:
             "parameters": {name: [list(shape), dtype] for name, (shape, dtype) in self.parameters.items()},
             "order": list(self.layout.order) if self.layout is not None else [],
             "cuts": list(self.layout.cuts) if self.layout is not None else [],
+            "scale": self.scale,
             "buckets": {
                 name: {"technique": technique, "state": state}
                 for name, (technique, state) in self.buckets.items()
@@ -72,6 +74,7 @@ class KeptState:
                     name: (str(bucket["technique"]), bucket["state"].detach())
                     for name, bucket in state["buckets"].items()
                 },
+                scale=float(state["scale"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"this state of a strategy is incomplete: {error!r}") from error
@@ -106,9 +109,15 @@ class KeptState:
                 "buckets will be the same"
             )
 
+    def rescaled(self, factor: float) -> KeptState:
+        """Returns the same with states that count so many times as much."""
+        return replace(self, scale=self.scale * factor)
+
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
-        shared = repr((self.step, self.layout, sorted((k, v[0]) for k, v in self.buckets.items())))
+        shared = repr(
+            (self.step, self.layout, self.scale, sorted((k, v[0]) for k, v in self.buckets.items()))
+        )
         return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:
@@ -125,6 +134,8 @@ class KeptState:
                     f"{0 if state is None else state.numel()} are needed: were the nodes others?"
                 )
             state.copy_(kept)
+            if self.scale != 1.0:
+                bucket.bucket.rescale(self.scale)
 
 
 def _shown(parameter: tuple[tuple[int, ...], str] | None) -> str:
