@@ -346,9 +346,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     sync = None
     active = process_set.included() and process_set.size() > 1
     if active and chosen.reduces_gradients:
-        rule = Reduction(
-            op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set
-        )
+        sparse = chosen.takes_sparse
+        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, sparse, process_set)
         sync = GradientSync(scope, rule, backward_passes_per_step, grouping, chosen)
         if sync.techniques.asks:
             _asking.add(process_set)

@@ -115,9 +115,8 @@ class KeptState:
 
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
-        shared = repr(
-            (self.step, self.layout, self.scale, sorted((k, v[0]) for k, v in self.buckets.items()))
-        )
+        techniques = sorted((name, technique) for name, (technique, _) in self.buckets.items())
+        shared = repr((self.step, self.layout, self.scale, techniques))
         return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:

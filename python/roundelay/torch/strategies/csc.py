@@ -20,8 +20,8 @@ _CHUNK_ELEMENTS = 32768
 class CSC(Lossy):
     """Sends the part ``keep`` of a pool's chunks in each step, all ranks the same ones.
 
-    chunk_elements: elements of a chunk. norms: "same": chunks are chosen by the norms of this step; "previous":
-    by those of the step before, which the ranks know earlier. The others: Lossy.
+    chunk_elements: elements of a chunk. norms: "same": chunks are chosen by the norms of this step;
+    "previous": by those of the step before, which the ranks know earlier. The others: Lossy.
     """
 
     kind = "csc"

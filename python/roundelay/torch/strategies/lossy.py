@@ -9,6 +9,7 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
@@ -256,7 +257,7 @@ def checked_schedule(warmup: Any) -> tuple[tuple[int, float], ...]:
         if not isinstance(pair, Sequence) or len(pair) != 2:
             raise ValueError(f"warmup has {pair!r}, but must be a list of (step, keep)")
         pairs.append((whole_number("a step of warmup", pair[0], 1), checked_keep(pair[1])))
-    if any(later <= earlier for (earlier, _), (later, _) in zip(pairs, pairs[1:], strict=False)):
+    if any(later <= earlier for (earlier, _), (later, _) in pairwise(pairs)):
         raise ValueError(f"warmup is {warmup!r}, but its steps must ascend")
     return tuple(pairs)
 

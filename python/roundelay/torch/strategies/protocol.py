@@ -182,8 +182,8 @@ class Strategy:
 
         Called on every rank for each bucket: when buckets are made, and after each step. step: the steps
         that the optimizer has taken. It must return the same on all ranks, so it may depend on the bucket,
-        the step and what agreed() and use_buckets() were given, and on nothing else. A technique with state changes only after
-        flush steps, in which the bucket is sent densely.
+        the step and what agreed() and use_buckets() were given, and on nothing else. A technique with state
+        changes only after flush steps, in which the bucket is sent densely.
         """
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:

@@ -82,7 +82,7 @@ def masked_step(optimizer: torch.optim.SGD, ranges: Mapping[torch.Tensor, Sequen
         for parameter in group["params"]:
             if parameter.grad is None or parameter not in ranges:
                 continue
-            buffer = _buffer(optimizer, parameter) if group["momentum"] != 0 else None
+            buffer = _buffer(optimizer.state[parameter], parameter.grad) if group["momentum"] != 0 else None
             flats.add(parameter, parameter.grad, buffer, ranges[parameter])
             taken.append((parameter, parameter.grad))
         if flats.parameters:
@@ -119,11 +119,10 @@ def _take(taken: Taken) -> None:
         parameter.grad = None
 
 
-def _buffer(optimizer: torch.optim.SGD, parameter: torch.Tensor) -> torch.Tensor:
+def _buffer(state: dict[str, Any], like: torch.Tensor) -> torch.Tensor:
     """Returns the momentum; it begins with zeros, as parts of it begin in different steps."""
-    state = optimizer.state[parameter]
     if state.get("momentum_buffer") is None:
-        state["momentum_buffer"] = torch.zeros_like(parameter.grad)
+        state["momentum_buffer"] = torch.zeros_like(like)
     buffer: torch.Tensor = state["momentum_buffer"]
     return buffer
 
@@ -168,17 +167,23 @@ class _Flats:
     ) -> None:
         """Adds these elements, of equal number in all three."""
         strides = pool_strides(parameter)
-        flats = [None if one is None else self._flat(one, strides) for one in (parameter, gradient, buffer)]
-        for flat, parts in zip(flats, (self.parameters, self.gradients, self.buffers), strict=True):
-            parts += [None if flat is None else flat[one.start : one.stop] for one in ranges]
+        self.parameters += self._parts(parameter, strides, ranges)
+        self.gradients += self._parts(gradient, strides, ranges)
+        if buffer is None:
+            self.buffers += [None] * len(ranges)
+        else:
+            self.buffers += self._parts(buffer, strides, ranges)
 
-    def _flat(self, tensor: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    def _parts(
+        self, tensor: torch.Tensor, strides: tuple[int, ...], ranges: Sequence[range]
+    ) -> list[torch.Tensor]:
         tensor = tensor.detach()
         if tensor.stride() != strides:
             copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
             self._copies.append((tensor, copy.copy_(tensor)))
             tensor = copy
-        return tensor.as_strided((tensor.numel(),), (1,))
+        flat = tensor.as_strided((tensor.numel(),), (1,))
+        return [flat[one.start : one.stop] for one in ranges]
 
     def copy_back(self) -> None:
         """Writes what has changed to tensors with other strides than the pool's."""
