@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -101,6 +102,7 @@ def test_what_was_sent_moves_as_with_sgd_and_the_rest_does_not(
         for (weights, momentum), their, whole in zip(before, theirs, wholes, strict=True):
             their.data.copy_(torch.where(whole, their, weights))
             momentum_of(plain, their).copy_(torch.where(whole, momentum_of(plain, their), momentum))
+        ranges: dict[torch.Tensor, list[range]]
         ranges = {one: runs(mask) for one, mask in zip(ours, masks, strict=True)}
         gradients = [one.grad for one in ours]
         taken = masked_step(masked, ranges)
@@ -170,7 +172,7 @@ def test_ranges_are_the_sent_elements_of_each_parameter(
         sent = {index - place.start for index in place if index // chunk in chunks}
         found = within(runs_of(part), place)
         assert [index for one in found for index in one] == sorted(sent)
-        assert all(later.start > earlier.stop for earlier, later in zip(found, found[1:], strict=False))
+        assert all(later.start > earlier.stop for earlier, later in pairwise(found))
     tensors = [torch.nn.Parameter(torch.zeros(len(place))) for place in ranges]
     cpu = torch.device("cpu")
     names = tuple(map(str, range(len(ranges))))

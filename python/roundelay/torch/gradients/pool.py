@@ -103,16 +103,21 @@ class Bucket(GradientGroup):
 
 
 class _Pool:
-    """The gradients of one device and dtype, and their memory. number: the process set's."""
+    """The gradients of one device and dtype, and their memory. number: the process set's.
+
+    index: among the optimizer's pools.
+    """
 
     def __init__(
         self,
+        index: int,
         key: int,
         device: torch.device,
         dtype: torch.dtype,
         gradients: Sequence[Gradient],
         number: int,
     ) -> None:
+        self.index = index
         self.device = device
         self.dtype = dtype
         self.places: dict[Gradient, _Place] = {}
@@ -153,10 +158,11 @@ class Pools:
             if dtype is None or parameter is None:
                 raise ValueError(f"{gradient.name} is of another kind than on other ranks")
             by_kind.setdefault((parameter.device, dtype), []).append(gradient)
-        self._pools = []
+        self._pools: list[_Pool] = []
         for (device, dtype), members in by_kind.items():
             kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
-            self._pools.append(_Pool(key + kind, device, dtype, members, set_id(rule.process_set)))
+            number = set_id(rule.process_set)
+            self._pools.append(_Pool(len(self._pools), key + kind, device, dtype, members, number))
         # The model of costs is one of the CPU.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._moved_out = 0

@@ -158,7 +158,6 @@ class Techniques:
     def _view(self, number: int, bucket: Bucket) -> strategies.Bucket:
         names = tuple(self._short(gradient.name) for gradient in bucket.members)
         pool = bucket.pool
-        pools = list(dict.fromkeys(each.pool for each in self._buckets))
         return strategies.Bucket(
             number,
             self._short(bucket.name),
@@ -166,7 +165,7 @@ class Techniques:
             pool.dtype,
             pool.device,
             names,
-            pools.index(pool),
+            pool.index,
             bucket.ranges(),
         )
 

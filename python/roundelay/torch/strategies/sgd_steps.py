@@ -7,7 +7,7 @@ leaves those as they are. The caller puts it back after that step.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -93,7 +93,7 @@ def masked_step(optimizer: torch.optim.SGD, ranges: Mapping[torch.Tensor, Sequen
 
 
 @torch.no_grad()
-def step_without_momentum(optimizer: torch.optim.SGD, parameters: set[torch.Tensor]) -> Taken:
+def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
     """Steps these parameters by their gradients, which contain the momentum already."""
     taken: Taken = []
     for group in optimizer.param_groups:
