@@ -26,6 +26,14 @@ def sgd(**settings: Any) -> torch.optim.SGD:
     return torch.optim.SGD(parameters, **{"lr": 1.0, "momentum": 0.9, **settings})
 
 
+def two_momenta() -> torch.optim.SGD:
+    groups: list[dict[str, Any]] = [
+        {"params": [torch.zeros(3)], "momentum": 0.5},
+        {"params": [torch.zeros(3)]},
+    ]
+    return torch.optim.SGD(groups, lr=1.0)
+
+
 def bucket(*sizes: int, index: int = 0, pool: int = 0, gap: int = 0) -> Bucket:
     """A bucket of parameters a, b, c ... with so many elements, and padding between them."""
     ranges, end = [], 0
@@ -148,9 +156,7 @@ def test_wrong_texts(text: str, words: str) -> None:
             "those of torch.int32 cannot be",
         ),
         (
-            torch.optim.SGD(
-                [dict(params=[torch.zeros(3)], momentum=0.5), dict(params=[torch.zeros(3)])], lr=1.0
-            ),
+            two_momenta(),
             CSC(momentum="local"),
             {},
             "their groups have 0.0, 0.5: give all groups the same momentum",
