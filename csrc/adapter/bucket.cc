@@ -93,8 +93,13 @@ Status Bucket::send(Gradient& gradient) {
   return {};
 }
 
+Status Bucket::refuse_in_flight() const {
+  if (!in_flight_) return {};
+  return Status::unavailable("bucket '" + name() + "' is in flight: synchronize it first");
+}
+
 Status Bucket::set_technique(std::string_view text) {
-  if (in_flight_) return Status::unavailable("bucket '" + name() + "' is in flight: synchronize it first");
+  ROUNDELAY_RETURN_IF_ERROR(refuse_in_flight());
   const std::optional<DType> dtype = dtype_of(range_.type);
   if (!dtype) return Status::invalid("bucket '" + name() + "' has a dtype that the core cannot reduce");
   const std::size_t each = c10::elementSize(range_.type);
@@ -108,6 +113,18 @@ Status Bucket::set_technique(std::string_view text) {
   if (!levels.ok()) return levels.status();
   ROUNDELAY_RETURN_IF_ERROR(technique_.choose(text, std::move(elements), *levels));
   return technique_state().status();
+}
+
+Status Bucket::set_run(std::uint64_t run) {
+  ROUNDELAY_RETURN_IF_ERROR(refuse_in_flight());
+  technique_.set_run(run);
+  return {};
+}
+
+Status Bucket::rescale(double factor) {
+  ROUNDELAY_RETURN_IF_ERROR(refuse_in_flight());
+  technique_.rescale(factor);
+  return technique_state().status();  // the next submit() waits for it
 }
 
 Result<at::Tensor> Bucket::technique_state() {

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -60,6 +61,11 @@ class Bucket final : public GradientGroup {
   [[nodiscard]] Status set_technique(std::string_view text);
   // The state is zeroed, read and written in the current stream: the next submit() waits for it.
   [[nodiscard]] Result<at::Tensor> technique_state();
+  // Restores TechniqueChoice::run(). Errors: kUnavailable (the bucket is in flight).
+  [[nodiscard]] Status set_run(std::uint64_t run);
+  // Multiplies what the technique keeps, in the current stream. Errors: kUnavailable (the bucket is in flight),
+  // those of Accelerator::stream_for. May throw.
+  [[nodiscard]] Status rescale(double factor);
   [[nodiscard]] TechniqueChoice& technique() { return technique_; }
   [[nodiscard]] const TechniqueChoice& technique() const { return technique_; }
 
@@ -75,6 +81,7 @@ class Bucket final : public GradientGroup {
     at::Tensor source{};  // the entry, if the result is other memory
   };
 
+  [[nodiscard]] Status refuse_in_flight() const;
   [[nodiscard]] Result<at::Tensor> copy_in(const Gradient& gradient, const at::Tensor& parameter);
   [[nodiscard]] Status send(Gradient& gradient);
   [[nodiscard]] Status send_all();

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +60,15 @@ class TechniqueChoice {
   [[nodiscard]] const at::Tensor& state() const { return state_; }
   // True if the state may contain gradients that no flush has sent.
   [[nodiscard]] bool unflushed() const;
+  // How many runs have used the state since it was clear. A restored state brings its number.
+  [[nodiscard]] std::uint64_t run() const { return run_; }
+  void set_run(std::uint64_t run) { run_ = run; }
+  // Multiplies what the state keeps of gradients, after their scale has changed. May throw.
+  void rescale(double factor);
+  // The chunks that the last operation has sent; none: it was dense, or there was none.
+  [[nodiscard]] std::optional<compress::SentChunks> sent() const;
+  // Their indices, 32 bits each, where the state has them. The next operation overwrites them.
+  [[nodiscard]] at::Tensor sent_indices(const compress::SentChunks& sent) const;
   // Makes the next operation a flush. Does nothing if the bucket is dense. An operation to which no technique
   // applies, because a rank has joined, flushes nothing: unflushed() then remains true.
   void flush_next() { flush_next_ = kept_ != nullptr; }
@@ -68,14 +78,18 @@ class TechniqueChoice {
   void submitted() { flushing_ = std::exchange(flush_next_, false); }
   // `bytes`: of the gradients.
   void complete(std::size_t bytes);
-  void fail() { used_ = true; }
+  void fail() {
+    used_ = true;
+    last_run_.reset();
+  }
 
   // One for each technique that was used.
   [[nodiscard]] const std::vector<TechniqueTraffic>& traffic() const { return traffic_; }
 
  private:
   struct Kept;
-  [[nodiscard]] Result<std::shared_ptr<Kept>> keep(compress::TechniquePtr technique, BucketElements elements,
+  [[nodiscard]] Result<std::shared_ptr<Kept>> keep(compress::TechniquePtr technique,
+                                                   const BucketElements& elements,
                                                    std::span<const int> levels) const;
   void count(std::string_view technique, std::size_t bytes, std::size_t called_bytes);
 
@@ -83,6 +97,9 @@ class TechniqueChoice {
   std::shared_ptr<Kept> kept_;  // null: dense
   at::Tensor state_;
   std::int64_t clean_version_ = 0;  // of `state_` when it was known to be clear
+  BucketElements elements_;         // of the bucket; empty: dense
+  std::uint64_t run_ = 0;
+  std::optional<std::uint64_t> last_run_;  // the number of the last operation, if it was a run
   bool used_ = false;               // an operation has written the state since then
   bool flush_next_ = false;
   bool flushing_ = false;  // the operation in flight is a flush

@@ -75,6 +75,18 @@ std::optional<std::string> technique_of(const Bucket& bucket) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
 
+std::uint64_t run_of(const Bucket& bucket) { return bucket.technique().run(); }
+
+void set_run(Bucket& bucket, std::uint64_t run) { check(bucket.set_run(run)); }
+
+using Sent = std::tuple<std::size_t, at::Tensor, std::vector<std::uint32_t>>;
+
+std::optional<Sent> sent_by(const Bucket& bucket) {
+  const std::optional<compress::SentChunks> sent = bucket.technique().sent();
+  if (!sent) return std::nullopt;
+  return Sent(sent->chunk, bucket.technique().sent_indices(*sent), {sent->dense.begin(), sent->dense.end()});
+}
+
 using Traffic = std::vector<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>>;
 
 Traffic traffic_of(const Bucket& bucket) {
@@ -160,6 +172,10 @@ void bind_bucket(py::module_& module) {
       .def_property_readonly("technique", &technique_of)
       .def_property_readonly("state",
                              [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
+      .def_property("run", &run_of, &set_run)
+      .def(
+          "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
+      .def("sent", &sent_by)
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)

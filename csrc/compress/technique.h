@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -39,6 +41,22 @@ struct Bucket {
   collective::Reduction reduction;    // dtype, operation (kSum, with a divisor for an average) and scales
   std::span<const Slice> parameters;  // in the order of memory
   ByteSpan state;  // state_bytes() bytes, zero at first; in the same memory as the elements
+  std::uint64_t run = 0;  // how many runs have used the state since it was clear; the same on all ranks
+};
+
+// What a bucket is, whatever its elements are.
+struct BucketShape {
+  std::size_t count = 0;  // elements, padding included
+  DType dtype = DType::kFloat32;
+  std::span<const Slice> parameters;  // in the order of memory
+};
+
+// What a run has sent, of a bucket of which it sends chunks.
+struct SentChunks {
+  std::size_t chunk = 1;                 // elements of a chunk
+  std::size_t indices = 0;               // how many chunks were sent
+  std::size_t indices_at = 0;            // where the state has their indices, 32 bits each; in bytes
+  std::span<const std::uint32_t> dense;  // the numbers of the parameters that went densely
 };
 
 // The means of a technique, while it works on one bucket. The owner of the task calls nothing here; the
@@ -59,6 +77,9 @@ class Stage {
   // its content is undefined. Each call returns other memory. Errors: kUnavailable (no memory), kAborted (the
   // device failed).
   [[nodiscard]] virtual Result<std::byte*> scratch(std::size_t bytes) = 0;
+  // Begins a span of the timeline: the technique's own work until its next call or span. Calls have names of
+  // their own. The name outlives the stage.
+  virtual void span(std::string_view /*name*/) {}
   // Holds the frame of the technique's coroutine.
   [[nodiscard]] virtual FramePool& frames() = 0;
 
@@ -88,10 +109,20 @@ class Technique {
   // Returns the name and all parameters, in one form: "cyclic:parts=4". Requests carry it, so that ranks that
   // differ get an error with both texts.
   [[nodiscard]] virtual std::string text() const = 0;
+  // Returns what is wrong with such a bucket for this technique; OK: nothing. The same on all ranks.
+  [[nodiscard]] virtual Status check(const BucketShape& /*shape*/) const { return {}; }
   // Returns the size of the state that the technique keeps for a bucket of so many elements. `levels`: the
   // number of members of each level, innermost first.
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;
+  // The state begins with so many numbers of kernels::residual_type(dtype) that have the units of gradients. Who
+  // changes these units (a loss scale) multiplies them.
+  [[nodiscard]] virtual std::size_t kept_numbers(std::size_t /*count*/) const { return 0; }
+  // Returns what run number `run` has sent; none: it does not send chunks.
+  [[nodiscard]] virtual std::optional<SentChunks> sent(const BucketShape& /*shape*/,
+                                                       std::uint64_t /*run*/) const {
+    return std::nullopt;
+  }
   // Reduces the bucket. Errors end the communication of the whole group, as those of a fabric do.
   [[nodiscard]] virtual collective::Task run(Stage& stage, Bucket bucket) const = 0;
   // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
@@ -113,6 +144,7 @@ struct BucketTechnique {
   TechniquePtr technique;
   bool flush = false;  // give_back() and a dense allreduce, instead of run()
   ByteSpan state;
+  std::uint64_t run = 0;  // as in Bucket
   std::vector<Slice> parameters;
   TechniqueOutcome* outcome =
       nullptr;  // the lane sets it before the operation is done; null: nobody reads it

@@ -244,10 +244,18 @@ class Bucket(GradientGroup):
     # as gradients that are kept.
     @property
     def state(self) -> torch.Tensor | None: ...
-    # The part that the last operation sent: elements of a chunk, the chunks' numbers (int32, on the bucket's
-    # device), numbers of parameters that were sent whole. None: it sent all, or there was none.
+    # How many runs of the technique have used the state since it was clear; 0 after a flush. A restored state
+    # needs its number. Setting it, and rescale(): RuntimeError while the bucket is in flight.
+    @property
+    def run(self) -> int: ...
+    @run.setter
+    def run(self, number: int) -> None: ...
+    # Multiplies what is kept, after the scale of gradients has changed.
+    def rescale(self, factor: float) -> None: ...
+    # What the last operation has sent: the elements of a chunk, the indices of the chunks (int32, on the bucket's
+    # device; the next operation overwrites them), the numbers of the parameters that went densely. Chunks count
+    # from the bucket's first element. None: it was dense, or there was none, or the technique has no chunks.
     def sent(self) -> tuple[int, torch.Tensor, list[int]] | None: ...
-    def rescale(self, factor: float) -> None: ...  # multiplies what the state keeps
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property
     def unflushed(self) -> bool: ...  # the state may keep gradients

@@ -17,6 +17,7 @@
 
 namespace roundelay::runtime {
 
+class LaneRecorder;
 struct OperationSteps;
 
 inline constexpr std::size_t kTracks = 2;  // at most, of a lane (runtime/lane/tracks.h)
@@ -58,11 +59,13 @@ struct Batch {
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end
   std::unique_ptr<collective::Pending> pending;   // the call in progress; null: none is
+  LaneRecorder* recorder = nullptr;  // of a technique's spans; null while the timeline is off, and on a GPU
   collective::LevelObserver* observer = nullptr;  // of the calls; null while the timeline is off
   std::size_t called_bytes = 0;                   // what this member has given to the task's calls
   GpuEventPtr done;  // on a GPU: the batch is complete after this event; null until it is enqueued
   DeviceClock::Mark device_began, device_ended;  // for the timeline; without a point while it is off
   TimePoint started{};                           // of the first call
+  TimePoint called{};                            // of the last call
   TimePoint reduced{};                           // the end of the last call
 
   [[nodiscard]] bool on_gpu() const {

@@ -70,9 +70,10 @@ Status BatchExecutor::start(Batch& batch) {
 Status BatchExecutor::call(Batch& batch) {
   const collective::Task::Step& step = batch.task.step();
   const std::size_t bytes = std::max(collective::result_bytes(*step.call), batch.bytes());
+  batch.called = steady_now();
   collective::CallOptions& options = collective::options_of(*step.call);
   options.deadline =
-      progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
+      progress_deadline(batch.called, options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
   options.observer = batch.observer;
   auto pending = step.fabric->start(*step.call);

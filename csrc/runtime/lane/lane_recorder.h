@@ -63,6 +63,13 @@ class LaneRecorder {
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
+  // Returns this recorder if the batch's technique is to record spans, or null.
+  [[nodiscard]] LaneRecorder* span_recorder(const Batch& batch) {
+    return timeline_.enabled() && !batch.on_gpu() && batch.technique() != nullptr ? this : nullptr;
+  }
+  // Records a technique's own work, which ends now, and one of its calls, which is over.
+  void record_work(std::string_view name, TimePoint begin);
+  void record_call(const Batch& batch, std::string_view name);
   // Returns the observer of the batch's calls. Null: the timeline is off, or the batch is on a GPU, where
   // calls end before their work does. The recorder owns it.
   [[nodiscard]] collective::LevelObserver* level_observer(const Batch& batch);
@@ -81,6 +88,7 @@ class LaneRecorder {
 
  private:
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
+  [[nodiscard]] static timeline::Row row_of(const Batch& batch);
   void record_collective(const Batch& batch, timeline::Row row, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;

@@ -15,7 +15,7 @@ from roundelay.timeline.intervals import Interval, clip, intersect, subtract, to
 TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU, SECOND_COLLECTIVE = 1, 2, 3, 4, 5, 6, 7
 INSIDE, BETWEEN = (8, 10), (9, 11)  # nodes; of the first operation under way, and of the second
 _MOVING = (COPY, COLLECTIVE, SECOND_COLLECTIVE, GPU)  # bytes move in these; a GPU moves enqueued bytes later
-_OPERATIONS = (COLLECTIVE, SECOND_COLLECTIVE, ENQUEUE)  # each fused operation has one span
+_OPERATIONS = (COLLECTIVE, SECOND_COLLECTIVE, ENQUEUE)  # each fused operation has a span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,8 +162,9 @@ def fusion(events: Iterable[Event]) -> Fusion:
     """Sum up the fused operations among some events of one rank."""
     tensors = operations = size = 0
     for event in events:
-        if event.phase == "X" and event.row in _OPERATIONS and event.name != "barrier":
-            tensors += int(event.args.get("tensors", 1))
+        is_operation = event.phase == "X" and event.row in _OPERATIONS and event.name != "barrier"
+        if is_operation and "tensors" in event.args:  # the calls of a technique have none
+            tensors += int(event.args["tensors"])
             operations += 1
             size += int(event.args.get("bytes", 0))
     return Fusion(tensors, operations, size)

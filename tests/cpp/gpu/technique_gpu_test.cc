@@ -49,6 +49,8 @@ class GpuBucket final : private submit::Results {
     taken->technique = technique_;
     taken->flush = flush;
     taken->state = {state_.get(), state_bytes_};
+    taken->run = run_;
+    run_ = flush ? 0 : run_ + 1;
     runtime::Submission submission;
     submission.request = request_of(Operation::kAllreduce, "bucket");
     submission.request.shape = {static_cast<std::int64_t>(kCount)};
@@ -101,6 +103,7 @@ class GpuBucket final : private submit::Results {
   std::vector<GpuMemory> pinned_, results_;
   GpuEventPtr done_;
   submit::Handle handle_ = 0;
+  std::uint64_t run_ = 0;
 };
 
 bool flushes(int step) { return step % 5 == 3; }
@@ -129,7 +132,9 @@ std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int 
 TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][technique]") {
   constexpr int kSteps = 12, kSize = 2;
   const std::string fabric = GENERATE("nccl", "staged");
-  const std::string text = GENERATE("negate", "cyclic:parts=3");
+  const std::string text = GENERATE("negate", "cyclic:parts=3", "csc:chunk=100,keep=0.3",
+                                    "csc:chunk=64,keep=0.2,norms=previous,wire=bf16",
+                                    "csc:chunk=33,keep=0.4,momentum=0.5,nesterov=1,wire=fp16");
   INFO(fabric << ", " << text);
   const TechniquePtr technique = compress::make_technique(text).value();
   GpuWorld world(kSize, fabric);
@@ -157,7 +162,8 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
 TEST_CASE("the host enqueues whole steps of a technique while the device is busy",
           "[session][gpu][technique]") {
   constexpr int kSteps = 8;
-  const TechniquePtr technique = compress::make_technique("cyclic:parts=3").value();
+  const std::string text = GENERATE("cyclic:parts=3", "csc:chunk=100,keep=0.3");
+  const TechniquePtr technique = compress::make_technique(text).value();
   GpuWorld world(1, "nccl");
   std::vector<Floats> results;
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
@@ -208,7 +214,7 @@ TEST_CASE("the arithmetic of techniques is enqueued in order", "[gpu][technique]
   REQUIRE(math.select(indices, of_chunks).ok());
   REQUIRE(math.gather(message.get(), residual.get(), kOf, indices, DType::kFloat32).ok());
   REQUIRE(math.scale(message.get(), kKeep * 100, DType::kFloat32, {2.0, 1}).ok());
-  REQUIRE(math.scatter(back.get(), message.get(), kOf, indices, DType::kFloat32).ok());
+  REQUIRE(math.scatter(back.get(), DType::kFloat32, message.get(), DType::kFloat32, kOf, indices).ok());
   REQUIRE(gpu.copy(0, read.get(), back.get(), kBytes, stream).ok());
   REQUIRE(gpu.copy(0, read.get() + kBytes, residual.get(), kBytes, stream).ok());
   hold.reset();

@@ -64,6 +64,7 @@ struct TechniqueMember {
   Bucket bucket;
   collective::Task task;
   std::unique_ptr<collective::Pending> pending;
+  std::size_t called_bytes = 0;  // in the last run
 };
 
 class TechniqueMembers {
@@ -80,13 +81,20 @@ class TechniqueMembers {
   }
   // Reduces all members' buckets by the technique.
   void run(const Technique& technique) {
-    for (auto& member : members) member->task = technique.run(member->stage, member->bucket);
+    for (auto& member : members) {
+      member->called_bytes = 0;
+      member->task = technique.run(member->stage, member->bucket);
+    }
     finish();
+    for (auto& member : members) ++member->bucket.run;
   }
   // Reduces them densely. `flush`: after the technique has given back what it kept.
   void run_dense(const Technique* flush = nullptr) {
     for (auto& member : members) {
-      if (flush != nullptr) REQUIRE(flush->give_back(member->stage.math(), member->bucket).ok());
+      if (flush != nullptr) {
+        REQUIRE(flush->give_back(member->stage.math(), member->bucket).ok());
+        member->bucket.run = 0;
+      }
       member->task = dense(member->stage, member->bucket);
     }
     finish();
@@ -110,6 +118,7 @@ class TechniqueMembers {
     }
     if (member.task.done()) return;
     const collective::Task::Step& step = member.task.step();
+    member.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
     auto started = step.fabric->start(*step.call);
     REQUIRE(started.ok());
     member.pending = std::move(*started);

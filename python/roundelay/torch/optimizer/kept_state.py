@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,10 +18,18 @@ from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning.buckets import Cuts, Layout
 
-_FORMAT = 1
+_FORMAT = 2
 _DIGEST_BYTES = 8
 
 Parameters = dict[str, tuple[tuple[int, ...], str]]  # shape and dtype by name
+
+
+class KeptBucket(NamedTuple):
+    """The state of one bucket."""
+
+    technique: str  # its text
+    run: int  # how many runs have used the state since it was clear
+    state: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class KeptState:
     step: int
     parameters: Parameters
     layout: Layout | None  # None: there were no buckets
-    buckets: dict[str, tuple[str, torch.Tensor]]  # technique and state by the bucket's name
+    buckets: dict[str, KeptBucket]  # by the bucket's name
     scale: float = 1.0  # the states count so many times
 
     def to_dict(self) -> dict[str, Any]:
@@ -50,8 +58,8 @@ class KeptState:
             "cuts": list(self.layout.cuts) if self.layout is not None else [],
             "scale": self.scale,
             "buckets": {
-                name: {"technique": technique, "state": state}
-                for name, (technique, state) in self.buckets.items()
+                name: {"technique": bucket.technique, "run": bucket.run, "state": bucket.state}
+                for name, bucket in self.buckets.items()
             },
         }
 
@@ -71,7 +79,7 @@ class KeptState:
                 },
                 layout=Layout(tuple(state["order"]), Cuts(*state["cuts"])) if state["cuts"] else None,
                 buckets={
-                    name: (str(bucket["technique"]), bucket["state"].detach())
+                    name: KeptBucket(str(bucket["technique"]), int(bucket["run"]), bucket["state"].detach())
                     for name, bucket in state["buckets"].items()
                 },
                 scale=float(state["scale"]),
@@ -115,13 +123,13 @@ class KeptState:
 
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
-        techniques = sorted((name, technique) for name, (technique, _) in self.buckets.items())
-        shared = repr((self.step, self.layout, self.scale, techniques))
+        buckets = sorted((name, one.technique, one.run) for name, one in self.buckets.items())
+        shared = repr((self.step, self.layout, self.scale, buckets))
         return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:
         """Gives the buckets their techniques and states. ValueError: one does not fit."""
-        for name, (technique, kept) in self.buckets.items():
+        for name, (technique, run, kept) in self.buckets.items():
             bucket = buckets.get(name)
             if bucket is None:
                 raise ValueError(f"this state has bucket {name!r}, which there is not")
@@ -135,6 +143,7 @@ class KeptState:
             state.copy_(kept)
             if self.scale != 1.0:
                 bucket.bucket.rescale(self.scale)
+            bucket.bucket.run = run
 
 
 def _shown(parameter: tuple[tuple[int, ...], str] | None) -> str:

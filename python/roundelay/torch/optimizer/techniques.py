@@ -21,7 +21,7 @@ from roundelay.torch import strategies
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.operations import LINEAR_OPS
-from roundelay.torch.optimizer.kept_state import KeptState, Parameters, parameters_of
+from roundelay.torch.optimizer.kept_state import KeptBucket, KeptState, Parameters, parameters_of
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
@@ -340,9 +340,11 @@ class Techniques:
     def _kept(self) -> KeptState:
         buckets = {}
         for bucket in self._buckets:
-            technique, state = bucket.bucket.technique, bucket.bucket.state
+            core = bucket.bucket
+            technique, state = core.technique, core.state
             if technique is not None and state is not None:
-                buckets[self._short(bucket.name)] = (technique, state.to("cpu", copy=True))
+                kept = KeptBucket(technique, core.run, state.to("cpu", copy=True))
+                buckets[self._short(bucket.name)] = kept
         return KeptState(
             self._strategy.text,
             self._set.rank(),
