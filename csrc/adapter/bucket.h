@@ -63,8 +63,8 @@ class Bucket final : public GradientGroup {
   [[nodiscard]] Result<at::Tensor> technique_state();
   // Restores TechniqueChoice::run(). Errors: kUnavailable (the bucket is in flight).
   [[nodiscard]] Status set_run(std::uint64_t run);
-  // Multiplies what the technique keeps, in the current stream. Errors: kUnavailable (the bucket is in flight),
-  // those of Accelerator::stream_for. May throw.
+  // Multiplies what the technique keeps, in the current stream. Errors: kUnavailable (the bucket is in
+  // flight), those of Accelerator::stream_for. May throw.
   [[nodiscard]] Status rescale(double factor);
   [[nodiscard]] TechniqueChoice& technique() { return technique_; }
   [[nodiscard]] const TechniqueChoice& technique() const { return technique_; }

@@ -100,7 +100,7 @@ class TechniqueChoice {
   BucketElements elements_;         // of the bucket; empty: dense
   std::uint64_t run_ = 0;
   std::optional<std::uint64_t> last_run_;  // the number of the last operation, if it was a run
-  bool used_ = false;               // an operation has written the state since then
+  bool used_ = false;                      // an operation has written the state since then
   bool flush_next_ = false;
   bool flushing_ = false;  // the operation in flight is a flush
   std::vector<TechniqueTraffic> traffic_;

@@ -25,8 +25,8 @@ namespace roundelay::collective {
 // One thread at a time.
 class Task {
  public:
-  // What a task waits for: this call of this fabric. Both live until the task is resumed. A call that is one of
-  // several may have a name, for the timeline.
+  // What a task waits for: this call of this fabric. Both live until the task is resumed. A call that is one
+  // of several may have a name, for the timeline.
   struct Step {
     Fabric* fabric = nullptr;
     Call* call = nullptr;

@@ -1,8 +1,8 @@
 // The arithmetic of techniques, on the CPU or on a GPU: one interface for both.
 //
-// On a GPU the calls enqueue work to the bucket's stream. Norms and indices stay on the device: the host never
-// waits to choose. All pointers of a call are memory of that kind, aligned to its elements. The
-// bits are the same on the CPU, on a GPU and on all ranks.
+// On a GPU the calls enqueue work to the bucket's stream. Norms and indices stay on the device: the host
+// never waits to choose. All pointers of a call are memory of that kind, aligned to its elements. The bits
+// are the same on the CPU, on a GPU and on all ranks.
 //
 // A residual has the type kernels::residual_type(dtype): fp32, or fp64 for fp64. kernels/chunks.h defines the
 // functions that deal with it.
@@ -40,10 +40,10 @@ class Arithmetic {
   // values += residual, rounded once, and residual = 0.
   [[nodiscard]] virtual Status give_back(std::byte* values, std::byte* residual, std::size_t count,
                                          DType dtype) = 0;
-  // keep() for each chunk, perhaps with momentum, and norms[i] = that of chunk i, as kernels::accumulate() has
-  // it.
-  [[nodiscard]] virtual Status accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values,
-                                          Chunking of, DType dtype) = 0;
+  // keep() for each chunk, perhaps with momentum, and norms[i] = that of chunk i, as kernels::accumulate()
+  // has it.
+  [[nodiscard]] virtual Status accumulate(std::span<float> norms, const kernels::Kept& kept,
+                                          std::byte* values, Chunking of, DType dtype) = 0;
   // value = a NaN, if a norm is not finite.
   [[nodiscard]] virtual Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) = 0;
   // For each item: to = from, converted with one rounding. Items do not overlap.

@@ -18,7 +18,8 @@ struct TechniqueKind {
   std::string_view name;
   std::string_view meaning;  // one sentence, for users
   std::span<const Parameter> parameters;
-  // Makes the technique. `values` has one for each parameter, in their order; `text` is what its text() returns.
+  // Makes the technique. `values` has one for each parameter, in their order; `text` is what its text()
+  // returns.
   TechniquePtr (*make)(std::span<const Value> values, std::string text);
 };
 

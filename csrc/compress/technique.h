@@ -40,7 +40,7 @@ struct Bucket {
   std::size_t pool_offset = 0;        // bytes from the pool's start, the same on all ranks
   collective::Reduction reduction;    // dtype, operation (kSum, with a divisor for an average) and scales
   std::span<const Slice> parameters;  // in the order of memory
-  ByteSpan state;  // state_bytes() bytes, zero at first; in the same memory as the elements
+  ByteSpan state;         // state_bytes() bytes, zero at first; in the same memory as the elements
   std::uint64_t run = 0;  // how many runs have used the state since it was clear; the same on all ranks
 };
 
@@ -115,8 +115,8 @@ class Technique {
   // number of members of each level, innermost first.
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;
-  // The state begins with so many numbers of kernels::residual_type(dtype) that have the units of gradients. Who
-  // changes these units (a loss scale) multiplies them.
+  // The state begins with so many numbers of kernels::residual_type(dtype) that have the units of gradients.
+  // Who changes these units (a loss scale) multiplies them.
   [[nodiscard]] virtual std::size_t kept_numbers(std::size_t /*count*/) const { return 0; }
   // Returns what run number `run` has sent; none: it does not send chunks.
   [[nodiscard]] virtual std::optional<SentChunks> sent(const BucketShape& /*shape*/,

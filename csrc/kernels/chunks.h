@@ -63,8 +63,8 @@ Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype);
 // The norm that accumulate() gives at least. So a chunk that has elements has a larger norm than zero.
 inline constexpr float kLeastNorm = 0x1p-126F;
 
-// Computes residual[i] += values[i], sets the values to zero, and returns the residual's norm, in one pass. With
-// momentum m, which is updated first, the residual takes
+// Computes residual[i] += values[i], sets the values to zero, and returns the residual's norm, in one pass.
+// With momentum m, which is updated first, the residual takes
 //   m[i] = factor * m[i] + values[i]                and adds m[i], or
 //   m[i] = factor * (m[i] + values[i]), Nesterov's, and adds m[i] + values[i].
 // What is not finite counts in the norm, and becomes zero in the residual and in the momentum.

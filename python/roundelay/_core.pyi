@@ -252,9 +252,9 @@ class Bucket(GradientGroup):
     def run(self, number: int) -> None: ...
     # Multiplies what is kept, after the scale of gradients has changed.
     def rescale(self, factor: float) -> None: ...
-    # What the last operation has sent: the elements of a chunk, the indices of the chunks (int32, on the bucket's
-    # device; the next operation overwrites them), the numbers of the parameters that went densely. Chunks count
-    # from the bucket's first element. None: it was dense, or there was none, or the technique has no chunks.
+    # What the last operation has sent: the elements of a chunk; the indices of the chunks, which count from
+    # the bucket's first element (int32, on its device; the next operation overwrites them); the numbers of
+    # the parameters that went densely. None: it was dense, there was none, or the technique has no chunks.
     def sent(self) -> tuple[int, torch.Tensor, list[int]] | None: ...
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property

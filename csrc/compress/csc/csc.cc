@@ -1,5 +1,5 @@
-// Coarse-grained sparse communication of GradientFlow (arXiv 1902.06855): of a bucket's chunks, each step sends
-// the few with the largest norms, in one dense allreduce, and keeps the others back for later steps.
+// Coarse-grained sparse communication of GradientFlow (arXiv 1902.06855): of a bucket's chunks, each step
+// sends the few with the largest norms, in one dense allreduce, and keeps the others back for later steps.
 //
 // Rank r has a residual e_r, which is zero at first. With the gradients g_r:
 //   u_r = e_r + g_r                                            or, with local momentum, kernels::accumulate()
@@ -8,17 +8,18 @@
 //   s_r = u_r, rounded to the type on the wire, in C
 //   result = scale(sum over r of prescale(s_r)) in C, and 0 elsewhere
 //   e_r = u_r - s_r in C, and u_r elsewhere; momentum becomes 0 in C
-// quota.h has K. If K is all chunks, the bucket goes densely where it lies, without norms. With the norms of the
-// last run, C is known before the gradients are, and the norms of this run follow the chunks.
+// quota.h has K. If K is all chunks, the bucket goes densely where it lies, without norms. With the norms of
+// the last run, C is known before the gradients are, and the norms of this run follow the chunks.
 //
 // Parameters that always go densely travel in the same allreduce, before the chunks. Their elements of the
 // residual are zero always.
 //
-// An element that is not finite is not kept. The norm of its chunk is not finite either, and then the result of
-// all ranks contains a NaN, in whatever chunk it was: so loss scaling sees the overflow. The next run is clean.
-// A run without norms (K = 0) does not notice it.
+// An element that is not finite is not kept. The norm of its chunk is not finite either, and then the result
+// of all ranks contains a NaN, in whatever chunk it was: so loss scaling sees the overflow. The next run is
+// clean. A run without norms (K = 0) does not notice it.
 //
-// The state: the residual, the momentum if there is any, the norms, and the indices of the chunks that were sent.
+// The state: the residual, the momentum if there is any, the norms, and the indices of the chunks that were
+// sent.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -36,7 +37,9 @@ using collective::Task;
 using kernels::residual_type;
 
 constexpr std::size_t kCacheLine = 64;
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
 
 struct Options {
   std::uint64_t before = 0;  // chunks of the pool's buckets before this one
@@ -98,8 +101,7 @@ class Csc final : public Technique {
 
   Status give_back(Arithmetic& math, const Bucket& bucket) const override {
     const DType dtype = bucket.reduction.dtype;
-    ROUNDELAY_RETURN_IF_ERROR(
-        math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, dtype));
+    ROUNDELAY_RETURN_IF_ERROR(math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, dtype));
     const std::size_t rest = places(bucket.count, dtype).momentum;
     return math.clear(bucket.state.data() + rest, bucket.state.size() - rest);
   }
@@ -202,8 +204,8 @@ class Copies {
   std::size_t count_ = 0;
 };
 
-// Calls `make` with each slice that goes densely and its place in the message, in elements, and carries out the
-// copies that it returns.
+// Calls `make` with each slice that goes densely and its place in the message, in elements, and carries out
+// the copies that it returns.
 template <typename Make>
 Status copy_dense(Arithmetic& math, const ChunkMap& map, Make make) {
   Copies copies(math);
@@ -368,7 +370,8 @@ TechniquePtr make(std::span<const Value> values, std::string text) {
 }  // namespace
 
 extern const TechniqueKind kTechnique = {
-    "csc", "Sends the chunks with the largest norms and keeps the others for later steps (GradientFlow's CSC).",
+    "csc",
+    "Sends the chunks with the largest norms and keeps the others for later steps (GradientFlow's CSC).",
     kParameters, &make};
 
 }  // namespace roundelay::compress::csc

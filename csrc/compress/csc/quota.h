@@ -1,4 +1,5 @@
-// How many chunks of a bucket a run sends. Whole numbers decide, so that all ranks agree, whatever compiled them.
+// How many chunks of a bucket a run sends. Whole numbers decide, so that all ranks agree, whatever compiled
+// them.
 //
 // The buckets of a pool have their chunks in one row: a bucket with L of them comes after `before` others. In
 // run n it may send
@@ -24,11 +25,13 @@ constexpr std::uint32_t phase_of(std::uint64_t run) {
   return static_cast<std::uint32_t>(run) * kGoldenRatio;
 }
 
-// Returns the quota of a bucket with this number of chunks. Its chunks and those before it are less than 2^32.
-constexpr std::size_t quota(std::uint64_t share, std::uint64_t before, std::uint64_t chunks, std::uint64_t run) {
+// Returns the quota of a bucket with this number of chunks. Its chunks and those before it are less than
+// 2^32.
+constexpr std::size_t quota(std::uint64_t share, std::uint64_t before, std::uint64_t chunks,
+                            std::uint64_t run) {
   const std::uint64_t phase = phase_of(run);
   const std::uint64_t end = share * (before + chunks) + phase, begin = share * before + phase;
-  return static_cast<std::size_t>((end >> 32) - (begin >> 32));
+  return static_cast<std::uint32_t>((end >> 32) - (begin >> 32));  // products may exceed 64 bits
 }
 
 }  // namespace roundelay::compress::csc

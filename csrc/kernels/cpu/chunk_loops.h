@@ -81,7 +81,8 @@ template <DType kType>
 template <DType kType>
 struct WidenElements {
   [[gnu::always_inline]] void operator()(std::byte* wide, const std::byte* values, std::size_t count) const {
-    map_loop<ResidualOf<kType>, typename Element<kType>::Stored>(wide, values, count, Element<kType>::operand);
+    map_loop<ResidualOf<kType>, typename Element<kType>::Stored>(wide, values, count,
+                                                                 Element<kType>::operand);
   }
 };
 
@@ -130,8 +131,7 @@ template <DType kType, typename Widen>
                                                    Widen widen) {
   using Real = ResidualOf<kType>;
   const auto factor = static_cast<Real>(kept.how.factor);
-  if (kept.momentum == nullptr)
-    return accumulate_loop<kType>(kept, values, count, WithoutMomentum{}, widen);
+  if (kept.momentum == nullptr) return accumulate_loop<kType>(kept, values, count, WithoutMomentum{}, widen);
   if (kept.how.nesterov) return accumulate_loop<kType>(kept, values, count, Nesterov<Real>{factor}, widen);
   return accumulate_loop<kType>(kept, values, count, HeavyBall<Real>{factor}, widen);
 }

@@ -1,4 +1,5 @@
-// accumulate() and mark_overflow() of kernels/chunks.h, for one block of threads. Tests compile it without CUDA.
+// accumulate() and mark_overflow() of kernels/chunks.h, for one block of threads. Tests compile it without
+// CUDA.
 #pragma once
 
 #include "kernels/cuda/chunks.cuh"
@@ -20,8 +21,8 @@ inline constexpr int kKeptPack = pack_elements(sizeof(ResidualOf<kType>), 1);
 template <DType kType>
 inline constexpr int kKeptThreads = kNormSums / kKeptPack<kType>;
 
-// Loads the elements from `first` on, of `count`; zeros stand for those that there are not. `packs`: the memory
-// is aligned to packs.
+// Loads the elements from `first` on, of `count`; zeros stand for those that there are not. `packs`: the
+// memory is aligned to packs.
 template <typename T, int kCount>
 ROUNDELAY_DEVICE Pack<T, kCount> load_some(const std::byte* from, std::uint64_t first, std::uint64_t count,
                                            bool packs) {
@@ -104,10 +105,9 @@ ROUNDELAY_DEVICE void accumulate_step(int step, int thread, const AccumulateWork
   if (step == 0) {
     const std::uint64_t begin = block * work.of.chunk;
     const Kept& kept = work.kept;
-    const AccumulatedChunk chunk{
-        kept.residual + begin * sizeof(Real),
-        kept.momentum == nullptr ? nullptr : kept.momentum + begin * sizeof(Real),
-        work.values + begin * sizeof(Stored<kType>), work.of.size(block)};
+    const AccumulatedChunk chunk{kept.residual + begin * sizeof(Real),
+                                 kept.momentum == nullptr ? nullptr : kept.momentum + begin * sizeof(Real),
+                                 work.values + begin * sizeof(Stored<kType>), work.of.size(block)};
     const auto factor = static_cast<Real>(kept.how.factor);
     if (kept.momentum == nullptr) {
       accumulate_range<kType>(sum, thread, chunk, WithoutMomentum{});
@@ -133,7 +133,8 @@ template <DType kType>
 ROUNDELAY_DEVICE void mark_overflow_block(Thread thread, const MarkWork& work) {
   using Wide = typename Element<kType>::Wide;
   for (std::uint64_t i = thread.index; i < work.count; i += thread.count) {
-    if (!is_finite(work.norms[i])) store_one<true>(work.value, result<kType>(std::numeric_limits<Wide>::quiet_NaN()));
+    if (!is_finite(work.norms[i]))
+      store_one<true>(work.value, result<kType>(std::numeric_limits<Wide>::quiet_NaN()));
   }
 }
 

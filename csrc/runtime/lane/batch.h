@@ -58,7 +58,7 @@ struct Batch {
   // Set while the batch is carried out.
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end
-  std::unique_ptr<collective::Pending> pending;   // the call in progress; null: none is
+  std::unique_ptr<collective::Pending> pending;  // the call in progress; null: none is
   LaneRecorder* recorder = nullptr;  // of a technique's spans; null while the timeline is off, and on a GPU
   collective::LevelObserver* observer = nullptr;  // of the calls; null while the timeline is off
   std::size_t called_bytes = 0;                   // what this member has given to the task's calls

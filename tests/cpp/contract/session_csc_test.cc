@@ -182,7 +182,8 @@ TEST_CASE("a rank that dies before or between the calls of csc is named", "[sess
 TEST_CASE("ranks whose csc differs get both texts before anything is sent", "[session][technique][csc]") {
   SessionWorld world(2);
   world.run([](Session& session, int rank) -> std::string {
-    TechniqueBucket bucket(session, technique(rank == 0 ? "csc:keep=0.1,chunk=8" : "csc:keep=0.2,chunk=8"), 64);
+    TechniqueBucket bucket(session, technique(rank == 0 ? "csc:keep=0.1,chunk=8" : "csc:keep=0.2,chunk=8"),
+                           64);
     if (!bucket.ok().ok()) return bucket.ok().message();
     std::fill_n(bucket.elements(), 64, 1.0F);
     const Status status = bucket.run("b");

@@ -106,13 +106,14 @@ TEST_CASE("a GPU accumulates as the CPU does", "[gpu]") {
         const auto kept_in = [&](std::byte* first, std::byte* second) {
           return kernels::Kept{first, how.factor != 0 ? second : nullptr, how};
         };
-        require(kernels().accumulate(kDevice, as<float>(norms), kept_in(on_residual.data(), on_momentum.data()),
-                                     on_values.data(), of, dtype, stream));
+        require(kernels().accumulate(kDevice, as<float>(norms),
+                                     kept_in(on_residual.data(), on_momentum.data()), on_values.data(), of,
+                                     dtype, stream));
         std::vector<float> expected;
         for (std::size_t i = 0; i < of.chunks(); ++i) {
-          expected.push_back(kernels::accumulate(
-              kernels::chunk_of(kept_in(residual.data(), momentum.data()), of, i, dtype),
-              values.data() + i * chunk * size_of(dtype), of.size(i), dtype));
+          expected.push_back(
+              kernels::accumulate(kernels::chunk_of(kept_in(residual.data(), momentum.data()), of, i, dtype),
+                                  values.data() + i * chunk * size_of(dtype), of.size(i), dtype));
         }
         INFO(name_of(dtype) << " in chunks of " << chunk << ", momentum " << how.factor);
         REQUIRE(norms.read(stream) == bytes_of(expected));

@@ -118,12 +118,12 @@ Status FakeGpu::scatter(int device, std::byte* to, DType to_type, const std::byt
 
 Status FakeGpu::clear_chunks(int device, std::byte* at, Chunking of, Indices indices, DType dtype,
                              GpuStream stream) {
-  return enqueue_on(
-      device, stream, {values_of(at, of.count, dtype), bytes_of(indices.data(), indices.size_bytes())}, [=] {
-        const std::size_t size = size_of(dtype);
-        for (const std::uint32_t index : indices)
-          std::memset(at + index * of.chunk * size, 0, of.size(index) * size);
-      });
+  return enqueue_on(device, stream,
+                    {values_of(at, of.count, dtype), bytes_of(indices.data(), indices.size_bytes())}, [=] {
+                      const std::size_t size = size_of(dtype);
+                      for (const std::uint32_t index : indices)
+                        std::memset(at + index * of.chunk * size, 0, of.size(index) * size);
+                    });
 }
 
 }  // namespace roundelay::doubles

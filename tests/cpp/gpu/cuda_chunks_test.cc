@@ -175,12 +175,14 @@ TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda
     Bytes widened(kCount * 4);
     for (const std::uint32_t i : indices) {
       const std::size_t at = i * chunk, size = of.size(i);
-      if (size > 0) cast(widened.data() + at * 4, DType::kFloat32, spread.data() + at * 2, DType::kBFloat16, size);
+      if (size > 0)
+        cast(widened.data() + at * 4, DType::kFloat32, spread.data() + at * 2, DType::kBFloat16, size);
     }
     REQUIRE(wide.read() == widened);
 
-    run_blocks(blocks * indices.size(),
-               [&](Thread thread, std::uint64_t block) { clear_block<DType::kFloat32>(thread, work, block); });
+    run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
+      clear_block<DType::kFloat32>(thread, work, block);
+    });
     for (const std::uint32_t i : indices)
       if (of.size(i) > 0) std::memset(widened.data() + i * chunk * 4, 0, of.size(i) * 4);
     REQUIRE(wide.read() == widened);
@@ -189,7 +191,8 @@ TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda
 
 template <DType kType>
 void check_accumulation(std::size_t chunk, std::size_t shift, LocalMomentum how) {
-  INFO(name_of(kType) << " in chunks of " << chunk << ", shifted by " << shift << ", momentum " << how.factor);
+  INFO(name_of(kType) << " in chunks of " << chunk << ", shifted by " << shift << ", momentum "
+                      << how.factor);
   const DType kept_type = residual_type(kType);
   Bytes values = values_of(kType, kCount, 8), residual = values_of(kept_type, kCount, 9),
         momentum = values_of(kept_type, kCount, 10);
@@ -208,8 +211,9 @@ void check_accumulation(std::size_t chunk, std::size_t shift, LocalMomentum how)
       for (int thread = 0; thread < kKeptThreads<kType>; ++thread)
         accumulate_step<kType>(step, thread, work, sum, block);
     }
-    expected[block] = accumulate(chunk_of(kept_in(residual.data(), momentum.data()), of, block, kType),
-                                 values.data() + (shift + block * chunk) * size_of(kType), of.size(block), kType);
+    expected[block] =
+        accumulate(chunk_of(kept_in(residual.data(), momentum.data()), of, block, kType),
+                   values.data() + (shift + block * chunk) * size_of(kType), of.size(block), kType);
   }
   REQUIRE(std::memcmp(norms.data(), expected.data(), norms.size() * sizeof(float)) == 0);
   REQUIRE(on_values.read() == values);
@@ -219,7 +223,8 @@ void check_accumulation(std::size_t chunk, std::size_t shift, LocalMomentum how)
 
 template <DType kType>
 void check_accumulations() {
-  for (const std::size_t chunk : {std::size_t{1}, std::size_t{7}, std::size_t{512}, std::size_t{1300}, kCount}) {
+  for (const std::size_t chunk :
+       {std::size_t{1}, std::size_t{7}, std::size_t{512}, std::size_t{1300}, kCount}) {
     for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
       check_accumulation<kType>(chunk, shift, {});
       check_accumulation<kType>(chunk, shift, {0.9, false});

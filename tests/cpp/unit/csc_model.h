@@ -78,7 +78,9 @@ struct Model {
   std::uint64_t run = 0;
 
  private:
-  [[nodiscard]] std::size_t quota_in(std::uint64_t n) const { return quota(share_of(keep), before, chunks, n); }
+  [[nodiscard]] std::size_t quota_in(std::uint64_t n) const {
+    return quota(share_of(keep), before, chunks, n);
+  }
   [[nodiscard]] bool stays(std::uint64_t n) const {
     return may_stay && momentum == 0 && quota_in(n) == chunks;
   }

@@ -52,7 +52,7 @@ TEST_CASE("the buckets of a run send keep of all chunks together, within one", "
     for (int round = 0; round < 50; ++round) {
       std::uint64_t before = 0, sum = 0;
       const std::uint64_t run = random();
-      for (unsigned buckets = 1 + random() % 40; buckets > 0; --buckets) {
+      for (std::size_t buckets = 1 + random() % 40; buckets > 0; --buckets) {
         const std::uint64_t chunks = random() % 64;
         sum += quota(share_of(keep), before, chunks, run);
         before += chunks;
@@ -65,7 +65,8 @@ TEST_CASE("the buckets of a run send keep of all chunks together, within one", "
 TEST_CASE("every bucket gets its share over the runs, and none waits long", "[technique][csc]") {
   for (const double keep : {0.01, 0.1, 0.3}) {
     for (std::uint64_t before = 0; before < 40; ++before) {
-      const auto most = static_cast<std::uint64_t>(3 / keep);  // the gaps of such a sequence are below 3 / keep
+      const auto most =
+          static_cast<std::uint64_t>(3 / keep);  // the gaps of such a sequence are below 3 / keep
       std::uint64_t sum = 0, last = 0;
       constexpr std::uint64_t kRuns = 3000;
       for (std::uint64_t run = 0; run < kRuns; ++run) {
@@ -83,7 +84,7 @@ TEST_CASE("every bucket gets its share over the runs, and none waits long", "[te
 std::vector<Slice> some_parameters(std::mt19937& random) {
   std::vector<Slice> parameters;
   std::size_t at = 0;
-  for (unsigned n = 1 + random() % 12; n > 0; --n) {
+  for (std::size_t n = 1 + random() % 12; n > 0; --n) {
     const std::size_t count = random() % 3 == 0 ? random() % 4 : random() % 100;
     parameters.push_back({at, count});
     at += (count + 15) / 16 * 16;

@@ -38,7 +38,7 @@ TechniquePtr make(const std::string& text) {
 // Some parameters with the gaps of a pool, some of which are dense.
 void lay_out(Model& model, std::mt19937& random) {
   std::size_t at = 0;
-  for (unsigned n = 1 + random() % 10; n > 0; --n) {
+  for (std::size_t n = 1 + random() % 10; n > 0; --n) {
     const std::size_t count = random() % 2 == 0 ? 1 + random() % 20 : 1 + random() % 400;
     if (random() % 4 == 0) model.dense.push_back(static_cast<std::uint32_t>(model.parameters.size()));
     model.parameters.push_back({at, count});
@@ -107,8 +107,7 @@ std::vector<std::uint32_t> sent_by(const Technique& technique, const TechniqueMe
 void require_as(const Model& model, const TechniqueMembers& group) {
   for (std::size_t m = 0; m < group.members.size(); ++m) {
     REQUIRE(group.members[m]->bytes == group.members.front()->bytes);
-    for (std::size_t i = 0; i < model.count; ++i)
-      REQUIRE(kept(*group.members[m], i) == model.residual[m][i]);
+    for (std::size_t i = 0; i < model.count; ++i) REQUIRE(kept(*group.members[m], i) == model.residual[m][i]);
   }
   for (std::size_t i = 0; i < model.count; ++i) REQUIRE(element(*group.members[0], i) == model.result[i]);
 }
@@ -197,7 +196,8 @@ TEST_CASE("with keep=1, csc has the bits of a dense allreduce", "[technique][csc
       for (std::size_t m = 0; m < sparsely.members.size(); ++m) {
         Bytes& bytes = sparsely.members[m]->bytes;
         for (std::size_t i = 0; i < model.count; ++i) {
-          const double value = random() % 8 == 0 ? -0.0 : std::ldexp(static_cast<double>(random()) - 2e9, -31);
+          const double value =
+              random() % 8 == 0 ? -0.0 : std::ldexp(static_cast<double>(random()) - 2e9, -31);
           reference::write(dtype, bytes.data() + i * size_of(dtype), value);
         }
         densely.members[m]->bytes = bytes;
@@ -234,7 +234,8 @@ TEST_CASE("half types on the wire: what the rounding loses stays in the residual
         }
         group.run(*technique);
         const std::size_t chosen = sent_by(*technique, member).size();
-        REQUIRE(member.called_bytes == (30 + std::min<std::size_t>(chosen * 64, 1000)) * 2 + (chosen > 0 ? 64 : 0));
+        REQUIRE(member.called_bytes ==
+                (30 + std::min<std::size_t>(chosen * 64, 1000)) * 2 + (chosen > 0 ? 64 : 0));
         for (std::size_t i = 0; i < model.count; ++i) {
           const double result = element(member, i);
           std::array<std::byte, 2> half{};
@@ -282,7 +283,8 @@ TEST_CASE("an overflow anywhere on one rank is a NaN on all, and the next run is
         group.run(*technique);
         INFO(technique->text() << ", step " << step << ", element " << at);
         for (auto& member : group.members) {
-          REQUIRE(std::memcmp(member->bytes.data(), group.members[0]->bytes.data(), member->bytes.size()) == 0);
+          REQUIRE(std::memcmp(member->bytes.data(), group.members[0]->bytes.data(), member->bytes.size()) ==
+                  0);
           const bool found = has_nan(*member, model.parameters) || std::isinf(element(*member, at));
           REQUIRE(found == (step == 3));
           for (std::size_t i = 0; i < model.count; ++i) REQUIRE(std::isfinite(kept(*member, i)));
@@ -295,8 +297,9 @@ TEST_CASE("an overflow anywhere on one rank is a NaN on all, and the next run is
 TEST_CASE("csc says which buckets it cannot serve", "[technique][csc]") {
   const std::vector<Slice> parameters(3);
   const TechniquePtr technique = make("csc:dense=1+3");
-  CHECK(technique->check({10, DType::kFloat32, parameters}).message().ends_with(
-      "': the bucket has 3 parameters, and no parameter 3"));
+  CHECK(technique->check({10, DType::kFloat32, parameters})
+            .message()
+            .ends_with("': the bucket has 3 parameters, and no parameter 3"));
   CHECK(make("csc:dense=1+2")->check({10, DType::kFloat16, parameters}).ok());
   CHECK(make("csc")->check({10, DType::kInt32, parameters}).message() ==
         "technique 'csc' needs floating gradients, not int32");

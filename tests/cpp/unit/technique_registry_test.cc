@@ -50,7 +50,8 @@ TEST_CASE("a text that chooses no technique says what would", "[technique]") {
     CHECK(error_of(setting).find("'csc': keep=") != std::string::npos);
   }
   CHECK(error_of("csc:keep=2") == "technique 'csc': keep=2 is not a number above 0 and at most 1");
-  CHECK(error_of("csc:momentum=1") == "technique 'csc': momentum=1 is not a number of at least 0 and below 1");
+  CHECK(error_of("csc:momentum=1") ==
+        "technique 'csc': momentum=1 is not a number of at least 0 and below 1");
   CHECK(error_of("csc:norms=next") == "technique 'csc': norms=next is not one of same, previous");
   for (const char* value : {"", "+", "3+", "+3", "3+3", "4+3", "-1", "1++2", "4294967296", "a"}) {
     CHECK(error_of("csc:dense=" + std::string(value)) ==

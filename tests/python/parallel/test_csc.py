@@ -29,8 +29,13 @@ def test_csc(np: int) -> None:
     run_checks(__file__, np, env={"ROUNDELAY_THETA": "512"})  # several buckets
 
 
-def sent_of(training: Training) -> list[Sent]:
-    return training.techniques.sent()
+def step(training: Training) -> list[Sent]:
+    """Takes a step. Returns what it has sent, which is known between backward() and step()."""
+    training.optimizer.zero_grad()
+    training.backward()
+    sent = training.techniques.sent()
+    training.optimizer.step()
+    return sent
 
 
 def mask_of(sent: Sent, number: int) -> torch.Tensor:
@@ -44,12 +49,10 @@ def mask_of(sent: Sent, number: int) -> torch.Tensor:
     return everything[place.start : place.stop]
 
 
-def masks(training: Training) -> list[torch.Tensor]:
+def masks(training: Training, every: list[Sent]) -> list[torch.Tensor]:
     """The elements that were sent of each parameter, in the optimizer's order."""
     found = {
-        parameter: mask_of(sent, number)
-        for sent in sent_of(training)
-        for number, parameter in enumerate(sent.parameters)
+        parameter: mask_of(sent, number) for sent in every for number, parameter in enumerate(sent.parameters)
     }
     return [found.get(one, torch.ones(one.numel(), dtype=torch.bool)) for one in training.parameters]
 
@@ -57,7 +60,7 @@ def masks(training: Training) -> list[torch.Tensor]:
 def residuals(training: Training) -> list[torch.Tensor]:
     """What this rank keeps back of each parameter: the first part of a bucket's state."""
     found: dict[int, torch.Tensor] = {}
-    for bucket, sent in zip(training.techniques._buckets, sent_of(training), strict=True):
+    for bucket, sent in zip(training.techniques._buckets, training.techniques.sent(), strict=True):
         count = max(one.stop for one in sent.bucket.ranges)
         assert bucket.bucket.state is not None
         kept = bucket.bucket.state[: 4 * count].view(torch.float32)
@@ -67,9 +70,9 @@ def residuals(training: Training) -> list[torch.Tensor]:
 
 
 def until_buckets(training: Training) -> Training:
-    for _ in range(4):
+    for _ in range(3):
         training.step()
-    assert any(sent.part is not None for sent in sent_of(training))
+    assert all(sent.part is not None for sent in step(training))
     return training
 
 
@@ -89,8 +92,7 @@ def check_every_rank_sends_the_same_chunks_and_as_many_as_asked() -> None:
     training = until_buckets(Training(f"csc:keep=0.2,{FINE}", SIZES))
     shares = []
     for _ in range(20):
-        training.step()
-        every = sent_of(training)
+        every = step(training)
         assert all(sent.part is not None for sent in every)
         parts = [sent.part for sent in every if sent.part is not None]
         choice = str([(part.chunk, part.chunks.tolist(), sorted(part.dense)) for part in parts])
@@ -108,9 +110,9 @@ def check_bytes_on_the_wire() -> None:
     training = until_buckets(Training(f"csc:keep=0.25,{FINE}", SIZES))
     for _ in range(5):
         before = hvd.stats()["technique_called_bytes"]
-        training.step()
+        every = step(training)
         expected = 0
-        for sent in sent_of(training):
+        for sent in every:
             assert sent.part is not None
             count = max(one.stop for one in sent.bucket.ranges)
             runs = [range(one.start, min(one.stop, count)) for one in runs_of(sent.part)]
@@ -118,7 +120,7 @@ def check_bytes_on_the_wire() -> None:
             norms = -(-count // 8) if sum(map(len, runs)) else 0
             expected += 4 * (sum(map(len, runs)) + dense + norms)
         called = hvd.stats()["technique_called_bytes"] - before
-        assert abs(called - expected) <= 4 * 16 * len(sent_of(training))  # alignment
+        assert abs(called - expected) <= 4 * 16 * len(every)  # alignment
 
 
 def check_all_chunks_are_dense_bit_for_bit() -> None:
@@ -150,8 +152,8 @@ def check_all_chunks_are_dense_bit_for_bit() -> None:
 
 
 def check_unsent_elements_stay_as_they_are() -> None:
-    """Sent ones take SGD's step, with momentum, weight decay and Nesterov; the gradient is the applied one."""
-    settings = {"momentum": 0.5, "weight_decay": 0.25, "nesterov": True}
+    """Sent ones take SGD's step, with momentum, weight decay and Nesterov."""
+    settings: dict[str, Any] = {"momentum": 0.5, "weight_decay": 0.25, "nesterov": True}
     training = until_buckets(Training(f"csc:keep=0.25,{FINE}", SIZES, lr=0.125, **settings))
     for _ in range(6):
         parameters = [nn.Parameter(one.detach().clone()) for one in training.parameters]
@@ -169,16 +171,17 @@ def check_unsent_elements_stay_as_they_are() -> None:
             assert ours.grad is not None
             theirs.grad = ours.grad.clone()
         gradients = [one.grad for one in training.parameters]
+        every = training.techniques.sent()
         training.optimizer.step()
         assert all(one.grad is gradient for one, gradient in zip(training.parameters, gradients, strict=True))
         plain.step()
         for ours, theirs, (weights, buffer), mask in zip(
-            training.parameters, parameters, before, masks(training), strict=True
+            training.parameters, parameters, before, masks(training, every), strict=True
         ):
             now = training.optimizer.state[ours]["momentum_buffer"]
             assert torch.equal(ours, torch.where(mask, theirs, weights))
             assert torch.equal(now, torch.where(mask, plain.state[theirs]["momentum_buffer"], buffer))
-    assert not all(mask.all() for mask in masks(training))
+        assert not all(mask.all() for mask in masks(training, every))
 
 
 def check_local_momentum_is_that_of_the_formulas() -> None:
@@ -191,11 +194,11 @@ def check_local_momentum_is_that_of_the_formulas() -> None:
             training.step()
         mmt = [torch.zeros(size) for size in SIZES]
         vel = [torch.zeros(size) for size in SIZES]
-        for step in range(8):
+        for number in range(8):
             weights = [one.detach().clone() for one in training.parameters]
             given = [one.clone() for one in training.given]
-            training.step()
-            for index, mask in enumerate(masks(training)):
+            every = step(training)
+            for index, mask in enumerate(masks(training, every)):
                 gradient = training.given[index] - given[index]
                 if SIZES[index] < 6:  # it goes densely, and SGD has its momentum
                     continue
@@ -207,10 +210,10 @@ def check_local_momentum_is_that_of_the_formulas() -> None:
                     vel[index] += mmt[index]
                 sent = hvd.allreduce(torch.where(mask, vel[index], 0.0), op=hvd.Sum)
                 moved = weights[index] - training.parameters[index].detach()
-                assert torch.equal(moved, sent), (step, index)
+                assert torch.equal(moved, sent), (number, index)
                 mmt[index][mask] = 0.0
                 vel[index][mask] = 0.0
-        assert not all(mask.all() for mask in masks(training))
+            assert not all(mask.all() for mask in masks(training, every))
         moving = [training.optimizer.state.get(one) for one in training.parameters]
         assert [bool(state) for state in moving] == [size < 6 for size in SIZES]
 
@@ -234,9 +237,9 @@ def check_the_rounding_error_of_a_half_wire_is_kept() -> None:
 def check_passes_and_no_sync() -> None:
     training = Training(f"csc:keep=0.25,{FINE}", SIZES)
     training.optimizer.set_backward_passes_per_step(3)
-    for step in range(12):
+    for number in range(12):
         training.optimizer.zero_grad()
-        for _ in range(3 if step % 4 else 2):  # every fourth window is short
+        for _ in range(3 if number % 4 else 2):  # every fourth window is short
             training.backward()
         training.optimizer.step()
     training.optimizer.set_backward_passes_per_step(1)
@@ -246,21 +249,21 @@ def check_passes_and_no_sync() -> None:
             training.backward()
         training.backward()
         training.optimizer.step()
-    assert any(sent.part is not None for sent in sent_of(training))
+    assert all(sent.part is not None for sent in step(training))
     training.check_all_came()
 
 
 def check_the_warm_up_is_dense_and_then_less_and_less_is_sent() -> None:
     training = Training(f"csc:keep=0.1,{FINE},warmup=6/1+14/0.5", SIZES)
-    for step in range(24):
-        training.step()
+    for number in range(24):
+        every = step(training)
         used = {technique for _, rows in training.techniques.traffic() for technique, *_ in rows}
-        if step < 6:
+        if number < 6:
             assert used <= {"dense"}
-        elif step == 12:
+        elif number == 12:
             assert any("keep=0.5" in one for one in used)
             assert not any("keep=0.1" in one for one in used)
-    assert all(sent.part is not None for sent in sent_of(training))
+    assert all(sent.part is not None for sent in every)
     training.check_all_came()
 
 
@@ -343,9 +346,10 @@ def check_a_sparse_gradient_is_an_error_on_every_rank() -> None:
 def check_ranks_with_other_settings_get_both_texts() -> None:
     keep = 0.25 if hvd.rank() == 0 else 0.5
     training = Training(f"csc:keep={keep},{FINE}", SIZES)
+    training.step()
+    training.step()  # the buckets are made in it
     with pytest.raises(MismatchError, match=r"keep=0\.25.*keep=0\.5|keep=0\.5.*keep=0\.25"):
-        for _ in range(5):
-            training.step()
+        training.step()
     training.optimizer.zero_grad()
 
 
