@@ -36,18 +36,23 @@ class Training:
         assert techniques is not None
         return techniques
 
-    def backward(self, among: list[int] | None = None, scale: float = 1.0, infinity: bool = False) -> None:
-        """Adds random gradients, times the loss scale; one element of them is infinite on request."""
+    def backward(
+        self,
+        among: list[int] | None = None,
+        scaler: torch.amp.GradScaler | None = None,
+        infinity: bool = False,
+    ) -> None:
+        """Adds random gradients, times the scaler's scale; each has an infinite element on request."""
         terms = []
         for index in range(len(self.parameters)) if among is None else among:
             like = self.parameters[index]
             values = torch.randint(-8, 9, like.shape, generator=self.chance, device="cpu").to(like)
             self.given[index] += values
-            scaled = values * scale
             if infinity:
-                scaled[len(scaled) // 2] = float("inf")
-            terms.append((self.parameters[index] * scaled).sum())
-        torch.stack(terms).sum().backward()
+                values[len(values) // 2] = float("inf")
+            terms.append((self.parameters[index] * values).sum())
+        loss = torch.stack(terms).sum()
+        (loss if scaler is None else scaler.scale(loss)).backward()
 
     def step(self, among: list[int] | None = None) -> None:
         self.optimizer.zero_grad()

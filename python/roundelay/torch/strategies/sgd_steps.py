@@ -82,8 +82,9 @@ def masked_step(optimizer: torch.optim.SGD, ranges: Mapping[torch.Tensor, Sequen
         for parameter in group["params"]:
             if parameter.grad is None or parameter not in ranges:
                 continue
-            buffer = _buffer(optimizer.state[parameter], parameter.grad) if group["momentum"] != 0 else None
-            flats.add(parameter, parameter.grad, buffer, ranges[parameter])
+            gradient = _dense(parameter.grad)
+            buffer = _buffer(optimizer.state[parameter], gradient) if group["momentum"] != 0 else None
+            flats.add(parameter, gradient, buffer, ranges[parameter])
             taken.append((parameter, parameter.grad))
         if flats.parameters:
             _sgd(group, flats.parameters, flats.gradients, flats.buffers, group["momentum"])
@@ -121,10 +122,14 @@ def _take(taken: Taken) -> None:
 
 def _buffer(state: dict[str, Any], like: torch.Tensor) -> torch.Tensor:
     """Returns the momentum; it begins with zeros, as parts of it begin in different steps."""
-    if state.get("momentum_buffer") is None:
-        state["momentum_buffer"] = torch.zeros_like(like)
-    buffer: torch.Tensor = state["momentum_buffer"]
-    return buffer
+    buffer = state.get("momentum_buffer")
+    state["momentum_buffer"] = made = torch.zeros_like(like) if buffer is None else _dense(buffer)
+    return made
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns the tensor with all elements: with sparse_as_dense, ``.grad`` is sparse after the reduction."""
+    return tensor if tensor.layout == torch.strided else tensor.to_dense()
 
 
 def _sgd(
