@@ -77,7 +77,11 @@ def until_buckets(training: Training) -> Training:
 
 
 def check_what_is_sent_and_kept_is_what_came() -> None:
-    training = until_buckets(Training(f"csc:keep=0.25,{FINE}", SIZES))
+    for settings in ("momentum=none", "norms=previous", "momentum=local"):  # SGD's momentum is zero
+        _conserve(until_buckets(Training(f"csc:keep=0.25,{FINE},{settings}", SIZES)))
+
+
+def _conserve(training: Training) -> None:
     for _ in range(50):
         training.step()
         for parameter, given, kept in zip(

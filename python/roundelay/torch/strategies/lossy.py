@@ -123,7 +123,8 @@ class Lossy(Strategy):
         if type(optimizer) is not torch.optim.SGD:
             raise ValueError(
                 f"strategy {self.text} corrects the momentum of torch.optim.SGD, not that of "
-                f"{type(optimizer).__name__}: give the strategy momentum=None, or take SGD"
+                f"{type(optimizer).__name__}: give the strategy momentum=None (in text: momentum=none), or "
+                "take SGD"
             )
         for group in optimizer.param_groups:
             sgd_steps.check_group(group, self.text)
