@@ -97,9 +97,16 @@ class Rank:
     def use(self, number: int) -> None:
         assert all(core.kept == 0 for core in self.cores), "the layout changed before all was flushed"
         self.cores = [Core() for _ in range(number)]
-        pool = SimpleNamespace(dtype=torch.float32, device=torch.device("cpu"))
+        pool = SimpleNamespace(dtype=torch.float32, device=torch.device("cpu"), index=0)
         buckets = [
-            SimpleNamespace(bucket=core, name=f"gradient.bucket{n}(a)", bytes=4, pool=pool, members=[])
+            SimpleNamespace(
+                bucket=core,
+                name=f"gradient.bucket{n}(a)",
+                bytes=4,
+                pool=pool,
+                members=[],
+                ranges=lambda: (),
+            )
             for n, core in enumerate(self.cores)
         ]
         self.techniques.use(cast(list[Bucket], buckets), Cuts(number))

@@ -27,6 +27,7 @@ class Reduction(NamedTuple):
     postscale_factor: float
     compression: type[Compressor]
     sparse_as_dense: bool
+    takes_sparse: bool  # False: a sparse gradient that is not made dense is an error
     process_set: ProcessSet
 
 
@@ -94,12 +95,14 @@ class Gradient:
     def sparse_dimensions(self) -> int:
         """Returns the number of dimensions in which ``.grad`` is sparse; 0: it is or will be made dense.
 
-        ValueError, and HorovodInternalError on the other ranks, if the op cannot reduce sparse tensors.
+        ValueError, and HorovodInternalError on the other ranks, if the op or the strategy cannot reduce
+        sparse tensors.
         """
         gradient = self.core.local()
         if gradient is None or gradient.layout == torch.strided or self.rule.sparse_as_dense:
             return 0
-        if self.rule.op not in LINEAR_OPS or gradient.layout != torch.sparse_coo:
+        rule = self.rule
+        if rule.op not in LINEAR_OPS or gradient.layout != torch.sparse_coo or not rule.takes_sparse:
             text = f"{self.name} has a sparse gradient: give DistributedOptimizer sparse_as_dense=True"
             _core.submit_error("allreduce", self.name, text, set_id(self.rule.process_set))
             raise ValueError(text)

@@ -69,10 +69,19 @@ class Bucket(GradientGroup):
         self.bucket = _core.Bucket(name, pool.memory, rule.op, rule.prescale_factor, rule.postscale_factor)
         super().__init__(name, alone=False, core=self.bucket)
         self.pool = pool
-        self.bytes = max(place.end for place in places.values()) - min(p.begin for p in places.values())
+        self._begin = min(place.begin for place in places.values())
+        self.bytes = max(place.end for place in places.values()) - self._begin
         for gradient, place in places.items():
             self.bucket.add(gradient.core, place.entry)
             self.members.append(gradient)
+
+    def ranges(self) -> tuple[range, ...]:
+        """Returns the elements of each gradient, counted from the bucket's first one."""
+        size = self.pool.dtype.itemsize
+        places = (self.pool.places[gradient] for gradient in self.members)
+        return tuple(
+            range((place.begin - self._begin) // size, (place.end - self._begin) // size) for place in places
+        )
 
     def arrived(self, gradient: Gradient) -> None:
         """Copies the gradient into the pool at once, while it is in the cache."""
@@ -100,11 +109,13 @@ class Bucket(GradientGroup):
 class _Pool:
     """The gradients of one device and dtype, and their memory.
 
-    dtype: the type that travels. result_dtype: that of the results. number: the process set's.
+    index: among the optimizer's pools. dtype: the type that travels. result_dtype: that of the results.
+    number: the process set's.
     """
 
     def __init__(
         self,
+        index: int,
         key: int,
         device: torch.device,
         dtype: torch.dtype,
@@ -112,6 +123,7 @@ class _Pool:
         gradients: Sequence[Gradient],
         number: int,
     ) -> None:
+        self.index = index
         self.device = device
         self.dtype = dtype
         self.places: dict[Gradient, _Place] = {}
@@ -154,10 +166,11 @@ class Pools:
             if dtype is None or parameter is None:
                 raise ValueError(f"{gradient.name} is of another kind than on other ranks")
             by_kind.setdefault((parameter.device, dtype, parameter.dtype), []).append(gradient)
-        self._pools = []
+        self._pools: list[_Pool] = []
         for (device, dtype, own), members in by_kind.items():
             kind = _DTYPES.index(own) + len(_DTYPES) * (device.type != "cpu")
-            self._pools.append(_Pool(key + kind, device, dtype, own, members, set_id(rule.process_set)))
+            number = set_id(rule.process_set)
+            self._pools.append(_Pool(len(self._pools), key + kind, device, dtype, own, members, number))
         # The cost model holds for the CPU only.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
         self._counted: Counter[str] = Counter()

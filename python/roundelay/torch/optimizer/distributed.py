@@ -225,6 +225,10 @@ class Wrapper:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""
         check_passes(passes)
+        optimizer = self._optimizer()
+        if self._strategy is not None and optimizer is not None:
+            names = names_of(self.masters.parameters(optimizer), self._names)
+            self._strategy.accept_gradients(names.values(), passes)
         if self._sync is not None:
             self._sync.rules.passes_per_step = passes
 
@@ -236,6 +240,16 @@ class Wrapper:
         """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
         if self._strategy is not None:
             self._strategy.agree_on_overflow(found)
+
+    @property
+    def keeps_back(self) -> bool:
+        """Whether the strategy may keep gradients back on this rank."""
+        return self._sync is not None and self._sync.techniques.may_keep()
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what the strategy's techniques keep back: the loss has a new scale."""
+        if self._strategy is not None:
+            self._strategy.rescale(factor)
 
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._step = Span("step")
@@ -253,6 +267,8 @@ class Wrapper:
         if closure is None:
             self._complete_gradients()
             return None
+        if self._strategy is not None:
+            self._strategy.accept_closure()
 
         def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
             self.masters.write_back()
@@ -338,8 +354,9 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
     chosen, compression = chosen_strategy(strategy, compression, op)
-    chosen.check(optimizer, op, factor)
-    grouping = assign(num_groups, groups, [parameter for group in parameters for parameter in group])
+    given = [parameter for group in parameters for parameter in group]
+    chosen.check(optimizer, op, factor, names_of(parameters, names).values(), backward_passes_per_step)
+    grouping = assign(num_groups, groups, given)
     set_id(process_set)
     watch(wrapper_of)
     _leave(optimizer)
@@ -347,7 +364,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     sync = None
     active = process_set.included() and process_set.size() > 1
     if active and chosen.reduces_gradients:
-        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
+        sparse = chosen.takes_sparse
+        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, sparse, process_set)
         sync = GradientSync(scope, rule, backward_passes_per_step, grouping, chosen, masters)
         if sync.techniques.asks:
             _asking.add(process_set)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -43,6 +43,7 @@ class KeptState:
     parameters: Parameters
     layout: Layout | None  # None: there were no buckets
     buckets: dict[str, KeptBucket]  # by the bucket's name
+    scale: float = 1.0  # the states count so many times
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain containers and tensors, which torch.save takes."""
@@ -55,6 +56,7 @@ class KeptState:
             "parameters": {name: [list(shape), dtype] for name, (shape, dtype) in self.parameters.items()},
             "order": list(self.layout.order) if self.layout is not None else [],
             "cuts": list(self.layout.cuts) if self.layout is not None else [],
+            "scale": self.scale,
             "buckets": {
                 name: {"technique": bucket.technique, "run": bucket.run, "state": bucket.state}
                 for name, bucket in self.buckets.items()
@@ -80,6 +82,7 @@ class KeptState:
                     name: KeptBucket(str(bucket["technique"]), int(bucket["run"]), bucket["state"].detach())
                     for name, bucket in state["buckets"].items()
                 },
+                scale=float(state["scale"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"this state of a strategy is incomplete: {error!r}") from error
@@ -114,11 +117,14 @@ class KeptState:
                 "buckets will be the same"
             )
 
+    def rescaled(self, factor: float) -> KeptState:
+        """Returns the same with states that count so many times as much."""
+        return replace(self, scale=self.scale * factor)
+
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
-        shared = repr(
-            (self.step, self.layout, sorted((k, v.technique, v.run) for k, v in self.buckets.items()))
-        )
+        buckets = sorted((name, one.technique, one.run) for name, one in self.buckets.items())
+        shared = repr((self.step, self.layout, self.scale, buckets))
         return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:
@@ -135,6 +141,8 @@ class KeptState:
                     f"{0 if state is None else state.numel()} are needed: load it with as many ranks a node"
                 )
             state.copy_(kept)
+            if self.scale != 1.0:
+                bucket.bucket.rescale(self.scale)
             bucket.bucket.run = run
 
 

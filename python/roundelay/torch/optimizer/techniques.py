@@ -86,6 +86,8 @@ class Techniques:
         self._views = [self._view(*each) for each in enumerate(buckets)] if self.asks else []
         self._asked, self._keeps = [None] * len(buckets), [False] * len(buckets)
         self._flushing = self._empty_everywhere = False
+        if self.asks:
+            self._strategy.use_buckets(self._views)
         if self._restored is not None:
             restored, self._restored = self._restored, None
             self._give(restored)
@@ -157,7 +159,14 @@ class Techniques:
         names = tuple(self._short(gradient.name) for gradient in bucket.members)
         pool = bucket.pool
         return strategies.Bucket(
-            number, self._short(bucket.name), bucket.bytes, pool.dtype, pool.device, names
+            number,
+            self._short(bucket.name),
+            bucket.bytes,
+            pool.dtype,
+            pool.device,
+            names,
+            pool.index,
+            bucket.ranges(),
         )
 
     def _short(self, name: str) -> str:
@@ -166,6 +175,14 @@ class Techniques:
     def traffic(self) -> list[tuple[strategies.Bucket, Traffic]]:
         """Returns what each bucket has reduced, by technique, since it was made."""
         return [(self._view(n, bucket), bucket.bucket.traffic) for n, bucket in enumerate(self._buckets)]
+
+    def sent(self) -> list[strategies.Sent]:
+        """Returns the buckets that have a technique, and which part of them was sent in this step."""
+        return [
+            strategies.Sent(view, tuple(one.core.parameter for one in bucket.members), _part(bucket.bucket))
+            for bucket, view, technique in zip(self._buckets, self._views, self._asked, strict=True)
+            if technique is not None
+        ]
 
     # -- what changes layouts
 
@@ -294,6 +311,18 @@ class Techniques:
         self._flush_this_step = True
         self._flush_all()
 
+    def may_keep(self) -> bool:
+        """Whether techniques have state, or will get a loaded one."""
+        return self.stateful or self._restored is not None
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what techniques keep back, and a loaded state that waits for its buckets."""
+        if self._restored is not None:
+            self._restored = self._restored.rescaled(factor)
+        for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
+            if keeps:
+                bucket.bucket.rescale(factor)
+
     def keeps_something(self) -> bool:
         """Returns whether gradients may be kept back on this rank."""
         return self._unflushed() or self._restored is not None
@@ -354,3 +383,9 @@ class Techniques:
             kept.check_cuts((self._short(bucket.name) for bucket in self._buckets), layout)
             self._give(kept)
         self._step = kept.step
+
+
+def _part(bucket: _core.Bucket) -> strategies.Part | None:
+    """Returns the part that the step's only operation has sent, in the pool; None: there was another one."""
+    sent = bucket.sent() if bucket.turn > 0 and bucket.operations == 1 else None
+    return None if sent is None else strategies.Part(*sent)

@@ -11,8 +11,9 @@ of which only a part is ready (unused layers), and for gradients outside the poo
 from __future__ import annotations
 
 import weakref
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -79,6 +80,24 @@ class Bucket:
     dtype: torch.dtype  # that type
     device: torch.device
     parameters: tuple[str, ...]  # their names, in the order of backward
+    pool: int = 0  # its number among the optimizer's pools: one for each device and type
+    ranges: tuple[range, ...] = ()  # the elements of each parameter in the bucket; padding may lie between
+
+
+class Part(NamedTuple):
+    """The part of a bucket that a technique has sent, the same on all ranks. Everything else is zero."""
+
+    chunk: int  # elements of a chunk; the chunks begin at the bucket's first element
+    chunks: torch.Tensor  # the numbers of those that were sent, int32, ascending, on the bucket's device
+    dense: Collection[int]  # the bucket's parameters that were sent whole, by number
+
+
+class Sent(NamedTuple):
+    """A bucket that has a technique, and what came of it in this step."""
+
+    bucket: Bucket
+    parameters: tuple[torch.Tensor | None, ...]  # None: it no longer exists
+    part: Part | None  # None: all was sent, or another operation has added to it
 
 
 @dataclass(frozen=True)
@@ -100,6 +119,12 @@ class Keeper(Protocol):
     def flush(self) -> None:
         """Makes the next submission of each bucket a flush."""
 
+    def sent(self) -> list[Sent]:
+        """Returns the buckets that have a technique; for before_step()."""
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what techniques keep back on this rank."""
+
     def state_dict(self) -> dict[str, Any]:
         """Returns what the techniques keep on this rank."""
 
@@ -115,6 +140,7 @@ class Strategy:
 
     wire: torch.dtype | None = None  # gradients travel in this type; None: as compression= says
     reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
+    takes_sparse: ClassVar[bool] = True  # False: a sparse gradient is an error, unless it is made dense
 
     _context: Context | None = None
     _keeper: Keeper | None = None
@@ -139,13 +165,26 @@ class Strategy:
         if op == Adasum:
             raise ValueError(f"op=hvd.Adasum is the strategy 'adasum': it excludes strategy {self.text}")
 
+    def accept_gradients(self, names: Collection[str], passes: int) -> None:
+        """Raises ValueError if it cannot work for parameters of these names, or so many passes in a step.
+
+        Called after accept(), and when the number of passes changes. Nothing was changed yet.
+        """
+
+    def accept_closure(self) -> None:
+        """Raises ValueError if ``step()`` must not be given a closure. Nothing was changed yet."""
+
+    def use_buckets(self, buckets: Sequence[Bucket]) -> None:
+        """Called on all ranks when there are new buckets, before technique() is asked about them."""
+
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns what happens to the bucket in this step; None: a dense allreduce.
 
         DistributedOptimizer calls it on every rank for each bucket: when buckets are made, and after each
         step. step: the number of steps that the optimizer has taken. The result must be the same on all
-        ranks, so it may depend on the bucket, the step and the proposals that agreed() got, and on nothing
-        else. A technique with state changes only after flush steps, in which the bucket is sent densely.
+        ranks, so it may depend on the bucket, the step and what agreed() and use_buckets() were given, and on
+        nothing else. A technique with state changes only after flush steps, in which the bucket is sent
+        densely.
         """
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
@@ -197,6 +236,13 @@ class Strategy:
         """
         self._kept().flush()
 
+    def rescale(self, factor: float) -> None:
+        """Multiplies what techniques keep back by a factor, the same on all ranks: the loss has a new scale.
+
+        GradScaler's update() calls it. Call it between two steps.
+        """
+        self._kept().rescale(factor)
+
     def _kept(self) -> Keeper:
         self.context  # noqa: B018  raises
         assert self._keeper is not None
@@ -204,7 +250,14 @@ class Strategy:
 
     # -- for DistributedOptimizer
 
-    def check(self, optimizer: torch.optim.Optimizer, op: int, predivide_factor: float) -> None:
+    def check(
+        self,
+        optimizer: torch.optim.Optimizer,
+        op: int,
+        predivide_factor: float,
+        names: Collection[str],
+        passes: int,
+    ) -> None:
         """Raises ValueError if it cannot be this optimizer's, with these arguments."""
         owner = self._optimizer() if self._optimizer is not None else None
         if owner is not None and owner is not optimizer:
@@ -212,6 +265,7 @@ class Strategy:
         if predivide_factor != 1.0 and not self.reduces_gradients:
             raise ValueError(f"gradient_predivide_factor has no meaning with strategy {self.text}")
         self.accept(optimizer, op)
+        self.accept_gradients(names, passes)
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context, keeper: Keeper) -> None:
         """Becomes the strategy of the optimizer."""
