@@ -31,6 +31,8 @@ _LEARNING_RATE, _MOMENTUM = 0.005, 0.9
 _SEED = 100
 _CREWS = 2
 _POWER_SGD_FROM = 2  # the first step in which PowerSGD may compress: DDP orders its buckets anew before
+# With two buckets the hook starts Gloo's operations in another order on each rank, and Gloo aborts.
+_ONE_BUCKET_MIB = 1024
 _APART = {"ROUNDELAY_GRADIENT_POOL": "0", "ROUNDELAY_FUSION_THRESHOLD": "0"}
 
 
@@ -93,14 +95,16 @@ def _wrapped(contender: Contender, model: nn.Module, optimizer: torch.optim.SGD,
         hvd.DistributedOptimizer(optimizer, model.named_parameters(), strategy=contender.setting)
     if contender.library not in ("ddp", "powersgd"):
         return model
+    power_sgd = contender.library == "powersgd"
     wrapped = DistributedDataParallel(
         model,
         process_group=crew.group,
+        bucket_cap_mb=_ONE_BUCKET_MIB if power_sgd else None,
         gradient_as_bucket_view=True,
         static_graph=True,
         forward_sync_buffers=False,
     )
-    if contender.library == "powersgd":
+    if power_sgd:
         state = PowerSGDState(
             crew.group,
             matrix_approximation_rank=int(contender.setting),
