@@ -50,7 +50,8 @@ def _draw(axes: Axes, wire: Wire) -> None:
             color=_TEXT,
         )
     axes.set_xscale("log")
-    axes.margins(x=0.16)
+    steps = [row.step.value for row in wire.rows]
+    axes.set_xlim(min(steps) / 2.5, max(steps) * 2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: show.seconds_text(seconds)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylim(len(wire.rows) - 0.4, -0.6)

@@ -29,7 +29,6 @@ def make_model() -> nn.Sequential:
     for layer in model:
         if isinstance(layer, nn.Conv2d | nn.Linear):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
     return model
 
 
