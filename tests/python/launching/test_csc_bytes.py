@@ -13,9 +13,10 @@ from ranks import mpirun
 from roundelay.run.mpi import exported
 from tests.rig import Rig, why_not
 
+_REASON = why_not()
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.skipif(bool(why_not()), reason=f"no rig: {why_not()}"),
+    pytest.mark.skipif(bool(_REASON), reason=f"no rig: {_REASON}"),
     pytest.mark.skipif(mpirun() is None, reason="no mpirun"),
 ]
 PROGRAM = str(Path(__file__).with_name("csc_steps.py"))

@@ -18,7 +18,7 @@ import pytest
 import config_docs
 from ranks import ROOT, launch
 
-FOLDERS = (ROOT, ROOT / "docs", ROOT / "examples", ROOT / "csrc")
+FOLDERS = (ROOT, ROOT / "docs", ROOT / "docs" / "techniques", ROOT / "examples", ROOT / "csrc")
 PAGES = sorted(page for folder in FOLDERS for page in folder.glob("*.md"))
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
 LIMIT_S = 100.0
