@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ say("fabric", _core.transports()["fabric"], "digest", digest(result.state).hex()
 # The launcher, the fabric that ROUNDELAY_FABRIC names, and that of the job.
 WAYS = {
     "roundelayrun": ([*starts.ROUNDELAYRUN, "-np", "2", "--gloo", sys.executable], "shm"),
-    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "3"], "c10d"),
+    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "2"], "c10d"),
     "mpirun": ([*starts.MPIRUN, "-np", "4", sys.executable], "mpi"),
 }
 
@@ -64,7 +65,12 @@ def alone(script: Path) -> str:
     return output.split()[-1]
 
 
-@pytest.mark.parametrize("way", WAYS)
+def _as_parameter(way: str) -> Any:
+    """Folder parallel has the other fabrics, under mpirun."""
+    return pytest.param(way, marks=() if way == "torchrun" else pytest.mark.nightly)
+
+
+@pytest.mark.parametrize("way", [_as_parameter(way) for way in WAYS])
 def test_same_bits(way: str, script: Path, alone: str) -> None:
     launcher, fabric = WAYS[way]
     if way == "mpirun" and mpirun() is None:
@@ -74,9 +80,9 @@ def test_same_bits(way: str, script: Path, alone: str) -> None:
     assert f"fabric {fabric} digest {alone}" in output
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_rank_that_is_killed(script: Path, alone: str, tmp_path: Path) -> None:
-    """The others end with an error; the same command goes on from the checkpoint, on another number of ranks."""
+    """The others end with an error. A run on another number of ranks goes on from the checkpoint."""
     file = tmp_path / "run.pt"
     command = [*starts.ROUNDELAYRUN, "-np", "2", "--gloo", sys.executable, str(script), str(file)]
     status, output = starts.run(command, DIES_AT="5")

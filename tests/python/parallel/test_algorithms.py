@@ -27,6 +27,11 @@ def test_same_bits(np: int) -> None:
     run_checks(__file__, np)
 
 
+@pytest.mark.parametrize("np", [2, 3])
+def test_same_bits_over_mpi(np: int) -> None:
+    run_checks(__file__, np, env={"ROUNDELAY_FABRIC": "mpi"})
+
+
 class Total(NamedTuple):
     sums: dict[str, torch.Tensor]
     count: Any
@@ -45,7 +50,8 @@ def _moments(state: torch.Tensor, rows: torch.Tensor) -> Total:
 
 def _step(state: torch.Tensor, total: Total) -> torch.Tensor:
     sums = total.sums
-    return (sums["plain"] + sums["half"].float() + sums["t"].sum(0) + sums["wide"].real) / total.count
+    whole = sums["plain"] + sums["half"].float() + sums["t"].sum(0) + sums["wide"].real
+    return torch.div(whole, total.count)
 
 
 def check_sums_have_one_order() -> None:
@@ -59,7 +65,7 @@ def check_sums_have_one_order() -> None:
 
 
 def _product(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    return first @ second
+    return torch.matmul(first, second)
 
 
 def check_a_combine_that_does_not_commute() -> None:
@@ -67,10 +73,10 @@ def check_a_combine_that_does_not_commute() -> None:
     matrices = torch.linalg.qr(torch.randn(40, 4, 4, generator=seed))[0]
 
     def evaluate(state: torch.Tensor, some: torch.Tensor) -> torch.Tensor:
-        return state @ torch.linalg.multi_dot([torch.eye(4), *some, torch.eye(4)])
+        return torch.linalg.multi_dot([state, *some, torch.eye(4)])
 
     def update(_: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
-        return total / total.norm()
+        return torch.div(total, total.norm())
 
     algorithm = Algorithm(torch.eye(4), evaluate, update, _product)
     found = run(algorithm, matrices, 2, shards=13, check=True)

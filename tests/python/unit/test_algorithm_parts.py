@@ -36,7 +36,7 @@ def test_every_plan_makes_the_tree_of_one_rank(shards: int, ranks: int) -> None:
         return f"({first}{second})"
 
     def whole(node: Node) -> str:
-        return sequential.total([f"{shard}," for shard in range(node.begin, node.end)], text)
+        return str(sequential.total([f"{shard}," for shard in range(node.begin, node.end)], text))
 
     parts, plan = shares(shards, ranks), Plan.of(shards, ranks)
     known: list[dict[Node, str]] = [{node: whole(node) for node in plan.roots(part)} for part in parts]
@@ -88,15 +88,13 @@ def test_trees_come_apart_and_together() -> None:
                      "['b'][0].values[1]", "['b'][1]['c']"]  # fmt: skip
     copied = rebuilt(TREE, lambda _, leaf: leaf)
     assert digest(copied) == digest(TREE)
-    assert [type(part) for part in (copied["a"], copied["b"][0], copied["b"][1])] == [
-        Pair,
-        Record,
-        OrderedDict,
-    ]
-    changed = [
-        rebuilt(TREE, lambda path, leaf, place=place: "y" if path == place else leaf) for place in paths
-    ]
-    assert len({digest(tree) for tree in (TREE, *changed)}) == 1 + len(paths)
+    kinds = [type(part) for part in (copied["a"], copied["b"][0], copied["b"][1])]
+    assert kinds == [Pair, Record, OrderedDict]
+
+    def changed(place: str) -> Any:
+        return rebuilt(TREE, lambda path, leaf: "y" if path == place else leaf)
+
+    assert len({digest(tree) for tree in (TREE, *map(changed, paths))}) == 1 + len(paths)
     assert digest(torch.tensor([0.0])) != digest(torch.tensor([-0.0]))
     assert digest([1]) != digest((1,)) != digest([1.0])
 
