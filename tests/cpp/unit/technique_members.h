@@ -45,14 +45,14 @@ class CountingTransport final : public collective::Transport {
       : inner_(std::move(inner)), sent_(sent) {}
   [[nodiscard]] int index() const override { return inner_->index(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Result<collective::Ticket> send(int peer, ConstByteSpan data, int tag) override {
+  Result<collective::TransferId> send(int peer, ConstByteSpan data, int tag) override {
     sent_ += data.size();
     return inner_->send(peer, data, tag);
   }
-  Result<collective::Ticket> receive(int peer, ByteSpan data, int tag) override {
+  Result<collective::TransferId> receive(int peer, ByteSpan data, int tag) override {
     return inner_->receive(peer, data, tag);
   }
-  Result<bool> test(collective::Ticket ticket) override { return inner_->test(ticket); }
+  Result<bool> test(collective::TransferId id) override { return inner_->test(id); }
 
  private:
   const std::unique_ptr<collective::Transport> inner_;
