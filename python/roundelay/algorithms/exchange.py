@@ -35,12 +35,12 @@ class Status(NamedTuple):
 
 
 def everyone_valid(check: Callable[[], Given], call: str) -> Given:
-    """Returns what ``check`` returns. If it raises ValueError on some rank, every rank raises ValueError."""
+    """Returns what ``check`` returns. If it raises on some rank, every rank raises ValueError."""
     given, own = None, None
     try:
         given = check()
-    except (ValueError, TypeError) as error:
-        own = str(error)
+    except Exception as error:  # the author's data may raise anything
+        own = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
     texts = hvd.allgather_object(own, name="algorithms.valid")
     if own is None and all(text is None for text in texts):
         return given  # type: ignore[return-value]

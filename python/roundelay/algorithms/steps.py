@@ -42,6 +42,7 @@ class Run:
         functions = Functions(algorithm.evaluate, algorithm.combine, algorithm.update, until or _never)
         self._functions = checked(functions) if check else functions
         self.shards = Shards(data, shards, device)
+        self.data_digest = self.shards.digest() if check else ""
         try:
             # A copy: a function that writes to its state must not change the author's first one.
             self.state = rebuilt(checked_state(algorithm.state, device), _copy)
