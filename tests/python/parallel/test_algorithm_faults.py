@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,7 @@ def check_exceptions_in_functions() -> None:
     said = rf"^evaluate raised KeyError: 'there is no such row' \(step 1, shard 5, rank {last}\)$"
     error = _said(said, Algorithm(ZEROS, evaluate, _next))
     assert (error.function, error.step, error.shard) == ("evaluate", 1, 5)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert isinstance(error.__cause__, KeyError if hvd.rank() == last else type(None))
 
     def combine(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
