@@ -15,10 +15,14 @@ class AlgorithmError(RuntimeError):
     """
 
     def __init__(self, fault: Fault, where: str) -> None:
-        super().__init__(f"{fault.function} {fault.text} ({fault.place}, {where})")
+        super().__init__(fault, where)  # so that it can be pickled
+        self._text = f"{fault.function} {fault.text} ({fault.place}, {where})"
         self.function = fault.function
         self.step = fault.step
         self.shard = fault.shard
+
+    def __str__(self) -> str:
+        return self._text
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,8 @@ def run(
     until: ends the run when it gives true; called before each step.
     checkpoint: a file, written after every ``checkpoint_every`` steps and at the end. If it exists, the run
     goes on from it, with the same bits as without a break.
-    check: calls each function twice and combines in two orders; finds functions that break their contract.
+    check: calls each function twice, combines in two orders and compares the ranks' data and states; finds
+    functions that break their contract.
     progress: shows the steps on stderr of one process.
     device: where tensors lie. For "cuda" each rank takes the GPU of its local rank.
 
@@ -63,6 +64,7 @@ def run(
     numbers = {"items": this.shards.items, "shards": this.shards.count}
     settings: dict[str, Any] = {**numbers, "steps": steps, "check": check, "a criterion": until is not None}
     settings |= {"a checkpoint": checkpoint is not None, "a first state of digest": digest(this.state).hex()}
+    settings |= {"data of digest": this.data_digest} if check else {}
     agree(settings, CALL)
     kept = None
     if checkpoint is not None:

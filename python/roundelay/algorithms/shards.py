@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.utils.data import TensorDataset
 
-from roundelay.algorithms.trees import rebuilt
+from roundelay.algorithms.trees import PLAIN, digest, rebuilt
 
 MOST = 64  # shards, unless the call says another number
 
@@ -39,8 +40,21 @@ class Shards:
         content = self._read(begin, end)
         return content if self._device.type == "cpu" else rebuilt(content, self._moved)
 
+    def digest(self) -> str:
+        """Returns a digest of all tensors, arrays, numbers and texts in the data. Reads all of it."""
+        hashed = hashlib.blake2b(digest_size=16)
+        for shard in range(self.count):
+            hashed.update(digest(rebuilt(self[shard], _comparable)))
+        return hashed.hexdigest()
+
     def _moved(self, _: str, leaf: Any) -> Any:
         return leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _comparable(_: str, leaf: Any) -> Any:
+    """Returns the leaf, or its type's name if it is an object that each process shows in another way."""
+    known = isinstance(leaf, (torch.Tensor, *PLAIN)) or hasattr(leaf, "tobytes")
+    return leaf if known else type(leaf).__qualname__
 
 
 def _reader(data: Any) -> Callable[[int, int], Any]:

@@ -12,7 +12,7 @@ import roundelay.torch as hvd
 from roundelay.algorithms.algorithm import Algorithm, Result
 from roundelay.algorithms.checkpoint import Checkpoint
 from roundelay.algorithms.errors import BrokenContractError, FaultHere, calling
-from roundelay.algorithms.exchange import Exchange, Phase, Status
+from roundelay.algorithms.exchange import Phase, Status, meet, raise_faults
 from roundelay.algorithms.functions import Functions, check_associative, checked
 from roundelay.algorithms.reduction import Reduction, Tensors
 from roundelay.algorithms.shard_tree import Node, Plan, shares
@@ -42,6 +42,7 @@ class Run:
         functions = Functions(algorithm.evaluate, algorithm.combine, algorithm.update, until or _never)
         self._functions = checked(functions) if check else functions
         self.shards = Shards(data, shards, device)
+        self.data_digest = self.shards.digest() if check else ""
         try:
             # A copy: a function that writes to its state must not change the author's first one.
             self.state = rebuilt(checked_state(algorithm.state, device), _copy)
@@ -52,7 +53,6 @@ class Run:
         self._share = shares(self.shards.count, hvd.size())[hvd.rank()]
         self._plan = Plan.of(self.shards.count, hvd.size())
         self._reduction = Reduction(self._plan, device)
-        self._exchange = Exchange()
         self._layout: Layout | None = None  # of this step's partial results
         self._partials: list[Any] = []  # of this step's shards, if they are checked
 
@@ -79,12 +79,13 @@ class Run:
                     values = {} if finished else self._evaluated()
             except FaultHere as here:
                 fault = here
-            if self._exchange.meet(self.step, self._status(fault, finished), fault, self._layout):
+            if meet(self.step, self._status(fault, finished), fault, self._layout):
                 return Result(self.state, self.step, converged)
-            total, fault = self._reduction.total(values, self._exchange.layout, self._combined)
+            layout = self._agreed_layout()
+            total, fault = self._reduction.total(values, layout, self._combined)
             if total is None:
-                self._exchange.raise_faults(fault)
-            fault = self._update(self._exchange.layout.tree_of(total))
+                raise_faults(fault)
+            fault = self._update(layout.tree_of(total))
             advance()
 
     def _status(self, fault: FaultHere | None, finished: bool) -> Status:
@@ -103,8 +104,14 @@ class Run:
                 checkpoint.save(self.state, self.step, finished)
 
     def _evaluated(self) -> dict[Node, Tensors]:
-        """Returns the values of this rank's part of the shard tree."""
+        """Returns the values of this rank's part of the shard tree.
+
+        A rank without a shard evaluates the first one, to know the layout of the total.
+        """
         self._layout, self._partials = None, []
+        if self._share.begin == self._share.end:
+            self._value(Node(0, 1))
+            return {}
         values = {node: self._value(node) for node in self._plan.roots(self._share)}
         if self._partials:
             with calling("combine", self.step):
@@ -129,10 +136,14 @@ class Run:
             self._partials.append(self._layout.tree_of(flat.tensors))
         return flat.tensors
 
+    def _agreed_layout(self) -> Layout:
+        """Returns the layout of this step's partial results, after the first of them."""
+        assert self._layout is not None
+        return self._layout
+
     def _combined(self, first: Tensors, second: Tensors, shard: int) -> Tensors:
         """Combines two values; ``shard`` is the first of the second one's."""
-        layout = self._layout
-        assert layout is not None
+        layout = self._agreed_layout()
         with calling("combine", self.step, shard):
             if self._functions.combine is add:
                 return added(Flat(layout.paths, first), second)

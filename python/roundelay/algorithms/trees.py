@@ -230,6 +230,9 @@ def digest(tree: Any) -> bytes:
             plain = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous()
             hashed.update(str(Shape(plain.shape, plain.dtype)).encode())
             hashed.update(bytes_of(plain).numpy().data)
+        elif hasattr(leaf, "tobytes"):  # an array of numpy's
+            hashed.update(f"{leaf.dtype} {leaf.shape}".encode())
+            hashed.update(leaf.tobytes())
         else:
             hashed.update(f"{type(leaf).__qualname__} {leaf!r}".encode())
     return hashed.digest()

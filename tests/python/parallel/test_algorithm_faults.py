@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,7 @@ def check_exceptions_in_functions() -> None:
     said = rf"^evaluate raised KeyError: 'there is no such row' \(step 1, shard 5, rank {last}\)$"
     error = _said(said, Algorithm(ZEROS, evaluate, _next))
     assert (error.function, error.step, error.shard) == ("evaluate", 1, 5)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert isinstance(error.__cause__, KeyError if hvd.rank() == last else type(None))
 
     def combine(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
@@ -172,6 +174,16 @@ def check_ranks_that_part() -> None:
     )
 
 
+class _Broken:
+    """Data with a length and no items."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> None:
+        raise KeyError("no such item")
+
+
 def check_wrong_calls() -> None:
     algorithm = Algorithm(ZEROS, _sum, _next)
 
@@ -192,6 +204,9 @@ def check_wrong_calls() -> None:
     wrong(
         "the algorithm's first state gives a Linear", Algorithm(torch.nn.Linear(1, 1), _sum, _next), ROWS, 1
     )
+    broken = _Broken()
+    wrong("algorithms.run: KeyError: 'no such item'", algorithm, broken, 1, check=True)
+    _error(AlgorithmError, lambda: run(algorithm, broken, 1))
     if hvd.size() > 1:
         wrong("algorithms.run: rank 1: data has no items", algorithm, [] if hvd.rank() == 1 else ROWS, 1)
 
@@ -207,6 +222,7 @@ def check_calls_that_differ() -> None:
 
     differs("rank 0 has items 12, rank 1 has 11", ZEROS, ROWS[one:], steps=1)
     differs("rank 0 has steps 1, rank 1 has 2: run the same program", ZEROS, ROWS, steps=1 + one)
+    differs("rank 0 has data of digest", ZEROS, ROWS + one, steps=1, check=True)
     differs("rank 0 has a first state of digest", ZEROS + one, ROWS, steps=1)
     differs(
         "rank 0 has a criterion False, rank 1 has True", ZEROS, ROWS, steps=1, until=bool if one else None

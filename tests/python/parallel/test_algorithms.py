@@ -73,7 +73,9 @@ def check_a_combine_that_does_not_commute() -> None:
     matrices = torch.linalg.qr(torch.randn(40, 4, 4, generator=seed))[0]
 
     def evaluate(state: torch.Tensor, some: torch.Tensor) -> torch.Tensor:
-        return torch.linalg.multi_dot([state, *some, torch.eye(4)])
+        for matrix in some:
+            state = torch.matmul(state, matrix)
+        return state
 
     def update(_: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
         return torch.div(total, total.norm())
