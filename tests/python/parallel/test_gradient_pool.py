@@ -286,7 +286,7 @@ def check_the_work_of_a_step() -> None:
     assert work["fused_tensors"] == 0
     assert work["full_requests"] == 0
     to = hvd.size() - 1 if hvd.rank() == 0 else 1  # orders down, or reports up; each tensor in one at most
-    assert work["messages_sent"] <= steps * (buckets + 1) * to
+    assert work["messages_sent"] <= steps * (buckets + 1) * to, work
 
 
 def check_several_dtypes() -> None:
