@@ -131,6 +131,15 @@ def test_others_are_left_to_the_optimizer() -> None:
     assert moved == [True, False, False, True, True]
 
 
+def test_tensors_that_the_optimizer_does_not_have_are_an_error() -> None:
+    ours = parameters()
+    optimizer = torch.optim.SGD(ours[:2], lr=1.0)
+    with pytest.raises(ValueError, match="other tensors than those whose gradients were sent in part"):
+        masked_step(optimizer, {ours[2]: [range(1)]})
+    with pytest.raises(ValueError, match="give the strategy momentum=None"):
+        step_without_momentum(optimizer, {ours[0], ours[3]})
+
+
 @pytest.mark.parametrize("foreach", [False, True])
 def test_gradients_with_their_momentum_are_applied_without_more(foreach: bool) -> None:
     settings: dict[str, Any] = {"lr": 0.1, "weight_decay": 0.01, "foreach": foreach}

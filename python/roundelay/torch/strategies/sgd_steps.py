@@ -77,6 +77,7 @@ def masked_step(optimizer: torch.optim.SGD, ranges: Mapping[torch.Tensor, Sequen
     momentum correction of GradientFlow (arXiv 1902.06855).
     """
     taken: Taken = []
+    _check_owned(optimizer, ranges.keys())
     for group in optimizer.param_groups:
         flats = _Flats()
         for parameter in group["params"]:
@@ -97,6 +98,7 @@ def masked_step(optimizer: torch.optim.SGD, ranges: Mapping[torch.Tensor, Sequen
 def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
     """Steps these parameters by their gradients, which contain the momentum already."""
     taken: Taken = []
+    _check_owned(optimizer, parameters)
     for group in optimizer.param_groups:
         stepped = [one for one in group["params"] if one.grad is not None and one in parameters]
         gradients = [one.grad for one in stepped]
@@ -107,6 +109,15 @@ def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tens
         taken += zip(stepped, gradients, strict=True)
     _take(taken)
     return taken
+
+
+def _check_owned(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> None:
+    owned = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    if not parameters <= owned:
+        raise ValueError(
+            "the optimizer's groups have other tensors than those whose gradients were sent in part: their "
+            "momentum cannot be corrected; give the strategy momentum=None"
+        )
 
 
 def put_back(taken: Taken) -> None:
