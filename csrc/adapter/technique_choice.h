@@ -28,13 +28,13 @@ struct BucketElements {
   std::vector<compress::Slice> parameters;  // in the order of memory
 };
 
-// What one operation takes.
+// The technique that one operation takes.
 struct TechniqueUse {
   std::string_view text{};  // as in wire::Request; lives as long as the choice
   std::shared_ptr<const compress::BucketTechnique> technique{};  // null: dense
 };
 
-// What operations with one technique have reduced on this rank.
+// Counts what operations with one technique have reduced on this rank.
 struct TechniqueTraffic {
   std::string technique;  // its text; "dense": none, or it did not apply
   std::int64_t operations = 0;
@@ -48,17 +48,17 @@ class TechniqueChoice {
   TechniqueChoice();
   ~TechniqueChoice();
 
-  // Chooses the technique of later operations; "" or "dense": none. `levels`: the number of members of each
-  // level, innermost first. The technique that it has keeps its state; another one gets new state, which is
-  // zero. Errors, which change nothing: kInvalidArgument (the text is wrong), kUnavailable (the state may
-  // contain gradients, or there is no memory).
+  // Chooses the technique of later operations by the text of compress/registry.h; "" or "dense": none.
+  // `levels`: the number of members of each level, innermost first. A technique that is chosen again keeps
+  // its state; another one gets new state, which is zero. Errors, which change nothing: kInvalidArgument (the
+  // text is wrong), kUnavailable (the state may contain gradients, or there is no memory).
   [[nodiscard]] Status choose(std::string_view text, BucketElements elements, std::span<const int> levels);
   // The canonical text; empty: dense.
   [[nodiscard]] const std::string& text() const { return text_; }
   // The state, as bytes in the memory that the technique uses; undefined: the technique has none. A write
   // through this tensor counts as gradients that are kept.
   [[nodiscard]] const at::Tensor& state() const { return state_; }
-  // True if the state may contain gradients that no flush has sent.
+  // Returns true if the state may contain gradients that no flush has sent.
   [[nodiscard]] bool unflushed() const;
   // How many runs have used the state since it was clear. A restored state brings its number.
   [[nodiscard]] std::uint64_t run() const { return run_; }
@@ -73,7 +73,8 @@ class TechniqueChoice {
   // applies, because a rank has joined, flushes nothing: unflushed() then remains true.
   void flush_next() { flush_next_ = kept_ != nullptr; }
 
-  // What the next operation takes. Then submitted(), and complete() or fail() when it is over.
+  // Returns what the next operation takes. The caller then calls submitted(), and complete() or fail() when
+  // the operation is over.
   [[nodiscard]] TechniqueUse next();
   void submitted() { flushing_ = std::exchange(flush_next_, false); }
   // `bytes`: of the gradients.
@@ -83,7 +84,7 @@ class TechniqueChoice {
     last_run_.reset();
   }
 
-  // One for each technique that was used.
+  // Returns one for each technique that was used.
   [[nodiscard]] const std::vector<TechniqueTraffic>& traffic() const { return traffic_; }
 
  private:

@@ -25,8 +25,8 @@ namespace roundelay::collective {
 // One thread at a time.
 class Task {
  public:
-  // What a task waits for: this call of this fabric. Both live until the task is resumed. A call that is one
-  // of several may have a name, for the timeline.
+  // A task waits for this call of this fabric. Both live until the task is resumed. A call that is one of
+  // several may have a name, for the timeline.
   struct Step {
     Fabric* fabric = nullptr;
     Call* call = nullptr;
@@ -92,7 +92,7 @@ class Task {
 };
 
 // `co_await Calling(fabric, call)` in a task: the task goes on when the call is over. `call` is a variable of
-// the task. The owner sets its deadline and abort word.
+// the task. The owner sets its deadline and abort token.
 class Calling {
  public:
   Calling(Fabric& fabric, Call& call, std::string_view name = {}) : step_{&fabric, &call, name} {}

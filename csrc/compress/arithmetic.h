@@ -1,11 +1,12 @@
 // The arithmetic of techniques, on the CPU or on a GPU: one interface for both.
 //
 // On a GPU the calls enqueue work to the bucket's stream. Norms and indices stay on the device: the host
-// never waits to choose. All pointers of a call are memory of that kind, aligned to its elements. The bits
-// are the same on the CPU, on a GPU and on all ranks.
+// never waits to choose. All pointers of a call, spans too, are memory of the bucket's kind (host or device),
+// aligned to its elements. The bits are the same on the CPU, on a GPU and on all ranks.
 //
-// A residual has the type kernels::residual_type(dtype): fp32, or fp64 for fp64. kernels/chunks.h defines the
-// functions that deal with it.
+// A residual has the type kernels::residual_type(dtype): fp32, or fp64 for fp64. kernels/chunks.h defines
+// chunks and the functions on residuals. `count` counts elements; `dtype` is the type of all memory but
+// residuals, norms and indices.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,7 @@ class Arithmetic {
   Arithmetic(const Arithmetic&) = delete;
   Arithmetic& operator=(const Arithmetic&) = delete;
 
-  // Sets bytes to zero.
+  // Sets `bytes` bytes to zero.
   [[nodiscard]] virtual Status clear(std::byte* at, std::size_t bytes) = 0;
   // values = scale(values), rounded once.
   [[nodiscard]] virtual Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) = 0;
@@ -50,8 +51,8 @@ class Arithmetic {
   [[nodiscard]] virtual Status copy(std::span<const kernels::GpuCopy> items) = 0;
   // norms[i] = the sum of |x| of chunk i, in fp32.
   [[nodiscard]] virtual Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) = 0;
-  // indices = those of the largest norms, ascending; of equal norms the first are taken. There are at least
-  // as many norms as indices.
+  // indices = those of the largest norms, as many as the span holds, ascending; of equal norms the first are
+  // taken. There are at least as many norms as indices.
   [[nodiscard]] virtual Status select(std::span<std::uint32_t> indices, std::span<const float> norms) = 0;
   // indices[j] = number j. Some may be beyond the last chunk.
   [[nodiscard]] virtual Status number(std::span<std::uint32_t> indices, kernels::Progression numbers) = 0;
@@ -60,8 +61,8 @@ class Arithmetic {
   // divides the residual.
   [[nodiscard]] virtual Status gather(std::byte* to, std::byte* residual, Chunking of,
                                       std::span<const std::uint32_t> indices, DType dtype) = 0;
-  // Copies such chunks of from_type to their places in `to`. No index comes twice. The types are the same, or
-  // halves become fp32.
+  // Copies the chunks at these indices, side by side in `from`, to their places in `to`, which `of` divides.
+  // No index comes twice. The types are the same, or halves become fp32.
   [[nodiscard]] virtual Status scatter(std::byte* to, DType to_type, const std::byte* from, DType from_type,
                                        Chunking of, std::span<const std::uint32_t> indices) = 0;
   // Sets the chunks at these indices to zero.

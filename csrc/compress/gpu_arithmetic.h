@@ -9,7 +9,7 @@ namespace roundelay::compress {
 
 class GpuArithmetic final : public Arithmetic {
  public:
-  // `runtime` and `kernels` outlive this object.
+  // `stream` is a stream of the GPU with index `device`. It, `runtime` and `kernels` outlive this object.
   GpuArithmetic(GpuRuntime& runtime, kernels::GpuKernels& kernels, int device, GpuStream stream)
       : runtime_(runtime), kernels_(kernels), device_(device), stream_(stream) {}
 

@@ -1,5 +1,5 @@
-// A technique: what happens to a full bucket of gradients instead of one allreduce. It may cast, select or
-// keep back, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
+// A technique reduces a full bucket of gradients in place of one allreduce. It may cast, select or keep back
+// gradients, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
 //
 // Python decides which bucket takes which technique (roundelay/torch/strategies). Where a technique does not
 // apply (a rank has joined, a bucket in parts, gradients outside the pool) the lane reduces densely, alike on
@@ -29,7 +29,8 @@ namespace roundelay::compress {
 
 // The elements of one parameter in a bucket. Padding may lie between slices.
 struct Slice {
-  std::size_t first = 0, count = 0;
+  std::size_t first = 0;  // index in the bucket
+  std::size_t count = 0;
 };
 
 // The elements of a bucket when a technique begins: gradients, one rank's part of the sum. When it ends they
@@ -59,8 +60,8 @@ struct SentChunks {
   std::span<const std::uint32_t> dense;  // the numbers of the parameters that went densely
 };
 
-// The means of a technique, while it works on one bucket. The owner of the task calls nothing here; the
-// coroutine does. One thread at a time.
+// The means of a technique while it works on one bucket. Only the technique's coroutine uses it, one thread
+// at a time: the holder of the lane's token.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -72,6 +73,7 @@ class Stage {
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
   // Returns the stream of the bucket's memory; null: it is in host memory, and work is done at once.
   [[nodiscard]] virtual GpuStream stream() const = 0;
+  // Returns the arithmetic on the bucket's memory.
   [[nodiscard]] virtual Arithmetic& math() = 0;
   // Returns memory of the same kind as the bucket's, aligned for all elements. It lasts until the task ends;
   // its content is undefined. Each call returns other memory. Errors: kUnavailable (no memory), kAborted (the
@@ -123,7 +125,8 @@ class Technique {
                                                        std::uint64_t /*run*/) const {
     return std::nullopt;
   }
-  // Reduces the bucket. Errors end the communication of the whole group, as those of a fabric do.
+  // Makes the task that reduces the bucket (collective/task.h). The stage, the technique and the bucket's
+  // memory outlive it. Errors end the communication of the whole group, as those of a fabric do.
   [[nodiscard]] virtual collective::Task run(Stage& stage, Bucket bucket) const = 0;
   // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
   // sum, and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
@@ -132,22 +135,23 @@ class Technique {
 
 using TechniquePtr = std::shared_ptr<const Technique>;
 
-// What became of an operation.
+// Tells the adapter what became of an operation.
 struct TechniqueOutcome {
   bool applied = false;          // false: the operation failed, or the technique did not apply
   std::size_t called_bytes = 0;  // that this rank gave to the fabric
 };
 
-// What a bucket brings to its lane: the technique, and what belongs to this bucket. The adapter makes it and
-// keeps it alive until the operation is over.
+// A technique with its data for one bucket. The adapter makes it and keeps it alive until the operation is
+// over; the lane reads it.
 struct BucketTechnique {
   TechniquePtr technique;
-  bool flush = false;  // give_back() and a dense allreduce, instead of run()
-  ByteSpan state;
-  std::uint64_t run = 0;  // as in Bucket
-  std::vector<Slice> parameters;
-  TechniqueOutcome* outcome =
-      nullptr;  // the lane sets it before the operation is done; null: nobody reads it
+  bool flush = false;             // give_back() and a dense allreduce, instead of run()
+  ByteSpan state;                 // as in Bucket
+  std::uint64_t run = 0;          // as in Bucket
+  std::vector<Slice> parameters;  // as in Bucket
+  // The lane sets it before the operation is done, if the technique has carried it out. Null: nobody reads
+  // it.
+  TechniqueOutcome* outcome = nullptr;
 };
 
 }  // namespace roundelay::compress

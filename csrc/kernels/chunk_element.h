@@ -64,8 +64,8 @@ struct Nesterov {
   }
 };
 
-// A norm has so many partial sums, element i in sum i % kNormSums. They are added up in halves: sum i takes
-// sum i + n / 2, for the first n / 2 of n sums.
+// The number of partial sums of a norm; element i goes into sum i % kNormSums. The sums are added up in
+// halves: of n sums, sum i + n / 2 is added to sum i, for i below n / 2, until one is left.
 inline constexpr int kNormSums = 512;
 
 // Returns the norm of accumulate() for this sum of magnitudes.

@@ -29,8 +29,8 @@ constexpr DType residual_type(DType dtype) {
   return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-// In the next three, the residual has residual_type(dtype). The arrays do not overlap. A NaN becomes the
-// type's one quiet NaN.
+// The next three functions move values into a residual and out of it. The residual has residual_type(dtype).
+// The arrays do not overlap. A NaN becomes the type's one quiet NaN.
 //
 // Computes residual[i] += values[i], and sets the values to zero. A residual of zero takes the value's bits.
 void keep(void* residual, void* values, std::size_t count, DType dtype);
@@ -41,7 +41,7 @@ void give_back(void* values, void* residual, std::size_t count, DType dtype);
 // result is not finite, so that an overflow is sent once.
 void take(void* sent, void* residual, std::size_t count, DType dtype);
 
-// Returns the sum of |x|, added up in fp64 in an order that depends on `count` alone.
+// Returns the L1 norm: the sum of |x|, added up in fp64 in an order that depends on `count` alone.
 float norm(const void* values, std::size_t count, DType dtype);
 
 // Momentum that a rank applies to its own gradients before they are sent. Factor 0: none.

@@ -9,7 +9,8 @@
 //   result = scale(sum over r of prescale(s_r)) in C, and 0 elsewhere
 //   e_r = u_r - s_r in C, and u_r elsewhere; momentum becomes 0 in C
 // quota.h has K. If K is all chunks, the bucket goes densely where it lies, without norms. With the norms of
-// the last run, C is known before the gradients are, and the norms of this run follow the chunks.
+// the last run, C is known before the gradients are, and the norms of this run travel with the chunks: one
+// call instead of two. They are scaled then as the chunks are, which changes no order.
 //
 // Parameters that always go densely travel in the same allreduce, before the chunks. Their elements of the
 // residual are zero always.
@@ -24,7 +25,7 @@
 #include <array>
 #include <utility>
 
-#include "compress/csc/chunk_map.h"
+#include "compress/csc/plan.h"
 #include "compress/csc/quota.h"
 #include "compress/registry.h"
 
@@ -41,34 +42,14 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
-struct Options {
-  std::uint64_t before = 0;  // chunks of the pool's buckets before this one
-  std::size_t chunk = 1;     // elements
-  std::vector<std::uint32_t> dense;
-  std::uint64_t share = 0;  // of the chunks that are sent (quota.h)
-  kernels::LocalMomentum momentum;
-  bool by_last_norms = false;
-  std::optional<DType> wire;  // of fp32 elements; none: as they are
-};
-
 // Where the state has its parts, in bytes.
 struct Places {
   std::size_t momentum, norms, indices, end;
 };
 
-// What one run does, which the host knows.
-struct Plan {
-  Chunking chunking;
-  DType dtype, wire;
-  std::size_t chosen;         // chunks to send
-  std::size_t dense;          // elements that go densely
-  std::size_t sent;           // elements of the message
-  std::size_t first;          // an element that users see
-  bool in_place;              // all chunks go, where they lie
-  bool by_last;               // the norms of the last run choose
-  bool norms_before = false;  // this run's norms are agreed before the chunks go
-  bool norms_after = false;   // after that
-};
+BucketShape shape_of(const Bucket& bucket) {
+  return {bucket.count, bucket.reduction.dtype, bucket.parameters};
+}
 
 class Csc final : public Technique {
  public:
@@ -90,12 +71,12 @@ class Csc final : public Technique {
   }
   std::size_t kept_numbers(std::size_t count) const override { return has_momentum() ? 2 * count : count; }
   std::optional<SentChunks> sent(const BucketShape& shape, std::uint64_t run) const override {
-    return SentChunks{options_.chunk, quota_of(map_of(shape).lossy_chunks(), run),
+    return SentChunks{options_.chunk, chosen_in(options_, shape, run),
                       places(shape.count, shape.dtype).indices, options_.dense};
   }
 
   Task run(Stage& stage, Bucket bucket) const override {
-    const Plan plan = plan_of(bucket);
+    const Plan plan = plan_of(options_, shape_of(bucket), bucket.run);
     return plan.in_place ? run_in_place(stage, bucket) : run_by_message(stage, bucket, plan);
   }
 
@@ -114,17 +95,7 @@ class Csc final : public Technique {
     const std::size_t norms = aligned(has_momentum() ? 2 * residual : residual);
     return {residual, norms, norms + each, norms + 2 * each};
   }
-  [[nodiscard]] ChunkMap map_of(const BucketShape& shape) const {
-    return {shape.count, shape.parameters, options_.chunk, options_.dense};
-  }
-  [[nodiscard]] ChunkMap map_of(const Bucket& bucket) const {
-    return map_of(BucketShape{bucket.count, bucket.reduction.dtype, bucket.parameters});
-  }
-  [[nodiscard]] std::size_t quota_of(std::size_t chunks, std::uint64_t run) const {
-    return quota(options_.share, options_.before, chunks, run);
-  }
-
-  [[nodiscard]] Plan plan_of(const Bucket& bucket) const;
+  [[nodiscard]] ChunkMap map_in(const Bucket& bucket) const { return map_of(options_, shape_of(bucket)); }
   [[nodiscard]] kernels::Kept kept_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<float> norms_in(const Bucket& bucket) const;
   [[nodiscard]] std::span<std::uint32_t> indices_in(const Bucket& bucket, std::size_t chosen) const;
@@ -138,30 +109,6 @@ class Csc final : public Technique {
   const Options options_;
   const std::string text_;
 };
-
-Plan Csc::plan_of(const Bucket& bucket) const {
-  const ChunkMap map = map_of(bucket);
-  const std::size_t lossy = map.lossy_chunks();
-  const auto quota_in = [&](std::uint64_t run) { return quota_of(lossy, run); };
-  Plan plan{};
-  plan.chunking = {bucket.count, options_.chunk};
-  plan.dtype = bucket.reduction.dtype;
-  plan.wire = plan.dtype == DType::kFloat32 ? options_.wire.value_or(plan.dtype) : plan.dtype;
-  // Momentum would change what goes densely, and another type needs a message.
-  const bool may_stay = plan.wire == plan.dtype && !has_momentum();
-  const auto stays_in = [&](std::uint64_t run) { return may_stay && quota_in(run) == lossy; };
-  const auto chooses_in = [&](std::uint64_t run) { return quota_in(run) > 0 && !stays_in(run); };
-  plan.chosen = quota_in(bucket.run);
-  plan.dense = map.dense_elements();
-  // The last chunk may be short. It is the last one of the message, so that the rest of it need not be sent.
-  plan.sent = plan.dense + std::min(plan.chosen * options_.chunk, bucket.count);
-  plan.first = map.first_element();
-  plan.in_place = stays_in(bucket.run);
-  plan.by_last = options_.by_last_norms && bucket.run > 0 && !stays_in(bucket.run - 1);
-  plan.norms_before = chooses_in(bucket.run) && !plan.by_last;
-  plan.norms_after = options_.by_last_norms && chooses_in(bucket.run + 1) && !plan.norms_before;
-  return plan;
-}
 
 kernels::Kept Csc::kept_in(const Bucket& bucket) const {
   std::byte* const residual = bucket.state.data();
@@ -179,10 +126,12 @@ std::span<std::uint32_t> Csc::indices_in(const Bucket& bucket, std::size_t chose
   return {reinterpret_cast<std::uint32_t*>(at), chosen};
 }
 
+std::byte* bytes_of(std::span<float> norms) { return reinterpret_cast<std::byte*>(norms.data()); }
+
 AllreduceCall sum_of(std::span<float> norms, const Stage& stage) {
   AllreduceCall call;
   call.dtype = DType::kFloat32;
-  call.buffer = {reinterpret_cast<std::byte*>(norms.data()), 0, norms.size_bytes()};
+  call.buffer = {bytes_of(norms), 0, norms.size_bytes()};
   call.stream = stage.stream();
   return call;
 }
@@ -221,15 +170,15 @@ Status copy_dense(Arithmetic& math, const ChunkMap& map, Make make) {
 // Takes the dense elements into the message, and the others into the residual, whose norms it computes.
 Status Csc::begin(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte* message) const {
   Arithmetic& math = stage.math();
-  const ChunkMap map = map_of(bucket);
+  const ChunkMap map = map_in(bucket);
   std::byte* const values = bucket.buffer.data();
   const kernels::Kept kept = kept_in(bucket);
   const std::size_t size = size_of(plan.dtype), kept_size = size_of(residual_type(plan.dtype));
-  if (plan.dense > 0) {
+  if (plan.chunks_at > plan.dense_at) {
     stage.span("dense elements");
     ROUNDELAY_RETURN_IF_ERROR(copy_dense(math, map, [&](const Slice& slice, std::size_t at) {
-      return kernels::GpuCopy{message + at * size_of(plan.wire), values + slice.first * size, slice.count,
-                              plan.wire, plan.dtype};
+      return kernels::GpuCopy{message + (plan.dense_at + at) * size_of(plan.wire),
+                              values + slice.first * size, slice.count, plan.wire, plan.dtype};
     }));
     ROUNDELAY_RETURN_IF_ERROR(copy_dense(math, map, [&](const Slice& slice, std::size_t) {
       return kernels::GpuCopy{values + slice.first * size, kept.residual + slice.first * kept_size,
@@ -243,15 +192,16 @@ Status Csc::begin(Stage& stage, const Bucket& bucket, const Plan& plan, std::byt
   std::size_t end = 0;
   Status bad;
   const auto clear_until = [&](std::size_t next) {
-    if (bad.ok() && next > end)
-      bad = math.clear(reinterpret_cast<std::byte*>(&norms[end]), (next - end) * sizeof(float));
+    if (bad.ok() && next > end) bad = math.clear(bytes_of(norms.subspan(end)), (next - end) * sizeof(float));
   };
   map.each_row([&](std::size_t first, std::size_t chunks) {
     clear_until(first);
     end = first + chunks;
   });
   clear_until(norms.size());
-  return bad;
+  if (!bad.ok() || plan.agreement != Agreement::kWith) return bad;
+  const kernels::GpuCopy along{message, bytes_of(norms), norms.size(), DType::kFloat32, DType::kFloat32};
+  return math.copy({&along, 1});
 }
 
 Status Csc::fill(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte* message) const {
@@ -259,7 +209,7 @@ Status Csc::fill(Stage& stage, const Bucket& bucket, const Plan& plan, std::byte
   stage.span("gather");
   const std::span<const std::uint32_t> indices = indices_in(bucket, plan.chosen);
   const kernels::Kept kept = kept_in(bucket);
-  ROUNDELAY_RETURN_IF_ERROR(stage.math().gather(message + plan.dense * size_of(plan.wire), kept.residual,
+  ROUNDELAY_RETURN_IF_ERROR(stage.math().gather(message + plan.chunks_at * size_of(plan.wire), kept.residual,
                                                 plan.chunking, indices, plan.wire));
   if (kept.momentum == nullptr) return {};
   return stage.math().clear_chunks(kept.momentum, plan.chunking, indices, residual_type(plan.dtype));
@@ -270,12 +220,18 @@ Status Csc::spread(Stage& stage, const Bucket& bucket, const Plan& plan, const s
   stage.span("scatter");
   std::byte* const values = bucket.buffer.data();
   ROUNDELAY_RETURN_IF_ERROR(stage.math().scatter(values, plan.dtype,
-                                                 message + plan.dense * size_of(plan.wire), plan.wire,
+                                                 message + plan.chunks_at * size_of(plan.wire), plan.wire,
                                                  plan.chunking, indices_in(bucket, plan.chosen)));
-  if (plan.dense == 0) return {};
-  return copy_dense(stage.math(), map_of(bucket), [&](const Slice& slice, std::size_t at) {
-    return kernels::GpuCopy{values + slice.first * size_of(plan.dtype), message + at * size_of(plan.wire),
-                            slice.count, plan.dtype, plan.wire};
+  if (plan.agreement == Agreement::kWith) {
+    const std::span<float> norms = norms_in(bucket);
+    const kernels::GpuCopy back{bytes_of(norms), message, norms.size(), DType::kFloat32, DType::kFloat32};
+    ROUNDELAY_RETURN_IF_ERROR(stage.math().copy({&back, 1}));
+  }
+  if (plan.chunks_at == plan.dense_at) return {};
+  return copy_dense(stage.math(), map_in(bucket), [&](const Slice& slice, std::size_t at) {
+    return kernels::GpuCopy{values + slice.first * size_of(plan.dtype),
+                            message + (plan.dense_at + at) * size_of(plan.wire), slice.count, plan.dtype,
+                            plan.wire};
   });
 }
 
@@ -283,8 +239,7 @@ Task Csc::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
   Arithmetic& math = stage.math();
   const std::span<float> norms = norms_in(bucket);
   const std::span<std::uint32_t> indices = indices_in(bucket, plan.chosen);
-  const std::size_t room = plan.dense + plan.chosen * options_.chunk;
-  const Result<std::byte*> memory = stage.scratch(room * size_of(plan.wire));
+  const Result<std::byte*> memory = stage.scratch(plan.room * size_of(plan.wire));
   if (!memory.ok()) co_return memory.status();
   std::byte* const message = *memory;
 
@@ -293,7 +248,7 @@ Task Csc::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
   if (bad.ok()) bad = begin(stage, bucket, plan, message);
   if (!bad.ok()) co_return bad;
   collective::Call call;
-  if (plan.norms_before) {
+  if (plan.agreement == Agreement::kBefore) {
     call = sum_of(norms, stage);
     co_await Calling(stage.fabric(), call, "norms");
     stage.span("selection");
@@ -309,11 +264,11 @@ Task Csc::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
     bad = spread(stage, bucket, plan, message);
     if (!bad.ok()) co_return bad;
   }
-  if (plan.norms_after) {
+  if (plan.agreement == Agreement::kAfter) {
     call = sum_of(norms, stage);
     co_await Calling(stage.fabric(), call, "norms");
   }
-  if (plan.norms_before || plan.norms_after) {
+  if (plan.agreement != Agreement::kNever) {
     std::byte* const seen = bucket.buffer.data() + plan.first * size_of(plan.dtype);
     bad = math.mark_overflow(seen, plan.dtype, norms);
   }
@@ -324,7 +279,7 @@ Task Csc::run_in_place(Stage& stage, Bucket bucket) const {
   Arithmetic& math = stage.math();
   Status bad;
   std::size_t at = 0;
-  map_of(bucket).each_row([&](std::size_t first, std::size_t chunks) {
+  map_in(bucket).each_row([&](std::size_t first, std::size_t chunks) {
     const std::span<std::uint32_t> row = indices_in(bucket, at + chunks).subspan(at);
     if (bad.ok()) bad = math.number(row, {static_cast<std::uint32_t>(first), 1});
     at += chunks;

@@ -42,7 +42,7 @@ ROUNDELAY_AVX2 inline __m256 apply(MaxOp /*op*/, __m256 a, __m256 b) {
   return _mm256_xor_ps(apply(MinOp{}, _mm256_xor_ps(a, sign), _mm256_xor_ps(b, sign)), sign);
 }
 
-// GpuSequencer each NaN into the one quiet NaN.
+// Turns each NaN into the one quiet NaN.
 ROUNDELAY_AVX2 inline __m256 canonical(__m256 value) {
   const __m256 nan = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
   return _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));

@@ -13,7 +13,7 @@ namespace roundelay::kernels::cuda {
 inline constexpr int kChunkThreads = 256;
 inline constexpr int kSelectThreads = 1024;
 
-// What happens to one element: keep, give_back or take of kernels/chunks.h, or a cast.
+// Each of the next four types moves one element: as keep, give_back or take of kernels/chunks.h, or casts it.
 template <DType kType>
 struct Keep {
   ROUNDELAY_DEVICE static void apply(std::byte* residual, std::byte* value) {
@@ -63,10 +63,10 @@ struct Cast {
   static constexpr DType kTo = kToType, kFrom = kFromType;
 };
 
-// A block's elements: kUnroll for each thread.
+// The number of elements that a block of threads moves: kUnroll for each thread.
 inline constexpr std::uint64_t kBlockElements = std::uint64_t{kUnroll} * kChunkThreads;
 
-// Works on `count` elements; block b has those from b * kBlockElements on.
+// A launch that moves `count` adjacent elements; block b has those from b * kBlockElements on.
 struct FlatWork {
   std::byte* to;
   std::byte* from;
@@ -82,7 +82,8 @@ ROUNDELAY_DEVICE void move_flat(Thread thread, const FlatWork& work, std::uint64
   }
 }
 
-// Moves chunks between their places and a dense array. A chunk has `blocks` blocks.
+// A launch that moves chunks between their places in the whole array and a dense array. Each chunk has
+// `blocks` blocks of threads.
 struct ChunkWork {
   std::byte* to;
   std::byte* from;
@@ -91,11 +92,12 @@ struct ChunkWork {
   std::uint64_t blocks;
 };
 
+// The elements of one block of threads.
 struct ChunkPlace {
-  std::uint64_t dense;   // where the block's elements begin in the dense array
-  std::uint64_t spread;  // and in the whole array
-  std::uint64_t places;  // the block's elements in the dense array
-  std::uint64_t exist;   // those of them that the chunk has
+  std::uint64_t dense;   // the index of the first one in the dense array
+  std::uint64_t spread;  // its index in the whole array
+  std::uint64_t places;  // the number of elements in the dense array
+  std::uint64_t exist;   // how many of these the chunk has: the last chunk may be shorter
 };
 
 ROUNDELAY_DEVICE ChunkPlace place_of(const ChunkWork& work, std::uint64_t block) {
@@ -183,7 +185,7 @@ ROUNDELAY_DEVICE void add_up_step(int step, Thread thread, double* sum) {
   for (int i = thread.index; i < half; i += thread.count) sum[i] += sum[i + half];
 }
 
-// `sum` is the block's, kNormSums numbers.
+// `sum` has kNormSums numbers, which the block's threads share.
 template <DType kType>
 ROUNDELAY_DEVICE void norm_step(int step, int thread, const NormWork& work, double* sum,
                                 std::uint64_t block) {
@@ -209,6 +211,7 @@ struct BlockCounter {
 };
 using SelectSteps = LargestSteps<kSelectThreads, BlockCounter>;
 
+// Writes the chunk indices of a progression.
 struct NumberWork {
   std::uint32_t* indices;
   std::uint64_t count;

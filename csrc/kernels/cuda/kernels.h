@@ -8,7 +8,7 @@ namespace roundelay::kernels::cuda {
 class CudaKernels final : public GpuKernels {
  public:
   Status copy_batch(int device, std::span<const GpuCopy> items, Scale scale, GpuStream stream) override;
-  // Takes at most 256 parts.
+  // Takes at most 256 parts; more are kInvalidArgument.
   Status reduce_parts(int device, std::byte* to, std::span<const std::byte* const> parts, std::size_t count,
                       DType dtype, ReduceOp op, Scale prescale, Scale scale, GpuStream stream) override;
   Status keep(int device, std::byte* residual, std::byte* values, std::size_t count, DType dtype,

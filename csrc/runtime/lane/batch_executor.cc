@@ -116,7 +116,7 @@ Status BatchExecutor::mark_end(Batch& batch) {
 
 void BatchExecutor::abandon(Batch& batch) {
   const bool called = batch.pending != nullptr;
-  // One more test lets the call see the abort word and give up its transfers.
+  // One more test lets the call see the abort token and give up its transfers.
   if (called) static_cast<void>(batch.pending->test());
   batch.pending.reset();
   // The medium may still write to the variables of the task: its whole frame is leaked.

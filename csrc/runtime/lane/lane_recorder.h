@@ -17,12 +17,15 @@
 
 namespace roundelay::runtime {
 
+// Counts since the lane was made. Any thread may read.
 struct LaneCounters {
   std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
   std::atomic<std::int64_t> gpu_operations{0};
-  // Of operations with a technique: their gradients' bytes, and what this member gave to the fabric instead.
+  // Count operations with a technique, their gradients' bytes, and the bytes that this member gave to the
+  // fabric instead.
   std::atomic<std::int64_t> technique_operations{0}, technique_bytes{0}, technique_called_bytes{0};
-  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // only in sums: a fabric counts these
+  // These are 0 but in sums (add_to()): the lane's fabrics count them (collective::FabricCounters).
+  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};
 
   void add(const LaneCounters& other) {
     operations += other.operations;

@@ -12,6 +12,7 @@
 
 namespace roundelay::runtime {
 
+// compress::Stage describes the functions.
 class TechniqueStage final : public compress::Stage {
  public:
   // `buffers` outlives the stage.
@@ -28,7 +29,7 @@ class TechniqueStage final : public compress::Stage {
   void record_to(LaneRecorder* recorder) { recorder_ = recorder; }
   // Ends the span of the technique's own work, if there is one.
   void end_span();
-  // Lets the next technique use the scratch memory again.
+  // Lets the next technique use the scratch memory again. Call it when the technique has ended.
   void reset() {
     used_ = 0;
     span_ = {};

@@ -18,6 +18,8 @@ using Floats = std::vector<float>;
 constexpr std::uint64_t kKey = 9;
 constexpr std::size_t kCount = 1501;
 constexpr std::size_t kBytes = kCount * sizeof(float);
+constexpr std::array kParameters = {compress::Slice{0, 100}, compress::Slice{112, 800},
+                                    compress::Slice{912, 589}};
 
 Floats gradients(int rank, int step) {
   Floats values(kCount);
@@ -50,6 +52,7 @@ class GpuBucket final : private submit::Results {
     taken->flush = flush;
     taken->state = {state_.get(), state_bytes_};
     taken->run = run_;
+    taken->parameters.assign(kParameters.begin(), kParameters.end());
     run_ = flush ? 0 : run_ + 1;
     runtime::Submission submission;
     submission.request = request_of(Operation::kAllreduce, "bucket");
@@ -112,6 +115,7 @@ bool flushes(int step) { return step % 5 == 3; }
 std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int steps) {
   compress::TechniqueMembers group(size);
   group.set_up(technique, {}, kCount);
+  for (auto& member : group.members) member->bucket.parameters = kParameters;
   std::vector<Floats> all;
   for (int step = 0; step < steps; ++step) {
     for (int rank = 0; rank < size; ++rank) {
@@ -132,7 +136,7 @@ std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int 
 TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][technique]") {
   constexpr int kSteps = 12, kSize = 2;
   const std::string fabric = GENERATE("nccl", "staged");
-  const std::string text = GENERATE("negate", "cyclic:parts=3", "csc:chunk=100,keep=0.3",
+  const std::string text = GENERATE("negate", "cyclic:parts=3", "csc:chunk=100,dense=0+2,keep=0.3",
                                     "csc:chunk=64,keep=0.2,norms=previous,wire=bf16",
                                     "csc:chunk=33,keep=0.4,momentum=0.5,nesterov=1,wire=fp16");
   INFO(fabric << ", " << text);

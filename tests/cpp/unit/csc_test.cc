@@ -107,9 +107,13 @@ std::vector<std::uint32_t> sent_by(const Technique& technique, const TechniqueMe
 void require_as(const Model& model, const TechniqueMembers& group) {
   for (std::size_t m = 0; m < group.members.size(); ++m) {
     REQUIRE(group.members[m]->bytes == group.members.front()->bytes);
-    for (std::size_t i = 0; i < model.count; ++i) REQUIRE(kept(*group.members[m], i) == model.residual[m][i]);
+    std::vector<double> residual(model.count);
+    for (std::size_t i = 0; i < model.count; ++i) residual[i] = kept(*group.members[m], i);
+    REQUIRE(residual == model.residual[m]);
   }
-  for (std::size_t i = 0; i < model.count; ++i) REQUIRE(element(*group.members[0], i) == model.result[i]);
+  std::vector<double> result(model.count);
+  for (std::size_t i = 0; i < model.count; ++i) result[i] = element(*group.members[0], i);
+  REQUIRE(result == model.result);
 }
 
 void require_sent(const Model& model, const Technique& technique, const TechniqueMembers& group,
@@ -130,7 +134,7 @@ TEST_CASE("csc is its slow model on whole numbers, and nothing is lost", "[techn
     TechniqueMembers group(ranks);
     set_up(group, *technique, model, dtype);
     model.begin(ranks);
-    std::vector<double> came(model.count), sent(model.count);
+    std::vector<double> came(model.count), sent(model.count), balance(model.count);
     for (int step = 0; step < 50; ++step) {
       INFO(technique->text() << " on " << ranks << " ranks, " << name_of(dtype) << ", step " << step);
       const Gradients gradients = some_gradients(model, ranks, 100, random);
@@ -149,10 +153,10 @@ TEST_CASE("csc is its slow model on whole numbers, and nothing is lost", "[techn
       for (std::size_t i = 0; i < model.count; ++i) {
         for (const auto& of_rank : gradients) came[i] += of_rank[i];
         sent[i] += element(*group.members[0], i);
-        double left = 0;
-        for (auto& member : group.members) left += kept(*member, i);
-        REQUIRE(sent[i] + left == came[i]);
+        balance[i] = came[i] - sent[i];
+        for (auto& member : group.members) balance[i] -= kept(*member, i);
       }
+      REQUIRE(balance == std::vector<double>(model.count));
     }
   }
 }
@@ -251,6 +255,37 @@ TEST_CASE("half types on the wire: what the rounding loses stays in the residual
         }
       }
       CHECK(rounded);
+    }
+  }
+}
+
+TEST_CASE("the wire carries the chosen chunks, a norm for each chunk and the dense elements",
+          "[technique][csc]") {
+  for (const std::string norms : {"same", "previous"}) {
+    for (const double keep : {0.01, 0.1, 0.5}) {
+      for (const int ranks : {2, 3, 4}) {
+        constexpr std::size_t kChunk = 16, kChunks = 40000, kDense = 9000;
+        const TechniquePtr technique =
+            make("csc:chunk=16,dense=1,norms=" + norms + ",keep=" + std::to_string(keep));
+        Model model;
+        model.parameters = {{0, kChunk * kChunks}, {kChunk * kChunks, kDense}};
+        model.count = kChunk * kChunks + kDense;
+        TechniqueMembers group(ranks);
+        set_up(group, *technique, model, DType::kFloat32);
+        for (std::uint64_t run = 0; run < 3; ++run) {
+          for (auto& member : group.members) member->wire_bytes = 0;
+          group.run(*technique);
+          std::size_t wire = 0;
+          for (auto& member : group.members) wire += member->wire_bytes;
+          const std::size_t all_chunks = (model.count + kChunk - 1) / kChunk;
+          const std::size_t payload =
+              4 * (quota(share_of(keep), 0, kChunks, run) * kChunk + all_chunks + kDense);
+          INFO(technique->text() << " on " << ranks << " ranks, run " << run);
+          for (auto& member : group.members) REQUIRE(member->called_bytes == payload);
+          const std::size_t others = static_cast<std::size_t>(ranks) - 1;
+          REQUIRE(wire == 2 * others * payload);  // 2(m-1)/m of the payload from each of m ranks
+        }
+      }
     }
   }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import os
+import re
 import resource
 import warnings
 from typing import Any
@@ -349,3 +350,17 @@ def check_a_new_job_makes_a_new_pool() -> None:
         assert gradient_of(first) == [sum_of_ranks()] * 3
     if hvd.size() > 1:
         assert _buckets(optimizer) > 0
+
+
+def check_a_pool_of_the_job_before_is_an_error_on_all_ranks() -> None:
+    """After the last, as it starts a new job."""
+    pool = _core.GradientPool(1 << 20, 64, 0, torch.device("cpu"))
+    hvd.shutdown()
+    hvd.init()
+    why = "this gradient pool was made before the last init()"
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match=re.escape(why)):
+            pool.allreduce_async(64, torch.float32, "stale", hvd.Sum)
+    else:
+        with pytest.raises(hvd.HorovodInternalError, match=re.escape(why)):
+            hvd.allreduce(torch.ones(16), name="stale", op=hvd.Sum)

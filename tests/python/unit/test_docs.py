@@ -18,7 +18,7 @@ import pytest
 import config_docs
 from ranks import ROOT, launch
 
-FOLDERS = (ROOT, ROOT / "docs", ROOT / "examples", ROOT / "csrc")
+FOLDERS = (ROOT, ROOT / "docs", ROOT / "docs" / "techniques", ROOT / "examples", ROOT / "csrc")
 PAGES = sorted(page for folder in FOLDERS for page in folder.glob("*.md"))
 RUN_PAGES = [page for page in PAGES if page.parent.name != "csrc"]
 LIMIT_S = 100.0
@@ -94,7 +94,9 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
     _run([sys.executable, str(program)], checkout)
 
 
-@pytest.mark.parametrize("page", ["optimizer.md", "strategies.md"])
+@pytest.mark.parametrize(
+    "page", ["master_weights.md", "optimizer.md", "strategies.md", "techniques/algorithms.md"]
+)
 def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"
     there = f"import os; os.chdir({str(tmp_path)!r})"  # a page may write files

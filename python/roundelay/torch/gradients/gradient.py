@@ -20,7 +20,7 @@ from roundelay.torch.process_sets import ProcessSet, set_id
 
 
 class Reduction(NamedTuple):
-    """How the gradients of one optimizer are reduced; equal on all ranks."""
+    """The way in which the gradients of one optimizer are reduced; equal on all ranks."""
 
     op: int
     prescale_factor: float
@@ -58,8 +58,8 @@ class Contribution:
     """This rank's part in one reduction of a gradient. The result comes into ``gradient``."""
 
     gradient: torch.Tensor
-    wire: torch.Tensor
-    context: torch.dtype | None
+    wire: torch.Tensor  # the tensor that is reduced in place: ``gradient``, or its compressed form
+    context: torch.dtype | None  # for Compressor.decompress()
     operation: Operation | None = None  # the whole group's, once it is submitted
 
     def wait(self, compression: type[Compressor]) -> torch.Tensor:
@@ -93,9 +93,10 @@ class Gradient:
         self.pending: list[Pending] = []  # reductions outside a pool
 
     def sparse_dimensions(self) -> int:
-        """The number of dimensions in which ``.grad`` is sparse; 0: it is dense, or is to be made dense.
+        """Returns the number of dimensions in which ``.grad`` is sparse; 0: it is or will be made dense.
 
-        ValueError, on all ranks, where the op or the strategy has no meaning for sparse tensors.
+        ValueError, and HorovodInternalError on the other ranks, if the op or the strategy cannot reduce
+        sparse tensors.
         """
         gradient = self.core.local()
         if gradient is None or gradient.layout == torch.strided or self.rule.sparse_as_dense:
@@ -133,7 +134,7 @@ class Gradient:
         return gradient.detach()
 
     def submitted(self, pending: Pending) -> None:
-        """Has finish() wait for this reduction, too."""
+        """Makes finish() wait for this reduction, too."""
         self.pending.append(pending)
         self.core.submitted()
 
@@ -146,7 +147,7 @@ class Gradient:
             )
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         while self.pending:
             pending = self.pending.pop()
             try:
@@ -174,7 +175,7 @@ class Gradient:
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether both are the same elements of the same memory."""
+    """Returns whether both are the same elements of the same memory."""
     if a.data_ptr() != b.data_ptr() or a.dtype != b.dtype:
         return False
     return a.shape == b.shape and a.stride() == b.stride()

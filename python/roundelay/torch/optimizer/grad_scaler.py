@@ -29,6 +29,9 @@ class Scaled(Protocol):
     def synchronize(self) -> None:
         """Completes the gradients."""
 
+    def note_unscaled(self) -> None:
+        """Records that the gradients were unscaled."""
+
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes the findings of all ranks equal, in place."""
 
@@ -68,6 +71,7 @@ def _agreeing(original: Any, find: Find) -> Any:
             scaler, optimizer, inv_scale, found_inf, allow_fp16
         )
         if wrapped is not None:
+            wrapped.note_unscaled()
             if not found:  # this rank has no gradients
                 found[found_inf.device] = found_inf
             wrapped.agree_on_overflow(found)

@@ -1,4 +1,4 @@
-"""What techniques keep back on one rank, as a dict for a checkpoint, and back.
+"""Turns the gradients that techniques keep back on one rank into a dict for a checkpoint, and back.
 
 A strategy's ``state_dict()`` returns it. It belongs to one rank, to the parameters of one model, and to the
 buckets that these were in; loading it anywhere else is a ValueError that says so.
@@ -37,8 +37,8 @@ class KeptState:
     """The state of all buckets on one rank."""
 
     strategy: str  # its text
-    rank: int  # in the process set
-    size: int  # of the process set
+    rank: int  # this rank's number in the process set
+    size: int  # the number of ranks in the process set
     step: int
     parameters: Parameters
     layout: Layout | None  # None: there were no buckets
@@ -132,13 +132,13 @@ class KeptState:
         for name, (technique, run, kept) in self.buckets.items():
             bucket = buckets.get(name)
             if bucket is None:
-                raise ValueError(f"this state has bucket {name!r}, which there is not")
+                raise ValueError(f"this state has bucket {name!r}, which is not among those in use")
             bucket.bucket.set_technique(technique)
             state = bucket.bucket.state
             if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
                 raise ValueError(
                     f"the state of bucket {name!r} has {kept.numel()} bytes, and "
-                    f"{0 if state is None else state.numel()} are needed: were the nodes others?"
+                    f"{0 if state is None else state.numel()} are needed: load it with as many ranks a node"
                 )
             state.copy_(kept)
             if self.scale != 1.0:
@@ -151,7 +151,7 @@ def _shown(parameter: tuple[tuple[int, ...], str] | None) -> str:
 
 
 def parameters_of(gradients: Iterable[tuple[str, Gradient]]) -> Parameters:
-    """Returns what identifies the model, of (name, gradient) pairs."""
+    """Returns the shapes and dtypes that identify the model, from (name, gradient) pairs."""
     found: Parameters = {}
     for name, gradient in gradients:
         parameter = gradient.core.parameter

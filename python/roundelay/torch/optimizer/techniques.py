@@ -65,7 +65,7 @@ class Techniques:
         self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
         self._proposes = kind.propose is not Strategy.propose
         self._buckets: list[Bucket] = []
-        self._views: list[strategies.Bucket] = []  # what the strategy sees of them
+        self._views: list[strategies.Bucket] = []  # the buckets as the strategy sees them
         self._cuts = DEFAULT
         self._asked: list[str | None] = []  # the techniques that they have
         self._keeps: list[bool] = []  # whether these have state
@@ -73,9 +73,9 @@ class Techniques:
         self._step = 0
         self._flushing = False  # alike on all ranks: buckets are submitted as flushes
         self._flush_this_step = False  # flush() was called
-        self._some_joined = False  # in the last round: techniques do not apply, and stay as they are
+        self._some_joined = False  # by the last round; techniques then do not apply, and stay as they are
         self._empty_here = False  # this rank's states are empty, and stay so while flushing
-        self._empty_everywhere = False  # likewise on all ranks, by the last round's values
+        self._empty_everywhere = False  # the states of all ranks are empty, by the last round's values
         self._restored: KeptState | None = None  # loaded, and waits for the buckets
 
     # -- buckets
@@ -106,7 +106,7 @@ class Techniques:
             self._ask()
 
     def new_gradients(self) -> None:
-        """Gradients begin anew, within a step or after it: while flushing, they are flushed too."""
+        """Begins new gradients, within a step or after it. While flushing, these are flushed too."""
         if self._flushing or self._flush_this_step:
             self._flush_all()
 
@@ -188,11 +188,11 @@ class Techniques:
 
     @property
     def stateful(self) -> bool:
-        """Whether techniques may keep gradients back. Alike on all ranks."""
+        """True if techniques may keep gradients back. Alike on all ranks."""
         return any(self._keeps)
 
     def may_change_layout(self) -> bool:
-        """Whether nothing is kept back on any rank. If not, flushing begins. All ranks call it alike."""
+        """Returns whether nothing is kept back on any rank. If not, flushing begins. All ranks call it."""
         if not self.stateful or self._empty_everywhere:
             return True
         self._begin_flushing()
@@ -246,14 +246,14 @@ class Techniques:
         return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
     def length(self) -> int:
-        """Returns the number of values."""
+        """Returns the number of bytes in values()."""
         if not (self.asks or self._proposes):
             return 0
         proposal = 2 + LONGEST_PROPOSAL if self._proposes else 0
         return self._set.size() + 1 + _STEP_BYTES + 2 * _DIGEST_BYTES + proposal
 
     def apply(self, values: bytes) -> None:
-        """Takes the combined bytes. MismatchError, on all ranks, if they have loaded different states."""
+        """Takes values(), combined. MismatchError, on all ranks, if they have loaded different states."""
         self._empty_everywhere = False
         if not values:
             return
@@ -324,7 +324,7 @@ class Techniques:
                 bucket.bucket.rescale(factor)
 
     def keeps_something(self) -> bool:
-        """Whether gradients may be kept back on this rank."""
+        """Returns whether gradients may be kept back on this rank."""
         return self._unflushed() or self._restored is not None
 
     @property

@@ -1,4 +1,4 @@
-"""What a strategy is: it chooses the technique of each bucket, and works before and after a step.
+"""The base of strategies: a strategy chooses each bucket's technique, and works before and after a step.
 
 A technique is what the core does to a full bucket instead of one allreduce (csrc/compress). A strategy says
 which bucket takes which. It works on all ranks of its process set; nothing is called on a set of one rank.
@@ -72,12 +72,12 @@ def _written(value: Value) -> str:
 
 @dataclass(frozen=True)
 class Bucket:
-    """What a strategy sees of a bucket. It is the same on all ranks, but for the device."""
+    """A bucket, as strategies see it. It is the same on all ranks, but for the device."""
 
     index: int  # among the optimizer's buckets, in the order of backward
     name: str
-    bytes: int  # on the wire
-    dtype: torch.dtype  # likewise
+    bytes: int  # its size in the pool, which holds the type that travels
+    dtype: torch.dtype  # that type
     device: torch.device
     parameters: tuple[str, ...]  # their names, in the order of backward
     pool: int = 0  # its number among the optimizer's pools: one for each device and type
@@ -102,11 +102,11 @@ class Sent(NamedTuple):
 
 @dataclass(frozen=True)
 class Context:
-    """Where a strategy works: for operations of its own."""
+    """The surroundings of a strategy, for operations of its own."""
 
     process_set: ProcessSet
-    compression: type[Compressor]
-    number: int  # of the optimizer, among those of the process set
+    compression: type[Compressor]  # the form in which gradients travel
+    number: int  # the optimizer's number among those of the process set
 
     def name(self, of: str) -> str:
         """Returns a name for an operation of this optimizer's, the same on all ranks."""
@@ -148,12 +148,12 @@ class Strategy:
 
     @property
     def text(self) -> str:
-        """What reports and errors call it."""
+        """The strategy's name in reports and errors."""
         return type(self).__name__
 
     @property
     def context(self) -> Context:
-        """Where it works. RuntimeError before DistributedOptimizer has it."""
+        """The strategy's surroundings. RuntimeError before DistributedOptimizer has the strategy."""
         if self._context is None:
             raise RuntimeError(f"strategy {self.text} has no optimizer: give it to DistributedOptimizer")
         return self._context
@@ -180,35 +180,36 @@ class Strategy:
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns what happens to the bucket in this step; None: a dense allreduce.
 
-        Called on every rank for each bucket: when buckets are made, and after each step. step: the steps
-        that the optimizer has taken. It must return the same on all ranks, so it may depend on the bucket,
-        the step and what agreed() and use_buckets() were given, and on nothing else. A technique with state
-        changes only after flush steps, in which the bucket is sent densely.
+        DistributedOptimizer calls it on every rank for each bucket: when buckets are made, and after each
+        step. step: the number of steps that the optimizer has taken. The result must be the same on all
+        ranks, so it may depend on the bucket, the step and what agreed() and use_buckets() were given, and on
+        nothing else. A technique with state changes only after flush steps, in which the bucket is sent
+        densely.
         """
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Called by ``step()`` when gradients are complete; with a closure, before that is called."""
+        """Works before ``step()``, which calls it when gradients are complete, or before a closure."""
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Called by ``step()`` at its end."""
+        """Works after ``step()``, which calls it at its end."""
 
     def propose(self) -> bytes | None:
         """Returns what rank 0 of the process set wants all ranks to know, at most 256 bytes; None: nothing.
 
-        Called on rank 0 at the end of each backward, until agreed() is called with it.
+        Rank 0 is asked at the end of each backward, and repeats a proposal until agreed() gets it.
         """
         return None
 
     def agreed(self, proposal: bytes) -> None:
-        """Takes rank 0's proposal. Called on all ranks at the end of the same backward."""
+        """Takes rank 0's proposal, on all ranks at the end of the same backward."""
 
     def layout_will_change(self) -> None:
-        """Called on all ranks before gradients move to other buckets. Techniques keep nothing back then."""
+        """Tells all ranks that gradients move to other buckets now. Techniques keep nothing back then."""
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes GradScaler's findings (not 0: overflow), by device, equal on all ranks, in place.
 
-        Needed where gradients stay local. Reduced ones overflow alike anyway.
+        Override it where gradients stay local. Reduced ones overflow alike anyway.
         """
 
     def state_dict(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ _KNOWN = {
 
 
 def known() -> dict[str, str]:
-    """Returns the descriptions of all strategies with a name; each technique of the core is one.
+    """Returns the descriptions of all strategies, by name; each technique of the core is one.
 
     A strategy hides the technique of its name.
     """

@@ -1,0 +1,92 @@
+"""Keeps the state of a run in a file, from which the run goes on with the same bits."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import roundelay.torch as hvd
+from roundelay.algorithms.trees import containers, digest
+
+FORMAT = 1
+
+
+class Checkpoint:
+    """The file of a run. Rank 0 alone reads and writes it; the others hear from rank 0 what it has."""
+
+    def __init__(self, path: str | os.PathLike[str], every: int, run: Mapping[str, int]) -> None:
+        """every: steps between two writes. run: numbers on which the bits depend; they are in the file."""
+        self._path = Path(path)
+        self._every = every
+        self._run = {"format": FORMAT, **run}
+        self._saved = -1  # the step in the file
+
+    def save(self, state: Any, step: int, finished: bool) -> None:
+        """Writes the state on rank 0, if it is time. A crash leaves the file as it was. May raise OSError."""
+        due = finished or (step > 0 and step % self._every == 0)
+        if hvd.rank() != 0 or not due or step == self._saved:
+            return
+        content = {**self._run, "step": step, "digest": digest(state), "state": state}
+        beside = self._path.with_name(f"{self._path.name}.new")
+        with beside.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # the new name is on disk too
+        finally:
+            os.close(folder)
+        self._saved = step
+
+    def load(self, first: Any, device: torch.device) -> tuple[Any, int]:
+        """Returns the file's state and step; ``first`` and 0 if there is no file.
+
+        Collective; ValueError on every rank if the file is no checkpoint of this run.
+        """
+        content, error = hvd.broadcast_object(self._read(), 0, name="algorithms.checkpoint")
+        if error is not None:
+            raise ValueError(f"checkpoint {self._path} cannot be read: {error}")
+        if content is None:
+            return first, 0
+        found = self._parsed(content, first)
+        for name, value in self._run.items():
+            if found.get(name) != value:
+                raise ValueError(
+                    f"checkpoint {self._path} has {name} {found.get(name)}, this run has {value}: "
+                    "name another file, or delete this one"
+                )
+        if digest(found["state"]) != found["digest"]:
+            raise ValueError(f"checkpoint {self._path} is damaged: its digest is not that of its state")
+        self._saved = found["step"]
+        return found["state"], found["step"]
+
+    def _read(self) -> tuple[bytes | None, str | None]:
+        """Returns the file's content and why it cannot be read, on rank 0."""
+        if hvd.rank() != 0:
+            return None, None
+        try:
+            return self._path.read_bytes(), None
+        except FileNotFoundError:
+            folder = self._path.parent
+            return None, None if folder.is_dir() else f"there is no folder {folder}"
+        except OSError as error:
+            return None, str(error)
+
+    def _parsed(self, content: bytes, first: Any) -> dict[str, Any]:
+        classes: list[Any] = [complex, *containers(first)]
+        try:
+            with torch.serialization.safe_globals(classes):
+                found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds
+            text = str(error).partition("\n")[0]
+            raise ValueError(f"checkpoint {self._path} cannot be read: {text}") from error
+        if not isinstance(found, dict) or "digest" not in found:
+            raise ValueError(f"checkpoint {self._path} is none of roundelay.algorithms: name another file")
+        return found
