@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from roundelay.torch.strategies import Bucket, Part, Sent
 from roundelay.torch.strategies.sgd_steps import (
+    Elements,
     check_group,
     masked_step,
     pool_strides,
     put_back,
     runs_of,
-    sent_ranges,
+    sent_elements,
     step_without_momentum,
     within,
 )
@@ -102,10 +103,11 @@ def test_what_was_sent_moves_as_with_sgd_and_the_rest_does_not(
         for (weights, momentum), their, whole in zip(before, theirs, wholes, strict=True):
             their.data.copy_(torch.where(whole, their, weights))
             momentum_of(plain, their).copy_(torch.where(whole, momentum_of(plain, their), momentum))
-        ranges: dict[torch.Tensor, list[range]]
-        ranges = {one: runs(mask) for one, mask in zip(ours, masks, strict=True)}
+        elements: dict[torch.Tensor, Elements] = {
+            one: Elements(pool_strides(one), runs(mask)) for one, mask in zip(ours, masks, strict=True)
+        }
         gradients = [one.grad for one in ours]
-        taken = masked_step(masked, ranges)
+        taken = masked_step(masked, elements)
         assert all(one.grad is None for one in ours)
         masked.step()
         put_back(taken)
@@ -123,12 +125,21 @@ def test_others_are_left_to_the_optimizer() -> None:
         one.grad = torch.ones(one.shape)
     ours[2].grad = None
     before = [one.detach().clone() for one in ours]
-    taken = masked_step(optimizer, {ours[1]: [], ours[2]: [range(3)]})
+    taken = masked_step(optimizer, {ours[1]: Elements((1, 5), []), ours[2]: Elements((1,), [range(3)])})
     assert [id(parameter) for parameter, _ in taken] == [id(ours[1])]
     optimizer.step()
     put_back(taken)
     moved = [not torch.equal(one, old) for one, old in zip(ours, before, strict=True)]
     assert moved == [True, False, False, True, True]
+
+
+def test_tensors_that_the_optimizer_does_not_have_are_an_error() -> None:
+    ours = parameters()
+    optimizer = torch.optim.SGD(ours[:2], lr=1.0)
+    with pytest.raises(ValueError, match="other tensors than those whose gradients were sent in part"):
+        masked_step(optimizer, {ours[2]: Elements((1,), [range(1)])})
+    with pytest.raises(ValueError, match="give the strategy momentum=None"):
+        step_without_momentum(optimizer, {ours[0], ours[3]})
 
 
 @pytest.mark.parametrize("foreach", [False, True])
@@ -177,7 +188,7 @@ def test_ranges_are_the_sent_elements_of_each_parameter(
     cpu = torch.device("cpu")
     names = tuple(map(str, range(len(ranges))))
     bucket = Bucket(0, "bucket", 4 * end, torch.float32, cpu, names, 0, tuple(ranges))
-    of = sent_ranges([Sent(bucket, tuple(tensors), part), Sent(bucket, tuple(tensors), None)])
+    of = sent_elements([Sent(bucket, tuple(tensors), part), Sent(bucket, tuple(tensors), None)])
     assert tensors[0] not in of  # it went densely
     for tensor, place in zip(tensors[1:], ranges[1:], strict=True):
         whole = all(index // chunk in chunks for index in place)

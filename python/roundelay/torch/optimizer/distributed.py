@@ -17,14 +17,14 @@ import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.functions import broadcast_object
 from roundelay.torch.gradients.gradient import Reduction
 from roundelay.torch.gradients.groups import assign
 from roundelay.torch.gradients.pool import job_keys
 from roundelay.torch.measure import Span
-from roundelay.torch.operations import Average, Max, allreduce
+from roundelay.torch.operations import Average
 from roundelay.torch.operations.common import check_compression
 from roundelay.torch.operations.join import after_join
+from roundelay.torch.optimizer.agreements import agree_on_steps, asking, check_nothing_is_kept
 from roundelay.torch.optimizer.arguments import (
     check_optimizer,
     check_passes,
@@ -50,7 +50,6 @@ _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.We
 
 
 _scopes = Scopes()
-_asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there has chosen techniques
 
 
 def restart_scopes() -> None:
@@ -368,9 +367,9 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
         rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, sparse, process_set)
         sync = GradientSync(scope, rule, backward_passes_per_step, grouping, chosen, masters)
         if sync.techniques.asks:
-            _asking.add(process_set)
+            asking.add(process_set)
     keeper = sync.techniques if sync is not None else Techniques(chosen, op, process_set, "", {})
-    chosen.attach(optimizer, Context(process_set, compression, scope), keeper)
+    chosen.attach(optimizer, Context(process_set, compression, scope, masters.stepped), keeper)
     attached[optimizer] = chosen
     _wrapped[optimizer] = Wrapper(optimizer, sync, chosen if active else None, names, process_set, masters)
     return optimizer
@@ -381,33 +380,16 @@ def _leave(optimizer: torch.optim.Optimizer) -> None:
     previous = _wrapped.get(optimizer)
     if previous is None:
         return
-    techniques = previous.techniques()
-    if techniques is not None and techniques.stateful:
-        keeps = torch.tensor([int(techniques.keeps_something())], device="cpu")
-        if int(allreduce(keeps, name="strategy.kept", op=Max, process_set=previous.process_set)) > 0:
-            raise ValueError(
-                f"strategy {attached[optimizer].text} keeps gradients back, which another one would not "
-                "send: call hvd.strategies.of(optimizer).flush() and take a step before"
-            )
+    check_nothing_is_kept(previous.techniques(), attached[optimizer].text, previous.process_set)
     del _wrapped[optimizer]
     attached.pop(optimizer).detach()
     previous.undo(optimizer)
 
 
-def _agree_on_steps(process_set: ProcessSet, last_rank: int) -> None:
-    """Makes all ranks count steps like the rank that joined last, which has taken all of them."""
-    if process_set not in _asking:
-        return
-    every = [
-        wrapper.techniques()
-        for _, wrapper in wrapped()
-        if wrapper.process_set.process_set_id == process_set.process_set_id
-    ]
-    choosing = {one.prefix: one for one in every if one is not None and one.asks}
-    steps = {prefix: one.step for prefix, one in choosing.items()}
-    for prefix, step in broadcast_object(steps, last_rank, "strategy.steps", process_set).items():
-        if prefix in choosing:  # else it was collected as garbage on this rank
-            choosing[prefix].joined(step)
+def _joined(process_set: ProcessSet, last_rank: int) -> None:
+    number = process_set.process_set_id
+    wrappers = [wrapper for _, wrapper in wrapped() if wrapper.process_set.process_set_id == number]
+    agree_on_steps(process_set, last_rank, [wrapper.techniques() for wrapper in wrappers])
 
 
-after_join.append(_agree_on_steps)
+after_join.append(_joined)

@@ -108,6 +108,11 @@ class MasterWeights:
         pair = self._by_master.get(tensor)
         return tensor if pair is None else pair.parameter
 
+    def stepped(self, parameter: torch.Tensor) -> torch.Tensor:
+        """Returns the tensor that the optimizer steps for a parameter: its master, if it has one."""
+        pair = self._by_parameter.get(parameter)
+        return parameter if pair is None else pair.master
+
     # -- a step
 
     def take_gradients(self, arrived: bool = True) -> None:

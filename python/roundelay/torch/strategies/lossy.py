@@ -190,7 +190,9 @@ class Lossy(Strategy):
         for group in optimizer.param_groups:
             sgd_steps.check_group(group, self.text)
         if self.momentum == "masked":
-            self._taken = sgd_steps.masked_step(optimizer, sgd_steps.sent_ranges(self._kept().sent()))
+            elements = sgd_steps.sent_elements(self._kept().sent())
+            stepped = {self.context.stepped(parameter): found for parameter, found in elements.items()}
+            self._taken = sgd_steps.masked_step(optimizer, stepped)
         else:
             self._taken = self._local_step(optimizer)
 
@@ -202,7 +204,7 @@ class Lossy(Strategy):
                 f"{now[0]} by now: keep it constant (cycle_momentum=False), or give momentum='masked'"
             )
         accumulated = {
-            parameter
+            self.context.stepped(parameter)
             for sent in self._kept().sent()
             for number, parameter in enumerate(sent.parameters)
             if parameter is not None and number not in self.dense_in(sent.bucket)

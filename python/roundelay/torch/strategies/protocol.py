@@ -11,7 +11,7 @@ of which only a part is ready (unused layers), and for gradients outside the poo
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -107,6 +107,8 @@ class Context:
     process_set: ProcessSet
     compression: type[Compressor]  # the form in which gradients travel
     number: int  # the optimizer's number among those of the process set
+    # Returns the tensor that the optimizer steps for a parameter: its fp32 master, or the parameter itself.
+    stepped: Callable[[torch.Tensor], torch.Tensor]
 
     def name(self, of: str) -> str:
         """Returns a name for an operation of this optimizer's, the same on all ranks."""

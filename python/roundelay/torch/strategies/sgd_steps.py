@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.optim.sgd import sgd
@@ -16,6 +16,13 @@ from torch.optim.sgd import sgd
 from roundelay.torch.strategies.protocol import Part, Sent
 
 Taken = list[tuple[torch.Tensor, torch.Tensor]]  # parameters and their gradients
+
+
+class Elements(NamedTuple):
+    """Elements of a parameter, in the order in which the pool has them."""
+
+    strides: tuple[int, ...]  # of the parameter's entry in the pool
+    ranges: list[range]  # ascending, disjoint
 
 
 def check_group(group: Mapping[str, Any], text: str) -> None:
@@ -53,7 +60,7 @@ def within(runs: Sequence[range], place: range) -> list[range]:
     return [range(run.start - place.start, run.stop - place.start) for run in found]
 
 
-def sent_ranges(sent: Iterable[Sent]) -> dict[torch.Tensor, list[range]]:
+def sent_elements(sent: Iterable[Sent]) -> dict[torch.Tensor, Elements]:
     """Returns the elements that were sent of each parameter that was not sent whole."""
     found = {}
     for bucket, parameters, part in sent:
@@ -65,26 +72,27 @@ def sent_ranges(sent: Iterable[Sent]) -> dict[torch.Tensor, list[range]]:
                 continue
             ranges = within(runs, place)
             if ranges != [range(len(place))]:
-                found[parameter] = ranges
+                found[parameter] = Elements(pool_strides(parameter), ranges)
     return found
 
 
 @torch.no_grad()
-def masked_step(optimizer: torch.optim.SGD, ranges: Mapping[torch.Tensor, Sequence[range]]) -> Taken:
-    """Steps these elements of these parameters; neither weights nor momentum of their others change.
+def masked_step(optimizer: torch.optim.SGD, elements: Mapping[torch.Tensor, Elements]) -> Taken:
+    """Steps these elements of these tensors; neither weights nor momentum of their others change.
 
     An element's step has the bits of SGD's own. All other parameters are left to the optimizer. Source: the
     momentum correction of GradientFlow (arXiv 1902.06855).
     """
     taken: Taken = []
+    _check_owned(optimizer, elements.keys())
     for group in optimizer.param_groups:
         flats = _Flats()
         for parameter in group["params"]:
-            if parameter.grad is None or parameter not in ranges:
+            if parameter.grad is None or parameter not in elements:
                 continue
             gradient = _dense(parameter.grad)
             buffer = _buffer(optimizer.state[parameter], gradient) if group["momentum"] != 0 else None
-            flats.add(parameter, gradient, buffer, ranges[parameter])
+            flats.add(parameter, gradient, buffer, elements[parameter])
             taken.append((parameter, parameter.grad))
         if flats.parameters:
             _sgd(group, flats.parameters, flats.gradients, flats.buffers, group["momentum"])
@@ -97,6 +105,7 @@ def masked_step(optimizer: torch.optim.SGD, ranges: Mapping[torch.Tensor, Sequen
 def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
     """Steps these parameters by their gradients, which contain the momentum already."""
     taken: Taken = []
+    _check_owned(optimizer, parameters)
     for group in optimizer.param_groups:
         stepped = [one for one in group["params"] if one.grad is not None and one in parameters]
         gradients = [one.grad for one in stepped]
@@ -107,6 +116,15 @@ def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tens
         taken += zip(stepped, gradients, strict=True)
     _take(taken)
     return taken
+
+
+def _check_owned(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> None:
+    owned = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+    if not parameters <= owned:
+        raise ValueError(
+            "the optimizer's groups have other tensors than those whose gradients were sent in part: their "
+            "momentum cannot be corrected; give the strategy momentum=None"
+        )
 
 
 def put_back(taken: Taken) -> None:
@@ -168,27 +186,21 @@ class _Flats:
         parameter: torch.Tensor,
         gradient: torch.Tensor,
         buffer: torch.Tensor | None,
-        ranges: Sequence[range],
+        elements: Elements,
     ) -> None:
-        """Adds these elements, of equal number in all three."""
-        strides = pool_strides(parameter)
-        self.parameters += self._parts(parameter, strides, ranges)
-        self.gradients += self._parts(gradient, strides, ranges)
-        if buffer is None:
-            self.buffers += [None] * len(ranges)
-        else:
-            self.buffers += self._parts(buffer, strides, ranges)
+        """Adds these elements of all three."""
+        self.parameters += self._parts(parameter, elements)
+        self.gradients += self._parts(gradient, elements)
+        self.buffers += [None] * len(elements.ranges) if buffer is None else self._parts(buffer, elements)
 
-    def _parts(
-        self, tensor: torch.Tensor, strides: tuple[int, ...], ranges: Sequence[range]
-    ) -> list[torch.Tensor]:
-        tensor = tensor.detach()
+    def _parts(self, tensor: torch.Tensor, elements: Elements) -> list[torch.Tensor]:
+        tensor, strides = tensor.detach(), elements.strides
         if tensor.stride() != strides:
             copy = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype, device=tensor.device)
             self._copies.append((tensor, copy.copy_(tensor)))
             tensor = copy
         flat = tensor.as_strided((tensor.numel(),), (1,))
-        return [flat[one.start : one.stop] for one in ranges]
+        return [flat[one.start : one.stop] for one in elements.ranges]
 
     def copy_back(self) -> None:
         """Writes what has changed to tensors with other strides than the pool's."""
