@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--contenders", choices=list(CONTENDERS), nargs="+", default=list(CONTENDERS), help="default: all"
     )
-    parser.add_argument("--repetitions", type=int, default=36, help="measured steps of each (default: 36)")
+    parser.add_argument(
+        "--repetitions",
+        type=int,
+        nargs="+",
+        default=[30, 100],
+        help="measured steps by wire (default: 30 100)",
+    )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()
     docs.add_argument("--docs", action="store_true", help="keep the results in docs/techniques, and render")
@@ -40,11 +47,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _measure(mpirun: Mpirun, mbit: int, arguments: argparse.Namespace) -> result.Wire:
+def _measure(mpirun: Mpirun, mbit: int, repetitions: int, arguments: argparse.Namespace) -> result.Wire:
     chosen = {"alone", *arguments.contenders}
     spec = {
         "contenders": [name for name in CONTENDERS if name in chosen],
-        "repetitions": arguments.repetitions,
+        "repetitions": repetitions,
         "nodes": _NODES,
     }
     with Rig(_NODES, mbit) as rig:
@@ -81,8 +88,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     mpirun = launch.find_launcher()
     console = show.console()
     wires = []
-    for mbit in arguments.mbit:
-        wire = _measure(mpirun, mbit, arguments)
+    for mbit, repetitions in zip(arguments.mbit, itertools.cycle(arguments.repetitions), strict=False):
+        wire = _measure(mpirun, mbit, repetitions, arguments)
         wires.append(wire)
         console.print(f"{document.title(wire)}. {document.disturbed(wire)}", highlight=False)
         lines = [document.cells(row, mbit) for row in wire.rows]

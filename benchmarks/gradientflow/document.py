@@ -22,10 +22,10 @@ BEGIN = "<!-- python -m benchmarks.gradientflow --docs writes from here -->"
 COLUMNS = (
     "2 nodes of 2 ranks",
     "step",
-    "DDP's by it",
+    "speed by DDP's",
     "a node sends",
     "it must send",
-    "sent by must",
+    "ratio",
     "the wire needs",
     "loss",
 )
