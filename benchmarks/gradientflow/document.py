@@ -70,7 +70,7 @@ def tables(stored: Mapping[str, Any]) -> str:
     lines = [_filled(f"{where} The first steps are dense and not measured: {dense}."), ""]
     for wire in wires(stored):
         made = rows(COLUMNS, [cells(row, wire.mbit) for row in wire.rows])
-        lines += [f"**{title(wire)}.** {disturbed(wire)}", "", *made, ""]
+        lines += [_filled(f"**{title(wire)}.** {disturbed(wire)}"), "", *made, ""]
     return "\n".join(lines)
 
 
