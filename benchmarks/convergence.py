@@ -15,14 +15,10 @@ from typing import Any
 from benchmarks import launch, show
 
 TASKS = ("digits", "characters")
-_CHUNK = "dense_below=512,chunk_elements=256"  # the models are small, and so are the chunks
-STRATEGIES = (
-    "dense",
-    f"csc:keep=0.1,{_CHUNK}",
-    f"csc:keep=0.1,momentum=local,{_CHUNK}",
-    f"csc:keep=0.1,momentum=none,{_CHUNK}",
-)
-_STEPS = {"digits": 400, "characters": 600}
+# The models are small, and so are the chunks.
+_CSC = "csc:keep=0.1,warmup=100,dense_below=512,chunk_elements=256"
+STRATEGIES = ("dense", _CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none")
+_STEPS = {"digits": 600, "characters": 1200}
 _POINTS = 20  # of a curve
 _COLUMNS = ["task", "strategy", "ranks", "test loss", "spread", "accuracy", "spread", "sent"]
 
