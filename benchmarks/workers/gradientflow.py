@@ -18,6 +18,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import LinearLR
 
 import roundelay.torch as hvd
 from benchmarks import measure
@@ -54,7 +55,9 @@ class Crew:
 class _Turn:
     """Trains a copy of the model in one way, and counts the bytes that this rank's node sends."""
 
-    def __init__(self, contender: Contender, task: Digits, crew: Crew, ranks: measure.Ranks) -> None:
+    def __init__(
+        self, contender: Contender, task: Digits, crew: Crew, ranks: measure.Ranks, steps: int
+    ) -> None:
         self._task, self._ranks = task, ranks
         self._works = contender.apart == crew.apart
         self.sent: list[int] = []
@@ -62,6 +65,7 @@ class _Turn:
             self.model = copy.deepcopy(task.model)
             self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE, momentum=_MOMENTUM)
             self._wrapped = _wrapped(contender, self.model, self._optimizer, crew)
+            self._rate = LinearLR(self._optimizer, 1.0, 0.0, steps)  # falls to 0, so that losses settle
             self._generator = torch.Generator().manual_seed(_SEED + hvd.rank())
 
     def __call__(self) -> list[float]:
@@ -69,6 +73,8 @@ class _Turn:
         self._ranks.meet()
         before = int(_SENT.read_text())
         seconds = 0.0 if batch is None else measure.timed(lambda: self._step(*batch))
+        if self._works:
+            self._rate.step()
         self._ranks.meet()
         self.sent.append(int(_SENT.read_text()) - before)
         return [seconds]
@@ -122,8 +128,9 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     crew = Crew(ranks, spec["nodes"])
     torch.manual_seed(1)
     task = Digits()
-    turns = {name: _Turn(CONTENDERS[name], task, crew, ranks) for name in spec["contenders"]}
     repetitions = spec["repetitions"]
+    steps = WARMUPS + repetitions
+    turns = {name: _Turn(CONTENDERS[name], task, crew, ranks, steps) for name in spec["contenders"]}
     found = measure.take_turns(turns, repetitions, WARMUPS)
     trained = {name: turn.result(repetitions) for name, turn in turns.items()}
     hvd.shutdown()
