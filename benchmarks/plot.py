@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -81,4 +83,70 @@ def plot_train_step(found: dict[str, Any], path: Path) -> None:
             one.set_title(f"{cell['model']}, {job['ranks']} ranks", fontsize=10)
             one.set_xlabel("ms a step (median)", fontsize=8)
     figure.suptitle("Training step: gray is the step without communication, the rest is exposed", fontsize=12)
+    figure.savefig(path)
+
+
+def plot_data_cache(found: dict[str, Any], path: Path) -> None:
+    """Draw samples a second of each kind of epoch."""
+    names = [name for name in found["seconds"] if "no transform" not in name]
+    names.sort(key=lambda name: found["seconds"][name]["median"], reverse=True)
+    figure, axes = _figure(1, 2, 2.4)
+    speeds = [found["samples"] / found["seconds"][name]["median"] for name in names]
+    colors = [_COLORS["roundelay" if "with a" in name else "none"] for name in names]
+    left, right = axes[0]
+    left.barh(names, speeds, color=colors)
+    for place, value in enumerate(speeds):
+        left.text(value, place, f" {value:.0f}", va="center", fontsize=8)
+    left.set_xlim(0, 1.2 * max(speeds))
+    left.set_xlabel("samples a second, all ranks (median epoch)", fontsize=8)
+    memory = found["memory"]
+    processes = found["ranks"] * (1 + found["workers"])
+    sizes = {
+        "kept": memory["kept"],
+        f"in memory, by {processes} processes": memory["share"],
+        "one copy for each rank": found["ranks"] * memory["kept"],
+    }
+    right.barh(
+        list(sizes),
+        [size / 2**20 for size in sizes.values()],
+        color=[_COLORS["roundelay"]] * 2 + [_COLORS["none"]],
+    )
+    right.set_xlabel("MiB", fontsize=8)
+    for one in (left, right):
+        one.invert_yaxis()
+        one.tick_params(labelsize=8)
+    figure.suptitle(
+        f"DataCache: a read from the source takes {show.seconds_text(found['delay'])}", fontsize=12
+    )
+    figure.savefig(path)
+
+
+def plot_convergence(found: dict[str, Any], path: Path) -> None:
+    """Draw the test loss over the steps: the mean over the seeds, and a band from the least to the most."""
+    jobs = found["jobs"]
+    tasks = list(dict.fromkeys(job["task"] for job in jobs))
+    ranks = list(dict.fromkeys(job["ranks"] for job in jobs))
+    figure, axes = _figure(len(tasks), len(ranks), 3.0)
+    colors = ("#7a7f87", "#3b6fb6", "#7b4fa3", "#d1362f", "#57a773", "#d1862f")
+    strategies = list(dict.fromkeys(run["strategy"] for job in jobs for run in job["runs"]))
+    for job in jobs:
+        one = axes[tasks.index(job["task"])][ranks.index(job["ranks"])]
+        for strategy, color in zip(strategies, itertools.cycle(colors), strict=False):
+            curves = [run["curve"] for run in job["runs"] if run["strategy"] == strategy]
+            if not curves:
+                continue
+            points = [point[0] for point in curves[0]]
+            losses = [[point[1] for point in points_at] for points_at in zip(*curves, strict=True)]
+            one.plot(points, [statistics.mean(some) for some in losses], color=color, label=strategy)
+            one.fill_between(
+                points, [min(some) for some in losses], [max(some) for some in losses], color=color, alpha=0.2
+            )
+        one.set_yscale("log")
+        one.set_title(f"{job['task']}, {job['ranks']} ranks", fontsize=10)
+        one.set_xlabel("steps", fontsize=8)
+        one.grid(alpha=0.3)
+    for row in axes:
+        row[0].set_ylabel("test loss")
+    axes[0][0].legend(frameon=False, fontsize=6)
+    figure.suptitle(f"Test loss, mean and range over {found['seeds']} seeds: lower is better", fontsize=12)
     figure.savefig(path)

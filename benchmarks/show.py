@@ -80,7 +80,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 0)
     made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         if index < texts:
-            made.add_column(column)
+            made.add_column(column, overflow="fold")
         else:
             made.add_column(column, justify="right", no_wrap=True)
     for row in rows:

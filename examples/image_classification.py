@@ -2,6 +2,7 @@
 
     roundelayrun -np 2 python examples/image_classification.py
     roundelayrun -np 2 python examples/image_classification.py --checkpoints out   # goes on from out
+    roundelayrun -np 2 python examples/image_classification.py --cache   # reads each image once on a node
 
 The data are scikit-learn's handwritten digits, 8 x 8 pixels. Every rank reads its own part of an epoch; the
 learning rate grows with the number of ranks, and is warmed up to that value. Batch statistics are those of
@@ -20,6 +21,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, random_split
 from torch.utils.data.distributed import DistributedSampler
 
 import roundelay.torch as hvd
+from roundelay.torch.data import DataCache, NodeSampler
 
 CLASSES = 10
 TEST_IMAGES = 360
@@ -162,6 +164,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--checkpoints", type=Path, metavar="DIR", help="save each epoch; go on from the last"
     )
+    parser.add_argument("--cache", action="store_true", help="keep the training images in node memory")
     parser.add_argument("--quick", action="store_true", help="a small network for a few epochs")
     options = parser.parse_args()
     if options.quick:
@@ -177,7 +180,12 @@ def main() -> None:
     torch.set_num_threads(1)  # the layers are small, and processes share the cores
 
     train_images, test_images = digits()
-    train_sampler: Sampled = DistributedSampler(train_images, num_replicas=hvd.size(), rank=hvd.rank())
+    train_sampler: Sampled | NodeSampler
+    if options.cache:
+        train_images = DataCache(train_images)  # the digits stand for images that are far away
+        train_sampler = NodeSampler(train_images)
+    else:
+        train_sampler = DistributedSampler(train_images, num_replicas=hvd.size(), rank=hvd.rank())
     test_sampler: Sampled = DistributedSampler(
         test_images, num_replicas=hvd.size(), rank=hvd.rank(), shuffle=False
     )
@@ -218,6 +226,8 @@ def main() -> None:
                 state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                 torch.save(state, options.checkpoints / f"epoch-{epoch + 1}.pt")
     if hvd.rank() == 0:
+        if isinstance(train_images, DataCache):
+            print(train_images.stats())
         print(f"test accuracy  {accuracy:.4f}  ({hvd.size()} processes)")
     hvd.shutdown()
 

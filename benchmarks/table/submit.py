@@ -9,7 +9,9 @@ from benchmarks.table.run import Run
 from benchmarks.table.samples import Samples, compare
 
 CALL, HOOK = "submit: allreduce_async_, a call", "submit: the optimizer's hook, a gradient"
-_BASES = {"hooked": "plain", "empty hooks": "plain"}
+HALF_HOOK = f"{HOOK} that travels in bf16"
+OWN_FP32 = "the hook in fp32"
+_BASES = {"hooked": "plain", "hooked bf16": "plain", "empty hooks": "plain"}
 
 
 def measure(run: Run, quick: bool) -> dict[str, Any]:
@@ -18,9 +20,11 @@ def measure(run: Run, quick: bool) -> dict[str, Any]:
 
 
 def results(found: dict[str, Any]) -> list[Result]:
-    """Make the results: a call, and the time that the hook adds to a backward."""
+    """Make the results: a call, and the time that the hook adds to a backward, with fp32 and bf16."""
     samples = Samples(found["seconds"], found["others"], _BASES)
+    nothing = ("empty hooks", "a hook that does nothing")
     return [
         compare(CALL, samples, {}, own="call", floor=("queue", "putting it into a queue")),
-        compare(HOOK, samples, {}, own="hooked", floor=("empty hooks", "a hook that does nothing")),
+        compare(HOOK, samples, {}, own="hooked", floor=nothing),
+        compare(HALF_HOOK, samples, {"hooked": OWN_FP32}, own="hooked bf16", floor=nothing),
     ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from statistics import median
 from typing import Any
 
-from benchmarks import show
+from benchmarks import show, two_nodes_train
 from benchmarks.bare import compiler
 from benchmarks.models import available
+from benchmarks.table import nodes
 from benchmarks.table.result import Result
 from benchmarks.table.run import Run
 from benchmarks.table.samples import Samples, compare
@@ -15,6 +16,7 @@ from benchmarks.table.samples import Samples, compare
 _RESOLUTION_S = 1e-3  # shorter times count as this: medians of steps are not more exact
 _MODELS = {"resnet50": "ResNet-50", "gpt2": "GPT-2 small", "mlp": "MLP"}
 _WAYS = ("none", "roundelay", "ddp", "ddp 5 MiB", "ddp 100 MiB")
+_NODES = "2 nodes of 2 ranks, 1 Gbit/s"
 
 
 def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
@@ -32,6 +34,10 @@ def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
             "bare": compiler() is not None,
         }
         found += run("train_step", 2, spec)[0]["cells"]
+    if not quick:
+        wired = nodes.command("benchmarks.two_nodes_train", "--models", "resnet50")
+        absent: list[dict[str, Any]] = [{"model": "resnet50", **wired}]
+        found += [cell | {"mbit": 1000} for cell in wired.get("cells", absent)]
     return found
 
 
@@ -49,10 +55,30 @@ def _added(
     return compare(work, samples, {ddp: "DDP"}, note=note, headline=headline)
 
 
+def _over_a_wire(cell: dict[str, Any]) -> list[Result]:
+    """Compare gradients in bf16 with fp32's: the time that they add, and that they are under way."""
+    name = f"{_MODELS[cell['model']]} in bf16, {_NODES}"
+    works = f"exposed in a step, {name}", f"communication under way in a step, {name}"
+    if "missing" in cell:
+        return [Result(work, why=cell["missing"]) for work in works]
+    full, half = two_nodes_train.FULL, two_nodes_train.HALF
+    peers = {full: "fp32", "ddp": "DDP", "ddp fp16": "DDP in fp16"}
+    bases = {way: "none" for way in cell["seconds"] if way != "none"}
+    exposed = Samples(cell["seconds"], cell["others"], bases, _RESOLUTION_S)
+    under_way = Samples(cell["under_way"], cell["others"])
+    return [
+        compare(works[0], exposed, peers, own=half),
+        compare(works[1], under_way, {full: "fp32"}, own=half),
+    ]
+
+
 def results(found: list[dict[str, Any]]) -> list[Result]:
     """Make the results: exposed time and CPU time of each model."""
     made = []
     for cell in found:
+        if "mbit" in cell:
+            made += _over_a_wire(cell)
+            continue
         name = f"{_MODELS[cell['model']]}, 2 ranks"
         exposed, cpu = f"exposed in a step, {name}", f"CPU time added to a rank's step, {name}"
         if "missing" in cell:

@@ -52,10 +52,13 @@ class _Queue:
         return [(time.perf_counter() - begin) / len(self._tensors)]
 
 
-def _synchronised(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Parameter]) -> None:
-    import roundelay.torch as hvd
+def _synchronised(wire: str = "none") -> Wrap:
+    def wrap(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Parameter]) -> None:
+        import roundelay.torch as hvd
 
-    hvd.DistributedOptimizer(optimizer)
+        hvd.DistributedOptimizer(optimizer, compression=getattr(hvd.Compression, wire))
+
+    return wrap
 
 
 def _empty_hooks(optimizer: torch.optim.Optimizer, layers: Sequence[torch.nn.Parameter]) -> None:
@@ -112,7 +115,8 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     turns: dict[str, measure.Turn] = {
         "call": _Calls(number, ranks),
         "queue": _Queue(number, ranks),
-        "hooked": _Backward(number, _synchronised, ranks),
+        "hooked": _Backward(number, _synchronised(), ranks),
+        "hooked bf16": _Backward(number, _synchronised("bf16"), ranks),
         "empty hooks": _Backward(number, _empty_hooks, ranks),
         "plain": _Backward(number, _nothing, ranks),
     }

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks import measure
@@ -18,6 +19,7 @@ from benchmarks.models import MODELS, Task, task_loss
 
 _LEARNING_RATE = 0.01
 _TOLERANCE = 1e-5  # relative to a tensor's largest value, because the order of additions differs
+_HALF_TOLERANCE = 0.02  # likewise where gradients travel with 8 bits, and sums between nodes are rounded
 _SEED = 100
 Batch = tuple[torch.Tensor, torch.Tensor]
 Wrap = Callable[[nn.Module, torch.optim.Optimizer], nn.Module]
@@ -35,14 +37,20 @@ class _Turn:
         self._generator = torch.Generator().manual_seed(_SEED + ranks.rank)
         self.synchronize: Callable[[], None] | None = None
         self._cpu: list[float] = []
+        self._under_way: list[float] = []
 
     def __call__(self) -> list[float]:
         batch = self._batch(self._generator)
         self._ranks.meet()
-        begin = time.process_time()
+        begin, under_way = time.process_time(), _under_way()
         seconds = measure.timed(lambda: self._step(batch))
         self._cpu.append(time.process_time() - begin)
+        self._under_way.append(_under_way() - under_way)
         return [seconds]
+
+    def under_way(self, repetitions: int) -> list[float]:
+        """Return the seconds of each of the last steps in which Roundelay had an operation under way."""
+        return self._under_way[-repetitions:]
 
     def cpu(self, repetitions: int) -> list[float]:
         """Return the CPU seconds of each of the last steps, all threads included: the mean over ranks."""
@@ -69,28 +77,41 @@ class _Turn:
         return [gradient.clone() for gradient in gradients]
 
 
+def _under_way() -> float:
+    import roundelay.torch as hvd
+
+    return hvd.stats()["under_way_ns"] * 1e-9
+
+
 def _alone(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
     return model
 
 
-def _roundelay(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
-    import roundelay.torch as hvd
+def _roundelay(wire: str = "none") -> Wrap:
+    def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        import roundelay.torch as hvd
 
-    hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
-    return model
+        compression = getattr(hvd.Compression, wire)
+        hvd.DistributedOptimizer(optimizer, model.named_parameters(), compression=compression)
+        return model
+
+    return wrap
 
 
-def _ddp(bucket_mib: int) -> Wrap:
+def _ddp(bucket_mib: int, half: bool = False) -> Wrap:
     """DDP's best settings: no copy out of buckets, a static graph, no broadcast of buffers."""
 
     def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
-        return DistributedDataParallel(
+        parallel = DistributedDataParallel(
             model,
             bucket_cap_mb=bucket_mib,
             gradient_as_bucket_view=True,
             static_graph=True,
             forward_sync_buffers=False,
         )
+        if half:
+            parallel.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        return parallel
 
     return wrap
 
@@ -114,18 +135,22 @@ def _check(turns: dict[str, _Turn], names: Iterable[str]) -> None:
     expected = turns["ddp"].gradients(model)
     for name in names:
         for gradient, other in zip(turns[name].gradients(model), expected, strict=True):
-            if float((gradient - other).abs().max()) > _TOLERANCE * float(other.abs().max()):
+            tolerance = _HALF_TOLERANCE if "bf16" in name else _TOLERANCE
+            if float((gradient - other).abs().max()) > tolerance * float(other.abs().max()):
                 raise RuntimeError(f"{name} has other gradients than DDP")
 
 
+_UNCHECKED = ("none", "ddp", "ddp fp16")  # fp16 loses the least gradients
 # "ddp" has DDP's default size of buckets
 _WAYS: dict[str, Wrap] = {
     "none": _alone,
-    "roundelay": _roundelay,
+    "roundelay": _roundelay(),
+    "roundelay bf16": _roundelay("bf16"),
     "gloo": _alone,
     "ddp": _ddp(25),
     "ddp 5 MiB": _ddp(5),
     "ddp 100 MiB": _ddp(100),
+    "ddp fp16": _ddp(25, half=True),
 }
 
 
@@ -142,13 +167,14 @@ def _measure(model: str, spec: dict[str, Any], ranks: measure.Ranks) -> dict[str
     with floor(size, spec, ranks) as bare:
         found = measure.take_turns({**turns, **bare}, repetitions, warmups=4)
     cpu = {name: turn.cpu(repetitions) for name, turn in turns.items()}
-    _check(turns, (name for name in turns if name not in ("none", "ddp")))
+    _check(turns, (name for name in turns if name not in _UNCHECKED))
     return {
         "model": model,
         "tensors": len(parameters),
         "bytes": size,
         "seconds": found.single(),
         "cpu": cpu,
+        "under_way": {name: turn.under_way(repetitions) for name, turn in turns.items()},
         "others": found.others,
     }
 

@@ -1,4 +1,4 @@
-// This process's GPU as torch sees it: the device of tensors, and the streams that callers use.
+// Describes this process's GPU as torch sees it: the device of tensors, and the streams that callers use.
 //
 // The code uses only torch's device-generic interface. It therefore serves CUDA and the tests' fake device.
 #pragma once
@@ -19,13 +19,14 @@
 
 namespace roundelay::adapter {
 
-// The stream that was current when an operation was submitted.
+// A stream of torch that was current when this object was made: when an operation was submitted.
 class CallerStream {
  public:
+  // Takes the calling thread's current stream of the device. `runtime` outlives this object.
   CallerStream(GpuRuntime& runtime, c10::Device device);
 
   [[nodiscard]] int device_index() const { return stream_.device_index(); }
-  // Records an event after all work that the stream has now. Errors: as GpuRuntime.
+  // Records an event after all work that the stream has now. Errors: those of base/gpu_runtime.h.
   [[nodiscard]] Result<GpuEventPtr> mark() const;
   // Allocates a tensor from torch's allocator, for use in this stream. Earlier users of the memory are done
   // when the stream reaches the next mark(). Any thread may call this, without the GIL. Throws as torch does.
@@ -33,8 +34,9 @@ class CallerStream {
 
   // Returns the device's current stream on the calling thread.
   [[nodiscard]] c10::Stream current() const;
-  // Makes the current stream wait for `event`. Errors: as GpuEvent.
+  // Makes the current stream wait for `event`. Errors: those of base/gpu_runtime.h.
   [[nodiscard]] Status hold_back_current(const GpuEvent& event) const;
+  // Returns whether this stream is the calling thread's current one.
   [[nodiscard]] bool is_current() const { return current() == stream_; }
   // Tells torch's allocator that the current stream uses the tensor's memory, too.
   void lend_to_current(const at::Tensor& tensor) const;
@@ -47,7 +49,8 @@ class CallerStream {
 // Finds the stream of an operation. Thread-safe.
 class Accelerator {
  public:
-  // Lets `runtime` serve torch's devices of `type` from now on. `runtime` outlives this object.
+  // Lets `runtime` serve torch's devices of `type` from now on; without it GPUs are refused. `runtime`
+  // outlives this object.
   void serve(GpuRuntime& runtime, c10::DeviceType type) EXCLUDES(mutex_);
 
   // Returns the device's current stream; nothing for the CPU. `label` names the tensor in messages. Errors:

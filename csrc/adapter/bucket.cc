@@ -9,6 +9,17 @@
 
 namespace roundelay::adapter {
 
+Bucket::Taken::Taken(const at::Tensor& contribution) {
+  if (!contribution.defined() || contribution.is_inference()) return;  // without a version
+  tensor_ = c10::weak_intrusive_ptr<c10::TensorImpl>(contribution.getIntrusivePtr());
+  version_ = contribution._version();
+}
+
+bool Bucket::Taken::is(const at::Tensor& contribution) const {
+  return contribution.defined() && tensor_._unsafe_get_target() == contribution.unsafeGetTensorImpl() &&
+         contribution._version() == version_;
+}
+
 Bucket::Bucket(std::string name, GradientPool& pool, Submit submit, Levels levels, Accelerator& accelerator)
     : GradientGroup(std::move(name), accelerator),
       pool_(pool),
@@ -23,19 +34,27 @@ void Bucket::add(std::shared_ptr<Gradient> gradient, std::size_t entry) {
   slots_.push_back({.entry = entry});
 }
 
-Result<at::Tensor> Bucket::copy_in(const Gradient& gradient, const at::Tensor& parameter) {
+// Copies or casts the contribution into its entry, unless the entry contains it. If both have one type, the
+// entry becomes `.grad`.
+Status Bucket::take_in(const Gradient& gradient, const at::Tensor& parameter) {
   const at::Tensor local = gradient.local(parameter);
-  Result<at::Tensor> entry = pool_.fill(slots_[gradient.place().index].entry, local);
-  if (!entry.ok()) return entry;
-  const bool graph = local.defined() && local.requires_grad();  // `.grad` of a double backward stays
-  if (entry->is_same(local) || graph || entry->scalar_type() != parameter.scalar_type()) return entry;
-  if (entry->sizes() != parameter.sizes() || entry->device() != parameter.device()) {
+  Slot& slot = slots_[gradient.place().index];
+  if (slot.taken.is(local)) return {};
+  if (!pool_.suits(slot.entry, parameter)) {
     return Status::invalid(
         "a parameter has another shape or device than when its gradient pool was made: wrap its optimizer "
         "after such changes");
   }
-  parameter.mutable_grad() = *entry;
-  return entry;
+  const bool graph = local.defined() && local.requires_grad();  // `.grad` of a double backward stays
+  if (graph || parameter.scalar_type() != range_.type) {
+    ROUNDELAY_RETURN_IF_ERROR(pool_.write(slot.entry, local));
+    slot.taken = Taken(local);
+    return {};
+  }
+  const Result<at::Tensor> filled = pool_.fill(slot.entry, local);
+  if (!filled.ok()) return filled.status();
+  if (!filled->is_same(local)) parameter.mutable_grad() = *filled;
+  return {};
 }
 
 Result<bool> Bucket::arrived(Gradient& gradient, const at::Tensor& parameter) {
@@ -43,20 +62,19 @@ Result<bool> Bucket::arrived(Gradient& gradient, const at::Tensor& parameter) {
   const at::Tensor local = gradient.local(parameter);
   if (local.defined()) {
     gradient.set_sparse(local.layout() != at::kStrided);
-    const Result<at::Tensor> entry = copy_in(gradient, parameter);
-    if (!entry.ok()) return entry.status();
+    ROUNDELAY_RETURN_IF_ERROR(take_in(gradient, parameter));
   }
-  const Result<bool> full = count_ready(gradient, parameter, kDense);
+  Result<bool> full = count_ready(gradient, parameter, kDense);
   if (!full.ok()) return full;
   if (*full) ROUNDELAY_RETURN_IF_ERROR(submit());
   return true;
 }
 
 Status Bucket::submit() {
-  const Status sent = send_all();
-  if (!sent.ok()) {
+  Status prepared = prepare_all();
+  if (!prepared.ok()) {
     drop_results();
-    return sent;
+    return prepared;
   }
   turn_ = pool_.next_turn();
   try {
@@ -67,38 +85,62 @@ Status Bucket::submit() {
     throw;
   }
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    if (slots_[i].result.defined()) gradients()[i]->submitted();
+    if (!slots_[i].result.defined()) continue;
+    Gradient& gradient = *gradients()[i];
+    gradient.send(gradient.parameter(), slots_[i].result);
+    gradient.submitted();
   }
   return {};
 }
 
-Status Bucket::send_all() {
+Status Bucket::prepare_all() {
   const at::NoGradGuard no_grad;
   unmark_all();
-  for (const auto& gradient : gradients()) ROUNDELAY_RETURN_IF_ERROR(send(*gradient));
+  for (const auto& gradient : gradients()) ROUNDELAY_RETURN_IF_ERROR(prepare(*gradient));
   return wait_for_producers();
 }
 
-Status Bucket::send(Gradient& gradient) {
+Status Bucket::prepare(Gradient& gradient) {
   Slot& slot = slots_[gradient.place().index];
   const at::Tensor parameter = gradient.parameter();
-  if (!gradient.wanted(parameter)) return pool_.fill(slot.entry, {}).status();  // this rank needs no result
+  if (!gradient.wanted(parameter)) {  // this rank needs no result, but the operation writes one
+    ROUNDELAY_RETURN_IF_ERROR(pool_.write(slot.entry, {}));
+    return pool_.result(slot.entry, {}).status();
+  }
   const Result<at::Tensor> contribution = gradient.take(parameter);
   if (!contribution.ok()) return contribution.status();
-  Result<at::Tensor> entry = copy_in(gradient, parameter);
-  if (!entry.ok()) return entry.status();
-  slot.result = parameter.grad().defined() ? parameter.grad() : at::zeros_like(parameter);
-  if (!entry->is_same(slot.result)) slot.source = *std::move(entry);
-  gradient.send(parameter, slot.result);
+  ROUNDELAY_RETURN_IF_ERROR(take_in(gradient, parameter));
+  slot.taken = {};
+  return prepare_result(slot, gradient.result_owner(parameter));
+}
+
+// The result is the tensor that the operation fills. It is the owner's `.grad` where that has a graph or
+// another type than the results.
+Status Bucket::prepare_result(Slot& slot, const at::Tensor& owner) {
+  const at::Tensor& before = owner.grad();
+  Result<at::Tensor> filled = pool_.result(slot.entry, before);
+  if (!filled.ok()) return filled.status();
+  const bool graph = before.defined() && before.requires_grad();
+  if (!graph && filled->scalar_type() == owner.scalar_type()) {
+    slot.result = *std::move(filled);
+    return {};
+  }
+  slot.source = *std::move(filled);
+  slot.result = before.defined() ? before : at::zeros_like(owner);
   return {};
 }
 
+Status Bucket::refuse_in_flight() const {
+  if (!in_flight_) return {};
+  return Status::unavailable("bucket '" + name() + "' is in flight: synchronize it first");
+}
+
 Status Bucket::set_technique(std::string_view text) {
-  if (in_flight_) return Status::unavailable("bucket '" + name() + "' is in flight: synchronize it first");
+  ROUNDELAY_RETURN_IF_ERROR(refuse_in_flight());
   const std::optional<DType> dtype = dtype_of(range_.type);
   if (!dtype) return Status::invalid("bucket '" + name() + "' has a dtype that the core cannot reduce");
   const std::size_t each = c10::elementSize(range_.type);
-  BucketElements elements{pool_.device(), *dtype, range_.bytes / each, {}};
+  BucketElements elements{pool_.device(), *dtype, range_.count(), {}};
   elements.parameters.reserve(slots_.size());
   for (const Slot& slot : slots_) {
     const PoolRange place = pool_.range(slot.entry);
@@ -108,6 +150,18 @@ Status Bucket::set_technique(std::string_view text) {
   if (!levels.ok()) return levels.status();
   ROUNDELAY_RETURN_IF_ERROR(technique_.choose(text, std::move(elements), *levels));
   return technique_state().status();
+}
+
+Status Bucket::set_run(std::uint64_t run) {
+  ROUNDELAY_RETURN_IF_ERROR(refuse_in_flight());
+  technique_.set_run(run);
+  return {};
+}
+
+Status Bucket::rescale(double factor) {
+  ROUNDELAY_RETURN_IF_ERROR(refuse_in_flight());
+  technique_.rescale(factor);
+  return technique_state().status();  // the next submit() waits for it
 }
 
 Result<at::Tensor> Bucket::technique_state() {
@@ -124,7 +178,11 @@ void Bucket::complete() {
     if (!slot.result.defined()) continue;
     const at::Tensor result = std::exchange(slot.result, at::Tensor());
     const at::Tensor source = std::exchange(slot.source, at::Tensor());
-    if (source.defined()) result.detach().copy_(source);
+    if (source.defined()) {
+      result.detach().copy_(source);
+    } else if (!result.is_inference()) {
+      result.unsafeGetTensorImpl()->bump_version();  // whoever reads it must notice the write
+    }
     gradients()[i]->complete(result);
   }
 }
@@ -136,11 +194,15 @@ void Bucket::abandon() {
 }
 
 void Bucket::drop_results() {
-  for (Slot& slot : slots_) slot.result = slot.source = at::Tensor();
+  for (Slot& slot : slots_) {
+    slot.result = slot.source = at::Tensor();
+    slot.taken = {};
+  }
 }
 
 void Bucket::new_step() {
   GradientGroup::new_step();
+  for (Slot& slot : slots_) slot.taken = {};
   turn_ = 0;
 }
 

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -23,6 +25,10 @@ namespace roundelay::adapter {
 // A bucket is reduced in its pool once in a step: arrived() copies gradients in, the last one submits the
 // bucket, complete() gives each gradient its result. Later reductions of the step are Python's, as the pool
 // contains the first result. Callers hold the GIL.
+//
+// A gradient becomes its pool's entry if it has the type that travels. Otherwise it stays where it is until
+// the bucket is submitted, and is cast again only if its version has changed since it arrived. (Writes that
+// autograd does not count, through `.data` or NumPy in a later hook, are therefore lost.)
 class Bucket final : public GradientGroup {
  public:
   // Submits an allreduce of the range under this name. May throw.
@@ -37,47 +43,69 @@ class Bucket final : public GradientGroup {
   // Adds the gradient of a pool's entry. The entries of a bucket are neighbours, added in order.
   void add(std::shared_ptr<Gradient> gradient, std::size_t entry);
 
-  // Call it when a gradient has arrived; `parameter` is the gradient's, and a sparse contribution is to be
-  // made dense. Copies the contribution into the pool, and submits the bucket if this was the last one.
-  // Returns false, without any effect, if the pool contains this step's result already. Errors:
-  // kInvalidArgument (the parameter has changed since the pool was made), those of GradientPool::fill and
-  // submit(). Throws as Submit.
+  // Call it when autograd has added the last contribution of a step to a gradient; `parameter` is the
+  // gradient's. Copies the contribution into the pool, a sparse one as dense, and submits the bucket if this
+  // was the last gradient. Returns false, without any effect, if the pool contains this step's result
+  // already. Errors: kInvalidArgument (the parameter has changed since the pool was made), those of
+  // GradientPool::fill and submit(). Throws as Submit.
   [[nodiscard]] Result<bool> arrived(Gradient& gradient, const at::Tensor& parameter);
   // Submits the whole bucket. Gradients without a contribution give zeros. Errors: as arrived(), and
   // Gradient::make_room(). Throws as Submit; nothing is in flight then.
   [[nodiscard]] Status submit();
 
-  // The operation in flight: the caller waits for it, then calls complete() or, if it failed, abandon().
+  // Returns the operation in flight: the caller waits for it, then calls complete() or, if it failed,
+  // abandon().
   [[nodiscard]] std::optional<submit::Handle> in_flight() const { return in_flight_; }
   // Gives each gradient its result.
   void complete();
-  // Drops the results.
+  // Drops the results of an operation that failed or that nobody waits for.
   void abandon();
 
   // Chooses the technique that reduces the bucket from the next submit() on: TechniqueChoice::choose(). Call
   // it when all gradients were added. Errors: kUnavailable too if the bucket is in flight; those of Levels
   // and of Accelerator::stream_for. Throws as Levels.
   [[nodiscard]] Status set_technique(std::string_view text);
-  // The state is zeroed, read and written in the current stream: the next submit() waits for it.
+  // Returns TechniqueChoice::state(), for use in the current stream: the next submit() waits for that stream.
+  // Undefined: there is none. Errors: those of Accelerator::stream_for.
   [[nodiscard]] Result<at::Tensor> technique_state();
+  // Restores TechniqueChoice::run(). Errors: kUnavailable (the bucket is in flight).
+  [[nodiscard]] Status set_run(std::uint64_t run);
+  // Multiplies what the technique keeps, in the current stream. Errors: kUnavailable (the bucket is in
+  // flight), those of Accelerator::stream_for. May throw.
+  [[nodiscard]] Status rescale(double factor);
   [[nodiscard]] TechniqueChoice& technique() { return technique_; }
   [[nodiscard]] const TechniqueChoice& technique() const { return technique_; }
 
-  // The position of the bucket among those of the pool that were submitted in this step, from 1 on; 0: it
-  // was not.
+  // Returns the position of the bucket among those of the pool that were submitted in this step, from 1 on;
+  // 0: it was not.
   [[nodiscard]] int turn() const { return turn_; }
+  // Does the same as GradientGroup::new_step(), and resets turn().
   void new_step();
 
  private:
+  // Knows a contribution again while its elements are the same.
+  class Taken {
+   public:
+    Taken() = default;
+    explicit Taken(const at::Tensor& contribution);
+    [[nodiscard]] bool is(const at::Tensor& contribution) const;
+
+   private:
+    c10::weak_intrusive_ptr<c10::TensorImpl> tensor_{c10::intrusive_ptr<c10::TensorImpl>()};  // null: none
+    std::int64_t version_ = 0;
+  };
   struct Slot {
     std::size_t entry;
-    at::Tensor result{};  // the tensor that becomes `.grad`; undefined if none is in flight
-    at::Tensor source{};  // the entry, if the result is other memory
+    Taken taken{};        // what the entry contains, if `.grad` is not the entry
+    at::Tensor result{};  // the tensor that becomes the result; undefined if none is in flight
+    at::Tensor source{};  // the tensor that the operation fills, if the result is other memory
   };
 
-  [[nodiscard]] Result<at::Tensor> copy_in(const Gradient& gradient, const at::Tensor& parameter);
-  [[nodiscard]] Status send(Gradient& gradient);
-  [[nodiscard]] Status send_all();
+  [[nodiscard]] Status refuse_in_flight() const;
+  [[nodiscard]] Status take_in(const Gradient& gradient, const at::Tensor& parameter);
+  [[nodiscard]] Status prepare(Gradient& gradient);
+  [[nodiscard]] Status prepare_result(Slot& slot, const at::Tensor& owner);
+  [[nodiscard]] Status prepare_all();
   void drop_results();
 
   GradientPool& pool_;

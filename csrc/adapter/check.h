@@ -11,8 +11,8 @@
 
 namespace roundelay::adapter {
 
-// Checks an operation's input. `label` names the tensor in messages. Errors: kInvalidArgument, with the
-// tensor, the problem and the cure.
+// Checks an operation's input: its layout and dtype. `label` names the tensor in messages. Errors:
+// kInvalidArgument, with the tensor, the problem and the cure.
 Status check_input(const at::Tensor& tensor, const std::string& label);
 // Checks an output for an input that has passed check_input(); both may be the same tensor. Errors: as
 // check_input().

@@ -20,23 +20,32 @@ bool HookRules::skip_python() const {
 }
 
 Gradient::Gradient(const at::Tensor& parameter, std::string name, bool additive)
-    : parameter_(parameter.getIntrusivePtr()), name_(std::move(name)), additive_(additive) {}
+    : parameter_(parameter.getIntrusivePtr()),
+      owner_(c10::intrusive_ptr<c10::TensorImpl>()),
+      name_(std::move(name)),
+      additive_(additive) {}
 
 at::Tensor Gradient::parameter() const {
   auto impl = parameter_.lock();
   return impl ? at::Tensor(std::move(impl)) : at::Tensor();
 }
 
+at::Tensor Gradient::result_owner(const at::Tensor& parameter) const {
+  auto impl = owner_.lock();
+  return impl ? at::Tensor(std::move(impl)) : parameter;
+}
+
 Status Gradient::set_aside(const at::Tensor& parameter) {
   if (!parameter.defined()) return {};
-  const bool cleared = state_ == GradientState::kReduced && !parameter.grad().defined();
+  const at::Tensor owner = result_owner(parameter);
+  const bool cleared = state_ == GradientState::kReduced && !owner.grad().defined();
   if (!cleared && !additive_) {
     return Status::unavailable(
         name_ +
         ": a second backward before step() needs op=Average or Sum, as others of several contributions "
         "cannot be put together");
   }
-  if (state_ == GradientState::kReduced && !cleared) reduced_ = parameter.grad();
+  if (state_ == GradientState::kReduced && !cleared) reduced_ = owner.grad();
   parameter.mutable_grad().reset();
   state_ = GradientState::kLocal;
   return {};
@@ -49,27 +58,32 @@ Result<at::Tensor> Gradient::take(const at::Tensor& parameter) {
 }
 
 void Gradient::send(const at::Tensor& parameter, const at::Tensor& tensor) {
-  if (!parameter.grad().is_same(tensor)) parameter.mutable_grad() = tensor;
+  const bool own = result_owner(parameter).is_same(parameter);
+  if (own && !parameter.grad().is_same(tensor)) parameter.mutable_grad() = tensor;
   state_ = GradientState::kInFlight;
 }
 
 void Gradient::complete(const at::Tensor& result) {
-  reduced_ = reduced_.defined() ? sum_of(reduced_, result) : result;
+  const at::Tensor tensor = parameter();
+  const at::Tensor owner = result_owner(tensor);
+  const bool same = !owner.defined() || owner.scalar_type() == result.scalar_type();
+  const at::Tensor own = same ? result : result.detach().to(owner.scalar_type());
+  reduced_ = reduced_.defined() ? sum_of(reduced_, own) : own;
   if (reductions_ > 0) --reductions_;
-  if (reductions_ == 0) publish();
+  if (reductions_ == 0) publish(tensor, owner);
 }
 
-void Gradient::publish() {
+void Gradient::publish(const at::Tensor& parameter, const at::Tensor& owner) {
   const bool dense = reduced_.layout() == at::kStrided;
   at::Tensor total =
       sparse_ && dense ? reduced_.detach().to_sparse() : reduced_;  // as its optimizer needs it
-  const at::Tensor tensor = parameter();
-  if (!tensor.defined()) return;
-  if (state_ == GradientState::kLocal && tensor.grad().defined()) {
+  if (!parameter.defined()) return;
+  if (state_ == GradientState::kLocal && parameter.grad().defined()) {
     reduced_ = std::move(total);  // `.grad` contains the next contribution
     return;
   }
-  if (tensor.requires_grad() && !tensor.grad().is_same(total)) tensor.mutable_grad() = std::move(total);
+  if (parameter.requires_grad() && !owner.grad().is_same(total)) owner.mutable_grad() = std::move(total);
+  if (!owner.is_same(parameter)) parameter.mutable_grad().reset();
   reduced_.reset();
   state_ = GradientState::kReduced;
 }

@@ -16,16 +16,17 @@ class GradientGroup;
 
 // The settings that the hooks of one optimizer's gradients share. Python writes them, the hooks read them.
 struct HookRules {
-  int passes_per_step = 1;
-  int no_sync_depth = 0;   // the number of no_sync() blocks that are open
-  bool recording = false;  // Python records the arrival of every gradient
-  int graph_task = -1;     // the backward whose end Python waits for; -1: none
+  int passes_per_step = 1;  // backward passes before a gradient is reduced
+  int no_sync_depth = 0;    // the number of no_sync() blocks that are open
+  bool recording = false;   // Python records the arrival of every gradient
+  int graph_task = -1;      // autograd's id of the backward whose end Python waits for; -1: none
 
-  // Returns true if Python knows of the running backward and does not record. Hooks call it.
+  // Returns true if Python waits for the running backward's end already and does not record. Hooks call it on
+  // autograd's thread.
   [[nodiscard]] bool skip_python() const;
 };
 
-// What `.grad` contains.
+// Says what `.grad` contains, or, for a result, the `.grad` of the result owner.
 enum class GradientState : unsigned char {
   kLocal,     // this rank's contribution; `.grad` may be undefined
   kInFlight,  // a tensor that an operation is reducing: nobody may touch it
@@ -37,6 +38,10 @@ enum class GradientState : unsigned char {
 //
 // Autograd adds to `.grad` in place. Before it does, make_room() sets aside a gradient that is in flight or
 // reduced: the new contribution is reduced on its own, and its result is added.
+//
+// Results go into the `.grad` of the *result owner*: the parameter, or another tensor that stands for it at
+// the optimizer, such as the fp32 master of a half parameter. In the second case the parameter's own `.grad`
+// has this rank's contributions only, and is undefined once they are reduced.
 class Gradient {
  public:
   // `name` appears in messages. `additive` says whether results of several reductions may be added.
@@ -52,6 +57,11 @@ class Gradient {
   [[nodiscard]] bool wanted() const { return wanted(parameter()); }
   // Marks the parameter as another optimizer's.
   void give_up() { replaced_ = true; }
+  // Makes `owner` the result owner. It has the parameter's shape and device, its own type, and its own
+  // lifetime. Call it while nothing is in flight.
+  void set_result_owner(const at::Tensor& owner) { owner_ = Weak(owner.getIntrusivePtr()); }
+  // Returns the result owner: `parameter` if there is no other.
+  [[nodiscard]] at::Tensor result_owner(const at::Tensor& parameter) const;
   // Returns `.grad` in state kLocal, otherwise an undefined tensor.
   [[nodiscard]] at::Tensor local(const at::Tensor& parameter) const {
     return parameter.defined() && state_ == GradientState::kLocal ? parameter.grad() : at::Tensor();
@@ -67,27 +77,30 @@ class Gradient {
     ++passes_;
     return passes_ >= rules.passes_per_step && rules.no_sync_depth == 0;
   }
-  // The number of backward passes in `.grad` that no reduction has taken.
+  // Returns the number of backward passes in `.grad` that no reduction has taken.
   [[nodiscard]] int passes() const { return passes_; }
   void set_passes(int passes) { passes_ = passes; }
 
-  // Makes the result sparse where it is dense and this is true.
+  // If true, complete() makes a dense result sparse.
   void set_sparse(bool sparse) { sparse_ = sparse; }
   // Takes this rank's contribution out of `.grad` for a reduction. Undefined if there is none. Errors: as
   // make_room().
   [[nodiscard]] Result<at::Tensor> take(const at::Tensor& parameter);
-  // Makes `tensor`, which an operation will reduce, `.grad`. The parameter exists.
+  // Makes `tensor`, which an operation will reduce, `.grad`, unless the results have another owner. The
+  // parameter exists.
   void send(const at::Tensor& parameter, const at::Tensor& tensor);
-  // Counts an operation that was submitted; complete() follows, or new_step() after a failure.
+  // Counts an operation that was submitted. complete() follows when it is over, or new_step() after a
+  // failure.
   void submitted() { ++reductions_; }
-  // Adds the result of an operation to those of earlier ones. The last one puts the sum into `.grad`.
+  // Adds the result of an operation to those of earlier ones, in the result owner's type. The last one puts
+  // the sum into the owner's `.grad`.
   void complete(const at::Tensor& result);
-  // The number of operations without a result.
+  // Returns the number of operations without a result.
   [[nodiscard]] int reductions() const { return reductions_; }
   // Forgets contributions and results: `.grad` is local again, as after step() or zero_grad().
   void new_step();
 
-  // The gradient's place among those that are reduced together. The group sets it.
+  // The gradient's place among those that are reduced together. Only the group sets it.
   struct Place {
     GradientGroup* group = nullptr;  // null: none
     Bucket* bucket = nullptr;        // the same group; null if the group is not in a pool
@@ -97,10 +110,12 @@ class Gradient {
   void set_place(Place place) { place_ = place; }
 
  private:
+  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl>;
   [[nodiscard]] Status set_aside(const at::Tensor& parameter);
-  void publish();
+  void publish(const at::Tensor& parameter, const at::Tensor& owner);
 
-  const c10::weak_intrusive_ptr<c10::TensorImpl> parameter_;
+  const Weak parameter_;
+  Weak owner_;  // of results; null: the parameter
   const std::string name_;
   const bool additive_;
   bool replaced_ = false;

@@ -19,7 +19,7 @@ namespace roundelay::adapter {
 // A gradient belongs to the group that it was added to last. Callers hold the GIL.
 class GradientGroup {
  public:
-  // How a gradient is ready; kDense + n means sparse in n dimensions.
+  // Says whether a gradient is ready, and how. kDense + n: it is sparse, with n sparse dimensions.
   using Kind = std::uint8_t;
   static constexpr Kind kNotReady = 0;
   static constexpr Kind kDense = 1;
@@ -30,38 +30,40 @@ class GradientGroup {
   GradientGroup(const GradientGroup&) = delete;
   GradientGroup& operator=(const GradientGroup&) = delete;
 
+  // Adds a gradient; its index is the number of those before it.
   void add(std::shared_ptr<Gradient> gradient);
 
   // Marks a gradient of the group as ready. Returns true if the group is full: every gradient that its
   // optimizer wants is ready and dense. The caller then submits the group. Errors: as
-  // Accelerator::stream_for.
+  // Accelerator::stream_for; kInternal (the gradient belongs to another group).
   [[nodiscard]] Result<bool> mark_ready(Gradient& gradient, Kind kind);
   // Marks one gradient or all as not ready.
   void unmark(const Gradient& gradient);
   void unmark_all();
   [[nodiscard]] bool any_ready() const { return ready_ > 0; }
-  // One Kind for each gradient.
+  // Returns one Kind for each gradient, by index.
   [[nodiscard]] const std::vector<Kind>& kinds() const { return kinds_; }
-  // Returns 1 for each gradient that is wanted, 0 for each other one.
+  // Returns 1 for each gradient that is wanted (Gradient::wanted()), 0 for each other one, by index.
   [[nodiscard]] std::vector<std::uint8_t> wanted() const;
-  // The numbers of gradients that should be ready and are not: wanted, and .grad has a contribution of so
-  // many backward passes.
+  // Returns the indices of gradients that should be ready and are not: they are wanted, and `.grad` has a
+  // contribution of at least so many backward passes.
   [[nodiscard]] std::vector<std::size_t> overdue(int passes) const;
 
   // Makes the current stream wait for the streams that produced the ready gradients. Call it before the
-  // group is submitted. Errors: as GpuRuntime.
+  // group is submitted. Errors: those of base/gpu_runtime.h.
   [[nodiscard]] Status wait_for_producers() { return producers_.gather(); }
 
-  // Returns the next operation's name; the second and later ones of a step have a number.
+  // Counts the next operation of the step and returns its name: `name`, from the second one on with a number.
   [[nodiscard]] std::string next_name(const std::string& name);
   [[nodiscard]] const std::string& name() const { return name_; }
-  // The number of operations since the last step.
+  // Returns the number of operations since the last step.
   [[nodiscard]] int operations() const { return operations_; }
-  // How often the group was full since the last call of take_filled().
+  // Returns how often the group was full since the last take_filled() or new_step().
   [[nodiscard]] int filled() const { return filled_; }
+  // Returns filled() and sets it to 0.
   int take_filled();
 
-  // After the optimizer's step, or zero_grad(): all gradients begin anew.
+  // Lets all gradients begin anew. Call it after the optimizer's step, or zero_grad().
   void new_step();
 
  protected:

@@ -31,19 +31,25 @@ class Operand final : public submit::Results {
   // Makes an operand whose outputs the core allocates. Errors: as make().
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name,
                                  Accelerator& accelerator);
+  // Says where the result of a bucket goes: finish() casts it to this tensor, and multiplies it there.
+  struct CastTo {
+    at::Tensor tensor;  // contiguous; the bucket itself: its result stays there
+    double factor = 1.0;
+  };
   // Makes the operand of a bucket: a contiguous tensor in this region. `stream` is the caller's on a GPU.
-  static OperandPtr make_in_place(const at::Tensor& tensor, RegionPtr region,
+  static OperandPtr make_in_place(const at::Tensor& tensor, const CastTo& result, RegionPtr region,
                                   std::optional<CallerStream> stream);
-  // Makes an operand without input. The core allocates an output of int64.
+  // Makes an operand without input, for a join. The core allocates an output of int64.
   static OperandPtr make_number();
 
+  // Return what the core and the peers get of each input tensor. The memory is the operand's.
   [[nodiscard]] std::vector<submit::Part> parts() const;
   [[nodiscard]] std::vector<wire::TensorSpec> specs() const;
 
   // Returns the GPU of all tensors; -1: the CPU.
   [[nodiscard]] int gpu() const { return stream_ ? stream_->device_index() : -1; }
-  // Returns an event after which inputs are complete and outputs are free. Null on the CPU. Errors: as
-  // GpuRuntime.
+  // Returns an event after which inputs are complete and outputs are free. Null on the CPU. Errors: those of
+  // base/gpu_runtime.h.
   [[nodiscard]] Result<GpuEventPtr> ready() const;
 
   Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) override;
@@ -51,12 +57,13 @@ class Operand final : public submit::Results {
   void set_done(GpuEventPtr event) override { done_ = std::move(event); }
 
   // Copies results to the caller's tensors. Call it when the operation has succeeded. On a GPU it enqueues
-  // the copies in the calling thread's current stream. The GIL is not needed. Errors: as GpuEvent.
+  // the copies in the calling thread's current stream. The GIL is not needed. Errors: those of
+  // base/gpu_runtime.h.
   [[nodiscard]] Status finish();
   // Returns true if the device has finished with the memory. Call it when the operation is done.
   [[nodiscard]] bool done() const;
-  // After finish(): returns true if the operand may be destroyed. On a GPU, work may still be in flight if
-  // later users of the memory come after it in the caller's stream.
+  // Returns true if the operand may be destroyed. Call it after finish(). On a GPU, work may still be in
+  // flight if later users of the memory come after it in the caller's stream.
   [[nodiscard]] bool may_go() const { return !stream_ || stream_->is_current() || done(); }
   // Returns the outputs that the core allocated, and after an alltoall the received splits (int32, or int64
   // if a number needs it).
@@ -64,9 +71,10 @@ class Operand final : public submit::Results {
 
  private:
   struct Item {
-    at::Tensor source;  // contiguous: the input or its copy; undefined: no input
-    at::Tensor target;  // contiguous: the output, its staging copy, or the result of allocate()
-    at::Tensor output;  // the caller's tensor; undefined: the caller gets `target`
+    at::Tensor source;    // contiguous: the input or its copy; undefined: no input
+    at::Tensor target;    // contiguous: the output, its staging copy, or the result of allocate()
+    at::Tensor output;    // the caller's tensor; undefined: the caller gets `target`
+    double factor = 1.0;  // of the copy from `target` to `output`
     at::ScalarType type = at::kLong;
     std::byte* output_data = nullptr;
     const std::byte* input_data = nullptr;

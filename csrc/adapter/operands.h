@@ -1,4 +1,4 @@
-// The tensors of operations that were submitted and not yet synchronized.
+// Keeps the tensors of operations that were submitted and not yet synchronized.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 namespace roundelay::adapter {
 
 class Operand;
-// Is defined in operand.cc. Code that only keeps operands therefore needs no tensor headers.
+// Deletes an operand. It is defined in operand.cc, so that code that only keeps operands needs no tensor
+// headers.
 struct OperandDeleter {
   void operator()(Operand* operand) const;
 };
@@ -25,10 +26,12 @@ using OperandPtr = std::unique_ptr<Operand, OperandDeleter>;
 // tell when memory is free, the tensors stay here until the device is done.
 class Operands {
  public:
+  // Keeps the operand of an operation until take().
   void keep(submit::Handle handle, OperandPtr operand) EXCLUDES(mutex_);
   // Returns the handle's operand, which leaves the table. Null if there is none (a barrier, an unknown
   // handle).
   [[nodiscard]] OperandPtr take(submit::Handle handle) EXCLUDES(mutex_);
+  // Returns the handles whose operands are kept.
   [[nodiscard]] std::vector<submit::Handle> handles() const EXCLUDES(mutex_);
   // Returns true if the device has finished the results of a handle that is done, or if the handle has no
   // operand.

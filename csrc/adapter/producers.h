@@ -1,5 +1,5 @@
-// The streams that produce the parts of one operation. Autograd runs each backward on the stream of its
-// forward.
+// Collects the streams that produce the parts of one operation. Autograd runs each backward on the stream of
+// its forward.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,7 @@ class Producers {
   // Accelerator::stream_for().
   [[nodiscard]] Status note(const at::Tensor& tensor, Accelerator& accelerator);
   // Makes the current stream wait for the streams that were noted, and forgets them. Call it before an
-  // operation is submitted from this stream. Errors: as GpuRuntime.
+  // operation is submitted from this stream. Errors: those of base/gpu_runtime.h.
   [[nodiscard]] Status gather();
 
  private:

@@ -17,6 +17,10 @@ namespace {
 
 constexpr std::string_view kDense = "dense";
 
+compress::BucketShape shape_of(const BucketElements& elements) {
+  return {elements.count, elements.dtype, elements.parameters};
+}
+
 }  // namespace
 
 // Operations in flight and tensors over the state share it. A thread without the GIL may destroy it: Python
@@ -47,7 +51,8 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
   }
   std::shared_ptr<Kept> kept;
   if (technique) {
-    Result<std::shared_ptr<Kept>> made = keep(std::move(technique), std::move(elements), levels);
+    ROUNDELAY_RETURN_IF_ERROR(technique->check(shape_of(elements)));
+    Result<std::shared_ptr<Kept>> made = keep(std::move(technique), elements, levels);
     if (!made.ok()) return made.status();
     kept = std::move(made).value();
   }
@@ -55,7 +60,10 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
   kept_ = std::move(kept);
   text_ = std::move(canonical);
   flush_text_ = text_ + std::string(wire::kFlush);
+  elements_ = kept_ ? std::move(elements) : BucketElements{};
   used_ = flush_next_ = flushing_ = false;
+  run_ = 0;
+  last_run_.reset();
   if (!kept_ || !kept_->memory.defined()) return {};
   const c10::InferenceMode normal(false);
   state_ = at::from_blob(
@@ -66,7 +74,7 @@ Status TechniqueChoice::choose(std::string_view text, BucketElements elements, s
 }
 
 Result<std::shared_ptr<TechniqueChoice::Kept>> TechniqueChoice::keep(compress::TechniquePtr technique,
-                                                                     BucketElements elements,
+                                                                     const BucketElements& elements,
                                                                      std::span<const int> levels) const {
   const std::size_t bytes = technique->state_bytes(elements.count, elements.dtype, levels);
   auto kept = std::make_shared<Kept>();
@@ -84,7 +92,7 @@ Result<std::shared_ptr<TechniqueChoice::Kept>> TechniqueChoice::keep(compress::T
   auto* const data = bytes > 0 ? static_cast<std::byte*>(kept->memory.mutable_data_ptr()) : nullptr;
   kept->run.technique = std::move(technique);
   kept->run.state = {data, bytes};
-  kept->run.parameters = std::move(elements.parameters);
+  kept->run.parameters = elements.parameters;
   kept->run.outcome = &kept->outcome;
   kept->flush = kept->run;
   kept->flush.flush = true;
@@ -95,16 +103,42 @@ bool TechniqueChoice::unflushed() const {
   return state_.defined() && (used_ || state_._version() != clean_version_);
 }
 
+void TechniqueChoice::rescale(double factor) {
+  if (!kept_) return;
+  const c10::InferenceMode normal(false);
+  const at::NoGradGuard no_grad;
+  const DType type = kernels::residual_type(elements_.dtype);
+  const at::ScalarType as = type == DType::kFloat64 ? at::kDouble : at::kFloat;
+  const auto bytes = kept_->run.technique->kept_numbers(elements_.count) * size_of(type);
+  // The version of `state_` stays: a state of zeros remains clear.
+  if (bytes > 0) kept_->memory.narrow(0, 0, static_cast<std::int64_t>(bytes)).view(as).mul_(factor);
+}
+
+std::optional<compress::SentChunks> TechniqueChoice::sent() const {
+  if (!last_run_) return std::nullopt;
+  return kept_->run.technique->sent(shape_of(elements_), *last_run_);
+}
+
+at::Tensor TechniqueChoice::sent_indices(const compress::SentChunks& sent) const {
+  const c10::InferenceMode normal(false);
+  const auto bytes = static_cast<std::int64_t>(sent.indices * sizeof(std::uint32_t));
+  return kept_->memory.narrow(0, static_cast<std::int64_t>(sent.indices_at), bytes).view(at::kInt);
+}
+
 TechniqueUse TechniqueChoice::next() {
   if (!kept_) return {};
   kept_->outcome = {};
+  kept_->run.run = run_;
   return {flush_next_ ? flush_text_ : text_, {kept_, flush_next_ ? &kept_->flush : &kept_->run}};
 }
 
 void TechniqueChoice::complete(std::size_t bytes) {
+  last_run_.reset();
   if (!kept_ || !kept_->outcome.applied) return count(kDense, bytes, bytes);
   count(text_, bytes, kept_->outcome.called_bytes);
   used_ = !flushing_;
+  if (!flushing_) last_run_ = run_;
+  run_ = flushing_ ? 0 : run_ + 1;
   if (flushing_ && state_.defined()) clean_version_ = state_._version();
 }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,13 +28,13 @@ struct BucketElements {
   std::vector<compress::Slice> parameters;  // in the order of memory
 };
 
-// What one operation takes.
+// The technique that one operation takes.
 struct TechniqueUse {
   std::string_view text{};  // as in wire::Request; lives as long as the choice
   std::shared_ptr<const compress::BucketTechnique> technique{};  // null: dense
 };
 
-// What operations with one technique have reduced on this rank.
+// Counts what operations with one technique have reduced on this rank.
 struct TechniqueTraffic {
   std::string technique;  // its text; "dense": none, or it did not apply
   std::int64_t operations = 0;
@@ -47,35 +48,49 @@ class TechniqueChoice {
   TechniqueChoice();
   ~TechniqueChoice();
 
-  // Chooses the technique of later operations; "" or "dense": none. `levels`: the number of members of each
-  // level, innermost first. The technique that it has keeps its state; another one gets new state, which is
-  // zero. Errors, which change nothing: kInvalidArgument (the text is wrong), kUnavailable (the state may
-  // contain gradients, or there is no memory).
+  // Chooses the technique of later operations by the text of compress/registry.h; "" or "dense": none.
+  // `levels`: the number of members of each level, innermost first. A technique that is chosen again keeps
+  // its state; another one gets new state, which is zero. Errors, which change nothing: kInvalidArgument (the
+  // text is wrong), kUnavailable (the state may contain gradients, or there is no memory).
   [[nodiscard]] Status choose(std::string_view text, BucketElements elements, std::span<const int> levels);
   // The canonical text; empty: dense.
   [[nodiscard]] const std::string& text() const { return text_; }
   // The state, as bytes in the memory that the technique uses; undefined: the technique has none. A write
   // through this tensor counts as gradients that are kept.
   [[nodiscard]] const at::Tensor& state() const { return state_; }
-  // True if the state may contain gradients that no flush has sent.
+  // Returns true if the state may contain gradients that no flush has sent.
   [[nodiscard]] bool unflushed() const;
+  // How many runs have used the state since it was clear. A restored state brings its number.
+  [[nodiscard]] std::uint64_t run() const { return run_; }
+  void set_run(std::uint64_t run) { run_ = run; }
+  // Multiplies what the state keeps of gradients, after their scale has changed. May throw.
+  void rescale(double factor);
+  // The chunks that the last operation has sent; none: it was dense, or there was none.
+  [[nodiscard]] std::optional<compress::SentChunks> sent() const;
+  // Their indices, 32 bits each, where the state has them. The next operation overwrites them.
+  [[nodiscard]] at::Tensor sent_indices(const compress::SentChunks& sent) const;
   // Makes the next operation a flush. Does nothing if the bucket is dense. An operation to which no technique
   // applies, because a rank has joined, flushes nothing: unflushed() then remains true.
   void flush_next() { flush_next_ = kept_ != nullptr; }
 
-  // What the next operation takes. Then submitted(), and complete() or fail() when it is over.
+  // Returns what the next operation takes. The caller then calls submitted(), and complete() or fail() when
+  // the operation is over.
   [[nodiscard]] TechniqueUse next();
   void submitted() { flushing_ = std::exchange(flush_next_, false); }
   // `bytes`: of the gradients.
   void complete(std::size_t bytes);
-  void fail() { used_ = true; }
+  void fail() {
+    used_ = true;
+    last_run_.reset();
+  }
 
-  // One for each technique that was used.
+  // Returns one for each technique that was used.
   [[nodiscard]] const std::vector<TechniqueTraffic>& traffic() const { return traffic_; }
 
  private:
   struct Kept;
-  [[nodiscard]] Result<std::shared_ptr<Kept>> keep(compress::TechniquePtr technique, BucketElements elements,
+  [[nodiscard]] Result<std::shared_ptr<Kept>> keep(compress::TechniquePtr technique,
+                                                   const BucketElements& elements,
                                                    std::span<const int> levels) const;
   void count(std::string_view technique, std::size_t bytes, std::size_t called_bytes);
 
@@ -83,7 +98,10 @@ class TechniqueChoice {
   std::shared_ptr<Kept> kept_;  // null: dense
   at::Tensor state_;
   std::int64_t clean_version_ = 0;  // of `state_` when it was known to be clear
-  bool used_ = false;               // an operation has written the state since then
+  BucketElements elements_;         // of the bucket; empty: dense
+  std::uint64_t run_ = 0;
+  std::optional<std::uint64_t> last_run_;  // the number of the last operation, if it was a run
+  bool used_ = false;                      // an operation has written the state since then
   bool flush_next_ = false;
   bool flushing_ = false;  // the operation in flight is a flush
   std::vector<TechniqueTraffic> traffic_;

@@ -1,4 +1,6 @@
 // Clang's thread-safety annotations (other compilers ignore them) and the mutex types that carry them.
+// GUARDED_BY: whoever reads or writes the variable holds the mutex. REQUIRES: the caller of the function
+// holds it. EXCLUDES: the caller does not hold it.
 #pragma once
 
 #include <chrono>

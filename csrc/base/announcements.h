@@ -1,4 +1,4 @@
-// The progress of each member of a group in the group's locked schedule: a sequence of operations that
+// Shows the progress of each member of a group in the group's locked schedule: a sequence of operations that
 // repeats without end. A position is an index in that sequence. A member announces a position when it has
 // submitted all tensors of the operation there. It enters a position, that is, it starts the operation, when
 // all members have announced it (submit/schedule_lock.h).
@@ -12,8 +12,8 @@
 
 namespace roundelay {
 
-// A member's word holds the lock's number (high bits) and the count of positions that the member has
-// announced under that lock (low bits). A lane numbers its locks from 1.
+// A member's word holds the number of a schedule lock (high bits) and the count of positions that the member
+// has announced under that lock (low bits). A lane numbers its schedule locks from 1.
 inline constexpr int kAnnouncedBits = 40;
 
 // Makes the word for `count` positions of `lock`.
@@ -37,7 +37,8 @@ class Announcements {
   [[nodiscard]] virtual int members() const = 0;
   // Returns a member's word.
   [[nodiscard]] virtual std::uint64_t word(int member) const = 0;
-  // Stores this member's next word. Wakes the sleepers of all members if every other member was ahead of it.
+  // Stores this member's next word, as announcement() makes it. Wakes the sleepers of all members if every
+  // other member was ahead of this one.
   virtual void announce(std::uint64_t word) = 0;
 
   // Lets others wake this member's sleeper. To sleep, a thread calls arm(), checks that it has nothing to do,

@@ -14,7 +14,7 @@ using Bytes = std::vector<std::byte>;
 using ByteSpan = std::span<std::byte>;
 using ConstByteSpan = std::span<const std::byte>;
 
-// A part of memory that the user of the range knows.
+// The bytes from `offset` to `offset` + `bytes` of some memory. The user of the range knows which memory.
 struct ByteRange {
   std::size_t offset = 0;
   std::size_t bytes = 0;

@@ -19,7 +19,7 @@ struct AutoInteger {
   bool automatic = true;
 };
 
-// The value of every setting: one member for each entry of knobs.def, which describes it.
+// The value of every setting (knob): one member for each entry of knobs.def, which describes it.
 struct Config {
 #define KNOB(type, member, fallback, ...) type member = fallback;
 #include "base/knobs.def"

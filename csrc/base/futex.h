@@ -11,7 +11,8 @@ namespace roundelay {
 using FutexWord = SharedWord<std::uint32_t>;
 static_assert(FutexWord::is_always_lock_free && sizeof(FutexWord) == sizeof(std::uint32_t));
 
-// Sleeps while `word` equals `seen`. Returns after a wake-up, a signal or `most`, and at once if it differs.
+// Sleeps while `word` equals `seen`. Returns after a wake-up, a signal or the time `most`, and at once if the
+// word differs. A thread that wakes others changes the word first; otherwise a sleeper could miss it.
 void futex_wait(const FutexWord& word, std::uint32_t seen, Duration most);
 // Wakes all threads, of all processes, that sleep on `word`.
 void futex_wake(const FutexWord& word);

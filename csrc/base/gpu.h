@@ -17,7 +17,8 @@ class GpuEvent {
   virtual ~GpuEvent() = default;
   // Returns whether the device has finished that work. Never blocks. Errors: kAborted (the device failed).
   [[nodiscard]] virtual Result<bool> reached() const = 0;
-  // Makes all work that is enqueued to `stream` from now on wait for this event. The host does not wait.
+  // Makes all work that is enqueued to `stream` from now on wait for this event. The host does not wait. A
+  // null stream is the default stream of the event's device. Errors: kAborted (the device failed).
   [[nodiscard]] virtual Status hold_back(GpuStream stream) const = 0;
 };
 using GpuEventPtr = std::shared_ptr<const GpuEvent>;
@@ -28,7 +29,7 @@ class GpuTimestamp {
  public:
   virtual ~GpuTimestamp() = default;
   // Returns the time from `earlier`, on the same device, to this event; negative if this one came first.
-  // Never blocks. Errors: kUnavailable (the device has not reached both).
+  // Never blocks. Errors: kUnavailable (the device has not reached both), kAborted (the device failed).
   [[nodiscard]] virtual Result<Duration> since(const GpuTimestamp& earlier) const = 0;
 };
 using GpuTimestampPtr = std::shared_ptr<const GpuTimestamp>;

@@ -1,6 +1,8 @@
 // A process's interface to its GPUs: streams, events, memory and copies. platform/cuda implements it with
 // CUDA; tests implement it with a fake device, so that the layers above run without a GPU.
 //
+// `device` is the number of a device that this process sees, from 0. Callers need not make it current.
+//
 // Thread-safe. Only drain() and the calls that say so wait for the device. Errors: kUnavailable (no memory,
 // no such device), kAborted (the device failed; all later calls may fail too).
 #pragma once
@@ -22,7 +24,7 @@ class GpuRuntime {
  public:
   virtual ~GpuRuntime() = default;
 
-  // Returns the versions: "CUDA 13.0, driver 580.65".
+  // Returns the versions: "CUDA 13.0, driver 580.65.06".
   [[nodiscard]] virtual Result<std::string> description() = 0;
   // Returns the number of devices that this process sees.
   [[nodiscard]] virtual Result<int> device_count() = 0;

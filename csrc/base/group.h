@@ -6,13 +6,14 @@
 
 namespace roundelay {
 
-// Numbers a process set; 0 is the world. The number that users see is the lowest free one and may be used
-// again. The number in a LaneId is not used again before the next init.
+// Numbers a process set; 0 is the world. A set has two numbers (runtime/session/process_sets.h). The id that
+// users see is the lowest free one and may be used again. The serial number, in Group and LaneId, is not used
+// again before the next init.
 using ProcessSetId = std::uint32_t;
 
-// The members of a process set.
+// The members of a process set, or a part of them: those on a node, or one of each node.
 struct Group {
-  ProcessSetId id = 0;
+  ProcessSetId id = 0;     // the set's serial number
   std::vector<int> ranks;  // world ranks, ascending; between nodes: in the order of the nodes
   int index = 0;           // this process's index in `ranks`
 
@@ -23,8 +24,8 @@ struct Group {
 // Names a lane. A lane serves one process set on one device; it has its own sequence of orders, its own
 // thread and its own communicator.
 struct LaneId {
-  ProcessSetId process_set = 0;
-  std::int32_t device = kCpu;
+  ProcessSetId process_set = 0;  // the set's serial number
+  std::int32_t device = kCpu;    // the number of a GPU in this process, or kCpu
 
   static constexpr std::int32_t kCpu = -1;
   friend auto operator<=>(const LaneId&, const LaneId&) = default;

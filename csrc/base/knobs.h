@@ -56,6 +56,7 @@ struct NoEffect {
   std::string_view name;  // without "HOROVOD_"
   std::string_view reason;
 };
+// Returns all of them.
 std::span<const NoEffect> without_effect();
 
 }  // namespace roundelay

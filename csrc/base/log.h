@@ -12,8 +12,8 @@ inline constexpr std::array<std::string_view, 6> kLogLevelNames = {"trace",   "d
                                                                    "warning", "error", "fatal"};
 inline std::string_view name_of(LogLevel level) { return kLogLevelNames[static_cast<std::size_t>(level)]; }
 
-// Sets the lowest level to print, the rank (-1: none) and whether lines show the time. Context calls it at
-// init; each separately loaded module calls it too. Thread-safe.
+// Sets the lowest level to print, the rank (-1: none) and whether lines show the time. init() calls it.
+// Thread-safe.
 void set_log(LogLevel least, int rank, bool with_time);
 // Returns whether log() would print a message of this level. Thread-safe.
 [[nodiscard]] bool log_enabled(LogLevel level);

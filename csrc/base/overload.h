@@ -1,4 +1,5 @@
-// A visitor for std::visit, made of one function for each alternative of the variant.
+// A visitor for std::visit, made of one function for each alternative of the variant:
+// std::visit(Overload{[](const A&) {}, [](const B&) {}}, variant).
 #pragma once
 
 namespace roundelay {

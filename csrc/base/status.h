@@ -15,8 +15,8 @@ enum class StatusCode : unsigned char {
   kInvalidArgument,  // ValueError: the caller made a mistake; data is untouched and the job continues
   kMismatch,         // MismatchError, a HorovodInternalError: two ranks' calls differ; the job continues
   kAborted,          // HorovodInternalError: a peer failed or left, or a deadline passed
-  kUnavailable,      // something is missing: not initialized, no MPI, no sockets, no memory
-  kInternal,         // a bug in Roundelay
+  kUnavailable,      // RuntimeError: something is missing: not initialized, no MPI, no sockets, no memory
+  kInternal,         // RuntimeError: a bug in Roundelay
   kIncomplete,       // HorovodInternalError: some rank does not take part; the job continues
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "adapter/gradient_pool.h"
@@ -19,17 +20,18 @@ struct BoundPool {
   std::weak_ptr<runtime::Context> context;
 };
 
-// The operation of an allreduce: a ReduceOp and the factors before and after it.
+// Says how an allreduce reduces: the operation, and the factors before and after it in the type that travels.
 struct Reduction {
-  int op;
+  int op;  // the value of a ReduceOp
   double prescale_factor;
   double postscale_factor;
+  std::optional<double> result_factor{};  // of results in the pool's result memory; none: it gets no results
 };
 
-// Submits an allreduce in place, which takes this technique. Call it with the GIL. Errors: ValueError (the
-// pool is another init()'s, the range is not in the pool), those of Context::submit; raised, and the peers
+// Submits an allreduce in place, which takes this technique. Call it with the GIL. Raises ValueError if the
+// pool is another init()'s or the range is not in the pool, and the errors of Context::submit(). The peers
 // hear of them.
-submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
+submit::Handle allreduce(BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
                          const Reduction& reduction, const adapter::TechniqueUse& technique);
 
 }  // namespace roundelay::bindings

@@ -5,7 +5,8 @@
 
 namespace roundelay::bindings {
 
-// Reads the configuration from this process's environment. Raises ValueError with the variable's name.
+// Reads the configuration from this process's environment. Raises ValueError with the name of a variable that
+// is set to a bad value.
 LoadedConfig load_config_from_environment();
 
 }  // namespace roundelay::bindings

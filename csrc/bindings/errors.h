@@ -1,4 +1,4 @@
-// GpuSequencer a Status into a Python exception.
+// Turns a Status into a Python exception.
 #pragma once
 
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace roundelay::bindings {
 
-// Python gets it as roundelay._core.HorovodInternalError, a RuntimeError.
+// Becomes roundelay._core.HorovodInternalError (a RuntimeError).
 class InternalError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -39,17 +39,17 @@ struct GlobalState {
 };
 
 // Never destroyed: at exit, and in a forked child, other threads may still use it or hold its locks.
-GlobalState& life() {
-  static auto& life = *new GlobalState;
-  return life;
+GlobalState& global_state() {
+  static auto& state = *new GlobalState;
+  return state;
 }
 
 void in_forked_child() {
-  if (life().used) life().forked = true;
+  if (global_state().used) global_state().forked = true;
 }
 
 void refuse_in_child() {
-  if (life().forked)
+  if (global_state().forked)
     throw std::runtime_error(
         "Roundelay was initialized in the parent process and cannot be used in a forked child; start "
         "processes "
@@ -73,7 +73,7 @@ Result<runtime::Backend*> load_backend(const std::string& path) {
 using bootstrap::Rendezvous;
 
 Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path, runtime::Start with) {
-  GlobalState& the = life();
+  GlobalState& the = global_state();
   MutexLock changing(the.change);
   {
     MutexLock lock(the.mutex);
@@ -112,9 +112,9 @@ void init(const std::optional<std::string>& backend_path, const std::optional<Re
 
 // Frees the tensors of handles that were never synchronized, unless the medium may still write to them.
 void drop_operands(runtime::Context& context) {
-  for (const submit::Handle handle : life().operands.handles()) {
+  for (const submit::Handle handle : global_state().operands.handles()) {
     const std::optional<Status> status = context.wait(handle, Deadline::at(steady_now()));
-    adapter::OperandPtr operand = life().operands.take(handle);
+    adapter::OperandPtr operand = global_state().operands.take(handle);
     if (!status || status->code() == StatusCode::kAborted) {
       (void)operand.release();
     } else if (operand) {
@@ -125,7 +125,7 @@ void drop_operands(runtime::Context& context) {
 }
 
 void shut_down() {
-  GlobalState& the = life();
+  GlobalState& the = global_state();
   if (the.forked) return;  // a child calls this when it exits
   std::shared_ptr<runtime::Context> context;
   {
@@ -146,9 +146,9 @@ void shut_down() {
 }
 
 bool is_initialized() {
-  if (life().forked) return false;
-  MutexLock lock(life().mutex);
-  return life().context != nullptr;
+  if (global_state().forked) return false;
+  MutexLock lock(global_state().mutex);
+  return global_state().context != nullptr;
 }
 
 // Tells the peers that the interpreter ends by an unhandled exception. Does nothing before init.
@@ -169,26 +169,26 @@ auto place(T bootstrap::RankInfo::*member) {
 
 std::shared_ptr<runtime::Context> global_context() {
   refuse_in_child();
-  MutexLock lock(life().mutex);
-  if (!life().context) throw py::value_error(kNotInitialized);
-  return life().context;
+  MutexLock lock(global_state().mutex);
+  if (!global_state().context) throw py::value_error(kNotInitialized);
+  return global_state().context;
 }
 
 std::shared_ptr<const LoadedConfig> global_config() {
   refuse_in_child();
-  MutexLock lock(life().mutex);
-  if (!life().config) throw py::value_error(kNotInitialized);
-  return life().config;
+  MutexLock lock(global_state().mutex);
+  if (!global_state().config) throw py::value_error(kNotInitialized);
+  return global_state().config;
 }
 
-adapter::Operands& global_operands() { return life().operands; }
-void reclaim_operands() { life().operands.reclaim().clear(); }
+adapter::Operands& global_operands() { return global_state().operands; }
+void reclaim_operands() { global_state().operands.reclaim().clear(); }
 
-adapter::Accelerator& global_accelerator() { return life().accelerator; }
+adapter::Accelerator& global_accelerator() { return global_state().accelerator; }
 
 void set_gpu_parts(const runtime::GpuParts& parts) {
-  MutexLock changing(life().change);
-  life().gpu = parts;
+  MutexLock changing(global_state().change);
+  global_state().gpu = parts;
 }
 
 void bind_global_state(py::module_& module) {

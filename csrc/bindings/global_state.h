@@ -17,14 +17,17 @@ std::shared_ptr<runtime::Context> global_context();
 // Returns the configuration that init() has read. Raises as global_context().
 std::shared_ptr<const LoadedConfig> global_config();
 
-// The tensors of the handles that are not synchronized yet.
+// Returns the tensors of the handles that are not synchronized yet. Any thread; they live as long as the
+// process.
 adapter::Operands& global_operands();
 // Frees the tensors of synchronized handles that the device has finished with. Call it with the GIL.
 void reclaim_operands();
 
-// The device type that GPU tensors may have. load_gpu() sets it up.
+// Returns the process's accelerator, which lives as long as the process. The Python function load_gpu() sets
+// it up.
 adapter::Accelerator& global_accelerator();
-// Sets Start::gpu of later inits. Any thread may call it.
+// Sets runtime::Start::gpu of later inits. It waits while init or shutdown runs. Call it without the GIL: a
+// thread for which shutdown waits may need the GIL.
 void set_gpu_parts(const runtime::GpuParts& parts);
 
 }  // namespace roundelay::bindings

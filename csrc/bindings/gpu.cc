@@ -33,6 +33,7 @@ void load_gpu(const std::string& module_path, const std::string& nccl_path, cons
     }
   }
   global_accelerator().serve(*parts.runtime, type);
+  const py::gil_scoped_release no_gil;
   set_gpu_parts(parts);
 }
 

@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,37 +20,58 @@
 namespace roundelay::bindings {
 namespace {
 
+using Results = std::optional<std::pair<at::ScalarType, std::size_t>>;  // type and bytes of a result memory
+
+// Makes the result memory of a pool. Only this process has access to it.
+Result<RegionPtr> make_results(runtime::Context& context, std::uint64_t key, std::size_t bytes,
+                               ProcessSetId process_set, const c10::Device& device) {
+  if (device.is_cpu()) return make_private_region(key, bytes);
+  return context.make_region(process_set, key, bytes, device.index());
+}
+
 std::unique_ptr<BoundPool> make_pool(std::uint64_t key, std::size_t bytes, ProcessSetId process_set,
-                                     const c10::Device& device) {
+                                     const c10::Device& device, const Results& results) {
   const auto context = global_context();
   Result<RegionPtr> region = Status::internal("");
+  Result<RegionPtr> second = RegionPtr();
   {
     const py::gil_scoped_release release;
     region = context->make_region(process_set, key, bytes, device.is_cpu() ? -1 : device.index());
+    if (results) second = make_results(*context, key, results->second, process_set, device);
   }
+  std::optional<adapter::ResultMemory> memory;
+  if (results) memory = {value_of(std::move(second)), results->first};
   return std::make_unique<BoundPool>(
-      BoundPool{adapter::GradientPool(value_of(std::move(region)), device, global_accelerator()), process_set,
-                context});
+      BoundPool{adapter::GradientPool(value_of(std::move(region)), device, global_accelerator(), memory),
+                process_set, context});
+}
+
+// python/roundelay/torch/measure.py says what they count.
+std::map<std::string, std::int64_t> counters_of(const BoundPool& pool) {
+  return {{"gradients_moved_out", pool.pool.moved_out()},
+          {"gradients_copied", pool.pool.copied()},
+          {"buckets_cast_back", pool.pool.cast_back()}};
 }
 
 }  // namespace
 
-submit::Handle allreduce(const BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
+submit::Handle allreduce(BoundPool& pool, const adapter::PoolRange& range, const std::string& name,
                          const Reduction& reduction, const adapter::TechniqueUse& technique) {
-  if (pool.context.lock() != global_context())
-    raise(Status::invalid("this gradient pool was made before the last init()"));
   wire::Request request = request_of(Operation::kAllreduce, name);
   set_reduction(request, reduction.op, reduction.prescale_factor, reduction.postscale_factor,
                 pool.process_set);
   request.region = {pool.pool.region().key, range.offset};
   request.technique = technique.text;
-  return submit(pool.pool.operand(range), std::move(request), {pool.process_set, false}, {},
-                technique.technique);
+  const bool stale = pool.context.lock() != global_context();
+  return submit(stale ? Status::invalid("this gradient pool was made before the last init()")
+                      : pool.pool.operand(range, reduction.result_factor),
+                std::move(request), {pool.process_set, false}, {}, technique.technique);
 }
 
 void bind_gradient_pool(py::module_& module) {
   py::class_<BoundPool>(module, "GradientPool")
-      .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"), py::arg("device"))
+      .def(py::init(&make_pool), py::arg("key"), py::arg("size"), py::arg("process_set"), py::arg("device"),
+           py::arg("results") = py::none())
       .def(
           "add",
           [](BoundPool& self, std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
@@ -56,7 +79,7 @@ void bind_gradient_pool(py::module_& module) {
           },
           py::arg("offset"), py::arg("parameter"), py::arg("dtype"))
       .def("clear", [](BoundPool& self) { self.pool.clear(); })
-      .def_property_readonly("moved_out", [](const BoundPool& self) { return self.pool.moved_out(); })
+      .def_property_readonly("counters", &counters_of)
       .def(
           "fill",
           [](BoundPool& self, std::size_t entry, const std::optional<at::Tensor>& gradient) {
@@ -68,8 +91,8 @@ void bind_gradient_pool(py::module_& module) {
       .def("take_turns", [](BoundPool& self) { return self.pool.take_turns(); })
       .def(
           "allreduce_async",
-          [](const BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
-            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0}, {});
+          [](BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
+            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0, std::nullopt}, {});
           },
           py::arg("size"), py::arg("dtype"), py::arg("name"), py::arg("op"));
 }

@@ -37,8 +37,8 @@ py::bytes bytes_of(const std::vector<std::uint8_t>& values) {
 }
 
 std::unique_ptr<Bucket> make_bucket(const std::string& name, BoundPool& pool, int op, double prescale_factor,
-                                    double postscale_factor) {
-  const Reduction reduction{op, prescale_factor, postscale_factor};
+                                    double postscale_factor, double result_factor) {
+  const Reduction reduction{op, prescale_factor, postscale_factor, result_factor};
   auto submit = [&pool, reduction](const std::string& operation, const adapter::PoolRange& range,
                                    const adapter::TechniqueUse& technique) {
     return allreduce(pool, range, operation, reduction, technique);
@@ -75,6 +75,18 @@ std::optional<std::string> technique_of(const Bucket& bucket) {
   return text.empty() ? std::nullopt : std::optional(text);
 }
 
+std::uint64_t run_of(const Bucket& bucket) { return bucket.technique().run(); }
+
+void set_run(Bucket& bucket, std::uint64_t run) { check(bucket.set_run(run)); }
+
+using Sent = std::tuple<std::size_t, at::Tensor, std::vector<std::uint32_t>>;
+
+std::optional<Sent> sent_by(const Bucket& bucket) {
+  const std::optional<compress::SentChunks> sent = bucket.technique().sent();
+  if (!sent) return std::nullopt;
+  return Sent(sent->chunk, bucket.technique().sent_indices(*sent), {sent->dense.begin(), sent->dense.end()});
+}
+
 using Traffic = std::vector<std::tuple<std::string, std::int64_t, std::int64_t, std::int64_t>>;
 
 Traffic traffic_of(const Bucket& bucket) {
@@ -104,6 +116,7 @@ void bind_gradient(py::module_& module) {
       .def_property_readonly("wanted", [](const Gradient& self) { return self.wanted(); })
       .def_property_readonly("reductions", &Gradient::reductions)
       .def("local", [](const Gradient& self) { return unless_undefined(self.local(self.parameter())); })
+      .def("set_result_owner", &Gradient::set_result_owner, py::arg("owner"))
       .def("set_passes", &Gradient::set_passes, py::arg("passes"))
       .def("take", [](Gradient& self) { return unless_undefined(value_of(self.take(self.parameter()))); })
       .def(
@@ -145,7 +158,8 @@ void bind_group(py::module_& module) {
 void bind_bucket(py::module_& module) {
   py::class_<Bucket, GradientGroup>(module, "Bucket")
       .def(py::init(&make_bucket), py::arg("name"), py::arg("pool"), py::arg("op"),
-           py::arg("prescale_factor"), py::arg("postscale_factor"), py::keep_alive<1, 3>())
+           py::arg("prescale_factor"), py::arg("postscale_factor"), py::arg("result_factor") = 1.0,
+           py::keep_alive<1, 3>())
       .def("add", &Bucket::add, py::arg("gradient"), py::arg("entry"))
       .def("arrived", &arrived, py::arg("gradient"))
       .def("submit", [](Bucket& self) { check(self.submit()); })
@@ -160,6 +174,10 @@ void bind_bucket(py::module_& module) {
       .def_property_readonly("technique", &technique_of)
       .def_property_readonly("state",
                              [](Bucket& self) { return unless_undefined(value_of(self.technique_state())); })
+      .def_property("run", &run_of, &set_run)
+      .def(
+          "rescale", [](Bucket& self, double factor) { check(self.rescale(factor)); }, py::arg("factor"))
+      .def("sent", &sent_by)
       .def("flush_next", [](Bucket& self) { self.technique().flush_next(); })
       .def_property_readonly("unflushed", [](const Bucket& self) { return self.technique().unflushed(); })
       .def_property_readonly("traffic", &traffic_of)

@@ -23,13 +23,13 @@ class Waiting {
   runtime::Context& context_;
 };
 
-// Blocks without the GIL until the handle is done, and returns the operation's status. Python's signal
-// handlers run in between; if one raises, its exception is thrown and the handle stays valid. Call it with
-// the GIL.
+// Blocks without the GIL until the handle is done, forgets the handle, and returns the operation's status.
+// Python's signal handlers run in between; if one raises, its exception is thrown and the handle stays valid.
+// Call it with the GIL.
 Status wait(runtime::Context& context, submit::Handle handle);
 
-// Waits as wait(), forgets the handle, and returns the outputs that the core has allocated. Raises the
-// operation's error; ValueError if the handle is unknown. Call it with the GIL.
+// Waits as wait(), takes the handle's operand, and returns the outputs that the core has allocated. Raises
+// the operation's error; ValueError if the handle is unknown. Call it with the GIL.
 std::vector<at::Tensor> synchronize(submit::Handle handle);
 
 }  // namespace roundelay::bindings

@@ -14,7 +14,7 @@
 
 namespace roundelay::bindings {
 
-using Name = std::optional<std::string>;
+using Name = std::optional<std::string>;  // nothing: the core makes up a name
 
 // The arguments that all operations have.
 struct Route {
@@ -24,11 +24,13 @@ struct Route {
 
 // Returns a request without tensors.
 wire::Request request_of(Operation operation, const Name& name);
-// Sets how the request reduces. Raises ValueError if `op` is unknown; the peers' calls then fail too.
+// Sets how the request reduces; `op` is the value of a ReduceOp. Raises ValueError if it is unknown; the
+// peers' calls in this process set then fail too.
 void set_reduction(wire::Request& request, int op, double prescale_factor, double postscale_factor,
                    ProcessSetId process_set);
 // Submits the operation on the operand's tensors, and keeps the operand until the handle is synchronized.
-// Raises the error of `made`, which the peers get too, or that of Context::submit().
+// `splits`: as in submit::Arguments. `technique`: null, or that of the bucket. Raises the error of `made`,
+// which the peers get too, or that of Context::submit().
 submit::Handle submit(Result<adapter::OperandPtr> made, wire::Request request, Route route,
                       std::vector<std::int64_t> splits = {},
                       std::shared_ptr<const compress::BucketTechnique> technique = {});

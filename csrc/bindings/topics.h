@@ -1,4 +1,5 @@
-// Each function adds one topic to the Python module. python/roundelay/_core.pyi describes the whole.
+// Each function adds one topic to the Python module when it is imported. python/roundelay/_core.pyi describes
+// the whole.
 #pragma once
 
 #include <pybind11/pybind11.h>

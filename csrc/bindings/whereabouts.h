@@ -17,7 +17,8 @@ class PythonWhereabouts final : public runtime::Whereabouts {
   PythonWhereabouts& operator=(const PythonWhereabouts&) = delete;
 
   void ask(std::function<void(const std::string&)> tell) override;
-  // Joins the thread; later questions are dropped. Call it without the GIL, as the thread may wait for that.
+  // Joins the thread; later questions are dropped. Call it without the GIL, as the thread may wait for the
+  // GIL.
   void close();
 
  private:

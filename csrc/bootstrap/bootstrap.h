@@ -11,16 +11,16 @@
 
 namespace roundelay::bootstrap {
 
-// One thread at a time, before any lane exists.
+// One thread at a time may use it, before any lane exists.
 class Bootstrap {
  public:
   virtual ~Bootstrap() = default;
-  // The value of ROUNDELAY_BOOTSTRAP that chooses it.
+  // Returns the value of ROUNDELAY_BOOTSTRAP that chooses it.
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
-  // Returns the bytes of all ranks, by rank; lengths may differ. All ranks have to call it. kAborted: not all
-  // ranks came by the deadline; the text names the missing ones if they are known.
+  // Returns the bytes of all ranks, by rank; lengths may differ. All ranks have to call it. Errors:
+  // kAborted (not all ranks came by the deadline; the text names the missing ones if they are known).
   virtual Result<std::vector<Bytes>> all_gather(ConstByteSpan mine, Deadline deadline) = 0;
 };
 

@@ -10,16 +10,18 @@
 
 namespace roundelay::bootstrap {
 
-// One thread at a time. All calls return kAborted if the store is gone, or does not answer by the deadline.
+// One thread at a time. Errors of all calls: kAborted (the store is gone, or does not answer by the
+// deadline).
 class KeyValueStore {
  public:
   virtual ~KeyValueStore() = default;
+  // Sets the key's value. An earlier value is lost.
   virtual Status set(const std::string& key, ConstByteSpan value, Deadline deadline) = 0;
-  // Waits until all keys are set. False if some are not by the deadline.
+  // Waits until all keys are set. Returns false if some are not by the deadline.
   virtual Result<bool> wait(const std::vector<std::string>& keys, Deadline deadline) = 0;
-  // True if the key is set now.
+  // Returns whether the key is set now.
   virtual Result<bool> has(const std::string& key, Deadline deadline) = 0;
-  // Returns the values of keys that are set.
+  // Returns the values of the keys, in their order. All of them must be set.
   virtual Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline deadline) = 0;
   // Removes the key if it is set.
   virtual Status erase(const std::string& key, Deadline deadline) = 0;

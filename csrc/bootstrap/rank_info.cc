@@ -6,13 +6,8 @@
 #include <array>
 #include <fstream>
 #include <map>
-#include <thread>
 
 namespace roundelay::bootstrap {
-
-bool outnumber_cores(int ranks) {
-  return static_cast<unsigned>(ranks) > std::max(1U, std::thread::hardware_concurrency());
-}
 
 RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids) {
   std::map<std::string, std::vector<int>> ranks_of;
@@ -36,7 +31,7 @@ RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids) {
   return p;
 }
 
-std::optional<Levels> levels_of(const Group& group, const std::vector<std::string>& node_ids) {
+std::optional<LevelGroups> levels_of(const Group& group, const std::vector<std::string>& node_ids) {
   std::vector<std::vector<int>> nodes;  // ranks, of each node
   std::map<std::string, std::size_t> number_of;
   for (const int rank : group.ranks) {
@@ -51,7 +46,7 @@ std::optional<Levels> levels_of(const Group& group, const std::vector<std::strin
   const int self = group.world_rank();
   const std::size_t own = number_of[node_ids[static_cast<std::size_t>(self)]];
   const auto place = std::find(nodes[own].begin(), nodes[own].end(), self) - nodes[own].begin();
-  Levels levels{{group.id, nodes[own], static_cast<int>(place)}, {group.id, {}, static_cast<int>(own)}};
+  LevelGroups levels{{group.id, nodes[own], static_cast<int>(place)}, {group.id, {}, static_cast<int>(own)}};
   for (const std::vector<int>& ranks : nodes) {
     levels.outer.ranks.push_back(ranks[static_cast<std::size_t>(place)]);
   }

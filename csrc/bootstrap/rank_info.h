@@ -15,27 +15,24 @@ struct RankInfo {
   int size = 1;
   int local_rank = 0;  // index among the ranks of this node
   int local_size = 1;
-  int cross_rank = 0;  // index among the ranks with this local_rank, one for each node that has one
+  int cross_rank = 0;  // index among the ranks with this local_rank, of which a node has at most one
   int cross_size = 1;
   bool homogeneous = true;  // all nodes have equally many ranks
 };
 
-// True if this machine has fewer cores than so many ranks. A rank that spins then takes the core that a peer
-// needs.
-bool outnumber_cores(int ranks);
-
-// Returns the place of `rank`. `node_ids`: of all ranks, by rank. Pure.
+// Returns the place of `rank`. `node_ids` has the ids of all ranks, by rank. Pure.
 RankInfo rank_info_of(int rank, const std::vector<std::string>& node_ids);
 
 // The two levels of a group, as this process sees them.
-struct Levels {
+struct LevelGroups {
   Group inner;  // the members on this process's node
-  Group outer;  // of each node the member with this process's index in `inner`; nodes by their first ranks
+  Group outer;  // of each node the member with this process's index in `inner`, in the order of the nodes'
+                // first ranks
 };
 
 // Returns the levels of `group`. Nothing if the group is on one node, or if its nodes do not have equally
 // many members, at least 2. Pure.
-std::optional<Levels> levels_of(const Group& group, const std::vector<std::string>& node_ids);
+std::optional<LevelGroups> levels_of(const Group& group, const std::vector<std::string>& node_ids);
 
 // Returns this process's node id: `override` (ROUNDELAY_NODE_ID), or hostname and boot id if that is empty.
 std::string node_id(const std::string& override);

@@ -15,19 +15,20 @@ namespace roundelay::channel {
 struct Incoming {
   int from = -1;  // world rank
   Bytes bytes;
-  // Not ok: the connection to `from` is lost forever and `from` did not say goodbye. `bytes` is then empty.
-  // Each peer's loss is reported once.
+  // An error if the connection to `from` is lost forever and `from` did not say goodbye. `bytes` is then
+  // empty. Each peer's loss is reported once.
   Status lost;
 };
 
 // Any thread may call send(), wait() and wake(). One thread at a time calls receive() and close(): the holder
-// of the progress token. A rank may send messages to itself.
+// of the negotiation's token (runtime/lane/progress_token.h). A rank may send messages to itself.
 class Channel {
  public:
   virtual ~Channel() = default;
 
   // Sends a message. Never blocks: a message that the medium does not take at once is queued, and later calls
-  // send it. Drops messages to a peer that said goodbye. Errors: kAborted (`to` is lost).
+  // send it. Drops messages to a peer that said goodbye. Errors: kAborted (`to` is lost, or MPI failed),
+  // kInvalidArgument (over kLongestFrame, frames.h). After close(): kUnavailable.
   virtual Status send(int to, ConstByteSpan message) = 0;
 
   // Returns the next message or loss; nothing if there is none now. Also sends queued output.
@@ -36,10 +37,11 @@ class Channel {
   // Sleeps until receive() may have something, wake() is called, or the deadline passes. May return early.
   // Uses no CPU unless the medium cannot sleep (channel/mpi documents its back-off).
   virtual void wait(Deadline deadline) = 0;
-  // set_polling(true) begins a time, until set_polling(false), in which the caller looks for messages
-  // whenever it does not sleep in wait_polling(). Some media then save the messages that wake a sleeper.
-  // wait_polling() polls for `polling` before it sleeps. One thread at a time.
+  // Tells the channel that the caller looks for messages whenever it does not sleep in wait_polling(): from
+  // set_polling(true) to set_polling(false). Some media then save the messages that wake a sleeper. One
+  // thread at a time calls these two.
   virtual void set_polling(bool /*polling*/) {}
+  // Polls for the time `polling` before it sleeps as wait() does.
   virtual void wait_polling(Deadline deadline, Duration /*polling*/) { wait(deadline); }
 
   // Ends all waits in progress, and also the next wait unless receive() comes before it.

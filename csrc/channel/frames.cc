@@ -7,6 +7,12 @@
 
 namespace roundelay::channel {
 
+Status check_length(ConstByteSpan message) {
+  if (message.size() <= kLongestFrame) return {};
+  return Status::invalid("a control message of " + std::to_string(message.size()) +
+                         " bytes is over the limit of " + std::to_string(kLongestFrame));
+}
+
 std::array<std::byte, kFrameHeader> frame_header(std::size_t size) {
   std::array<std::byte, kFrameHeader> header;
   for (std::size_t i = 0; i < kFrameHeader; ++i) header[i] = static_cast<std::byte>((size >> (8 * i)) & 0xff);

@@ -13,10 +13,12 @@
 
 namespace roundelay::channel {
 
-inline constexpr std::size_t kFrameHeader = 4;
-inline constexpr std::size_t kLongestFrame = std::size_t{64} << 20;
+inline constexpr std::size_t kFrameHeader = 4;                       // bytes of the length
+inline constexpr std::size_t kLongestFrame = std::size_t{64} << 20;  // bytes of a message, without its header
+inline constexpr std::size_t kGoodbye = 0xffffffff;                  // replaces the length
 
-inline constexpr std::size_t kGoodbye = 0xffffffff;  // replaces the length
+// Returns an error if the message is too long: kInvalidArgument.
+Status check_length(ConstByteSpan message);
 
 // Returns the header of a message of this size.
 std::array<std::byte, kFrameHeader> frame_header(std::size_t size);

@@ -14,7 +14,7 @@ class AlgorithmFabric final : public Fabric {
  public:
   struct Options {
     std::string_view name;   // the medium's name, in static storage
-    bool any_thread = true;  // what Fabric::any_thread() returns
+    bool any_thread = true;  // the result of Fabric::any_thread()
     Select select = select_algorithm;
   };
 

@@ -23,8 +23,8 @@ namespace roundelay::collective {
 // The options that every call has.
 struct CallOptions {
   std::vector<int> absent;  // members (ascending) that take no part; they too must start the call
-  // Not null: the call's memory is a GPU's. The call takes its place in this stream and is done when it has
-  // that place. The device may still have to do the work.
+  // The stream of a call on a GPU's memory; null for a call on the CPU's. The call takes its place in this
+  // stream and is done when it has that place. The device may still have to do the work.
   GpuStream stream = nullptr;
   Deadline deadline = Deadline::never();
   const AbortToken* abort = nullptr;  // every test looks at it; may be null
@@ -44,9 +44,9 @@ struct Buffer {
   std::byte* base = nullptr;
   std::size_t offset = 0;
   std::size_t bytes = 0;
-  // Not null: `base` is the region's own part, and the buffers of all members are at this offset of regions
-  // with one key. A fabric whose members are those of the region reaches the bytes there; all others use this
-  // member's pointers alone. Null: any memory of this process.
+  // The region that has the buffer; null: any memory of this process. `base` is then the region's own part,
+  // and the buffers of all members are at this offset of regions with one key. A fabric whose members are
+  // those of the region reaches the bytes there; all others use this member's pointers alone.
   const Region* region = nullptr;
 
   [[nodiscard]] std::byte* data() const { return base + offset; }
@@ -59,11 +59,11 @@ struct SingleWork {
   const Reduction* arithmetic = nullptr;  // the scales; null: the bytes are only copied
 };
 
-// Each struct also tells what code needs that treats all operations alike:
+// Each struct has the functions that code needs which treats all operations alike:
 // - sizes(): references to its vectors of sizes by member;
 // - single_work(): its work in a group of one, but for a scattered buffer;
 // - result_bytes(): the size of the result on this member;
-// - given_bytes(member): the size of what the member with this index, which calls it, gives to the others.
+// - given_bytes(member): the size of this member's input; `member` is its index in the group.
 
 struct AllreduceCall : CallOptions, Reduction {
   static constexpr Operation kOperation = Operation::kAllreduce;
@@ -73,7 +73,8 @@ struct AllreduceCall : CallOptions, Reduction {
   }
 
   Buffer buffer;  // holds the input, then the result
-  // Not null: the bytes lie in this list. `buffer` then has no memory, and `buffer.bytes` is the list's size.
+  // The list in which the bytes lie; null: they lie in `buffer`. With a list, `buffer` has no memory, and
+  // `buffer.bytes` is the list's size.
   // Members may cut their lists differently. Only for fabrics with FabricCapabilities::scattered, and not for
   // Adasum. The list outlives the call.
   const ScatterList* scattered = nullptr;
@@ -103,9 +104,9 @@ struct BarrierCall : CallOptions {
   [[nodiscard]] static std::size_t given_bytes(int /*member*/) { return 0; }
 };
 
-// In the next three, vectors of sizes have one entry for each member of the group, 0 for absent ones. Parts
-// follow each other in memory in this order, without gaps. A region is as in Buffer: the parts of all members
-// begin at the same offset of their regions.
+// The next three structs have vectors of sizes, with one entry for each member of the group, 0 for absent
+// ones. Parts follow each other in memory in this order, without gaps. A region is as in Buffer: the parts of
+// all members begin at the same offset of their regions.
 struct AllgatherCall : CallOptions {
   static constexpr Operation kOperation = Operation::kAllgather;
   auto sizes() { return std::tie(receive_bytes); }
@@ -129,8 +130,8 @@ struct AlltoallCall : CallOptions {
 
   const std::byte* input = nullptr;        // this member's parts for all members
   ByteSpan output;                         // all members' parts for this one
-  std::vector<std::size_t> send_bytes;     // what each member gets from this one
-  std::vector<std::size_t> receive_bytes;  // what this member gets from each
+  std::vector<std::size_t> send_bytes;     // the size of each member's part from this one
+  std::vector<std::size_t> receive_bytes;  // the size of this member's part from each
 
   [[nodiscard]] std::size_t result_bytes() const { return output.size(); }
   [[nodiscard]] std::size_t given_bytes(int /*member*/) const {
@@ -173,7 +174,7 @@ inline std::size_t result_bytes(const Call& call) {
   return std::visit([](const auto& one) { return one.result_bytes(); }, call);
 }
 
-// Returns the size of what the member with this index, which calls it, gives to the others.
+// Returns the size of this member's input. `member` is its index in the group.
 inline std::size_t given_bytes(const Call& call, int member) {
   return std::visit([member](const auto& one) { return one.given_bytes(member); }, call);
 }

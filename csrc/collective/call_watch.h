@@ -8,14 +8,15 @@
 
 namespace roundelay::collective {
 
-// One thread at a time. `call` and `group` outlive it. `waiting_for` is the group's index of the member that
-// the call waits for, or -1.
+// One thread at a time. `call` and `group` outlive it. `waiting_for` is the index in the group of the member
+// that the call waits for, or -1.
 class CallWatch {
  public:
   CallWatch(const Call& call, const Group& group) : call_(call), group_(group) {}
 
-  // Returns kAborted when the abort word is raised or the deadline has passed. Call it only after a test in
-  // which nothing moved, so that a call whose data is there ends well, however late.
+  // Returns the cause when the call's abort token is raised, and kAborted with `late` when the deadline has
+  // passed. Call it only after a test in which nothing moved, so that a call whose data is there ends well,
+  // however late.
   Status interrupted(int waiting_for, std::string_view late = "made no progress until its deadline");
   // Returns kAborted with the operation, its bytes, `what` and the rank that the call waits for.
   [[nodiscard]] Status explain(const std::string& what, int waiting_for) const;

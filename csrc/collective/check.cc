@@ -88,7 +88,7 @@ class Checker {
     if (region == nullptr || region->holds(bytes)) return {};
     return refuse(operation, "the buffer does not lie in its region");
   }
-  // In a region this member's part, of one of these sizes, has to be in its place among all parts.
+  // Checks that this member's part, of one of these sizes, is in its place among all parts of a region.
   template <class Kind>
   [[nodiscard]] Status check_place(const Kind& call, const std::byte* all, const std::byte* own,
                                    const Sizes& sizes) const {
@@ -107,7 +107,7 @@ class Checker {
     return refuse(call.kOperation, "the root, rank " + rank_of(call.root) + ", has joined");
   }
 
-  // There must be one size for each member, and 0 for absent ones.
+  // Checks that there is one size for each member, and 0 for absent ones.
   template <class Kind>
   [[nodiscard]] Status check_sizes(const Kind& call, const Sizes& sizes, const std::string& what) const {
     if (sizes.size() != static_cast<std::size_t>(group_.size())) {

@@ -31,7 +31,8 @@ struct Doubling {
 // Returns the type in which vectors travel: their own, but fp32 for Adasum of halves.
 DType working_type(const Reduction& how);
 
-// Computes a = a op b over `count` elements of the working type. `a` is the vector of the lower member.
+// Computes a = a op b over `count` elements of the working type, without the scales of `how`. `a` is the
+// vector of the lower member.
 void merge(const Reduction& how, std::byte* a, const std::byte* b, std::size_t count);
 
 }  // namespace roundelay::collective

@@ -35,12 +35,12 @@ Transfer Exchange::receive(int peer, ByteSpan data, int stream) {
   return post(in_group(peer), transport_.receive(in_group(peer), data, tag_ + stream));
 }
 
-Transfer Exchange::post(int peer, Result<Ticket> ticket) {
-  if (!ticket.ok()) {
-    error_ = ticket.status();
+Transfer Exchange::post(int peer, Result<TransferId> id) {
+  if (!id.ok()) {
+    error_ = id.status();
     return kNoTransfer;
   }
-  posted_.push_back({*ticket, peer, false});
+  posted_.push_back({*id, peer, false});
   return next() - 1;
 }
 
@@ -66,7 +66,7 @@ bool Exchange::finished(Transfer transfer) {
   if (transfer == kNoTransfer) return true;
   Posted& posted = posted_[transfer];
   if (posted.done) return true;
-  Result<bool> done = transport_.test(posted.ticket);
+  Result<bool> done = transport_.test(posted.id);
   if (!done.ok()) error_ = done.status();
   posted.done = done.ok() && *done;
   if (!posted.done) waiting_for_ = posted.peer;

@@ -60,11 +60,11 @@ class Exchange {
 
  private:
   struct Posted {
-    Ticket ticket;
+    TransferId id;
     int peer;  // an index in the whole group
     bool done;
   };
-  Transfer post(int peer, Result<Ticket> ticket);
+  Transfer post(int peer, Result<TransferId> id);
   bool finished(Transfer transfer);
 
   [[nodiscard]] int in_group(int peer) const { return members_[static_cast<std::size_t>(peer)]; }

@@ -4,7 +4,7 @@
 // - All members start the same calls in the same order. Results have the same bits on all members.
 // - One thread at a time calls start() and the functions of a Pending.
 // - The caller owns a call's memory. It neither frees nor writes it until a test() says true.
-// - A call ends by its deadline, and when the abort word is raised.
+// - A call ends by its deadline, and when its abort token (base/abort.h) is raised.
 // - After an error, or when a Pending is destroyed before its end, the fabric is poisoned: all other calls
 //   fail with the first cause. The medium may still write to the buffers of unfinished calls, so that the
 //   caller must leak them (Fabric::poisoned()).
@@ -27,10 +27,12 @@
 
 namespace roundelay::collective {
 
-// Counts the work of one member, for tests. One thread at a time writes, any thread reads; relaxed.
+// Counts the work of one member, for stats() and for tests. One thread at a time writes, any
+// thread reads; relaxed.
 struct FabricCounters {
   std::atomic<std::int64_t> bytes_staged{0};  // copied into the fabric's own memory for the peers
-  std::atomic<std::int64_t> sleeps{0}, wakes{0};
+  std::atomic<std::int64_t> sleeps{0};        // of this member's threads in a call
+  std::atomic<std::int64_t> wakes{0};         // of sleeping peers
 
   static void add(std::atomic<std::int64_t>& counter, std::size_t n = 1) {
     const std::int64_t now = counter.load(std::memory_order_relaxed);
@@ -49,12 +51,12 @@ class Pending {
   // Returns the group's index of the member that the call waits for now, or -1. It names the culprit of a
   // missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
-  // True where ranks outnumber cores, so that spinning would take the core that a peer needs.
+  // Returns whether ranks outnumber cores, so that spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
   // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep
   // where the fabric has a Waker.
   virtual Nap idle(Backoff& backoff) { return backoff.next(); }
-  // Blocks until the call is over: tests it, and takes pauses between.
+  // Blocks until the call is over: tests it, and takes pauses between. Returns the error of test().
   Status wait();
 };
 
@@ -74,10 +76,11 @@ class Waker {
 class DeviceCalls {
  public:
   virtual ~DeviceCalls() = default;
-  // Returns what has gone wrong with them since they were done. After an error the fabric is poisoned.
+  // Returns OK, or the error that such a call has met since it was over for the host. After an error the
+  // fabric is poisoned.
   [[nodiscard]] virtual Status health() = 0;
-  // Ends them, because they cannot end well any more. The fabric is poisoned with `cause`, unless it was
-  // before.
+  // Ends such calls, because they cannot end well any more. The fabric is poisoned with `cause`, unless it
+  // was before.
   virtual void give_up(const Status& cause) = 0;
 };
 
@@ -103,15 +106,17 @@ class Fabric {
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
 
+  // Returns a name for messages and the timeline: "shm", "nccl" ...
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual const Group& group() const = 0;
   // Starts a call, which is copied. A few calls may be in progress at once; they may end in any order.
   // Errors: kInvalidArgument where the call makes no sense, which leaves the fabric as it was; the first
-  // cause where the fabric is poisoned; the abort word's cause.
+  // cause where the fabric is poisoned; the abort token's cause.
   virtual Result<std::unique_ptr<Pending>> start(const Call& call) = 0;
-  // False if only the lane's background thread may call into this fabric (MPI below THREAD_MULTIPLE).
+  // Returns whether any thread may call into this fabric, one at a time. If not, only the lane's own thread
+  // may (MPI below THREAD_MULTIPLE).
   [[nodiscard]] virtual bool any_thread() const = 0;
-  // True after an error: the medium may write to the buffers of unfinished calls for ever.
+  // Returns whether the fabric is poisoned: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
   // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
   // group is flat. They connect this member with its peers of each level. They belong to this fabric. Call

@@ -11,7 +11,7 @@ namespace roundelay::collective {
 // of finish_single(). Errors: as base/gpu_runtime.h.
 Status enqueue_single(const Call& call, GpuRuntime& runtime, kernels::GpuKernels& kernels, int device);
 
-// The RegionMaker of fabrics between GPUs. Always returns kUnavailable.
+// The RegionMaker of fabrics between GPUs. Always returns kUnavailable: no peer reaches this member's memory.
 Result<RegionPtr> no_gpu_region(std::uint64_t key, std::size_t bytes);
 
 }  // namespace roundelay::collective

@@ -1,4 +1,4 @@
-// Is told when calls were busy on a level.
+// Learns when calls were busy on a level: the timeline shows it.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace roundelay::collective {
 class LevelObserver {
  public:
   virtual ~LevelObserver() = default;
-  // A call had work in progress on this level all the time from `begin` to `end`. `level` is an index in
-  // Fabric::levels(). The times of one level come in ascending order and do not overlap.
+  // A call had work in progress on this level all the time from `begin` to `end`. `level` is 0 inside nodes,
+  // 1 between them. The times of one level come in ascending order and do not overlap.
   virtual void busy(std::size_t level, TimePoint begin, TimePoint end) = 0;
 };
 

@@ -7,7 +7,7 @@
 
 namespace roundelay::collective {
 
-// True if this index of the group is among the absent members.
+// Returns whether this index of the group is among the absent members.
 bool is_absent(const CallOptions& call, int member);
 
 // Returns the group's indices of the members that take part, ascending.

@@ -34,7 +34,7 @@ class Program {
   // Runs to the next wait that is not over yet, or to the end. Not to be called after the end.
   void resume() { handle_.resume(); }
   [[nodiscard]] bool done() const { return handle_.done(); }
-  // True if the program ended because memory ran out; it throws nothing else.
+  // Returns whether the program ended because memory ran out. It throws nothing else.
   [[nodiscard]] bool threw() const { return handle_.promise().threw; }
 
  private:

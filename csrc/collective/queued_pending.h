@@ -22,7 +22,7 @@ class QueuedPending;
 // has come:
 // - CallRun(resources, call): both outlive it; the call has been checked.
 // - Result<bool> advance(): moves the call on without blocking. True: it is over.
-// - Status interrupted(CallWatch&): returns an error if the call must end now. Asked when nothing has moved.
+// - Status interrupted(CallWatch&): returns an error if the call must end now; called if nothing has moved.
 // - waiting_for(), crowded() and idle(): as Pending's.
 template <class State>
 struct CallQueue {
@@ -102,13 +102,13 @@ class QueuedPending final : public Pending {
   bool done_ = false;
 };
 
-// Starts a call that has been checked. Returns the abort word's cause if it is raised.
+// Starts a call that has been checked. Returns the cause if the call's abort token is raised.
 template <class State>
 Result<std::unique_ptr<Pending>> start_queued(const std::shared_ptr<State>& state, const Call& call) {
   const AbortToken* const abort = options_of(call).abort;
   if (abort != nullptr && abort->raised()) return abort->cause();
   auto pending = std::make_unique<QueuedPending<State>>(state, call);
-  // It moves as far as it can now. The caller's first test returns an error.
+  // Moves the call as far as possible now. The caller's first test returns an error.
   static_cast<void>(pending->test());
   return std::unique_ptr<Pending>(std::move(pending));
 }

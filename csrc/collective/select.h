@@ -6,15 +6,16 @@
 
 namespace roundelay::collective {
 
-// Returns a bound for the call's messages that is the same on all members. SIZE_MAX for an alltoall: each
-// member knows only its own part.
+// Returns a bound for the bytes of the call's messages, the same on all members. SIZE_MAX for an alltoall:
+// each member knows only its own part.
 std::size_t agreed_bytes(const Call& call);
 
-// In groups of up to so many members all parts of an element come to one place and are added in the order of
-// members, so that sums depend neither on the size nor on fusion. Larger groups would have too many partners.
+// The most members of a group in which all parts of an element come to one place and are added in the order
+// of members, so that sums depend neither on the size nor on fusion. Larger groups would have too many
+// partners.
 inline constexpr int kOnePlaceMembers = 64;
 
-// Returns an algorithm for a call, as the present members see it, and their number.
+// Returns the algorithm for a call as the present members see it (present.h); `size` is their number.
 using Select = const Algorithm& (*)(const Call& call, int size);
 
 // Chooses by the table in select.cc, whose thresholds were measured over MPI's shared memory transport.

@@ -1,4 +1,4 @@
-// Numbered places for transfers in progress. A Transport's tickets are such numbers. A free slot is used
+// Numbered places for transfers in progress. A Transport's ids are such numbers. A free slot is used
 // again, with the memory that it has.
 #pragma once
 
@@ -15,26 +15,26 @@ template <typename Slot>
 class Slots {
  public:
   // Returns a free slot, in the state in which its last user left it.
-  Ticket take() {
+  TransferId take() {
     if (free_.empty()) {
       slots_.emplace_back();
-      return static_cast<Ticket>(slots_.size() - 1);
+      return static_cast<TransferId>(slots_.size() - 1);
     }
-    const Ticket ticket = free_.back();
+    const TransferId id = free_.back();
     free_.pop_back();
-    return ticket;
+    return id;
   }
-  void give_back(Ticket ticket) { free_.push_back(ticket); }
+  void give_back(TransferId id) { free_.push_back(id); }
   [[nodiscard]] bool all_free() const { return free_.size() == slots_.size(); }
 
-  Slot& operator[](Ticket ticket) { return slots_[ticket]; }
+  Slot& operator[](TransferId id) { return slots_[id]; }
   // Iterate over all slots, free ones too.
   [[nodiscard]] auto begin() const { return slots_.begin(); }
   [[nodiscard]] auto end() const { return slots_.end(); }
 
  private:
   std::deque<Slot> slots_;
-  std::vector<Ticket> free_;
+  std::vector<TransferId> free_;
 };
 
 }  // namespace roundelay::collective

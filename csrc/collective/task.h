@@ -11,6 +11,7 @@
 
 #include <coroutine>
 #include <cstddef>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -24,10 +25,12 @@ namespace roundelay::collective {
 // One thread at a time.
 class Task {
  public:
-  // What a task waits for: this call of this fabric. Both live until the task is resumed.
+  // A task waits for this call of this fabric. Both live until the task is resumed. A call that is one of
+  // several may have a name, for the timeline.
   struct Step {
     Fabric* fabric = nullptr;
     Call* call = nullptr;
+    std::string_view name{};
   };
 
   struct promise_type {
@@ -89,10 +92,10 @@ class Task {
 };
 
 // `co_await Calling(fabric, call)` in a task: the task goes on when the call is over. `call` is a variable of
-// the task. The owner sets its deadline and abort word.
+// the task. The owner sets its deadline and abort token.
 class Calling {
  public:
-  Calling(Fabric& fabric, Call& call) : step_{&fabric, &call} {}
+  Calling(Fabric& fabric, Call& call, std::string_view name = {}) : step_{&fabric, &call, name} {}
   [[nodiscard]] static bool await_ready() { return false; }
   void await_suspend(Task::Handle task) const noexcept { task.promise().step = step_; }
   void await_resume() const noexcept {}

@@ -8,12 +8,12 @@
 
 namespace roundelay::collective {
 
-// A send or receive in progress. The number is used again after test() said true.
-using Ticket = std::uint32_t;
+// Names a send or receive in progress. The number is used again after test() said true.
+using TransferId = std::uint32_t;
 
-// One thread at a time. Messages between two members match by tag, in the order of posting. Both sides give
-// the same size, which may be any: implementations cut messages at the medium's limit (MPI: below 2^31
-// bytes). Errors: kAborted (the medium or the connection failed).
+// One thread at a time. Peers are indices in the group. Messages between two members match by tag, in the
+// order of posting. Both sides give the same size, which may be any: implementations cut messages at the
+// medium's limit (MPI: below 2^31 bytes). Errors: kAborted (the medium or the connection failed).
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -21,10 +21,10 @@ class Transport {
   [[nodiscard]] virtual int size() const = 0;
 
   // Start a transfer. The memory must stay valid, and for sends unchanged, until test() says true.
-  virtual Result<Ticket> send(int peer, ConstByteSpan data, int tag) = 0;
-  virtual Result<Ticket> receive(int peer, ByteSpan data, int tag) = 0;
-  // Returns true once the transfer is done; the ticket is then free. Never blocks.
-  virtual Result<bool> test(Ticket ticket) = 0;
+  virtual Result<TransferId> send(int peer, ConstByteSpan data, int tag) = 0;
+  virtual Result<TransferId> receive(int peer, ByteSpan data, int tag) = 0;
+  // Returns true once the transfer is done; the id is then free. Never blocks.
+  virtual Result<bool> test(TransferId id) = 0;
 };
 
 }  // namespace roundelay::collective

@@ -19,15 +19,16 @@ Status under_way(const Status& why, const std::string& what);
 // name again at once.
 class Completer {
  public:
-  // Called with each successful entry and the time of its completion, before the waiter wakes (timeline).
+  // The completer calls it for each successful entry with the time of its completion, before the waiter
+  // wakes. The timeline records the entry there.
   using Observer = std::function<void(const submit::Entry&, TimePoint)>;
 
   // `handles` outlives the completer.
   Completer(submit::HandleTable& handles, Observer observe)
       : handles_(handles), observe_(std::move(observe)) {}
 
-  // Completes an extracted entry. Where several batches work on an entry, the lane calls it after the last. A
-  // kAborted status gets the operation's name (under_way()). False: the handle was done before.
+  // Completes an extracted entry. If several batches work on an entry, the lane calls it after the last one.
+  // A kAborted status gets the operation's name (under_way()). False: the handle was done before.
   bool complete(submit::TensorTable& table, const submit::Entry& entry, const Status& status);
   // Extracts the entry of this name and completes it. False: the table has none.
   bool complete(submit::TensorTable& table, const std::string& name, const Status& status);

@@ -1,11 +1,12 @@
 // The arithmetic of techniques, on the CPU or on a GPU: one interface for both.
 //
-// On a GPU the calls enqueue work to the bucket's stream. Norms, indices and turns stay on the device: the
-// host never waits to choose. All pointers of a call are memory of that kind, aligned to its elements. The
-// bits are the same on the CPU, on a GPU and on all ranks.
+// On a GPU the calls enqueue work to the bucket's stream. Norms and indices stay on the device: the host
+// never waits to choose. All pointers of a call, spans too, are memory of the bucket's kind (host or device),
+// aligned to its elements. The bits are the same on the CPU, on a GPU and on all ranks.
 //
-// A residual has the type kernels::residual_type(dtype): fp32, or fp64 for fp64. kernels/chunks.h defines the
-// functions that deal with it.
+// A residual has the type kernels::residual_type(dtype): fp32, or fp64 for fp64. kernels/chunks.h defines
+// chunks and the functions on residuals. `count` counts elements; `dtype` is the type of all memory but
+// residuals, norms and indices.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include "base/dtype.h"
 #include "base/status.h"
 #include "kernels/chunks.h"
+#include "kernels/gpu.h"
 
 namespace roundelay::compress {
 
@@ -29,7 +31,7 @@ class Arithmetic {
   Arithmetic(const Arithmetic&) = delete;
   Arithmetic& operator=(const Arithmetic&) = delete;
 
-  // Sets bytes to zero.
+  // Sets `bytes` bytes to zero.
   [[nodiscard]] virtual Status clear(std::byte* at, std::size_t bytes) = 0;
   // values = scale(values), rounded once.
   [[nodiscard]] virtual Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) = 0;
@@ -39,22 +41,33 @@ class Arithmetic {
   // values += residual, rounded once, and residual = 0.
   [[nodiscard]] virtual Status give_back(std::byte* values, std::byte* residual, std::size_t count,
                                          DType dtype) = 0;
+  // keep() for each chunk, perhaps with momentum, and norms[i] = that of chunk i, as kernels::accumulate()
+  // has it.
+  [[nodiscard]] virtual Status accumulate(std::span<float> norms, const kernels::Kept& kept,
+                                          std::byte* values, Chunking of, DType dtype) = 0;
+  // value = a NaN, if a norm is not finite.
+  [[nodiscard]] virtual Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) = 0;
+  // For each item: to = from, converted with one rounding. Items do not overlap.
+  [[nodiscard]] virtual Status copy(std::span<const kernels::GpuCopy> items) = 0;
   // norms[i] = the sum of |x| of chunk i, in fp32.
   [[nodiscard]] virtual Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) = 0;
-  // indices = those of the largest norms, ascending; of equal norms the first are taken. There are at least
-  // as many norms as indices.
+  // indices = those of the largest norms, as many as the span holds, ascending; of equal norms the first are
+  // taken. There are at least as many norms as indices.
   [[nodiscard]] virtual Status select(std::span<std::uint32_t> indices, std::span<const float> norms) = 0;
-  // indices[j] = *turn modulo `parts` + j * parts; then *turn += 1. Some may be beyond the last chunk.
-  [[nodiscard]] virtual Status next_turn(std::span<std::uint32_t> indices, std::size_t parts,
-                                         std::uint64_t* turn) = 0;
+  // indices[j] = number j. Some may be beyond the last chunk.
+  [[nodiscard]] virtual Status number(std::span<std::uint32_t> indices, kernels::Progression numbers) = 0;
   // to = the residual's chunks at these indices, side by side, each element rounded to `dtype`; what the
   // rounding loses stays in the residual. Zeros fill the places of elements that a chunk does not have. `of`
   // divides the residual.
   [[nodiscard]] virtual Status gather(std::byte* to, std::byte* residual, Chunking of,
                                       std::span<const std::uint32_t> indices, DType dtype) = 0;
-  // Copies such chunks to their places in `to`. No index comes twice.
-  [[nodiscard]] virtual Status scatter(std::byte* to, const std::byte* from, Chunking of,
-                                       std::span<const std::uint32_t> indices, DType dtype) = 0;
+  // Copies the chunks at these indices, side by side in `from`, to their places in `to`, which `of` divides.
+  // No index comes twice. The types are the same, or halves become fp32.
+  [[nodiscard]] virtual Status scatter(std::byte* to, DType to_type, const std::byte* from, DType from_type,
+                                       Chunking of, std::span<const std::uint32_t> indices) = 0;
+  // Sets the chunks at these indices to zero.
+  [[nodiscard]] virtual Status clear_chunks(std::byte* at, Chunking of,
+                                            std::span<const std::uint32_t> indices, DType dtype) = 0;
 };
 
 }  // namespace roundelay::compress

@@ -9,7 +9,7 @@ namespace roundelay::compress {
 
 class GpuArithmetic final : public Arithmetic {
  public:
-  // `runtime` and `kernels` outlive this object.
+  // `stream` is a stream of the GPU with index `device`. It, `runtime` and `kernels` outlive this object.
   GpuArithmetic(GpuRuntime& runtime, kernels::GpuKernels& kernels, int device, GpuStream stream)
       : runtime_(runtime), kernels_(kernels), device_(device), stream_(stream) {}
 
@@ -26,22 +26,36 @@ class GpuArithmetic final : public Arithmetic {
   Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override {
     return kernels_.give_back(device_, values, residual, count, dtype, stream_);
   }
+  Status accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values, Chunking of,
+                    DType dtype) override {
+    return kernels_.accumulate(device_, norms.data(), kept, values, of, dtype, stream_);
+  }
+  Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) override {
+    return kernels_.mark_overflow(device_, value, dtype, norms.data(), norms.size(), stream_);
+  }
+  Status copy(std::span<const kernels::GpuCopy> items) override {
+    return kernels_.copy_batch(device_, items, {}, stream_);
+  }
   Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) override {
     return kernels_.norms(device_, norms, from, of, dtype, stream_);
   }
   Status select(std::span<std::uint32_t> indices, std::span<const float> norms) override {
     return kernels_.select(device_, indices.data(), indices.size(), norms.data(), norms.size(), stream_);
   }
-  Status next_turn(std::span<std::uint32_t> indices, std::size_t parts, std::uint64_t* turn) override {
-    return kernels_.next_turn(device_, indices.data(), indices.size(), parts, turn, stream_);
+  Status number(std::span<std::uint32_t> indices, kernels::Progression numbers) override {
+    return kernels_.number(device_, indices.data(), indices.size(), numbers, stream_);
   }
   Status gather(std::byte* to, std::byte* residual, Chunking of, std::span<const std::uint32_t> indices,
                 DType dtype) override {
     return kernels_.gather(device_, to, residual, of, indices, dtype, stream_);
   }
-  Status scatter(std::byte* to, const std::byte* from, Chunking of, std::span<const std::uint32_t> indices,
-                 DType dtype) override {
-    return kernels_.scatter(device_, to, from, of, indices, dtype, stream_);
+  Status scatter(std::byte* to, DType to_type, const std::byte* from, DType from_type, Chunking of,
+                 std::span<const std::uint32_t> indices) override {
+    return kernels_.scatter(device_, to, to_type, from, from_type, of, indices, stream_);
+  }
+  Status clear_chunks(std::byte* at, Chunking of, std::span<const std::uint32_t> indices,
+                      DType dtype) override {
+    return kernels_.clear_chunks(device_, at, of, indices, dtype, stream_);
   }
 
  private:

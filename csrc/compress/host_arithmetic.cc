@@ -38,6 +38,28 @@ Status HostArithmetic::give_back(std::byte* values, std::byte* residual, std::si
   return {};
 }
 
+Status HostArithmetic::accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values,
+                                  Chunking of, DType dtype) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    norms[i] = kernels::accumulate(kernels::chunk_of(kept, of, i, dtype),
+                                   values + i * of.chunk * size_of(dtype), of.size(i), dtype);
+  }
+  return {};
+}
+
+Status HostArithmetic::mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
+  kernels::mark_overflow(value, dtype, norms.data(), norms.size());
+  return {};
+}
+
+Status HostArithmetic::copy(std::span<const kernels::GpuCopy> items) {
+  for (const kernels::GpuCopy& item : items)
+    kernels::cast(item.to, item.to_type, item.from, item.from_type, item.count);
+  return {};
+}
+
 Status HostArithmetic::norms(float* norms, const std::byte* from, Chunking of, DType dtype) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
   for (std::size_t i = 0; i < of.chunks(); ++i) {
@@ -55,9 +77,8 @@ Status HostArithmetic::select(std::span<std::uint32_t> indices, std::span<const 
   return {};
 }
 
-Status HostArithmetic::next_turn(std::span<std::uint32_t> indices, std::size_t parts, std::uint64_t* turn) {
-  for (std::size_t j = 0; j < indices.size(); ++j) indices[j] = kernels::turn_index(*turn, parts, j);
-  ++*turn;
+Status HostArithmetic::number(std::span<std::uint32_t> indices, kernels::Progression numbers) {
+  for (std::size_t j = 0; j < indices.size(); ++j) indices[j] = numbers.at(j);
   return {};
 }
 
@@ -74,14 +95,25 @@ Status HostArithmetic::gather(std::byte* to, std::byte* residual, Chunking of,
   return {};
 }
 
-Status HostArithmetic::scatter(std::byte* to, const std::byte* from, Chunking of,
-                               std::span<const std::uint32_t> indices, DType dtype) {
+Status HostArithmetic::scatter(std::byte* to, DType to_type, const std::byte* from, DType from_type,
+                               Chunking of, std::span<const std::uint32_t> indices) {
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(to_type));
+  ROUNDELAY_RETURN_IF_ERROR(check_floating(from_type));
+  for (const std::uint32_t index : indices) {
+    const std::size_t count = of.size(index);
+    if (count > 0) kernels::cast(to + index * of.chunk * size_of(to_type), to_type, from, from_type, count);
+    from += of.chunk * size_of(from_type);
+  }
+  return {};
+}
+
+Status HostArithmetic::clear_chunks(std::byte* at, Chunking of, std::span<const std::uint32_t> indices,
+                                    DType dtype) {
   ROUNDELAY_RETURN_IF_ERROR(check_floating(dtype));
   const std::size_t size = size_of(dtype);
   for (const std::uint32_t index : indices) {
     const std::size_t bytes = of.size(index) * size;
-    if (bytes > 0) std::memcpy(to + index * of.chunk * size, from, bytes);
-    from += of.chunk * size;
+    if (bytes > 0) std::memset(at + index * of.chunk * size, 0, bytes);
   }
   return {};
 }

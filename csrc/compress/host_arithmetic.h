@@ -11,13 +11,19 @@ class HostArithmetic final : public Arithmetic {
   Status scale(std::byte* values, std::size_t count, DType dtype, Scale scale) override;
   Status keep(std::byte* residual, std::byte* values, std::size_t count, DType dtype) override;
   Status give_back(std::byte* values, std::byte* residual, std::size_t count, DType dtype) override;
+  Status accumulate(std::span<float> norms, const kernels::Kept& kept, std::byte* values, Chunking of,
+                    DType dtype) override;
+  Status mark_overflow(std::byte* value, DType dtype, std::span<const float> norms) override;
+  Status copy(std::span<const kernels::GpuCopy> items) override;
   Status norms(float* norms, const std::byte* from, Chunking of, DType dtype) override;
   Status select(std::span<std::uint32_t> indices, std::span<const float> norms) override;
-  Status next_turn(std::span<std::uint32_t> indices, std::size_t parts, std::uint64_t* turn) override;
+  Status number(std::span<std::uint32_t> indices, kernels::Progression numbers) override;
   Status gather(std::byte* to, std::byte* residual, Chunking of, std::span<const std::uint32_t> indices,
                 DType dtype) override;
-  Status scatter(std::byte* to, const std::byte* from, Chunking of, std::span<const std::uint32_t> indices,
-                 DType dtype) override;
+  Status scatter(std::byte* to, DType to_type, const std::byte* from, DType from_type, Chunking of,
+                 std::span<const std::uint32_t> indices) override;
+  Status clear_chunks(std::byte* at, Chunking of, std::span<const std::uint32_t> indices,
+                      DType dtype) override;
 };
 
 }  // namespace roundelay::compress

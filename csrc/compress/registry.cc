@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 // One line for each technique: the name of its folder and its namespace.
 #define ROUNDELAY_TECHNIQUES(USE) \
   USE(negate)                     \
-  USE(cyclic)
+  USE(cyclic)                     \
+  USE(csc)
 
 namespace roundelay::compress {
 
@@ -48,18 +50,8 @@ std::pair<std::string_view, std::string_view> split(std::string_view text, char 
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-Result<std::int64_t> parse(const TechniqueKind& kind, const Parameter& parameter, std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = error == std::errc{} && end == text.data() + text.size();
-  if (whole && value >= parameter.least && value <= parameter.most) return value;
-  return Status::invalid("technique " + quoted(kind.name) + ": " + std::string(parameter.key) + "=" +
-                         std::string(text) + " is not a whole number from " +
-                         std::to_string(parameter.least) + " to " + std::to_string(parameter.most));
-}
-
 // Sets the value that "key=value" names. `given`: the keys that came before.
-Status take_setting(const TechniqueKind& kind, std::string_view setting, std::vector<std::int64_t>& values,
+Status take_setting(const TechniqueKind& kind, std::string_view setting, std::vector<Value>& values,
                     std::vector<std::string_view>& given) {
   const auto [key, value] = split(setting, '=');
   const auto found = std::find_if(kind.parameters.begin(), kind.parameters.end(),
@@ -72,10 +64,23 @@ Status take_setting(const TechniqueKind& kind, std::string_view setting, std::ve
     return Status::invalid("technique " + quoted(kind.name) + ": " + std::string(key) + " is given twice");
   }
   given.push_back(key);
-  const Result<std::int64_t> parsed = parse(kind, *found, value);
-  if (!parsed.ok()) return parsed.status();
-  values[static_cast<std::size_t>(found - kind.parameters.begin())] = *parsed;
+  std::optional<Value> parsed = parse(*found, value);
+  if (!parsed) {
+    return Status::invalid("technique " + quoted(kind.name) + ": " + std::string(key) + "=" +
+                           std::string(value) + " is not " + taken_by(*found));
+  }
+  values[static_cast<std::size_t>(found - kind.parameters.begin())] = *std::move(parsed);
   return {};
+}
+
+std::string text_of(const TechniqueKind& kind, std::span<const Value> values) {
+  std::string text;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string value = compress::text_of(values[i]);
+    if (value.empty()) continue;
+    text += (text.empty() ? ":" : ",") + std::string(kind.parameters[i].key) + "=" + value;
+  }
+  return std::string(kind.name) + text;
 }
 
 }  // namespace
@@ -92,8 +97,8 @@ Result<TechniquePtr> make_technique(std::string_view text) {
                            listed(kKnown, [](const TechniqueKind* one) { return one->name; }));
   }
   const TechniqueKind& kind = **found;
-  std::vector<std::int64_t> values;
-  for (const Parameter& parameter : kind.parameters) values.push_back(parameter.standard);
+  std::vector<Value> values;
+  for (const Parameter& parameter : kind.parameters) values.push_back(standard_of(parameter));
   std::vector<std::string_view> given;
   std::string_view left = text.substr(name.size());
   while (!left.empty()) {  // begins with ':' or ','
@@ -101,7 +106,7 @@ Result<TechniquePtr> make_technique(std::string_view text) {
     ROUNDELAY_RETURN_IF_ERROR(take_setting(kind, setting, values, given));
     left = left.substr(1 + setting.size());
   }
-  return kind.make(values);
+  return kind.make(values, text_of(kind, values));
 }
 
 }  // namespace roundelay::compress

@@ -1,31 +1,26 @@
-// The techniques of this build, by name. Text chooses one: "negate", "cyclic:parts=8".
+// The techniques of this build, by name. Text chooses one: "negate", "cyclic:parts=8". Its one form has all
+// parameters, but for lists that are empty.
 //
 // To add a technique: a folder here with one .cc file that defines kTechnique, and one line in registry.cc.
 #pragma once
 
-#include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/status.h"
+#include "compress/parameters.h"
 #include "compress/technique.h"
 
 namespace roundelay::compress {
-
-// A parameter of a technique: a whole number. Any text in its range may be given.
-struct Parameter {
-  std::string_view key;
-  std::string_view meaning;  // for users: "the number of steps in which ..."
-  std::int64_t least, most;
-  std::int64_t standard;  // its value if the text has none
-};
 
 struct TechniqueKind {
   std::string_view name;
   std::string_view meaning;  // one sentence, for users
   std::span<const Parameter> parameters;
-  // Makes the technique. `values` has one for each parameter, in their order, each in its range.
-  TechniquePtr (*make)(std::span<const std::int64_t> values);
+  // Makes the technique. `values` has one for each parameter, in their order; `text` is what its text()
+  // returns.
+  TechniquePtr (*make)(std::span<const Value> values, std::string text);
 };
 
 // Returns all techniques of this build. Any thread.

@@ -1,5 +1,5 @@
-// A technique: what happens to a full bucket of gradients instead of one allreduce. It may cast, select or
-// keep back, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
+// A technique reduces a full bucket of gradients in place of one allreduce. It may cast, select or keep back
+// gradients, and call fabrics of every level, but to the ranks it is one allreduce: it is negotiated once.
 //
 // Python decides which bucket takes which technique (roundelay/torch/strategies). Where a technique does not
 // apply (a rank has joined, a bucket in parts, gradients outside the pool) the lane reduces densely, alike on
@@ -7,7 +7,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,7 +29,8 @@ namespace roundelay::compress {
 
 // The elements of one parameter in a bucket. Padding may lie between slices.
 struct Slice {
-  std::size_t first = 0, count = 0;
+  std::size_t first = 0;  // index in the bucket
+  std::size_t count = 0;
 };
 
 // The elements of a bucket when a technique begins: gradients, one rank's part of the sum. When it ends they
@@ -38,11 +41,27 @@ struct Bucket {
   std::size_t pool_offset = 0;        // bytes from the pool's start, the same on all ranks
   collective::Reduction reduction;    // dtype, operation (kSum, with a divisor for an average) and scales
   std::span<const Slice> parameters;  // in the order of memory
-  ByteSpan state;  // state_bytes() bytes, zero at first; in the same memory as the elements
+  ByteSpan state;         // state_bytes() bytes, zero at first; in the same memory as the elements
+  std::uint64_t run = 0;  // how many runs have used the state since it was clear; the same on all ranks
 };
 
-// The means of a technique, while it works on one bucket. The owner of the task calls nothing here; the
-// coroutine does. One thread at a time.
+// What a bucket is, whatever its elements are.
+struct BucketShape {
+  std::size_t count = 0;  // elements, padding included
+  DType dtype = DType::kFloat32;
+  std::span<const Slice> parameters;  // in the order of memory
+};
+
+// What a run has sent, of a bucket of which it sends chunks.
+struct SentChunks {
+  std::size_t chunk = 1;                 // elements of a chunk
+  std::size_t indices = 0;               // how many chunks were sent
+  std::size_t indices_at = 0;            // where the state has their indices, 32 bits each; in bytes
+  std::span<const std::uint32_t> dense;  // the numbers of the parameters that went densely
+};
+
+// The means of a technique while it works on one bucket. Only the technique's coroutine uses it, one thread
+// at a time: the holder of the lane's token.
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -54,11 +73,15 @@ class Stage {
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
   // Returns the stream of the bucket's memory; null: it is in host memory, and work is done at once.
   [[nodiscard]] virtual GpuStream stream() const = 0;
+  // Returns the arithmetic on the bucket's memory.
   [[nodiscard]] virtual Arithmetic& math() = 0;
   // Returns memory of the same kind as the bucket's, aligned for all elements. It lasts until the task ends;
   // its content is undefined. Each call returns other memory. Errors: kUnavailable (no memory), kAborted (the
   // device failed).
   [[nodiscard]] virtual Result<std::byte*> scratch(std::size_t bytes) = 0;
+  // Begins a span of the timeline: the technique's own work until its next call or span. Calls have names of
+  // their own. The name outlives the stage.
+  virtual void span(std::string_view /*name*/) {}
   // Holds the frame of the technique's coroutine.
   [[nodiscard]] virtual FramePool& frames() = 0;
 
@@ -88,11 +111,22 @@ class Technique {
   // Returns the name and all parameters, in one form: "cyclic:parts=4". Requests carry it, so that ranks that
   // differ get an error with both texts.
   [[nodiscard]] virtual std::string text() const = 0;
+  // Returns what is wrong with such a bucket for this technique; OK: nothing. The same on all ranks.
+  [[nodiscard]] virtual Status check(const BucketShape& /*shape*/) const { return {}; }
   // Returns the size of the state that the technique keeps for a bucket of so many elements. `levels`: the
   // number of members of each level, innermost first.
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;
-  // Reduces the bucket. Errors end the communication of the whole group, as those of a fabric do.
+  // The state begins with so many numbers of kernels::residual_type(dtype) that have the units of gradients.
+  // Who changes these units (a loss scale) multiplies them.
+  [[nodiscard]] virtual std::size_t kept_numbers(std::size_t /*count*/) const { return 0; }
+  // Returns what run number `run` has sent; none: it does not send chunks.
+  [[nodiscard]] virtual std::optional<SentChunks> sent(const BucketShape& /*shape*/,
+                                                       std::uint64_t /*run*/) const {
+    return std::nullopt;
+  }
+  // Makes the task that reduces the bucket (collective/task.h). The stage, the technique and the bucket's
+  // memory outlive it. Errors end the communication of the whole group, as those of a fabric do.
   [[nodiscard]] virtual collective::Task run(Stage& stage, Bucket bucket) const = 0;
   // Adds all that `bucket.state` keeps back to the bucket's elements, in units of this rank's part of the
   // sum, and clears the state. The lane then reduces densely. Layouts change only after such a flush step.
@@ -101,21 +135,23 @@ class Technique {
 
 using TechniquePtr = std::shared_ptr<const Technique>;
 
-// What became of an operation.
+// Tells the adapter what became of an operation.
 struct TechniqueOutcome {
   bool applied = false;          // false: the operation failed, or the technique did not apply
   std::size_t called_bytes = 0;  // that this rank gave to the fabric
 };
 
-// What a bucket brings to its lane: the technique, and what belongs to this bucket. The adapter makes it and
-// keeps it alive until the operation is over.
+// A technique with its data for one bucket. The adapter makes it and keeps it alive until the operation is
+// over; the lane reads it.
 struct BucketTechnique {
   TechniquePtr technique;
-  bool flush = false;  // give_back() and a dense allreduce, instead of run()
-  ByteSpan state;
-  std::vector<Slice> parameters;
-  TechniqueOutcome* outcome =
-      nullptr;  // the lane sets it before the operation is done; null: nobody reads it
+  bool flush = false;             // give_back() and a dense allreduce, instead of run()
+  ByteSpan state;                 // as in Bucket
+  std::uint64_t run = 0;          // as in Bucket
+  std::vector<Slice> parameters;  // as in Bucket
+  // The lane sets it before the operation is done, if the technique has carried it out. Null: nobody reads
+  // it.
+  TechniqueOutcome* outcome = nullptr;
 };
 
 }  // namespace roundelay::compress

@@ -9,7 +9,7 @@
 
 namespace roundelay::fuse {
 
-// Owns the memory. One thread at a time.
+// Owns the memory. One thread at a time uses it.
 class FusionBuffer {
  public:
   // Memory of more than `keep_bytes` goes back to the system when the next operation needs no more than that.
@@ -27,8 +27,8 @@ class FusionBuffer {
   [[nodiscard]] std::byte* data() const { return data_; }
   [[nodiscard]] std::size_t capacity() const { return capacity_; }
 
-  // Leaks the memory on purpose: a poisoned fabric may still write to it. The next reserve() gets other
-  // memory.
+  // Leaks the memory on purpose: a poisoned fabric (collective/fabric.h) may still write to it. The next
+  // reserve() gets other memory.
   void leak();
 
  private:

@@ -1,4 +1,4 @@
-// The places of a fused operation's tensors in the fusion buffer.
+// Lays out a fused operation's tensors in the fusion buffer.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,10 @@ struct Slot {
 
 struct Layout {
   std::vector<Slot> slots;
-  std::size_t bytes = 0;  // with padding
+  std::size_t bytes = 0;  // of all slots, with padding
 };
 
-// Returns one slot for each size, in the order given.
+// Returns one slot for each size in bytes, in the order given.
 Layout make_layout(std::span<const std::size_t> sizes);
 
 }  // namespace roundelay::fuse

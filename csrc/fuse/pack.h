@@ -14,7 +14,7 @@ struct PackItem {
 };
 
 struct UnpackItem {
-  std::byte* destination = nullptr;  // likewise
+  std::byte* destination = nullptr;  // slot.bytes contiguous bytes of any alignment
   Slot slot;
 };
 

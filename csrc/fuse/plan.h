@@ -1,5 +1,6 @@
-// Decides which ready tensors go together in one operation, and when. Pure: the same input gives the same
-// plan on every machine.
+// Decides which tensors go together in one operation, and when. Pure: the same input gives the same plan on
+// every machine. A coordinator plans an order (negotiate/ready_queue.h), and each lane plans the batches of
+// an operation of it (runtime/lane/batch.h).
 #pragma once
 
 #include <cstddef>
@@ -15,9 +16,11 @@ namespace roundelay::fuse {
 // The class of operations that are never fused, such as broadcasts, barriers and buckets with a technique.
 inline constexpr std::uint64_t kNoFusion = std::numeric_limits<std::uint64_t>::max();
 
+// One request for a coordinator, also of several tensors; one tensor for a lane.
 struct Candidate {
-  std::size_t bytes = 0;
-  // Candidates of one class have the same operation, dtype, device, reduction and scale.
+  std::size_t bytes = 0;  // in the fusion buffer, without the padding after a single tensor
+  // Candidates of one class may travel together: one operation, dtype, device, reduction, scale and list of
+  // absent members fits all of them.
   std::uint64_t fusion_class = kNoFusion;
 };
 
@@ -34,12 +37,13 @@ using FusedIndices = std::vector<std::size_t>;  // indices of candidates, ascend
 std::vector<FusedIndices> plan(std::span<const Candidate> candidates, const PlanLimits& limits);
 
 struct FireLimits {
-  std::size_t theta_bytes = 0;  // so many ready bytes make an order at once
+  std::size_t theta_bytes = 0;  // so many ready bytes make an order at once; 0: any do
   Duration linger{0};           // fewer bytes wait so long for more
 };
 
-// Returns the moment at which the ready tensors make an order; now or in the past means at once.
-// `oldest_ready` is TimePoint::max() if nothing is ready; then the result is TimePoint::max() too.
+// Returns the moment at which the ready tensors make an order; now or in the past means at once. `flush`:
+// they do not linger. `oldest_ready` is TimePoint::max() if nothing is ready; then the result is
+// TimePoint::max() too.
 TimePoint next_fire(std::size_t ready_bytes, TimePoint oldest_ready, bool flush, const FireLimits& limits);
 
 // Returns true if that moment has come.

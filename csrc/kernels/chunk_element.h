@@ -17,20 +17,61 @@ template <typename Real>
   return sum == Real{} ? value : sum + value;
 }
 
-// Returns what remains of `value` when `sent` was sent; zero if that is not finite.
-template <typename Real>
-[[gnu::always_inline]] constexpr Real remainder_of(Real value, Real sent) {
-  const Real rest = value - sent;
-  return rest - rest == Real{} ? rest : Real{};
-}
-
 template <typename Real>
 [[gnu::always_inline]] constexpr Real absolute(Real value) {
   return value < Real{} ? -value : value;
 }
 
-// A norm has so many partial sums, element i in sum i % kNormSums. They are added up in halves: sum i takes
-// sum i + n / 2, for the first n / 2 of n sums.
+// Returns whether the number is neither a NaN nor infinite.
+template <typename Real>
+[[gnu::always_inline]] constexpr bool is_finite(Real value) {
+  return value - value == Real{};
+}
+
+// Returns the value; zero if it is not finite.
+template <typename Real>
+[[gnu::always_inline]] constexpr Real finite_or_zero(Real value) {
+  return is_finite(value) ? value : Real{};
+}
+
+// Returns what remains of `value` when `sent` was sent; zero if that is not finite.
+template <typename Real>
+[[gnu::always_inline]] constexpr Real remainder_of(Real value, Real sent) {
+  return finite_or_zero(value - sent);
+}
+
+// How accumulate() adds an element to the residual; `momentum` is the element's.
+struct WithoutMomentum {
+  template <typename Real>
+  [[gnu::always_inline]] constexpr Real operator()(Real residual, Real& /*momentum*/, Real value) const {
+    return residual + value;
+  }
+};
+template <typename Real>
+struct HeavyBall {
+  Real factor;
+  [[gnu::always_inline]] constexpr Real operator()(Real residual, Real& momentum, Real value) const {
+    momentum = factor * momentum + value;
+    return residual + momentum;
+  }
+};
+template <typename Real>
+struct Nesterov {
+  Real factor;
+  [[gnu::always_inline]] constexpr Real operator()(Real residual, Real& momentum, Real value) const {
+    momentum = factor * (momentum + value);
+    return (residual + momentum) + value;
+  }
+};
+
+// The number of partial sums of a norm; element i goes into sum i % kNormSums. The sums are added up in
+// halves: of n sums, sum i + n / 2 is added to sum i, for i below n / 2, until one is left.
 inline constexpr int kNormSums = 512;
+
+// Returns the norm of accumulate() for this sum of magnitudes.
+[[gnu::always_inline]] constexpr float kept_norm(double sum) {
+  const float norm = same_nan(static_cast<float>(sum));
+  return norm < kLeastNorm ? kLeastNorm : norm;
+}
 
 }  // namespace roundelay::kernels

@@ -29,8 +29,8 @@ constexpr DType residual_type(DType dtype) {
   return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
 
-// In the next three, the residual has residual_type(dtype). The arrays do not overlap. A NaN becomes the
-// type's one quiet NaN.
+// The next three functions move values into a residual and out of it. The residual has residual_type(dtype).
+// The arrays do not overlap. A NaN becomes the type's one quiet NaN.
 //
 // Computes residual[i] += values[i], and sets the values to zero. A residual of zero takes the value's bits.
 void keep(void* residual, void* values, std::size_t count, DType dtype);
@@ -41,16 +41,48 @@ void give_back(void* values, void* residual, std::size_t count, DType dtype);
 // result is not finite, so that an overflow is sent once.
 void take(void* sent, void* residual, std::size_t count, DType dtype);
 
-// Returns the sum of |x|, added up in fp64 in an order that depends on `count` alone.
+// Returns the L1 norm: the sum of |x|, added up in fp64 in an order that depends on `count` alone.
 float norm(const void* values, std::size_t count, DType dtype);
+
+// Momentum that a rank applies to its own gradients before they are sent. Factor 0: none.
+struct LocalMomentum {
+  double factor = 0;
+  bool nesterov = false;
+};
+
+// What a rank keeps of its gradients, as numbers of residual_type(dtype).
+struct Kept {
+  std::byte* residual = nullptr;
+  std::byte* momentum = nullptr;  // null: without momentum
+  LocalMomentum how{};
+};
+
+// Returns what is kept of one chunk.
+Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype);
+
+// The norm that accumulate() gives at least. So a chunk that has elements has a larger norm than zero.
+inline constexpr float kLeastNorm = 0x1p-126F;
+
+// Computes residual[i] += values[i], sets the values to zero, and returns the residual's norm, in one pass.
+// With momentum m, which is updated first, the residual takes
+//   m[i] = factor * m[i] + values[i]                and adds m[i], or
+//   m[i] = factor * (m[i] + values[i]), Nesterov's, and adds m[i] + values[i].
+// What is not finite counts in the norm, and becomes zero in the residual and in the momentum.
+float accumulate(const Kept& kept, void* values, std::size_t count, DType dtype);
+
+// Writes a NaN to the value if some norm is not finite.
+void mark_overflow(void* value, DType dtype, const float* norms, std::size_t count);
 
 // Writes the indices of the `keep` largest norms, ascending. Of equal norms the first are taken. A NaN is
 // larger than all numbers. Norms are not negative. `keep` is at most `count`, which is below 2^32.
 void select_largest(std::uint32_t* indices, std::size_t keep, const float* norms, std::size_t count);
 
-// Returns index `j` of a turn that takes every `parts`-th chunk. Turns come one after the other, for ever.
-constexpr std::uint32_t turn_index(std::uint64_t turn, std::uint64_t parts, std::uint64_t j) {
-  return static_cast<std::uint32_t>(turn % parts + j * parts);
-}
+// Numbers that follow each other at equal distances.
+struct Progression {
+  std::uint32_t first = 0, step = 1;
+  [[nodiscard]] constexpr std::uint32_t at(std::size_t j) const {
+    return first + static_cast<std::uint32_t>(j) * step;
+  }
+};
 
 }  // namespace roundelay::kernels

@@ -27,7 +27,7 @@ template <typename T>
   std::memcpy(to, &value, sizeof value);
 }
 
-// GpuSequencer any NaN into the type's one quiet NaN. Reductions also treat -0 as less than +0. So they are
+// Turns any NaN into the type's one quiet NaN. Reductions also treat -0 as less than +0. So they are
 // commutative to the last bit: two ranks that combine the same pair agree, whichever of them holds the
 // accumulator.
 template <typename T>

@@ -34,37 +34,47 @@ class GpuKernels {
   [[nodiscard]] virtual Status copy_batch(int device, std::span<const GpuCopy> items, Scale scale,
                                           GpuStream stream) = 0;
   // Gives the same bits as kernels::reduce_parts(), except fp64 sums of more than two parts and fp64
-  // averages, which are within 1 ulp (see docs/gpu.md).
+  // averages, which are within 1 ulp (see docs/gpu.md). Errors besides: kInvalidArgument (too many parts).
   [[nodiscard]] virtual Status reduce_parts(int device, std::byte* to,
                                             std::span<const std::byte* const> parts, std::size_t count,
                                             DType dtype, ReduceOp op, Scale prescale, Scale scale,
                                             GpuStream stream) = 0;
 
   // Residuals and chunks (chunks.h), with the bits of the CPU's functions. All memory is aligned to its
-  // elements. Indices, norms and turns are on the device, too. An index without a chunk stands for 0
-  // elements. Errors besides: kInvalidArgument (a type that is not floating, too many chunks).
+  // elements. Indices and norms are on the device, too. An index beyond the last chunk stands for a chunk of
+  // 0 elements. Errors besides: kInvalidArgument (a type that is not floating, too many chunks).
   [[nodiscard]] virtual Status keep(int device, std::byte* residual, std::byte* values, std::size_t count,
                                     DType dtype, GpuStream stream) = 0;
   [[nodiscard]] virtual Status give_back(int device, std::byte* values, std::byte* residual,
                                          std::size_t count, DType dtype, GpuStream stream) = 0;
+  // accumulate()s each chunk; norms[i] is that of chunk i.
+  [[nodiscard]] virtual Status accumulate(int device, float* norms, const Kept& kept, std::byte* values,
+                                          Chunking of, DType dtype, GpuStream stream) = 0;
+  [[nodiscard]] virtual Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
+                                             std::size_t count, GpuStream stream) = 0;
   // Computes the norm of each chunk of `from`.
   [[nodiscard]] virtual Status norms(int device, float* norms, const std::byte* from, Chunking of,
                                      DType dtype, GpuStream stream) = 0;
   // Does what select_largest() does.
   [[nodiscard]] virtual Status select(int device, std::uint32_t* indices, std::size_t keep,
                                       const float* norms, std::size_t count, GpuStream stream) = 0;
-  // Writes the indices 0 to `chosen` - 1 of turn *turn, which it then increases by 1.
-  [[nodiscard]] virtual Status next_turn(int device, std::uint32_t* indices, std::size_t chosen,
-                                         std::size_t parts, std::uint64_t* turn, GpuStream stream) = 0;
-  // take()s the chunks at these indices out of the residual, and puts them side by side into `to`. Zeros fill
-  // the places of elements that a chunk does not have.
+  // Writes the first `count` of these numbers.
+  [[nodiscard]] virtual Status number(int device, std::uint32_t* indices, std::size_t count,
+                                      Progression numbers, GpuStream stream) = 0;
+  // Moves the chunks at these indices out of the residual, as take() does, and puts them side by side into
+  // `to`. Zeros fill the places of elements that a chunk does not have.
   [[nodiscard]] virtual Status gather(int device, std::byte* to, std::byte* residual, Chunking of,
                                       std::span<const std::uint32_t> indices, DType dtype,
                                       GpuStream stream) = 0;
-  // Copies such chunks back to their places in `to`. The indices differ.
-  [[nodiscard]] virtual Status scatter(int device, std::byte* to, const std::byte* from, Chunking of,
-                                       std::span<const std::uint32_t> indices, DType dtype,
+  // Copies chunks that lie side by side in `from` to their places in `to`. No index comes twice. The types
+  // are the same, or those of a cast from halves to fp32.
+  [[nodiscard]] virtual Status scatter(int device, std::byte* to, DType to_type, const std::byte* from,
+                                       DType from_type, Chunking of, std::span<const std::uint32_t> indices,
                                        GpuStream stream) = 0;
+  // Sets these chunks of `at` to zero.
+  [[nodiscard]] virtual Status clear_chunks(int device, std::byte* at, Chunking of,
+                                            std::span<const std::uint32_t> indices, DType dtype,
+                                            GpuStream stream) = 0;
 };
 
 }  // namespace roundelay::kernels

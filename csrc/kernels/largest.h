@@ -1,4 +1,5 @@
-// Selects the largest of many norms: by a block of threads that meet after each step, or by one thread.
+// Selects the largest of many norms: by a block of threads that wait for each other after each step, or by
+// one thread.
 //
 // The norms are compared as integers, digit by digit from the highest: each digit's bins tell which of them
 // holds the last norm that is selected. So the least selected norm is known exactly after kDigits digits.
@@ -10,6 +11,7 @@
 
 namespace roundelay::kernels {
 
+// The arguments of select_largest() (chunks.h).
 struct Largest {
   std::uint32_t* indices;
   std::uint32_t keep;
@@ -17,6 +19,7 @@ struct Largest {
   std::uint32_t count;
 };
 
+// Memory that the threads share.
 template <int kThreads>
 struct LargestShared {
   static constexpr int kBins = 256;

@@ -1,4 +1,4 @@
-// The meaning of an order for one rank: Participant::apply() returns it, and lanes carry it out.
+// Describes what one rank has to do after an order. Participant::apply() returns it, and lanes carry it out.
 #pragma once
 
 #include <cstdint>
@@ -11,43 +11,43 @@
 
 namespace roundelay::negotiate {
 
-// A use that ended without an operation.
+// A use of a name (negotiate/participant.h) that failed: it ended without an operation.
 struct Settled {
   std::string name;
   Status status;
   std::vector<std::uint64_t> counters{};  // of a join: as in wire::Failure
 };
 
-// When this rank may enqueue an operation on its GPU: after the operation that has the ticket `previous`.
+// Lets this rank enqueue an operation on its GPU after the operation that has the ticket `previous`.
 struct GpuTicket {
   std::uint64_t number = 0;
   std::uint64_t previous = 0;  // 0: at once
   friend bool operator==(const GpuTicket&, const GpuTicket&) = default;
 };
 
-// A fused operation that was ordered.
+// A fused operation that this rank carries out, or skips.
 struct Execution {
   std::vector<std::string> names;     // its tensors, in buffer order; empty if skipped
   std::vector<std::int64_t> extents;  // as in wire::FusedOperation
   std::vector<int> absent;            // group members (indices, ascending) that have joined and skip it
-  bool skipped = false;               // this rank is one of them
+  bool skipped = false;               // this rank is absent
   std::optional<GpuTicket> ticket{};  // on a GPU that other process sets use too
   friend bool operator==(const Execution&, const Execution&) = default;
 };
 
-// A schedule that is locked.
+// A schedule lock that begins (submit/schedule_lock.h).
 struct Schedule {
   std::uint64_t number = 0;                            // of the lock
-  std::vector<std::vector<wire::Request>> operations;  // one period: their members, in buffer order
-  // Uses that this rank submitted and that are neither ordered nor failed, in order by name. They are the
-  // schedule's, or wait for its end.
+  std::vector<std::vector<wire::Request>> operations;  // one period: their tensors, in buffer order
+  // Uses that this rank submitted and that are neither ordered nor failed; those of one name in their order,
+  // a join last. They are the schedule's, or wait for its end.
   std::vector<wire::Request> returned;
 };
 
 // All that one order means for this rank. The fields are in the order in which they have to be done.
 struct Applied {
   std::optional<std::uint64_t> unlock{};  // the lock ends at this position
-  bool freeze = false;                    // the table has to freeze
+  bool freeze = false;                    // the submit::TensorTable has to freeze
   std::vector<Execution> operations;
   std::vector<Settled> failed;
   std::optional<wire::Joined> joined;  // the join in flight is over

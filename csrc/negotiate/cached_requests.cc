@@ -9,11 +9,11 @@ wire::CacheId CachedRequests::id_of(const wire::Request& request) const {
   return cached != by_name_.end() && cached->second.request == request ? cached->second.id : wire::kNoCacheId;
 }
 
-Result<std::string> CachedRequests::name_of(const wire::FusedTensor& member) const {
-  if (!member.name.empty()) return member.name;
-  const auto found = names_.find(member.id);
+Result<std::string> CachedRequests::name_of(const wire::FusedTensor& tensor) const {
+  if (!tensor.name.empty()) return tensor.name;
+  const auto found = names_.find(tensor.id);
   if (found == names_.end()) {
-    return Status::internal("an order names cache id " + std::to_string(member.id) +
+    return Status::internal("an order names cache id " + std::to_string(tensor.id) +
                             ", which this rank does not know");
   }
   return found->second;
@@ -28,13 +28,13 @@ Result<const wire::Request*> CachedRequests::request_of(wire::CacheId id) const 
   return &cached->second.request;
 }
 
-Status CachedRequests::assign(const wire::FusedTensor& member, const wire::Request& request) {
-  if (member.name.empty() || member.id == wire::kNoCacheId) return {};
-  if (names_.contains(member.id)) {
-    return Status::internal("an order assigns cache id " + std::to_string(member.id) + " twice");
+Status CachedRequests::assign(const wire::FusedTensor& tensor, const wire::Request& request) {
+  if (tensor.name.empty() || tensor.id == wire::kNoCacheId) return {};
+  if (names_.contains(tensor.id)) {
+    return Status::internal("an order assigns cache id " + std::to_string(tensor.id) + " twice");
   }
-  by_name_.insert_or_assign(member.name, Cached{member.id, request});
-  names_.emplace(member.id, member.name);
+  by_name_.insert_or_assign(tensor.name, Cached{tensor.id, request});
+  names_.emplace(tensor.id, tensor.name);
   return {};
 }
 

@@ -15,13 +15,14 @@ class CachedRequests {
  public:
   // Returns the id that stands for exactly this request, or kNoCacheId.
   [[nodiscard]] wire::CacheId id_of(const wire::Request& request) const;
-  // Returns the name that an order means.
-  [[nodiscard]] Result<std::string> name_of(const wire::FusedTensor& member) const;
+  // Returns the name of a tensor of an order.
+  [[nodiscard]] Result<std::string> name_of(const wire::FusedTensor& tensor) const;
   // Returns the request that the id stands for. The pointer is valid until the next assign() or evict().
   [[nodiscard]] Result<const wire::Request*> request_of(wire::CacheId id) const;
 
-  // The order may give the request a new id: `request` is this rank's version.
-  Status assign(const wire::FusedTensor& member, const wire::Request& request);
+  // Keeps the request under the id that the order assigns to the tensor, if it assigns one. `request` is this
+  // rank's own.
+  Status assign(const wire::FusedTensor& tensor, const wire::Request& request);
   // Forgets the id. Returns its name; nothing if this rank does not know the id.
   std::optional<std::string> evict(wire::CacheId id);
 

@@ -35,13 +35,13 @@ namespace roundelay::negotiate {
 struct CoordinatorOptions {
   fuse::PlanLimits plan;
   fuse::FireLimits fire;
-  std::size_t cache_capacity = 1024;
-  Duration stall_warning = std::chrono::seconds(60);  // zero: no warnings
-  Duration stall_abort{0};                            // zero: never
+  std::size_t cache_capacity = 1024;                  // requests in the response cache; 0: no cache
+  Duration stall_warning = std::chrono::seconds(60);  // warns of ranks that are late by this; zero: never
+  Duration stall_abort{0};                            // gives up what is late by this; zero: never
   bool schedule_lock = false;                         // members can announce what they submit
 };
 
-// The last rank to report a tensor, and how long the first had waited by then.
+// Says for the timeline who was the last rank to report a tensor, and how long the first one had waited.
 struct ReadyNote {
   std::string name;
   int last_rank = 0;  // world rank
@@ -55,25 +55,27 @@ class Coordinator {
   Coordinator(const Coordinator&) = delete;
   Coordinator& operator=(const Coordinator&) = delete;
 
-  // Takes a report of `member`, an index in the group. kInternal: that rank broke the protocol.
+  // Takes a report of `member`, an index in the group. kInternal: that rank broke the protocol, and the job
+  // has to end.
   Status on_report(int member, const wire::Report& report, TimePoint now);
   // Says whether operations on a GPU need tickets, because other process sets use the GPUs too. If so, orders
   // mark these operations for tickets (negotiate/order_queue.h), and no schedule has any of them.
   void take_tickets(bool yes);
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
-  // When time alone makes the next order or stall message due; sometimes a little before that.
+  // Returns when time alone makes the next order or stall warning due; sometimes a little too early.
   [[nodiscard]] Deadline next_due() const;
   // Returns lines that name overdue tensors and late ranks; each tensor again after every further warning
   // time.
   std::vector<std::string> take_stall_warnings(TimePoint now);
   // Returns the world ranks that these lines named since the last call.
   std::set<int> take_late_ranks() { return std::exchange(late_, {}); }
+  // Returns a note for each tensor that became ready since the last call; none in a group of one rank.
   std::vector<ReadyNote> take_ready_notes() { return std::exchange(notes_, {}); }
   // Returns a fault if a member has not answered a freeze for the stall abort time.
   [[nodiscard]] std::optional<wire::Abort> take_fault(TimePoint now) const { return schedule_.fault(now); }
 
-  // Counts the requests that some rank waits for. 0 when nothing is in flight.
+  // Returns the number of requests that are not ready yet: some member waits for another one's report.
   [[nodiscard]] std::size_t waiting() const { return table_.size() + joins_.deferred(); }
 
  private:

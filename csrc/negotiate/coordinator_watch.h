@@ -10,17 +10,18 @@ class CoordinatorWatch {
  public:
   enum class Action : unsigned char { kNothing, kPing, kWarn, kAbort };
 
-  // The silence after which check() warns and aborts. Zero: never.
+  // check() warns and aborts after silences of this length. Zero: never.
   CoordinatorWatch(Duration warning, Duration abort);
 
-  // The coordinator sent a message, so it lives.
+  // Call it when the coordinator has sent a message of any kind.
   void on_heard(TimePoint now);
-  // Returns what the caller has to do now. kPing asks the coordinator for a message before kWarn or kAbort.
-  // `waiting`: this rank has operations that wait for an order. Without them no time counts.
+  // Returns the action that is due now. kPing asks the coordinator for a message before kWarn or kAbort;
+  // these two come kArbiterPatience (negotiate/watchdog.h) after the ping at the earliest. `waiting`: this
+  // rank has operations that wait for an order. Without them no time counts.
   Action check(bool waiting, TimePoint now);
-  // When check() has something new to say.
+  // Returns when to call check() again.
   [[nodiscard]] Deadline next_due() const;
-  // The time since the coordinator last sent a message.
+  // Returns the time since the coordinator last sent a message, or since this rank began to wait.
   [[nodiscard]] Duration silence(TimePoint now) const { return now - heard_; }
 
  private:

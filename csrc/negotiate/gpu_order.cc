@@ -15,6 +15,11 @@ bool GpuOrder::open(LaneId lane, std::vector<std::int32_t> ranks) {
   return true;
 }
 
+bool GpuOrder::coordinates(std::int32_t rank, LaneId lane) const {
+  const auto found = lanes_.find(lane);
+  return found != lanes_.end() && found->second.front() == rank;
+}
+
 std::optional<wire::Tickets> GpuOrder::issue(LaneId lane, std::size_t operations) {
   std::vector<std::int32_t> ranks(last_.size());
   if (lane == LaneId{}) {

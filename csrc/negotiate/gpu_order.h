@@ -1,4 +1,4 @@
-// Rank 0's tickets: they say in which order all process sets enqueue their operations on GPUs. Pure.
+// Gives rank 0's tickets, which put the operations of all process sets on GPUs into one order. Pure.
 //
 // Two collectives on one GPU wait for each other for ever if ranks enqueue them in different orders. Within a
 // lane the orders prevent that; between lanes the tickets do.
@@ -22,14 +22,18 @@ class GpuOrder {
   // Adds the lane of a process set other than the world. False if the world does not have these ranks.
   [[nodiscard]] bool open(LaneId lane, std::vector<std::int32_t> ranks);
   void close(LaneId lane) { lanes_.erase(lane); }
-  // The world ranks of each lane that is open.
+  // Returns the world ranks of each lane that is open.
   [[nodiscard]] const std::map<LaneId, std::vector<std::int32_t>>& lanes() const { return lanes_; }
 
-  // False while the world has the GPUs to itself. When the last other set is gone, the world takes one more
-  // ticket. So all later operations of the world come after all that the other sets enqueued.
+  // Returns whether the lane is open and `rank` is its coordinator.
+  [[nodiscard]] bool coordinates(std::int32_t rank, LaneId lane) const;
+
+  // Returns false while the world has the GPUs to itself. When the last other set is gone, the world takes
+  // one more ticket. So all later operations of the world come after all that the other sets enqueued.
   [[nodiscard]] bool world_takes_tickets() const { return !lanes_.empty() || others_were_last_; }
 
-  // Returns one ticket for each of the lane's next operations. Nothing if the lane is not open.
+  // Returns one ticket for each of the lane's next operations. Nothing if the lane is not open; the world's
+  // always is.
   std::optional<wire::Tickets> issue(LaneId lane, std::size_t operations);
 
  private:

@@ -1,5 +1,5 @@
-// A lane's orders between the coordinator and the members. An order that needs tickets waits for them to
-// come from rank 0; the orders after it wait too. Pure.
+// Queues a lane's orders between its coordinator and the members. An order that needs tickets waits for them
+// to come from rank 0; the orders after it wait too. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class OrderQueue {
   // Rank 0 gives no more tickets. The first order that needs some becomes the lane's last: it says that rank
   // 0 has left. The orders after it are dropped.
   void refuse();
-  // Returns the next order that may go to the members.
+  // Returns the next order that may go to the members. Nothing: there is none, or it waits for tickets.
   std::optional<wire::Order> take();
-  // True if an order is in the queue.
+  // Returns true if an order is in the queue.
   [[nodiscard]] bool waiting() const { return !orders_.empty(); }
 
  private:

@@ -44,7 +44,7 @@ void Participant::begin_deferred(const std::string& name) {
   }
 }
 
-// True if a use after one that failed is still to be reported. A join or a removal comes after it.
+// Returns true if a use after one that failed is still to be reported. A join or a removal comes after it.
 bool Participant::uses_deferred() const {
   for (const auto& [name, requests] : deferred_) {
     for (const wire::Request& request : requests) {
@@ -129,14 +129,14 @@ Status Participant::apply_operation(const wire::FusedOperation& operation, Appli
     return join_.empty() ? Status::internal("an order takes this rank for joined, which it is not")
                          : Status{};
   }
-  for (const wire::FusedTensor& member : operation.tensors) {
-    Result<std::string> name = cache_.name_of(member);
+  for (const wire::FusedTensor& tensor : operation.tensors) {
+    Result<std::string> name = cache_.name_of(tensor);
     if (!name.ok()) return name.status();
     const auto found = pending_.find(*name);
     if (found == pending_.end() || !found->second.reported) {
       return Status::internal("an order names '" + *name + "', which this rank did not report");
     }
-    ROUNDELAY_RETURN_IF_ERROR(cache_.assign(member, found->second.request));
+    ROUNDELAY_RETURN_IF_ERROR(cache_.assign(tensor, found->second.request));
     pending_.erase(found);
     execution.names.push_back(std::move(name).value());
   }

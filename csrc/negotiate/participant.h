@@ -1,10 +1,10 @@
 // A rank's side of the negotiation of one lane: takes requests and orders, gives reports and settled uses.
 // Pure.
 //
-// Uses of a name are matched in order: the k-th use on one rank meets the k-th use on every other rank. A use
-// that failed a local check counts: it fails the peers' k-th use with its text, also if they submit it later.
-// A join is this rank's last use of anything until all ranks have joined. From then on all names are counted
-// anew.
+// A use is one submission of a name. Uses of a name are matched in order: the k-th use on one rank meets the
+// k-th use on every other rank. A use that failed a local check counts: it fails the peers' k-th use with its
+// text, also if they submit it later. A join is this rank's last use of anything until all ranks have joined.
+// From then on all names are counted anew.
 #pragma once
 
 #include <cstdint>
@@ -31,18 +31,19 @@ class Participant {
 
   // Adds the next use of request.name. The use may be settled at once (see take_settled()).
   void submit(const wire::Request& request);
-  // Says that a caller waits for what was submitted so far.
+  // Makes the next report ask for orders of all that is ready: a caller waits for what was submitted so far.
   void flush() { flush_wanted_ = true; }
-  // This rank called shutdown().
+  // Makes the next report say that this rank leaves: it called shutdown().
   void leave() { leaving_ = true; }
-  // The process set is being removed: this rank submits nothing more.
+  // Makes a report say that this rank removes the process set, when all its uses are reported. Nothing may be
+  // submitted afterwards.
   void remove() { removing_ = true; }
 
   // Freezes this rank's part of the lock after `announced` positions. Until the lock is over nothing else is
   // reported and nothing may be submitted. Without a lock this does nothing.
   void freeze(std::uint64_t announced);
   [[nodiscard]] bool frozen() const { return lock_.frozen.has_value(); }
-  // True if this rank leaves, or removes the process set.
+  // Returns true if this rank leaves, or removes the process set.
   [[nodiscard]] bool ends() const { return leaving_ || removing_; }
 
   // Returns what the coordinator does not know yet; nothing if there is no news.
@@ -53,7 +54,8 @@ class Participant {
   // has to end.
   Result<Applied> apply(const wire::Order& order);
 
-  // Counts operations that were submitted and are neither ordered nor failed.
+  // Returns the number of operations that have begun and are neither ordered nor failed. A use that waits for
+  // an earlier one of its name does not count.
   [[nodiscard]] std::size_t outstanding() const { return pending_.size(); }
 
  private:

@@ -41,11 +41,11 @@ Status Participant::apply_lock(const wire::Lock& lock, Applied& applied) {
   Schedule& schedule = applied.schedule.emplace();
   schedule.number = lock.number;
   for (const auto& ids : lock.operations) {
-    auto& members = schedule.operations.emplace_back();
+    auto& tensors = schedule.operations.emplace_back();
     for (const wire::CacheId id : ids) {
       const Result<const wire::Request*> request = cache_.request_of(id);
       if (!request.ok()) return request.status();
-      members.push_back(**request);
+      tensors.push_back(**request);
     }
   }
   schedule.returned = take_all_back();

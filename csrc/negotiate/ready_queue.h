@@ -1,7 +1,7 @@
-// Requests that all members have reported, until an order takes them. Pure.
+// Keeps the requests that all members have reported, until an order takes them. Pure.
 //
-// They gather until fuse's firing rule (theta, a flush, the linger) lets them go together. The order lists
-// them as fused operations and names each by its cache id.
+// Requests gather until fuse's firing rule (theta, a flush, the linger) lets them go together. The order
+// lists them as fused operations and names each by its cache id.
 #pragma once
 
 #include <cstddef>
@@ -28,14 +28,15 @@ class ReadyQueue {
   // `absent`: members (ascending) that have joined and skip the operation.
   void push(PendingRequest entry, std::vector<std::int32_t> absent, TimePoint now);
   [[nodiscard]] bool empty() const { return ready_.empty(); }
-  // True if the firing rule lets the requests go now. `flush`: a member waits for them.
+  // Returns true if the firing rule lets the requests go now. `flush`: a member waits for them.
   [[nodiscard]] bool fires(bool flush, TimePoint now) const;
-  // When the linger of the oldest request ends.
+  // Returns when the requests go, if no flush comes: now if theta is reached, else when the linger of the
+  // oldest request ends.
   [[nodiscard]] Deadline next_due() const;
 
-  // Moves all requests into `order` as fused operations. Assigns cache ids; the ids that have to go are in
-  // order.evicted. Ids of names in `table` stay, as a member's report may name them. `takes_tickets`: marks
-  // the operations on GPUs in order.tickets.
+  // Moves all requests into `order` as fused operations. Assigns ids of `cache`, and adds those that it
+  // evicts to order.evicted. Ids of names in `table`, the coordinator's, stay: a member's report may name
+  // them. `takes_tickets`: marks the operations on GPUs in order.tickets.
   void write(wire::Order& order, ResponseCache& cache, const RequestTable& table, bool takes_tickets);
 
  private:

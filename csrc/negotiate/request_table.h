@@ -1,4 +1,4 @@
-// The requests that some members of a group have reported and others have not, by name. Pure.
+// Keeps the requests that some members of a group have reported and others have not, by name. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,13 @@
 namespace roundelay::negotiate {
 
 struct PendingRequest {
-  wire::Request request;  // the first reporter's
-  int first_member = 0;
+  wire::Request request;              // the first reporter's
+  int first_member = 0;               // the first reporter's index in the group
   std::vector<bool> reported;         // by member
   int missing = 0;                    // how many members have not reported it
   std::vector<std::int64_t> extents;  // as in wire::FusedOperation
   TimePoint first_seen{};
-  TimePoint warned{};  // the last warning; first_seen if there is none
+  TimePoint warned{};  // when the last warning named it; first_seen if none has
 };
 
 // Entries keep their address until they are taken or the table is cleared.
@@ -32,7 +32,8 @@ class RequestTable {
 
   [[nodiscard]] Iterator find(const std::string& name) { return entries_.find(name); }
   [[nodiscard]] bool contains(const std::string& name) const { return entries_.contains(name); }
-  // Adds an entry that no member has reported yet. `member` is about to report it. The name is new.
+  // Adds an entry that no member has reported yet; report() follows for `member`, the first one. The table
+  // has no entry of this name.
   Iterator open(int member, const wire::Request& request, TimePoint now);
   // Records the report of a member that has not reported the entry yet.
   void report(PendingRequest& entry, int member, const wire::Request& request);

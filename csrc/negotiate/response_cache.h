@@ -23,11 +23,13 @@ class ResponseCache {
   // Returns the request, or null if the id was evicted or never given. The pointer is valid until the next
   // insert().
   [[nodiscard]] const wire::Request* find(wire::CacheId id) const;
+  // Returns whether insert() has returned the id, also if it was evicted since.
   [[nodiscard]] bool was_given(wire::CacheId id) const { return id != wire::kNoCacheId && id <= last_id_; }
-  // Returns the id of a request of the same name that mismatch() finds equal, or kNoCacheId.
+  // Returns the id of a request of the same name in which mismatch() (negotiate/validate.h) finds no
+  // difference, or kNoCacheId.
   [[nodiscard]] wire::CacheId id_of(const wire::Request& request) const;
   [[nodiscard]] bool knows(const std::string& name) const { return by_name_.contains(name); }
-  // The id was used now.
+  // Makes the id the most recently used one. Does nothing if it was evicted.
   void touch(wire::CacheId id);
 
   // Adds the request and returns its new id, or kNoCacheId if there is no room. Appends to `evicted` the ids

@@ -13,9 +13,9 @@ bool ScheduleCoordinator::on_order(const wire::Order& order) {
   for (const wire::FusedOperation& operation : order.operations) {
     ScheduleFinder::Ids ids;
     plain = plain && operation.extents.empty() && operation.absent.empty();
-    for (const wire::FusedTensor& member : operation.tensors) {
-      plain = plain && member.name.empty();
-      ids.push_back(member.id);
+    for (const wire::FusedTensor& tensor : operation.tensors) {
+      plain = plain && tensor.name.empty();
+      ids.push_back(tensor.id);
     }
     if (!plain) break;
     finder_.saw(ids);

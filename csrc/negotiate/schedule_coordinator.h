@@ -21,33 +21,34 @@ namespace roundelay::negotiate {
 
 class ScheduleCoordinator {
  public:
-  // `group` outlives this object. `limits`: how long a member may leave a freeze unanswered.
+  // `group` outlives this object. `limits`: the times that a member may leave a freeze unanswered.
   ScheduleCoordinator(const Group& group, StallLimits limits) : group_(group), limits_(limits) {}
 
   [[nodiscard]] bool locked() const { return keeper_.locked(); }
-  // True if the report was written before the last lock began. The lock has returned all that it says to its
-  // writer.
+  // Returns true if the report was written before the last lock began. The lock has returned all that it says
+  // to its writer.
   [[nodiscard]] bool outdated(const wire::Report& report) const { return report.last_order < locked_by_; }
 
   // Records the operations of a negotiated order. False if the order has more in it than a schedule can
   // repeat.
   bool on_order(const wire::Order& order);
-  // No period goes across this moment.
+  // Lets no period go across this moment.
   void interrupt() { finder_.interrupted(); }
   // Begins a lock with `order` if the operations up to it repeat. True if it does.
   bool begin_if_periodic(wire::Order& order);
 
-  // A report under the lock. kInternal: the member broke the protocol.
+  // Takes a report that was written under the lock. kInternal: the member broke the protocol.
   Status on_report(int member, const wire::Report& report, TimePoint now);
-  // Writes into `order` that members have to freeze, or that the lock is over. False if neither is due.
+  // Writes into `order` that members have to freeze, or that the lock is over. False if neither is due. Only
+  // while locked().
   bool write(wire::Order& order);
 
-  // When a member that does not answer a freeze is worth a warning or an abort.
+  // Returns when a warning or an abort is due for a member that does not answer a freeze.
   [[nodiscard]] Deadline next_due() const;
-  // A line that names the members that do not answer; again after every further warning time. Adds their
-  // ranks to `late`.
+  // Returns a line that names the members that do not answer; again after every further warning time. Adds
+  // their world ranks to `late`.
   std::optional<std::string> take_warning(TimePoint now, std::set<int>& late);
-  // The fault of a member that has not answered in time.
+  // Returns the fault of a member that has not answered in time.
   [[nodiscard]] std::optional<wire::Abort> fault(TimePoint now) const;
 
  private:

@@ -10,9 +10,9 @@ constexpr std::uint64_t kLasting = 8;  // a lock lasted if it ran so many times 
 
 }  // namespace
 
-void ScheduleFinder::saw(const Ids& members) {
+void ScheduleFinder::saw(const Ids& tensors) {
   if (symbols_.size() >= kMostSymbols) interrupted();
-  const auto [found, is_new] = symbols_.try_emplace(members, static_cast<Symbol>(operations_.size()));
+  const auto [found, is_new] = symbols_.try_emplace(tensors, static_cast<Symbol>(operations_.size()));
   if (is_new) operations_.push_back(&found->first);
   last_.resize(kLongestPeriod);
   repeats_.resize(kLongestPeriod + 1);

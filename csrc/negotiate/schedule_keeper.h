@@ -13,22 +13,23 @@ namespace roundelay::negotiate {
 
 class ScheduleKeeper {
  public:
-  // A lock begins for so many members.
+  // Begins a lock for so many members.
   void begin(std::size_t members);
   [[nodiscard]] bool locked() const { return !counts_.empty(); }
-  // The number of the last lock; the first is 1.
+  // Returns the number of the last lock; the first is 1.
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
-  // This member has frozen after `count` positions. False if it has said so before. Only under a lock.
+  // Records that this member has frozen after `count` positions. False if it has said so before. Only under a
+  // lock.
   bool on_frozen(std::size_t member, std::uint64_t count, TimePoint now);
-  // True once for each lock, when some members are frozen and others are not: these have to freeze.
+  // Returns true once for each lock, when some members are frozen and others are not: these have to freeze.
   bool take_freeze();
-  // When all members are frozen, ends the lock and returns the position at which it ends.
+  // Ends the lock if all members are frozen, and returns the position at which it ends.
   std::optional<std::uint64_t> take_unlock();
 
-  // Members (ascending) that have not frozen although another member has.
+  // Returns the members (ascending) that have not frozen although another member has.
   [[nodiscard]] std::vector<int> silent() const;
-  // When the first member froze.
+  // Returns when the first member froze.
   [[nodiscard]] TimePoint asked() const { return asked_; }
 
   friend bool operator==(const ScheduleKeeper&, const ScheduleKeeper&) = default;

@@ -49,7 +49,7 @@ std::vector<int> StallClock::reporters_of(const PendingRequest& entry) const {
   return ranks;
 }
 
-// True if each of the two requests is reported by a rank that the other one waits for.
+// Returns true if each of the two requests is reported by a rank that the other one waits for.
 bool StallClock::crossed(const PendingRequest& one, const PendingRequest& other) const {
   const auto owes = [&](const PendingRequest& has, const PendingRequest& lacks) {
     for (std::size_t member = 0; member < has.reported.size(); ++member) {
@@ -97,7 +97,7 @@ std::vector<std::string> StallClock::take_warnings(RequestTable& table, TimePoin
   std::vector<std::string> lines;
   for (auto& [ranks, names] : names_by_missing) {
     std::sort(names.begin(), names.end());
-    lines.push_back(ranks + " did not submit " + list(names) + ", which other ranks wait for since " +
+    lines.push_back(ranks + " did not submit " + list(names) + ", for which other ranks have waited " +
                     seconds_text(longest[ranks]) + ": slow, stopped, or on another path of the program" +
                     crossed_with(table, entries.at(names.front())));
   }

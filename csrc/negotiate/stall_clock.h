@@ -1,5 +1,5 @@
-// Finds the requests that some members reported and others did not report in time: warns of them, and gives
-// them up. Pure.
+// Finds the requests that some members reported and others did not report in time, to warn of them and to
+// give them up. Pure.
 #pragma once
 
 #include <set>
@@ -24,17 +24,17 @@ class StallClock {
   StallClock(const Group& group, const JoinTracker& joins, StallLimits limits)
       : group_(group), joins_(joins), limits_(limits) {}
 
-  // `entry` was added to `table`.
+  // Call it when `entry` was added to `table`.
   void on_opened(const RequestTable& table, const PendingRequest& entry);
-  // When a request of `table` may be overdue; sometimes a little before that.
+  // Returns when a request of `table` may be overdue; sometimes a little too early.
   [[nodiscard]] Deadline next_due(const RequestTable& table) const;
 
-  // Lines that name overdue requests and the ranks that did not submit them; a request comes again after
-  // every further warning time. Adds the ranks to `late`.
+  // Returns lines that name overdue requests and the ranks that did not submit them; a request comes again
+  // after every further warning time. Adds the world ranks to `late`.
   std::vector<std::string> take_warnings(RequestTable& table, TimePoint now, std::set<int>& late);
-  // Names (ascending) of the requests that have to be given up.
+  // Returns the names (ascending) of the requests that have to be given up.
   [[nodiscard]] std::vector<std::string> overdue(const RequestTable& table, TimePoint now) const;
-  // Why `entry` is given up.
+  // Returns the text that says why `entry` is given up.
   [[nodiscard]] std::string abort_text(const PendingRequest& entry) const;
 
  private:

@@ -29,17 +29,18 @@ class Watchdog {
   explicit Watchdog(const Group& group)
       : rank_(group.world_rank()), members_(group.ranks), answered_(members_.size(), false) {}
 
-  // This rank, or on the arbiter any member, is stuck. True if a liveness check begins: the caller then pings
-  // all members. Only the arbiter returns true.
+  // Takes the report of a stuck rank: this one, or on the arbiter any member. Returns true if a liveness
+  // check begins: the caller then pings all members. Only the arbiter returns true.
   bool on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
-  // `from` sent a message.
+  // Call it when `from` has answered a ping.
   void on_sign_of_life(int from);
-  // The lane has had its last order. A member that has left is silent without being at fault.
+  // Call it when the lane has had its last order. A member that has left is silent without being at fault.
   void on_closed() { closed_ = true; }
 
   // Returns the fault once it is known. The arbiter knows it when all members have answered or the time is
   // over. Other ranks blame the arbiter if they hear nothing from it for too long.
   std::optional<wire::Abort> take_fault(TimePoint now);
+  // Returns when take_fault() returns the fault at the latest.
   [[nodiscard]] Deadline next_due() const { return due_; }
 
  private:

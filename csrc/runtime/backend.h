@@ -26,7 +26,7 @@ struct Start {
   std::vector<int> ranks{};                           // the job's ranks of MPI_COMM_WORLD; empty: all of them
   std::optional<int> communicator{};                  // the job's communicator as a Fortran handle, instead
   GpuParts gpu{};
-  std::shared_ptr<Whereabouts> whereabouts{};  // null: the program cannot be asked where it is
+  std::shared_ptr<Whereabouts> whereabouts{};  // runtime/control/inquiry.h; null: the program cannot be asked
 };
 
 // The module owns its one backend and never destroys it: MPI is finalised when the process exits. One thread
@@ -34,23 +34,24 @@ struct Start {
 class Backend {
  public:
   virtual ~Backend() = default;
-  // The version of the module's source. Call it first: if it differs from the core's, use nothing else.
+  // Returns the version of the module's source. Call it first: if it differs from the core's, use nothing
+  // else.
   [[nodiscard]] virtual std::string version() const = 0;
-  // Finds the ranks of the job, and starts the library if it is not started. Errors: one line with cause and
-  // cure.
+  // Finds the ranks of the job, and starts the library if it is not started. Errors: kUnavailable,
+  // kInvalidArgument; one line with cause and cure.
   virtual Result<std::unique_ptr<bootstrap::Bootstrap>> bootstrap(const Config& config, const Start& start,
                                                                   Deadline deadline) = 0;
-  // The fabric's name in ROUNDELAY_FABRIC.
+  // Returns the name of fabric()'s fabrics in ROUNDELAY_FABRIC: "mpi", "c10d".
   [[nodiscard]] virtual std::string fabric_name() const = 0;
   // Makes a fabric for a group of two or more ranks. Collective: all members make their common fabrics in the
-  // same order. Takes at most the start timeout.
+  // same order. Takes at most ROUNDELAY_START_TIMEOUT. Errors: kUnavailable, kAborted.
   virtual Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) = 0;
   // Makes the channel of the world, for ranks that cannot use TCP. Collective. Errors: kUnavailable.
   virtual Result<std::unique_ptr<channel::Channel>> channel(const Group& world) = 0;
-  // The library and its version, for `roundelay doctor`: "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
+  // Returns the library and its version, for `roundelay doctor`: "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
   [[nodiscard]] virtual std::string description() const = 0;
-  // After a fault: makes the library never finalise, as that would wait for dead ranks, and refuse a later
-  // init with the text `why`. Any thread may call it.
+  // Makes the library never finalise, as that would wait for dead ranks, and refuse a later init with the
+  // text `why`. Call it after a fault. Any thread may call it.
   virtual void poison(const std::string& why) = 0;
   // Ends all processes of the job, with MPI_Abort where there is MPI. Any thread may call it.
   [[noreturn]] virtual void abort_job(int exit_code) = 0;

@@ -35,9 +35,9 @@ struct Submission : submit::Arguments {
 // Any thread may call any function. shutdown() and destruction come last.
 class Context {
  public:
-  // Collective over all ranks; blocks for at most the start timeout. `backend` outlives the context; without
-  // one (null) the job has one rank. Errors: kUnavailable, kInvalidArgument, kAborted. As long as the ranks
-  // can talk, all of them get the same error.
+  // Starts communication. Collective over all ranks; blocks for at most ROUNDELAY_START_TIMEOUT. `backend`
+  // outlives the context; without one (null) the job has one rank. Errors: kUnavailable, kInvalidArgument,
+  // kAborted. As long as the ranks can talk, all of them get the same error.
   static Result<std::unique_ptr<Context>> create(const Config& config, Backend* backend, const Start& start);
   virtual ~Context() = default;
 
@@ -60,15 +60,15 @@ class Context {
   virtual void submit_error(ProcessSetId process_set, wire::Request request) = 0;
 
   // Process sets are made and removed in two steps, each by all ranks of the world, one change at a time.
-  // First every rank calls announce_...() and waits for the handle, which is done when all have announced the
-  // same. Then every rank calls make_process_set() or drop_process_set(); these block for at most the start
-  // timeout. Set 0 is the world. Errors: kInvalidArgument (the ranks are not in the world, or not ascending;
-  // there is such a set; the id is unknown), kMismatch (ranks have announced different changes), kUnavailable
-  // (a member could not make its part), kAborted.
+  // First every rank calls submit_new_set() or submit_removal() and waits for the handle, which is done when
+  // all have submitted the same. Then every rank calls make_process_set() or drop_process_set(); these wait
+  // for the other ranks for at most ROUNDELAY_START_TIMEOUT. Set 0 is the world. Errors: kInvalidArgument
+  // (the ranks are not in the world, or not ascending; there is such a set; the id is unknown), kMismatch
+  // (ranks have submitted different changes), kUnavailable (a member could not make its part), kAborted.
   virtual Result<submit::Handle> submit_new_set(std::vector<int> ranks) = 0;
   virtual Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) = 0;
   virtual Result<submit::Handle> submit_removal(ProcessSetId id) = 0;
-  // Waits for what is in flight in the set. An operation that some member has not submitted fails.
+  // Waits also for what is in flight in the set. An operation that some member has not submitted fails.
   virtual Status drop_process_set(ProcessSetId id) = 0;
   // Returns the set's world ranks in ascending order; this rank need not be a member. Errors:
   // kInvalidArgument (unknown id).
@@ -78,13 +78,14 @@ class Context {
   // kInvalidArgument (unknown id, or this rank is no member).
   virtual Result<std::vector<int>> levels(ProcessSetId id) = 0;
 
-  // True if the operation is done. Errors: kInvalidArgument (unknown handle).
+  // Returns true if the operation is done. Errors: kInvalidArgument (unknown handle).
   virtual Result<bool> poll(submit::Handle handle) = 0;
   // Blocks until the operation is done, and returns its status; the handle is then unknown. Returns nothing
   // at the deadline. The caller's thread may negotiate and reduce meanwhile. Errors: kInvalidArgument
   // (unknown handle).
   virtual std::optional<Status> wait(submit::Handle handle, Deadline deadline) = 0;
-  // The step's last gradient is submitted: orders what is ready without lingering.
+  // Asks for orders of all that is ready, without lingering. Call it when the step's last gradient is
+  // submitted.
   virtual void flush() = 0;
 
   // Mark the time in which the calling thread computes nothing because it waits for communication. Calls may
@@ -93,18 +94,19 @@ class Context {
   virtual void begin_wait() = 0;
   virtual void end_wait() = 0;
 
-  // Counters since init, by name. python/roundelay/torch/measure.py says what they count.
+  // Returns the counters since init, by name. python/roundelay/torch/measure.py says what they count.
   [[nodiscard]] virtual std::map<std::string, std::int64_t> stats() const = 0;
 
-  // This rank's recorder. The context owns it.
+  // Returns this rank's recorder. The context owns it.
   virtual timeline::Timeline& timeline() = 0;
-  // On rank 0: start or stop the timeline of all ranks. On other ranks: do nothing. Errors: kInvalidArgument
+  // Start or stop the timeline of all ranks, on rank 0. Do nothing on other ranks. Errors: kInvalidArgument
   // (the file cannot be written).
   virtual Status start_timeline(const std::string& path, bool mark_cycles) = 0;
   virtual Status stop_timeline() = 0;
 
-  // Ends communication for all ranks, with `why` as the cause: this process is about to die of an exception,
-  // or has given up a call that all ranks are in. Waits for up to 2 seconds until the others are told.
+  // Ends communication for all ranks, with `why` as the cause. Call it if this process is about to die of an
+  // exception, or has given up a call that all ranks are in. Waits for up to 2 seconds until the others are
+  // told.
   virtual void fail(const std::string& why) = 0;
 
   // Finishes what is ordered, tells the peers, whose later operations fail with this rank's name, and joins

@@ -1,4 +1,4 @@
-// One rank's part in one operation: its tensors, and where its results go.
+// Describes one rank's part in one operation: its tensors, and the memory for its results.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct BucketTechnique;
 
 namespace roundelay::submit {
 
-// The times (steady clock) at which an entry passed each stage; the epoch: not yet. The timeline shows them.
+// The times at which an entry passed each stage. TimePoint{}: it has not. The timeline shows them.
 struct EntryTimes {
   TimePoint submitted{};  // the program called submit()
   TimePoint ordered{};    // the lane queued its operation, by an order or by the schedule
@@ -37,28 +37,29 @@ class Results {
     std::byte* data = nullptr;
     GpuEventPtr free{};  // on a GPU: a stream may write to `data` after this event; null: at once
   };
-  // Allocates the result of tensor `part`. The holder of the lane's token calls it, without the GIL.
+  // Allocates the result of tensor number `part`, with this shape. The core calls these functions without the
+  // GIL, one at a time: the holder of the lane's token, or for a join that of the negotiation token.
   // Errors: kUnavailable (no memory).
   virtual Result<Memory> allocate(std::size_t part, const std::vector<std::int64_t>& shape) = 0;
   // Alltoall: stores the number of rows received from each member.
   virtual void set_received_splits(std::vector<std::int64_t> rows) = 0;
-  // On a GPU: stores the event after which all results are complete. The lane calls it before the handle is
-  // done.
+  // Stores an event of a GPU, after which a part of the results is complete. The lane calls it for each batch
+  // of the operation, before the handle is done. All results are complete after the last event.
   virtual void set_done(GpuEventPtr /*event*/) {}  // NOLINT(performance-unnecessary-value-param)
 };
 
 // One tensor of an operation: contiguous memory of `count` elements.
 struct Part {
   DType dtype = DType::kFloat32;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;  // may equal `input`; null: Results allocates it
-  std::size_t count = 0;        // elements of the input
+  const std::byte* input = nullptr;  // null only if there are no elements, or no input
+  std::byte* output = nullptr;       // may equal `input`; null: Results allocates it
+  std::size_t count = 0;             // elements of the input
   RegionPtr region{};  // allreduce in place: the region that holds `output` at request.region; else null
 
   [[nodiscard]] std::size_t bytes() const { return count * size_of(dtype); }
 };
 
-// What the caller gives of an operation. The memory of the parts and `results` stay the caller's, who keeps
+// The caller's arguments of an operation. The caller owns the memory of the parts and `results`, and keeps
 // them until the handle is done.
 struct Arguments {
   wire::Request request;             // name "": the next name of the counter for (operation, process set)

@@ -22,7 +22,7 @@ class Exposure {
     Duration exposed{0};    // and at least one thread waited
   };
 
-  // An operation begins, and ends.
+  // Count an operation that begins, and one that ends.
   void submitted(TimePoint now) {
     advance(now);
     ++under_way_;
@@ -32,12 +32,13 @@ class Exposure {
     --under_way_;
   }
 
-  // A thread begins, and ends, to wait.
+  // Counts a thread that begins to wait.
   void wait_begins(TimePoint now) {
     advance(now);
     if (waiting_++ == 0) wait_began_ = last_;
   }
-  // Returns the wait from its first thread to its last, if no other thread waits any more.
+  // Counts a thread that ends its wait. If no other thread waits any more, returns the whole wait: from the
+  // begin of the first thread to the end of the last.
   std::optional<Wait> wait_ends(TimePoint now) {
     advance(now);
     if (--waiting_ > 0) return std::nullopt;

@@ -1,5 +1,5 @@
-// Handles: submit() gives the caller one for each operation. It is completed exactly once, and the caller may
-// sleep until then.
+// Keeps the handles of operations. submit() gives the caller one for each operation. A handle is completed
+// exactly once, and the caller may sleep until then.
 #pragma once
 
 #include <atomic>
@@ -30,10 +30,13 @@ class HandleTable {
   // Returns the status of a done handle and forgets the handle. Nothing: it is unknown or not done.
   std::optional<Status> take(Handle handle) EXCLUDES(mutex_);
 
-  // A thread of the program begins, and ends, to wait for communication. Calls may be nested.
+  // Counts a thread of the program that begins to wait for communication. A thread may call it several times,
+  // and then calls end_wait() as often.
   void begin_wait() EXCLUDES(mutex_);
-  // Returns the wait of the whole program if no other thread waits any more.
+  // Ends such a wait. If none is left, returns the program's whole wait: from the first begin to the last
+  // end.
   std::optional<Exposure::Wait> end_wait() EXCLUDES(mutex_);
+  // Returns the times up to now.
   [[nodiscard]] Exposure::Times exposure() const EXCLUDES(mutex_);
 
  private:

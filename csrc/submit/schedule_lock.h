@@ -1,5 +1,5 @@
 // A rank's side of a locked schedule: a fixed sequence of operations that the ranks of a group run again and
-// again without negotiation. Pure: requests in, positions out.
+// again without negotiation. Pure.
 //
 // The schedule repeats its period without end; a position is an index in this endless sequence. A use (one
 // submission of a name) belongs to the next position that has its name. A rank announces a position when all
@@ -31,9 +31,9 @@ class ScheduleLock {
 
   // Begins schedule `number` at position 0.
   void begin(std::uint64_t number, const Operations& operations);
-  // True from begin() to end().
+  // Returns true from begin() to end().
   [[nodiscard]] bool active() const { return !operations_.empty(); }
-  // True while active and not frozen.
+  // Returns true while active and not frozen.
   [[nodiscard]] bool open() const { return active() && !frozen_; }
   [[nodiscard]] std::uint64_t number() const { return number_; }
 
@@ -51,15 +51,16 @@ class ScheduleLock {
   [[nodiscard]] std::uint64_t announced() const { return announced_; }
   [[nodiscard]] std::uint64_t entered() const { return entered_; }
   // Returns whether this rank may enter its next position. `least`: the number of positions that all ranks
-  // have announced.
+  // have announced (Announcements::least()).
   [[nodiscard]] bool may_enter(std::uint64_t least) const;
-  // Enters it and returns the operation's names. Nothing: it may not.
+  // Enters the next position and returns the names of its operation. Nothing: may_enter() is false.
   std::optional<Names> enter(std::uint64_t least);
 
-  // Freezes the schedule if a use has waited for kPatience. Returns when to call again. Never: call it when
-  // something was submitted.
+  // Freezes the schedule if a filed use has waited for kPatience. Returns when to call again. Never: after
+  // the next file().
   Deadline look(TimePoint now);
-  // Ends the schedule. Returns the uses that were not entered, which the caller negotiates.
+  // Ends the schedule. Returns the uses that were filed and not entered, by position. The caller negotiates
+  // them.
   std::vector<wire::Request> end();
 
   friend bool operator==(const ScheduleLock&, const ScheduleLock&) = default;

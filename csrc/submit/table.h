@@ -25,12 +25,12 @@ namespace roundelay::submit {
 
 inline constexpr const char* kJoinName = "<join>";  // the name of every join; no other operation may have it
 
-// Thread-safe. Framework threads add entries under one short lock. The holder of the negotiation token drains
-// the requests. A lane or the completer extracts an entry to complete it. An entry leaves the table exactly
-// once: so it is completed exactly once.
+// Thread-safe. Framework threads add entries under one short lock. The holder of the negotiation token
+// (runtime/lane/progress_token.h) drains the requests. A lane or the completer extracts an entry to complete
+// it. An entry leaves the table exactly once: so it is completed exactly once.
 //
-// Under a schedule lock, add() does not queue a request that belongs to the schedule: it announces the
-// request to the peers instead.
+// Under a schedule lock (submit/schedule_lock.h), add() does not queue a request that belongs to the
+// schedule: it announces the request to the peers instead.
 class TensorTable {
  public:
   // `announcements` are those of the lane's group. Null: the table never announces.
@@ -44,16 +44,16 @@ class TensorTable {
   // is pending, or if the name is kJoinName (the peers hear of neither); after close(), its cause.
   Result<Handle> add(Entry entry, HandleTable& handles) EXCLUDES(mutex_);
   // Queues a request that failed this rank's local checks: it has no entry and carries its error to the
-  // peers. Any thread.
+  // peers. Does nothing after close(), or if this rank has joined. Any thread.
   void add_error(wire::Request request) EXCLUDES(mutex_);
 
   // Moves the requests that came since the last call into `out`. Clears `out` first and keeps its capacity.
   void drain(std::vector<wire::Request>& out) EXCLUDES(mutex_);
   [[nodiscard]] bool anything_queued() const EXCLUDES(mutex_);
 
-  // Ends a join. From the join's add() until joined() or its release(), the table refuses all else with
-  // kInvalidArgument, and the peers do not hear of it. `counters`: the numbers after which unnamed names go
-  // on, by operation.
+  // Ends a join when all members have joined; Completer::complete() follows. From the join's add() until
+  // joined() or its release(), the table refuses all else with kInvalidArgument, and the peers do not hear of
+  // it. `counters`: the numbers after which unnamed names go on, by operation.
   void joined(const std::vector<std::uint64_t>& counters) EXCLUDES(mutex_);
   // Raises the counters to those of the peers, who may have named operations meanwhile. Call it before the
   // release() of a join that failed.
@@ -64,16 +64,18 @@ class TensorTable {
   std::shared_ptr<Entry> extract(const std::string& name) EXCLUDES(mutex_);
   // Frees the name of an extracted entry.
   void release(const std::string& name) EXCLUDES(mutex_);
-  // Makes every later add() fail with `why`. Returns the entries that were not extracted; the caller fails
-  // them.
+  // Makes every later add() fail with the first call's `why`, and ends the schedule. Returns the entries that
+  // were not extracted; the caller fails them.
   std::vector<std::shared_ptr<Entry>> close(Status why) EXCLUDES(mutex_);
   // Counts the names that are taken.
   [[nodiscard]] std::size_t in_flight() const EXCLUDES(mutex_);
 
-  // The schedule lock (table_schedule.cc). Only the holder of the negotiation token calls the next five.
+  // The next five functions negotiate the schedule lock. Only the holder of the negotiation token calls them.
+  // Returns whether members can announce. Without that begin_schedule() makes a frozen schedule.
   [[nodiscard]] bool can_lock() const { return announcements_ != nullptr; }
-  // Begins schedule `number`, whose period is `operations`. `returned`: the requests that were drained and
-  // have neither been ordered nor failed, sorted by name.
+  // Begins schedule `number`, whose period is `operations`, and files `returned` again: the requests that
+  // were drained and have neither been ordered nor failed. Uses of one name are in the order of their
+  // submission.
   void begin_schedule(std::uint64_t number, const ScheduleLock::Operations& operations,
                       std::vector<wire::Request> returned) EXCLUDES(mutex_);
   // Stops announcing: later requests are queued.
@@ -83,10 +85,10 @@ class TensorTable {
   // Ends the schedule. Queues the requests that were not entered before those that came later.
   void end_schedule() EXCLUDES(mutex_);
 
-  // Any thread may call the rest.
+  // Any thread may call the rest. LaneSchedule calls enter() and enter_before(), one at a time.
   // True from begin_schedule() to end_schedule().
   [[nodiscard]] bool scheduled() const { return scheduled_.load(std::memory_order_acquire); }
-  // True while the schedule is not frozen.
+  // Returns true while the schedule is not frozen.
   [[nodiscard]] bool schedule_open() const { return schedule_open_.load(std::memory_order_acquire); }
   // Tells the table that a caller waits for this handle. Freezes the schedule if this operation comes after
   // one that is not submitted here. Returns true if it froze the schedule.
@@ -98,8 +100,9 @@ class TensorTable {
   // Enters the next operation if its position is before `until`, whether or not this rank sees that all have
   // announced it.
   std::optional<ScheduleLock::Names> enter_before(std::uint64_t until) EXCLUDES(mutex_);
-  // Freezes the schedule if an operation has waited too long. Returns when to call again. Never: the next
-  // submission sets the flag of take_unwatched(), whose caller then sees to it.
+  // Freezes the schedule if an operation has waited for ScheduleLock::kPatience. Returns when to call again.
+  // Never: the next submission sets a flag. The submitting thread takes it with take_unwatched(), and wakes
+  // the lane's thread, which calls look().
   Deadline look(TimePoint now) EXCLUDES(mutex_);
   // Returns whether the first submission after a look() that said "never" came, and clears the flag.
   [[nodiscard]] bool take_unwatched() {

@@ -21,7 +21,7 @@ struct ClockOffset {
 };
 
 // Returns the estimate of the sample with the shortest round trip: queueing only makes trips longer. Skips
-// samples whose clock runs backwards. Nothing if no sample is left.
+// samples that were received before they were sent. Nothing if no sample is left.
 std::optional<ClockOffset> estimate(std::span<const ClockSample> samples);
 
 }  // namespace roundelay::timeline

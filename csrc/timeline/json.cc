@@ -55,7 +55,7 @@ void JsonEvents::metadata(std::string_view kind, int row, std::string_view key, 
   end();
 }
 
-void JsonEvents::announce() {
+void JsonEvents::add_names() {
   metadata("process_name", 0, "name", "rank " + std::to_string(rank_));
   open('M', 0, "process_sort_index");
   argument("sort_index", rank_);

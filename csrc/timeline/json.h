@@ -17,13 +17,14 @@ class JsonEvents {
   JsonEvents(int rank, std::int64_t offset) : rank_(rank), offset_(offset) {}
 
   // Adds the names and the order of the rank and its rows.
-  void announce();
+  void add_names();
   // Adds a note that `count` events are missing from this time on, because the buffer was full.
   void dropped(std::int64_t at, std::uint64_t count);
   // Adds one async event of tensor number `id`. `phase`: 'b' begins, 'e' ends, 'n' is an instant.
   void async(char phase, std::uint64_t id, std::string_view name, std::int64_t at);
 
-  // Opens an event that has a duration, or an instant. Call argument() any number of times, then end().
+  // Open an event that has a duration, or an instant, in `row` (timeline::Row). Call argument() any number of
+  // times, then end().
   void complete(int row, std::string_view name, std::int64_t begin, std::int64_t end);
   void instant(int row, std::string_view name, std::int64_t at);
   void argument(std::string_view key, std::integral auto value) {
@@ -31,13 +32,15 @@ class JsonEvents {
     text_ += std::to_string(value);
   }
   void argument(std::string_view key, std::string_view value);
-  // A list; leaves out empty values.
+  // Adds a list; leaves out empty values.
   void argument(std::string_view key, std::span<const std::string_view> values);
+  // Adds a number of microseconds, with three decimals.
   void argument_microseconds(std::string_view key, std::int64_t nanoseconds);
   void end();
 
-  // Length of the text up to now.
+  // Returns the length of the text up to now.
   [[nodiscard]] std::size_t size() const { return text_.size(); }
+  // Returns the events. No event may be open.
   std::string text() && { return std::move(text_); }
 
  private:

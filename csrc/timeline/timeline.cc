@@ -25,7 +25,7 @@ void Timeline::start(bool mark_cycles) {
   MutexLock lock(mutex_);
   recorded_.events.reserve(capacity_);
   recorded_.text.reserve(capacity_ * kTextPerEvent);
-  recorded_.announce = true;
+  recorded_.names_due = true;
   mark_cycles_.store(mark_cycles, std::memory_order_relaxed);
   enabled_.store(true, std::memory_order_relaxed);
 }
@@ -118,10 +118,10 @@ bool Timeline::refill() {
   draining_.events.clear();
   draining_.text.clear();
   draining_.dropped = 0;
-  draining_.announce = false;
+  draining_.names_due = false;
   next_ = 0;
   MutexLock lock(mutex_);
-  if (recorded_.events.empty() && recorded_.dropped == 0 && !recorded_.announce) return false;
+  if (recorded_.events.empty() && recorded_.dropped == 0 && !recorded_.names_due) return false;
   draining_.events.reserve(recorded_.events.capacity());
   draining_.text.reserve(recorded_.text.capacity());
   std::swap(recorded_, draining_);
@@ -136,7 +136,7 @@ std::string Timeline::drain(std::size_t most) {
       continue;
     }
     if (!refill()) break;
-    if (draining_.announce) out.announce();
+    if (draining_.names_due) out.add_names();
     if (draining_.dropped > 0) out.dropped(draining_.first_drop, draining_.dropped);
   }
   return std::move(out).text();

@@ -22,31 +22,30 @@ namespace roundelay::timeline {
 
 class JsonEvents;
 
-// Rows of a rank in the viewer. The values are thread ids in the file. Work on a GPU is there twice: on
-// kEnqueue when the host enqueued it, on kGpu when the device did it. A lane that carries out two operations
-// at once has a second row for each of its kinds.
+// The rows of a rank in the viewer. The values are thread ids in the file. A lane that carries out two
+// operations at once has a second row for the operations and for each level.
 enum class Row : std::uint8_t {
-  kTraining = 1,
-  kCopy = 2,
-  kCollective = 3,
-  kNegotiation = 4,
-  kEnqueue = 5,
-  kGpu = 6,
+  kTraining = 1,     // the program: backward, waits, optimizer steps
+  kCopy = 2,         // packs and unpacks fusion buffers
+  kCollective = 3,   // operations in host memory
+  kNegotiation = 4,  // tensors that are ready (coordinators only), and orders
+  kEnqueue = 5,      // operations on a GPU, when the host enqueues them
+  kGpu = 6,          // the same operations, when the device carries them out
   kSecondCollective = 7,
-  kInside = 8,   // in the nodes
-  kBetween = 9,  // between the nodes
+  kInside = 8,   // operations while they are inside the nodes
+  kBetween = 9,  // operations while they are between the nodes
   kSecondInside = 10,
   kSecondBetween = 11
 };
 
-// One fused operation on the data plane.
+// One batch (runtime/lane/batch.h) that a lane carried out.
 struct CollectiveSpan {
   static constexpr std::size_t kShownNames = 4;
   Row row = Row::kCollective;
   Operation operation = Operation::kAllreduce;
   DType dtype = DType::kFloat32;
-  std::uint64_t order = 0;
-  std::uint32_t index = 0;  // within the order
+  std::uint64_t order = 0;  // its sequence
+  std::uint32_t index = 0;  // of the batch within the order
   std::uint32_t tensors = 0;
   std::uint64_t bytes = 0;                          // payload of this rank
   std::array<std::string_view, kShownNames> names;  // of the first tensors; the rest is empty
@@ -59,8 +58,8 @@ struct CollectiveSpan {
 // The times of one tensor. A tensor that failed leaves the times that it did not reach at TimePoint{}.
 struct TensorTimes {
   TimePoint submitted;  // into the table
-  TimePoint ordered;    // an order named it
-  TimePoint started;    // on the data plane
+  TimePoint ordered;    // its lane queued it, by an order or by a schedule
+  TimePoint started;    // its first batch began
   TimePoint completed;  // its handle is done
 };
 
@@ -73,7 +72,8 @@ class Timeline {
   // `capacity`: how many events the buffer holds. Further events are dropped and counted.
   explicit Timeline(int rank, std::size_t capacity = kDefaultCapacity) : rank_(rank), capacity_(capacity) {}
 
-  // True between start() and stop(). One relaxed load: ask it before you read clocks for a record.
+  // Returns true between start() and stop(). It costs one relaxed load: ask before you read clocks for a
+  // record.
   [[nodiscard]] bool enabled() const { return enabled_.load(std::memory_order_relaxed); }
 
   // Records from now on; `mark_cycles`: orders too. May be called again at any time. Events stay until they
@@ -84,7 +84,7 @@ class Timeline {
   // `offset`: rank 0's steady clock minus this rank's. All later drains use it.
   void set_offset(Duration offset) { offset_.store(offset.count(), std::memory_order_relaxed); }
 
-  // These record one event. They do nothing while the timeline is not enabled.
+  // Record one event. They do nothing while the timeline is not enabled. `bytes`: 0 is not shown.
   void record_span(Row row, std::string_view name, TimePoint begin, TimePoint end, std::uint64_t bytes = 0)
       EXCLUDES(mutex_);
   void record_collective(const CollectiveSpan& span) EXCLUDES(mutex_);
@@ -92,7 +92,7 @@ class Timeline {
   // Records that a tensor is ready: `last_rank` was the last to report it, `waited` after the first rank.
   // Only coordinators call it.
   void record_ready(std::string_view name, int last_rank, Duration waited, TimePoint at) EXCLUDES(mutex_);
-  // Does nothing without `mark_cycles`.
+  // Records that this order has come. Does nothing without `mark_cycles`.
   void record_order(std::uint64_t sequence, TimePoint at) EXCLUDES(mutex_);
 
   // Takes events out of the buffer and returns them as JSON objects with ",\n" between them, up to about
@@ -122,7 +122,7 @@ class Timeline {
     std::vector<char> text;
     std::uint64_t dropped = 0;    // events
     std::int64_t first_drop = 0;  // ns: time of the first of them
-    bool announce = false;        // write the names of the rank and its rows first
+    bool names_due = false;       // write the names of the rank and its rows first
   };
 
   void push(Event event, std::span<const std::string_view> texts) EXCLUDES(mutex_);

@@ -1,5 +1,5 @@
-// GpuSequencer messages into bytes and back. Hostile bytes give an error: never a crash, and never an
-// allocation larger than a small multiple of the input. Any thread may call.
+// Turns messages into bytes and back. Hostile bytes give an error: never a crash, and never an allocation
+// larger than a small multiple of the input. Any thread may call.
 #pragma once
 
 #include "base/bytes.h"
@@ -9,7 +9,7 @@
 namespace roundelay::wire {
 
 // The most ids in one report. Runs of ids are stored as their bounds, so without a limit a few bytes could
-// make a long list. No response cache holds more (base/config's CACHE_CAPACITY).
+// make a long list. No response cache holds more (ROUNDELAY_CACHE_CAPACITY).
 inline constexpr std::size_t kMaxIds = 65536;
 
 // Returns the message as bytes. The ids in Report::cached must ascend.

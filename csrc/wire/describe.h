@@ -8,8 +8,8 @@
 
 namespace roundelay::wire {
 
-// Returns "allreduce of 'grad.weight'", "broadcast of 'model' (3 tensors)" or "barrier()". Without the name
-// if the request has none yet. Adds the technique if it is not dense.
+// Returns "allreduce of 'grad.weight'", "broadcast of 'model' (3 tensors)" or "barrier()". Leaves out the
+// name if the request has none yet. Adds the technique if it is not dense.
 std::string describe(const Request& request);
 
 // Returns "technique 'cyclic:parts=4'" or "dense".

@@ -1,7 +1,8 @@
-// The fields of each message in bytes, in order. One function for each type serves Writer and Reader: `io` is
-// one of them. To add a message, append it to the variant in wire/messages.h and write its layout here.
+// Gives the fields of each message in the order of their bytes. One function for each type serves Writer and
+// Reader: `io` is one of them. To add a message, append it to the variant in wire/messages.h and write its
+// layout here.
 //
-// kLeast... is the least number of bytes that such an item takes in a list.
+// kLeastX is the least number of bytes that an X takes. Lists of X check their length with it.
 #pragma once
 
 #include <concepts>
@@ -34,7 +35,7 @@ void layout(auto& io, Is<Hello> auto& m) {
   io.fixed("hello.config_hash", m.config_hash);
 }
 
-// A list of numbers that are not negative, such as extents or ranks.
+// Lays out a list of numbers that are not negative, such as extents or ranks.
 void naturals(auto& io, const char* field, auto& values) {
   io.list(field, values, 1, [&](auto& value) {
     io.integer(field, value);
@@ -42,7 +43,7 @@ void naturals(auto& io, const char* field, auto& values) {
   });
 }
 
-// A list of unsigned numbers.
+// Lays out a list of unsigned numbers.
 void counts(auto& io, const char* field, auto& values) {
   io.list(field, values, 1, [&](auto& value) { io.integer(field, value); });
 }
@@ -85,15 +86,15 @@ void layout(auto& io, Is<Report> auto& m) {
 }
 
 void layout(auto& io, Is<FusedOperation> auto& m) {
-  // Ids of members mostly follow one another, and only new members have names. So a member takes one byte in
+  // Ids of tensors mostly follow one another, and only new tensors have names. So a tensor takes one byte in
   // the steady state.
   std::int64_t expected = 0;
-  io.list("operation.tensors", m.tensors, 1, [&](auto& member) {
-    bool named = !member.name.empty();
-    io.step("member.id", member.id, expected, named);
-    if (named) io.text("member.name", member.name);
-    io.require(named == !member.name.empty(), "member.name", "is empty");
-    io.require(named || member.id != kNoCacheId, "member.id", "is neither an id nor named");
+  io.list("operation.tensors", m.tensors, 1, [&](auto& tensor) {
+    bool named = !tensor.name.empty();
+    io.step("tensor.id", tensor.id, expected, named);
+    if (named) io.text("tensor.name", tensor.name);
+    io.require(named == !tensor.name.empty(), "tensor.name", "is empty");
+    io.require(named || tensor.id != kNoCacheId, "tensor.id", "is neither an id nor named");
   });
   naturals(io, "operation.extents", m.extents);
   naturals(io, "operation.absent", m.absent);
@@ -118,7 +119,7 @@ void layout(auto& io, Is<Lock> auto& m) {
   io.integer("lock.number", m.number);
   io.list("lock.operations", m.operations, 2, [&](auto& ids) {
     io.list("lock.ids", ids, 1, [&](auto& id) { io.integer("lock.id", id); });
-    io.require(!ids.empty(), "lock.ids", "has no member");
+    io.require(!ids.empty(), "lock.ids", "is empty");
   });
   io.require(!m.operations.empty(), "lock.operations", "is empty");
 }
@@ -143,11 +144,11 @@ void layout(auto& io, Is<Order> auto& m) {
   io.list("order.evicted", m.evicted, 1, [&](auto& id) { io.integer("order.evicted", id); });
   io.optional("order.joined", m.joined, [&](auto& joined) { layout(io, joined); });
   io.integer("order.shut_down_by", m.shut_down_by);
-  bool locks = m.lock.has_value(), unlocks = m.unlock.has_value(), turn = m.tickets.has_value();
-  io.flags("order.flags", m.removed, m.freeze, locks, unlocks, turn);
+  bool locks = m.lock.has_value(), unlocks = m.unlock.has_value(), numbers = m.tickets.has_value();
+  io.flags("order.flags", m.removed, m.freeze, locks, unlocks, numbers);
   io.present(locks, m.lock, [&](auto& lock) { layout(io, lock); });
   io.present(unlocks, m.unlock, [&](auto& from) { io.integer("order.unlock", from); });
-  io.present(turn, m.tickets, [&](auto& taken) { layout(io, taken); });
+  io.present(numbers, m.tickets, [&](auto& tickets) { layout(io, tickets); });
 }
 
 void layout(auto& io, Is<Abort> auto& m) {

@@ -17,17 +17,17 @@
 
 namespace roundelay::wire {
 
-// Stands for a request that all members of a lane know. Only orders assign and evict ids. An id is never used
-// again within an init.
+// Stands for a request that all members of a lane know (negotiate/response_cache.h). Only orders assign and
+// evict ids. A lane never uses an id again.
 using CacheId = std::uint32_t;
 inline constexpr CacheId kNoCacheId = 0;
 
 // The first message on every connection: both sides must be the same build with the same config.
 struct Hello {
   std::int32_t rank = 0;
-  std::uint32_t generation = 0;  // of init: a late peer of an earlier init is refused
-  std::string version;
-  std::uint64_t config_hash = 0;
+  std::uint32_t generation = 0;   // counts the inits: a late peer of an earlier init is refused
+  std::string version;            // the build's, of base/version.h
+  std::uint64_t config_hash = 0;  // Config::hash()
   friend bool operator==(const Hello&, const Hello&) = default;
 };
 
@@ -37,14 +37,14 @@ struct TensorSpec {
   friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
 };
 
-// The place of an allreduce in a region of all ranks (base/region.h).
+// The place of an allreduce in a region (base/region.h). It is the same on all members.
 struct RegionOffset {
   std::uint64_t key = 0;     // 0: in no region
   std::uint64_t offset = 0;  // bytes
   friend bool operator==(const RegionOffset&, const RegionOffset&) = default;
 };
 
-// Ends Request::technique in a flush step.
+// Ends Request::technique if the bucket flushes what it has kept back (compress/technique.h).
 inline constexpr std::string_view kFlush = " flush";
 
 // One rank's request to take part in one operation. It has all that must agree between ranks, and all that
@@ -52,41 +52,44 @@ inline constexpr std::string_view kFlush = " flush";
 struct Request {
   std::string name;
   Operation operation = Operation::kAllreduce;
-  DType dtype = DType::kFloat32;
-  DeviceType device = DeviceType::kCpu;  // of all its tensors
+  DType dtype = DType::kFloat32;         // of the first tensor
+  DeviceType device = DeviceType::kCpu;  // all tensors are there
   ReduceOp reduce_op = ReduceOp::kSum;
   std::int32_t root = -1;  // broadcast: world rank; process set: the id to remove, -1 to add
   Scale prescale;
   Scale postscale;
   RegionOffset region;
-  std::vector<std::int64_t> shape;  // allgather, alltoall: the first extent may differ between ranks
+  // The shape of the first tensor. In an allgather or alltoall the first extent may differ between ranks.
+  std::vector<std::int64_t> shape;
   std::vector<TensorSpec> others;   // a grouped operation's further tensors: all or nothing
   std::vector<std::int32_t> ranks;  // process set: its world ranks, ascending
-  std::uint64_t unnamed = 0;        // not 0: counts this rank's unnamed uses of the operation
-  bool cacheable = true;            // false: never comes again under the same name
-  // Allreduce in a region: the text of the technique that the bucket takes (compress/technique.h), and then
-  // kFlush in a flush step. Empty: dense.
+  // Not 0: the name was made up, and this is the number of this rank's unnamed use of the operation.
+  std::uint64_t unnamed = 0;
+  bool cacheable = true;  // false: the response cache does not keep it
+  // An allreduce in a region has here the text of the bucket's technique (compress/technique.h), and after it
+  // kFlush if the bucket flushes. Empty: dense.
   std::string technique;
   std::string error;  // not empty: this rank's local checks failed, and why
   friend bool operator==(const Request&, const Request&) = default;
 };
 
-// A member's news for the coordinator.
+// Tells the coordinator what is new at a member.
 struct Report {
   LaneId lane;
   std::uint64_t last_order = 0;  // the newest order that this rank had applied when it wrote the report
   bool flush = false;            // order what is ready: a caller waits, or the step's last gradient is there
   bool leaving = false;          // this rank called shutdown(): order nothing more that needs it
   bool removing = false;         // this rank removes the process set: its last report for this lane
-  // Under a schedule lock: this rank has announced so many positions and announces no more.
+  // A rank that freezes under a schedule lock sets it: it has announced so many positions, and announces no
+  // more.
   std::optional<std::uint64_t> frozen;
   std::vector<Request> requests;  // new or changed ones, in full
   std::vector<CacheId> cached;    // ascending: ids of requests that the response cache knows
   friend bool operator==(const Report&, const Report&) = default;
 };
 
-// A tensor (or group) of a fused operation. One that the cache knows has an id alone. A new one has a name,
-// and the id that it gets with this order; kNoCacheId if it gets none.
+// A tensor of a fused operation, or all tensors of a grouped operation. One that the cache knows has an id
+// alone. A new one has a name, and the id that it gets with this order; kNoCacheId if it gets none.
 struct FusedTensor {
   CacheId id = kNoCacheId;
   std::string name;
@@ -96,7 +99,8 @@ struct FusedTensor {
 // One collective over one or more tensors.
 struct FusedOperation {
   std::vector<FusedTensor> tensors;  // in buffer order
-  // Allgather, which has one member: first extents, for each tensor one by group member. Empty otherwise.
+  // The first extents of an allgather, which is never fused: those of all members for the first tensor of its
+  // group, then for the next one. Empty for other operations.
   std::vector<std::int64_t> extents;
   std::vector<std::int32_t> absent;  // group members (indices, ascending) that have joined and skip this
   friend bool operator==(const FusedOperation&, const FusedOperation&) = default;
@@ -105,7 +109,7 @@ struct FusedOperation {
 // The next use of `name` fails with this text on every rank.
 struct Failure {
   std::string name;
-  StatusCode code = StatusCode::kMismatch;
+  StatusCode code = StatusCode::kMismatch;  // kMismatch: ranks disagree; kIncomplete: any other cause
   std::string text;
   std::vector<std::uint64_t> counters{};  // of a join that failed: as in Joined
   friend bool operator==(const Failure&, const Failure&) = default;
@@ -114,7 +118,7 @@ struct Failure {
 // All members have joined.
 struct Joined {
   std::int32_t last_rank = -1;  // the world rank that joined last
-  // The number of the last unnamed use that is over; by operation. All ranks count on from here.
+  // For each operation, the number of the last unnamed use that is over. All ranks count on from here.
   std::vector<std::uint64_t> counters;
   friend bool operator==(const Joined&, const Joined&) = default;
 };
@@ -136,7 +140,7 @@ struct Tickets {
   friend bool operator==(const Tickets&, const Tickets&) = default;
 };
 
-// The operations of an order whose place among those of other process sets on GPUs is fixed by tickets.
+// Gives tickets to operations of an order on GPUs that other process sets use too.
 struct OrderTickets {
   std::vector<std::int32_t> operations;  // their indices in the order, ascending; not empty
   Tickets tickets;                       // one for each
@@ -152,7 +156,7 @@ struct Order {
   std::vector<CacheId> evicted;  // applied before anything else in this order
   std::optional<Joined> joined;  // after the operations of this order
   std::optional<Lock> lock;      // after everything else in this order
-  bool freeze = false;  // under a lock: announce no more, and report how many positions you announced
+  bool freeze = false;  // members announce no more, and report how many positions they have announced
   // The lock ends at this position. The positions before it are carried out before all else in this order.
   // Uses for later positions are negotiated.
   std::optional<std::uint64_t> unlock{};
@@ -162,7 +166,7 @@ struct Order {
   friend bool operator==(const Order&, const Order&) = default;
 };
 
-// The first cause of a fault. It ends the job's communication.
+// Ends the job's communication, with the first cause of a fault.
 struct Abort {
   std::int32_t culprit = -1;  // world rank, -1 if unknown
   std::string text;
@@ -173,15 +177,15 @@ struct Abort {
 // deadline.
 struct Stuck {
   LaneId lane;
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;     // of the order
   std::int32_t waiting_for = -1;  // world rank, -1 if unknown
-  std::string text;
+  std::string text;               // names the operation
   friend bool operator==(const Stuck&, const Stuck&) = default;
 };
 
 // Asks for a sign of life and for the clock. Times are steady-clock nanoseconds of the writer.
 struct Ping {
-  std::uint64_t token = 0;
+  std::uint64_t token = 0;  // 0: only a sign of life; else the number of a clock sample
   std::int64_t sent = 0;
   friend bool operator==(const Ping&, const Ping&) = default;
 };
@@ -195,8 +199,8 @@ struct Pong {
 // Brings rank 0 a piece of one rank's timeline (timeline/timeline.h) for the file.
 struct TimelineChunk {
   std::int32_t rank = 0;
-  bool last = false;  // the rank sends no more
-  std::string events;
+  bool last = false;   // the rank sends no more
+  std::string events;  // as Timeline::drain() returns them
   friend bool operator==(const TimelineChunk&, const TimelineChunk&) = default;
 };
 
@@ -214,7 +218,7 @@ struct Introduction {
 // Rank 0 tells all ranks to record from now on, or to stop and send what is left.
 struct TimelineSwitch {
   bool on = false;
-  bool mark_cycles = false;
+  bool mark_cycles = false;  // record orders too
   friend bool operator==(const TimelineSwitch&, const TimelineSwitch&) = default;
 };
 
@@ -230,19 +234,19 @@ struct TicketMembers {
 struct TicketRequest {
   LaneId lane;
   std::uint64_t sequence = 0;    // of the order
-  std::uint32_t operations = 0;  // how many tickets it needs
+  std::uint32_t operations = 0;  // the number of tickets that it needs
   friend bool operator==(const TicketRequest&, const TicketRequest&) = default;
 };
 
 // Rank 0's answer to a TicketRequest.
 struct TicketGrant {
   LaneId lane;
-  std::uint64_t sequence = 0;
+  std::uint64_t sequence = 0;      // of the order
   std::optional<Tickets> tickets;  // nothing: rank 0 leaves and gives no more tickets
   friend bool operator==(const TicketGrant&, const TicketGrant&) = default;
 };
 
-// Asks a rank that others wait for about its program.
+// Asks a rank, for which others wait, what its program does.
 struct StateQuestion {
   friend bool operator==(const StateQuestion&, const StateQuestion&) = default;
 };

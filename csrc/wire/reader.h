@@ -1,8 +1,10 @@
 // Reads values from bytes that it does not trust. The counterpart of wire/writer.h, which describes the
 // encodings.
 //
-// The reader keeps the first error, with its field and offset. After an error every call leaves its value as
-// it is, so layouts need no checks of their own.
+// The reader keeps the first error, which is kInternal and names its field and offset. Later calls read
+// nothing, so layouts need no checks of their own. After an error no value may be used.
+//
+// `field` names the value in error texts.
 #pragma once
 
 #include <bit>
@@ -21,7 +23,7 @@
 
 namespace roundelay::wire {
 
-// The bytes outlive the reader. One thread at a time.
+// The bytes outlive the reader. One thread at a time uses it.
 class Reader {
  public:
   explicit Reader(ConstByteSpan in) : in_(in) {}
@@ -114,7 +116,7 @@ class Reader {
     if (there) item(value.emplace());
   }
 
-  // Reads the value if it is `there`. A flag before it has said so.
+  // Reads the value if `there`, which an earlier flags() call has read.
   template <typename T, typename Item>
   void present(bool there, std::optional<T>& value, Item item) {
     if (there) item(value.emplace());

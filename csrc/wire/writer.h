@@ -16,7 +16,7 @@
 
 namespace roundelay::wire {
 
-// `out` outlives the writer. One thread at a time.
+// `out` outlives the writer. One thread at a time uses it.
 class Writer {
  public:
   explicit Writer(Bytes& out) : out_(out) {}
@@ -41,7 +41,7 @@ class Writer {
     }
   }
 
-  // Writes eight bytes, least significant first; for values that use their high bits.
+  // Writes eight bytes, least significant first. It serves values that use their high bits.
   void fixed(const char*, std::uint64_t value) {
     for (int shift = 0; shift < 64; shift += 8) byte(static_cast<std::uint8_t>(value >> shift));
   }
@@ -90,7 +90,7 @@ class Writer {
     if (value) item(*value);
   }
 
-  // Writes the value if it is `there`. A flag before it has said so.
+  // Writes the value if `there`, which an earlier flags() call has written.
   template <typename T, typename Item>
   void present(bool there, const std::optional<T>& value, Item item) {
     if (there) item(*value);

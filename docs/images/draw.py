@@ -212,11 +212,39 @@ def gpu_streams() -> Picture:
     return picture
 
 
+def data_cache() -> Picture:
+    """Two nodes with a cache each, and the places from which a sample comes."""
+    picture = Picture(900, 360, "Two nodes: each has one cache, and reads its shard from far away once")
+    rows = {"ranks": 45, "workers": 100, "kept": 175, "source": 305}
+    for node, (left, shard) in enumerate(((10, "first"), (460, "second"))):
+        picture.frame((left, 10), (430, 235), f"node {node}: reads the {shard} shard")
+        for number in range(2):
+            x = left + 20 + 200 * number
+            picture.box((x, rows["ranks"]), (190, 34), BLUE, f"rank {2 * node + number}")
+            for worker in range(2):
+                picture.box((x + 98 * worker, rows["workers"]), (92, 34), GREY, "worker")
+        for x, width, color, words, below, first in (
+            (left + 20, 220, GREEN, "node memory", "mapped by all processes", "first epoch"),
+            (left + 250, 160, BROWN, "node disk", "the next job finds it", "if memory is full"),
+        ):
+            picture.box((x, rows["kept"]), (width, 48), color, words, below)
+            middle = x + width / 2
+            picture.arrow([(middle, rows["kept"]), (middle, rows["workers"] + 34)], color=color)
+            picture.text((middle + 8, 160), "later epochs", anchor="start", size=12)
+            picture.arrow([(middle, rows["source"]), (middle, rows["kept"] + 48)], color=RED)
+            picture.text((middle + 8, 275), first, anchor="start", size=12, color=RED)
+    picture.box(
+        (30, rows["source"]), (840, 44), PURPLE, "source: files far away", "read in the first epoch alone"
+    )
+    return picture
+
+
 PICTURES: dict[str, Callable[[], Picture]] = {
     "architecture.svg": architecture,
     "threads.svg": threads,
     "gradient_pool.svg": gradient_pool,
     "gpu_streams.svg": gpu_streams,
+    "data_cache.svg": data_cache,
 }
 
 

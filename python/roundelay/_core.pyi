@@ -1,9 +1,15 @@
-"""The C++ core (csrc/bindings). Only translation: see the headers in csrc for contracts."""
+"""The C++ core (csrc/bindings). The headers in csrc have the full contracts.
 
-from collections.abc import Callable
+_core_gradients.pyi has the classes of gradients.
+
+Calls before init() raise ValueError, in a forked child RuntimeError.
+"""
+
 from typing import Final
 
 import torch
+
+from roundelay._core_gradients import *
 
 __version__: str
 
@@ -11,7 +17,7 @@ class HorovodInternalError(RuntimeError): ...
 class MismatchError(HorovodInternalError): ...
 
 class Config:
-    """What one init() read from the environment; read-only."""
+    """The settings that one init() read; read-only. Times are in seconds, cycle_time too; sizes in bytes."""
 
     # one line a knob: tools/config_docs.py
     fusion_threshold: Final[int]
@@ -44,23 +50,23 @@ class Config:
     log_hide_time: Final[bool]
     # end of the knobs
     theta_auto: Final[bool]  # ROUNDELAY_THETA is "auto"
-    # (variable, value, source, meaning) for every knob
+    # Returns (variable, value, source, meaning) for every knob.
     @property
     def lines(self) -> list[tuple[str, str, str, str]]: ...
-    # HOROVOD_ variables that are set but do nothing here, with the reason
+    # Returns a sentence, with the reason, for each HOROVOD_ variable that is set and does nothing here.
     @property
     def no_effect(self) -> list[str]: ...
-    # (variable, value, what is allowed, complaint) for each variable that was read as if it were not set
+    # Returns (variable, value, allowed values, complaint) for each bad variable.
     @property
     def bad(self) -> list[tuple[str, str, str, str]]: ...
 
-# ValueError with the first bad variable's complaint.
+# Reads the environment. ValueError with the first bad variable's complaint.
 def load_config() -> Config: ...
 
-# Reads on over bad variables: Config.bad lists them.
+# Reads bad variables as if they were not set; Config.bad lists them.
 def read_config() -> Config: ...
 
-# The place where ranks meet without MPI. csrc/bootstrap/rendezvous.h describes the fields.
+# Describes the store at which ranks meet without MPI. csrc/bootstrap/rendezvous.h has the fields.
 class Rendezvous:
     def __init__(
         self,
@@ -76,7 +82,9 @@ class Rendezvous:
         local_size: int | None,
     ) -> None: ...
 
-# Joins the job. `backend_path`: the module that finds the other ranks, or None for a single process.
+# Joins the job; does nothing if the process is in one. `backend_path`: the module that finds the other ranks;
+# None for a single process. `ranks`: the launched ranks that are the job, in its order; empty: all. MPI only:
+# `communicator`, the Fortran handle of the job's communicator. RuntimeError if the ranks do not meet.
 def init(
     backend_path: str | None,
     rendezvous: Rendezvous | None = None,
@@ -90,13 +98,15 @@ def load_gpu(module_path: str, nccl_path: str, device_type: str) -> None: ...
 
 # Returns the version code of the NCCL at this path; 0 if there is none.
 def nccl_version(nccl_path: str) -> int: ...
-def shutdown() -> None: ...
-def is_initialized() -> bool: ...
-def after_fork() -> None: ...
-def config() -> Config: ...
+def shutdown() -> None: ...  # leaves the job and joins all threads; does nothing before init
+def is_initialized() -> bool: ...  # False in a forked child, too
+def after_fork() -> None: ...  # makes later calls in this child raise; os.register_at_fork calls it
+def config() -> Config: ...  # what init() has read
 
 # Writes one line to stderr, at level INFO (ROUNDELAY_LOG_LEVEL).
 def log_info(message: str) -> None: ...
+
+# Return this process's place in the job: csrc/bootstrap/rank_info.h describes the numbers.
 def rank() -> int: ...
 def size() -> int: ...
 def local_rank() -> int: ...
@@ -111,152 +121,10 @@ def transports() -> dict[str, str]: ...
 # Tells all ranks that this process dies of `why`, as the first cause. Does nothing before init.
 def fail(why: str) -> None: ...
 
-class GradientPool:
-    """Zeros that ranks of a process set reduce where they lie; of one init(). Offsets and sizes in bytes.
-
-    On a GPU all is enqueued in the current stream.
-    """
-
-    # Every rank makes one with the same key (from 1 on, below 2**22) and size, and uses it when all have.
-    # RuntimeError if there is no memory.
-    def __init__(self, key: int, size: int, process_set: int, device: torch.device) -> None: ...
-    # A place for the gradient of `parameter`, in this dtype. The number of the entry.
-    def add(self, offset: int, parameter: torch.Tensor, dtype: torch.dtype) -> int: ...
-    # Takes all entries out; what somebody still has of them moves out of the pool.
-    def clear(self) -> None: ...
-    @property
-    def moved_out(self) -> int: ...  # entries so far
-    # The entry as a tensor with the parameter's strides, holding `gradient` (None: zeros): the same object if
-    # it is the entry already. Earlier tensors of the entry that somebody still has move out of the pool.
-    def fill(self, entry: int, gradient: torch.Tensor | None) -> torch.Tensor: ...
-    # The C library gives back what is free: gradients that entries have replaced. Nothing on a GPU.
-    def trim(self) -> None: ...
-    # On a GPU: what other streams fill is behind what is in this one now. After results came into it.
-    def settle(self) -> None: ...
-    # How many buckets were submitted since the last call.
-    def take_turns(self) -> int: ...
-    # Reduces the first `size` bytes in place; `op` and handle as below.
-    def allreduce_async(self, size: int, dtype: torch.dtype, name: str, op: int) -> int: ...
-
-class HookRules:
-    """The settings that the hooks of one optimizer's gradients share."""
-
-    passes_per_step: int
-    no_sync_depth: int  # the number of no_sync() blocks that are open
-    recording: bool  # AfterHook is to hand every gradient to Python
-    graph_task: int  # the backward whose end Python waits for; -1: none
-    def __init__(self) -> None: ...
-
-class Gradient:
-    """The state of one parameter's gradient between two steps. Changes `.grad`."""
-
-    # `additive`: the results of several reductions may be added.
-    def __init__(self, parameter: torch.Tensor, name: str, additive: bool) -> None: ...
-    @property
-    def parameter(self) -> torch.Tensor | None: ...  # None if it no longer exists
-    # Whether its optimizer is to reduce it: it is not frozen, nor another optimizer's by now.
-    @property
-    def wanted(self) -> bool: ...
-    @property
-    def reductions(self) -> int: ...  # operations in flight
-    # This rank's contribution, where `.grad` is one.
-    def local(self) -> torch.Tensor | None: ...
-    # How many backward passes `.grad` has that no reduction has taken. The hooks count on from here.
-    def set_passes(self, passes: int) -> None: ...
-    # This rank's contribution, for a reduction. A reduced `.grad` is set aside. RuntimeError: not additive.
-    def take(self) -> torch.Tensor | None: ...
-    # `.grad` is this tensor now, and in flight.
-    def send(self, tensor: torch.Tensor) -> None: ...
-    # An operation was submitted. complete() adds its result to others; the last puts the sum into `.grad`.
-    def submitted(self) -> None: ...
-    def complete(self, result: torch.Tensor) -> None: ...
-    # `.grad` is local again, and nothing is in flight.
-    def new_step(self) -> None: ...
-    # The parameter is another optimizer's now.
-    def give_up(self) -> None: ...
-
-class BeforeHook:
-    """Hook of a parameter: sets a reduced gradient aside before autograd adds to `.grad`."""
-
-    def __init__(self, gradient: Gradient) -> None: ...
-    def __call__(self, gradient: torch.Tensor) -> None: ...
-
-class AfterHook:
-    """Hook of a parameter: counts the pass and reduces the gradient; calls `arrived` if it is special."""
-
-    def __init__(self, gradient: Gradient, rules: HookRules, arrived: Callable[[], None]) -> None: ...
-    def __call__(self, parameter: torch.Tensor) -> None: ...
-
-class GradientGroup:
-    """Gradients that one operation reduces. A gradient is in the group that it was added to last."""
-
-    def __init__(self, name: str) -> None: ...
-    def add(self, gradient: Gradient) -> None: ...
-    # The gradient is ready; `kind` 1: dense, 1 + n: sparse in n dimensions. Whether the group is full: all
-    # wanted gradients are ready and dense.
-    def mark_ready(self, gradient: Gradient, kind: int) -> bool: ...
-    def unmark(self, gradient: Gradient) -> None: ...
-    def unmark_all(self) -> None: ...
-    def any_ready(self) -> bool: ...
-    # A byte for each gradient: its kind; 0: it is not ready.
-    def kinds(self) -> bytes: ...
-    # A byte for each gradient: 1 if it is wanted.
-    def wanted(self) -> bytes: ...
-    # The numbers of wanted gradients with so many passes that are not ready.
-    def overdue(self, passes: int) -> list[int]: ...
-    # On a GPU: the current stream waits for the streams that produced the ready gradients.
-    def wait_for_producers(self) -> None: ...
-    # The name of the next operation: `name`, with a number from the second operation of a step on.
-    def next_name(self, name: str) -> str: ...
-    @property
-    def operations(self) -> int: ...  # since the last step
-    @property
-    def filled(self) -> int: ...  # how often the group was full since the last take_filled()
-    def take_filled(self) -> int: ...
-    # After the optimizer's step, or zero_grad().
-    def new_step(self) -> None: ...
-
-class Bucket(GradientGroup):
-    """A range of a pool. Its gradients are reduced in the pool once in a step."""
-
-    def __init__(
-        self, name: str, pool: GradientPool, op: int, prescale_factor: float, postscale_factor: float
-    ) -> None: ...
-    def add(self, gradient: Gradient, entry: int) -> None: ...  # type: ignore[override]
-    # The gradient is ready: copies it in, made dense, and submits the bucket if it is full. False: the pool
-    # contains this step's result already, and nothing was done.
-    def arrived(self, gradient: Gradient) -> bool: ...
-    # Submits the bucket, with zeros for gradients that are not there.
-    def submit(self) -> None: ...
-    # Waits for what was submitted, and gives each gradient its result.
-    def finish(self) -> None: ...
-    # After a failure: waits for what was submitted, and drops it.
-    def abandon(self) -> None: ...
-    @property
-    def turn(self) -> int: ...  # its position among the pool's buckets of this step, from 1 on; 0: none
-    # The technique from now on; None or "dense": none; equal on all ranks. The same one keeps its state,
-    # another gets new state. ValueError: the text is wrong. RuntimeError: the bucket is in flight, or its
-    # state may keep gradients: send them with flush_next() first. Then nothing has changed.
-    def set_technique(self, text: str | None) -> None: ...
-    @property
-    def technique(self) -> str | None: ...  # its canonical text; None: dense
-    # This rank's state, uint8; None: there is none. Not for use while the bucket is in flight. A write counts
-    # as gradients that are kept.
-    @property
-    def state(self) -> torch.Tensor | None: ...
-    def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
-    @property
-    def unflushed(self) -> bool: ...  # the state may keep gradients
-    # By technique ("dense": none, or it did not apply): operations, bytes of gradients, bytes sent.
-    @property
-    def traffic(self) -> list[tuple[str, int, int, int]]: ...
-
-def techniques() -> list[tuple[str, str]]: ...  # those that set_technique() knows: name, description
-def technique_text(text: str) -> str: ...  # its canonical form. ValueError: set_technique() would refuse it
-
-# Operations return a handle. `name` None: a counter of (operation, process set) names it. `output` may be
-# `tensor` (in place). `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a world rank,
-# `process_set` an id. Lists of tensors are grouped operations: one handle, all or nothing.
+# These start an operation and return a handle; synchronize() waits for it. `name` None: a counter of
+# (operation, process set) names it. `output` may be `tensor` (in place). The operation keeps both alive; do
+# not change them before it is done. `op` is 0 Average, 1 Sum, 2 Adasum, 3 Min, 4 Max, 5 Product. `root` is a
+# world rank, `process_set` an id. Lists of tensors are grouped operations: one handle, all or nothing.
 def allreduce_async(
     tensor: torch.Tensor,
     output: torch.Tensor,
@@ -297,8 +165,8 @@ def reducescatter_async(
 # The output is an int64 tensor with the world rank that joined last.
 def join_async(process_set: int) -> int: ...
 
-# Like the ones with _async and synchronize(): they wait and return the outputs that the core allocated.
-# If this thread can negotiate itself, the coordination thread stays asleep.
+# These are like the ones with _async, followed by synchronize(): they wait without the GIL, and return the
+# outputs that the core allocated. This thread does the work if it can; the background threads then sleep.
 def allreduce(
     tensor: torch.Tensor,
     output: torch.Tensor,
@@ -335,23 +203,25 @@ def reducescatter(
 ) -> list[torch.Tensor]: ...
 def join(process_set: int) -> list[torch.Tensor]: ...
 
-# Returns the new set's id. Collective over all ranks. `ranks`: world ranks, ascending.
+# Make and remove process sets, collective over all ranks. `ranks`: world ranks, ascending. Returns the id.
 def add_process_set(ranks: list[int]) -> int: ...
 def remove_process_set(process_set: int) -> None: ...
 def process_set_ranks(process_set: int) -> list[int]: ...
-def levels(process_set: int) -> list[int]: ...  # ranks of this rank's groups in the network, innermost first
+
+# Returns the sizes of the levels of the set's fabric, innermost first: [4, 2] for two nodes of four ranks.
+def levels(process_set: int) -> list[int]: ...
 
 # Tells the peers that a call under this name failed this rank's own checks. `text`: the error.
 def submit_error(operation: str, name: str | None, text: str, process_set: int) -> None: ...
 
-# Returns whether the handle is done (it may have failed). ValueError if it is unknown.
+# Returns whether the handle is done, on a GPU too (it may have failed). ValueError if it is unknown.
 def poll(handle: int) -> bool: ...
 
 # Sleeps without the GIL until done, then forgets the handle and raises its error, or returns the outputs that
 # the core allocated. ValueError for an unknown handle.
 def synchronize(handle: int) -> list[torch.Tensor]: ...
 
-# Makes the core order at once what is submitted, as the step's last gradient is.
+# Lets ready tensors start without waiting for more. Call it when a step's last tensor is submitted.
 def flush() -> None: ...
 
 # Marks a block in which the caller waits for communication and computes nothing. synchronize() and blocking
@@ -362,13 +232,15 @@ class Waiting:
 
 # Returns counters since init, by name. roundelay.torch.measure.stats describes them.
 def stats() -> dict[str, int]: ...
+
+# Starts the whole job's timeline; does nothing but on rank 0. ValueError: the path cannot be written.
 def start_timeline(path: str, mark_cycles: bool) -> None: ...
 def stop_timeline() -> None: ...
 def timeline_enabled() -> bool: ...
 
 # Marks a phase of this thread ("backward", "step") from begin to end, in nanoseconds of the steady clock.
 def timeline_mark(name: str, begin_ns: int, end_ns: int) -> None: ...
-def backend_description(path: str) -> str: ...
+def backend_description(path: str) -> str: ...  # the library of a bootstrap's module and its version
 def torch_build_version() -> str: ...
 
 class testing:

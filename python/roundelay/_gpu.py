@@ -24,7 +24,7 @@ _module = _Module()
 
 
 def use(path: str, device_type: str) -> None:
-    """Makes the next ``init()`` load another module than CUDA's, for another of torch's device types."""
+    """Makes the next ``init()`` load another module than CUDA's. Tests call it, for torch's fake device."""
     _module.path, _module.device_type = path, device_type
 
 
@@ -63,5 +63,5 @@ def is_available() -> bool:
 
 
 def devices() -> int | None:
-    """Returns how many GPUs this process sees; None where it cannot use any."""
+    """Returns how many GPUs this process sees; None before ``init``, and where it cannot use any."""
     return torch.get_device_module(_module.device_type).device_count() if _module.loaded else None

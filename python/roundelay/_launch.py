@@ -20,7 +20,7 @@ _SLURM_STEP = (
 )
 # Slurm assigns no ports. Job and step choose one of these, below those that systems give to connections.
 _SLURM_PORTS = range(15000, 30000)
-_INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"
+_INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"  # roundelay/run/local_ranks.py sets it for rank 0
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Launch:
 
     bootstrap: str
     why: str
-    rendezvous: Rendezvous | None = None
+    rendezvous: Rendezvous | None = None  # only for "store"
 
 
 def detect(environment: Mapping[str, str], asked: str = "auto") -> Launch:
@@ -74,6 +74,11 @@ def detect(environment: Mapping[str, str], asked: str = "auto") -> Launch:
     if step:
         return _single_if_one(_slurm(environment))
     return Launch("single", "no launcher's variables are set")
+
+
+def mpi_rank(environment: Mapping[str, str]) -> int | None:
+    """Returns the rank that an MPI launcher gave this process; None if none did."""
+    return next((_number(environment, name) for name in _MPI_RANKS if name in environment), None)
 
 
 def _single_if_one(launch: Launch) -> Launch:

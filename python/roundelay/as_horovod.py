@@ -32,7 +32,7 @@ def main(words: Sequence[str]) -> NoReturn:
     except RuntimeError as error:
         sys.exit(_refusal(str(error)))
     if sys.flags.ignore_environment:
-        sys.exit(_refusal("-I and -E hide PYTHONPATH, by which the program is to find the stand-in"))
+        sys.exit(_refusal("-I and -E hide PYTHONPATH, by which the program finds the Horovod shim"))
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     environment = {**os.environ, "PYTHONPATH": horovod_shim.python_path(os.environ)}
     os.execve(sys.executable, [sys.executable, *flags, *words], environment)

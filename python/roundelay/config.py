@@ -1,7 +1,8 @@
 """The effective configuration: ``print(roundelay.config)`` shows it, ``roundelay.config.theta`` reads it.
 
 Before ``init`` it shows what ``init`` would read from the environment now; afterwards what it did read.
-A bad value raises ValueError naming the variable.
+The attributes are those of ``_core.Config``. Sizes are in bytes and times in seconds, ``cycle_time`` too (its
+variable has milliseconds). A bad value raises ValueError naming the variable.
 """
 
 from __future__ import annotations

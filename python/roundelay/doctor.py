@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iterator[Check]:
-    """Yields all checks in order, but those that need something broken. tell: gets the next step's name."""
+    """Yields the checks in order, without those that need a broken part. tell: called with the next step."""
     yield Check("roundelay", State.OK, f"{__version__} in {Path(__file__).parent}")
     yield Check("Python", State.OK, f"{platform.python_version()} ({sys.executable})")
     tell("loading PyTorch and the C++ core")
@@ -145,7 +145,7 @@ def check_bootstrap(environment: Mapping[str, str]) -> Check:
     try:
         _, chosen = _backend.choose(asked, environment)
     except RuntimeError as error:
-        return Check("bootstrap", State.BROKEN, str(error), "what the line says")
+        return Check("bootstrap", State.BROKEN, str(error), "do as the line above says")
     return Check("bootstrap", State.OK, f"{chosen.bootstrap}: {chosen.why}")
 
 
@@ -264,7 +264,10 @@ def probe() -> dict[str, Any]:
 
 
 def check_launch(flag: str, status: int, stderr: str, found: list[dict[str, Any]]) -> list[Check]:
-    """Returns the launch check's rows: the launch itself, then each channel and fabric."""
+    """Returns the launch check's rows: the launch itself, then each channel and fabric.
+
+    status, stderr, found: the results of launch().
+    """
     name = f"launch {flag}"
     sizes = [rank["size"] for rank in found]
     if status == 0 and 0 in sizes:

@@ -15,7 +15,7 @@ from roundelay.torch import strategies
 
 @dataclass(frozen=True)
 class BadVariable:
-    """A variable that init() refuses, its value, and the core's complaint."""
+    """A variable that init() refuses, its value, the allowed values, and the complaint."""
 
     variable: str
     value: str

@@ -18,4 +18,4 @@ __all__ = ["HorovodInternalError", "MismatchError", "NotInThisVersionError"]
 
 
 class NotInThisVersionError(NotImplementedError, AttributeError):
-    """An AttributeError, too, so that ``hasattr`` and ``getattr(..., default)`` still probe for features."""
+    """Raised by names that are absent. As an AttributeError it lets ``hasattr`` probe for features."""

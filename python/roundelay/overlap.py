@@ -8,5 +8,5 @@ from __future__ import annotations
 
 
 def hidden_share(under_way: float, exposed: float) -> float | None:
-    """Tell which part of the time under way was hidden, 0 to 1; None where nothing was under way."""
+    """Returns the hidden part of the time under way, 0 to 1; None if there is none. Any unit of time."""
     return 1.0 - exposed / under_way if under_way > 0 else None

@@ -11,7 +11,10 @@ _SHOWN = 4  # calls, from the innermost out
 
 
 def of_main_thread() -> str:
-    """Returns the innermost calls: ``Python is in load (data.py:31), called from train (train.py:88)``."""
+    """Returns the innermost calls: ``Python is in load (data.py:31), called from train (train.py:88)``.
+
+    The core calls it, on a thread of its own, when a rank asks.
+    """
     frame = sys._current_frames().get(threading.main_thread().ident or -1)
     if frame is None:
         return "Python's main thread has ended"

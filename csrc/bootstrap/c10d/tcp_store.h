@@ -16,7 +16,7 @@ class TcpStore final : public KeyValueStore {
   // Connects to the store at host:port. `serve`: this process serves it, over the socket `listener`, which
   // the store then owns. Without a listener PyTorch must serve a store on that port in this process already.
   // The server ends with the last TcpStore or torch.distributed store of the process on its port.
-  // kUnavailable: the store does not answer by the deadline, or this process cannot serve it.
+  // Errors: kUnavailable (the store does not answer by the deadline, or this process cannot serve it).
   static Result<std::shared_ptr<TcpStore>> open(const std::string& host, std::uint16_t port, bool serve,
                                                 std::optional<int> listener, Deadline deadline);
   ~TcpStore() override;
@@ -26,7 +26,7 @@ class TcpStore final : public KeyValueStore {
   Result<bool> has(const std::string& key, Deadline deadline) override;
   Result<std::vector<Bytes>> get(const std::vector<std::string>& keys, Deadline deadline) override;
   Status erase(const std::string& key, Deadline deadline) override;
-  // False after an error: all later calls fail, too.
+  // Returns false after an error: all later calls fail, too.
   [[nodiscard]] bool usable() const { return error_.ok(); }
 
  private:

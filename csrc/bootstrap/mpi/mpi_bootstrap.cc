@@ -35,7 +35,11 @@ Status MpiBootstrap::gather(std::unique_ptr<Exchange>& exchange, int bytes, Dead
                                 communicator_, &request),
                  "MPI_Iallgather"));
   for (int done = 0; done == 0;) {
-    ROUNDELAY_RETURN_IF_ERROR(mpi::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test"));
+    const Status tested = mpi::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!tested.ok()) {
+      static_cast<void>(exchange.release());  // MPI may still write to it
+      return tested;
+    }
     if (done != 0) break;
     if (deadline.passed()) {
       static_cast<void>(exchange.release());

@@ -8,8 +8,7 @@ namespace roundelay::bootstrap {
 
 class MpiBootstrap final : public Bootstrap {
  public:
-  // All ranks have to call it. `session` outlives the bootstrap. kAborted: not all ranks came by the
-  // deadline.
+  // All ranks have to call it. `session` outlives the bootstrap. Errors: as Session::communicator().
   static Result<std::unique_ptr<Bootstrap>> create(mpi::Session& session, Deadline deadline);
   ~MpiBootstrap() override;
 

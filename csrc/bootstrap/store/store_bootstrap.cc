@@ -23,6 +23,7 @@ StoreBootstrap::StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rende
       patience_(patience) {}
 
 StoreBootstrap::~StoreBootstrap() {
+  if (stay_for_.empty()) return;
   const Keys left = keys_of("left");
   const Deadline until = broken_ ? Deadline::after(kLastWords) : deadline_;
   if (!store_->set(left[static_cast<std::size_t>(rank_)], {}, until).ok() || rank_ != 0) return;

@@ -1,8 +1,10 @@
 // The bootstrap of ranks that their launcher has numbered and that meet in a key-value store.
 //
-// Keys: roundelay/<job and restart>/<generation>/<exchange>/<rank>. The values of an exchange are erased when
-// all ranks have come to the next exchange; those of the last one when all ranks have left. So an older
-// generation leaves no values, and those of a dead job have other keys or are incomplete.
+// Keys: roundelay/<job and restart>/<generation>/<exchange>/<rank>. An exchange is one all_gather(), counted
+// from 0. The values of an exchange are erased when all ranks have come to the next one; those of the last
+// one when all ranks have left. So an older generation leaves no values, and those of a dead job have other
+// keys or are incomplete. Instead of <exchange>/<rank> a key may end in left/<rank>
+// (the rank has left) or in given_up (the error of a rank whose wait for others has ended).
 #pragma once
 
 #include <cstdint>
@@ -21,11 +23,12 @@ std::string store_root(const Rendezvous& where, std::uint32_t generation);
 
 class StoreBootstrap final : public Bootstrap {
  public:
-  // `patience`: the time limit from which callers make deadlines; only errors show it.
+  // `patience` is the time limit from which callers make deadlines; only errors show it.
   StoreBootstrap(std::shared_ptr<KeyValueStore> store, const Rendezvous& where, std::uint32_t generation,
                  Duration patience);
   // Tells the others that this rank has left. Rank 0's process may serve the store, so rank 0 waits until the
   // ranks of the last exchange have left: up to the exchange's deadline, or for 2 s if the exchange failed.
+  // Without an exchange nobody waits for this rank, and nothing is sent.
   ~StoreBootstrap() override;
 
   [[nodiscard]] std::string_view name() const override { return "store"; }
@@ -46,7 +49,7 @@ class StoreBootstrap final : public Bootstrap {
   const int size_;
   const Duration patience_;
   int exchanges_ = 0;
-  Keys stay_for_;        // rank 0 stays until these keys say that other ranks have left
+  Keys stay_for_;        // rank 0 stays until these keys say that ranks have left; empty before an exchange
   bool broken_ = false;  // an exchange failed
   Deadline deadline_ = Deadline::never();
 };

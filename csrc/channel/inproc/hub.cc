@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "channel/frames.h"
+
 namespace roundelay::channel {
 namespace {
 
@@ -55,9 +57,10 @@ class Hub::Port final : public Channel {
       return Status::invalid("cannot send to rank " + std::to_string(to) + " of " +
                              std::to_string(state_->size));
     }
+    ROUNDELAY_RETURN_IF_ERROR(check_length(message));
     if (state_->at(rank_).gone) return Status::unavailable("the channel is closed");
     if (state_->at(rank_).saw_loss_of[static_cast<std::size_t>(to)]) return lost_status(to);
-    // As on a network, a message to a peer whose end is not yet known here is dropped without an error.
+    // A message to a peer whose end is not yet known here is dropped without an error, as on a network.
     if (!state_->at(to).gone) state_->post(rank_, to, {rank_, Bytes(message.begin(), message.end()), {}});
     return {};
   }

@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "channel/frames.h"
+
 namespace roundelay::channel {
 namespace {
 
@@ -53,8 +55,9 @@ Status MpiChannel::take(const Status& status) {
 }
 
 Status MpiChannel::send(int to, ConstByteSpan message) {
+  ROUNDELAY_RETURN_IF_ERROR(check_length(message));
   MutexLock lock(mutex_);
-  if (closed_) return Status::aborted("the channel is closed");
+  if (closed_) return Status::unavailable("the channel is closed");
   ROUNDELAY_RETURN_IF_ERROR(failure_);
   if (gone_[static_cast<std::size_t>(to)]) return {};
   if (to == session_.rank()) {

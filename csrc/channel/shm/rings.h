@@ -30,7 +30,8 @@ class Ring {
   std::size_t write(std::span<const ConstByteSpan> parts);
   // Returns whether the ring is not full. The writer calls it.
   [[nodiscard]] bool has_room() const;
-  // Asks the reader to report room, and returns whether there is room now. The writer calls it.
+  // Asks the reader to wake the writer when it has made room, and returns whether there is room now. The
+  // writer calls it.
   bool ask_for_room();
   [[nodiscard]] bool reader_closed() const { return reader_->closed.load(std::memory_order_acquire) != 0; }
 

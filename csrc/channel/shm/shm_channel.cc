@@ -44,10 +44,7 @@ Status ShmChannel::send(int to, ConstByteSpan message) {
   MutexLock lock(mutex_);
   Peer* const peer = find(to);
   if (peer == nullptr) return beside_->send(to, message);
-  if (message.size() > kLongestFrame) {
-    return Status::invalid("a control message of " + std::to_string(message.size()) +
-                           " bytes is over the limit of " + std::to_string(kLongestFrame));
-  }
+  ROUNDELAY_RETURN_IF_ERROR(check_length(message));
   if (closing_) return Status::unavailable("the channel is closed");
   if (!peer->lost.ok()) return peer->lost;
   if (peer->out.reader_closed()) return {};

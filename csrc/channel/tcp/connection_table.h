@@ -29,8 +29,8 @@ struct Connection {
   Stage stage;
   int peer;  // -1: unknown
   FrameReader reader{kLongestGreeting};
-  bool watches_output = false;
-  bool window_closed = false;
+  bool watches_output = false;  // epoll reports when the socket takes output
+  bool window_closed = false;   // the peer's receive window, as check_windows() saw it last
 };
 
 // One thread at a time may use it.
@@ -56,14 +56,15 @@ class ConnectionTable {
 
   // Watches a connection for input, after it has dialled. Returns false if epoll refuses.
   [[nodiscard]] bool watch_input(const Connection& connection);
-  // Writes what the socket takes of the queue. If it is full, epoll reports when it takes more.
+  // Writes what the socket takes of the queue. If the socket is full, epoll reports when it takes more.
   platform::Transfer write(Connection& connection, SendQueue& queue);
-  // Writes one message at once. Returns the number of bytes that the socket has taken of its frame.
+  // Writes one message at once. Returns the number of bytes that the socket has taken of its frame: 0 also
+  // after an error, which the next write() meets again.
   std::size_t write_frame(Connection& connection, ConstByteSpan message);
 
-  // A stopped process reads nothing, but its kernel still answers, so it is never lost. No event tells that
-  // its window is closed. While there is output, the caller has to call check_windows() when windows_due()
-  // has passed.
+  // check_windows() keeps the connections to stopped processes: such a process reads nothing, and its kernel
+  // closes the receive window but still answers (Socket::set_window_closed()). No event tells that a window
+  // is closed, so the caller has to call it when windows_due() has passed: never() while there is no output.
   [[nodiscard]] Deadline windows_due() const { return windows_due_; }
   void check_windows();
 

@@ -57,10 +57,7 @@ Status TcpChannel::send(int to, ConstByteSpan message) {
   if (to < 0 || static_cast<std::size_t>(to) >= ranks_) {
     return Status::invalid("cannot send to rank " + std::to_string(to) + " of " + std::to_string(ranks_));
   }
-  if (message.size() > kLongestFrame) {
-    return Status::invalid("a control message of " + std::to_string(message.size()) +
-                           " bytes is over the limit of " + std::to_string(kLongestFrame));
-  }
+  ROUNDELAY_RETURN_IF_ERROR(check_length(message));
   MutexLock lock(mutex_);
   if (closing_) return Status::unavailable("the channel is closed");
   Status sent = links_.send(to, message);

@@ -37,7 +37,7 @@ class TcpLinks {
 
   // Handles an event of the connection with this tag. Does nothing if the connection is closed.
   void handle(const platform::Epoll::Event& event);
-  // Received messages and losses, in order.
+  // Returns the received messages and losses, in order. The caller removes those that it has taken.
   [[nodiscard]] std::deque<Incoming>& inbox() { return inbox_; }
 
   // Says goodbye on all established connections, and on those that are established later.

@@ -6,11 +6,11 @@
 
 namespace roundelay::collective {
 
-// For one member, or no bytes: copies and scales, without transfers.
+// Copies and scales without transfers. It carries out calls of one member, and allreduces of no bytes.
 Program single(Exchange& net, const Call& call);
 
-// Allreduce of n bytes by P members. The comments say how many bytes a member sends, and how many rounds are
-// on the critical path.
+// Allreduce of n bytes by P members. Each comment says how many bytes a member sends, and how many rounds are
+// on the critical path: bytes, rounds.
 //
 // The first two bring all parts of an element to one place, which reduces them in the order of members, in an
 // accumulator wider than they are, with one rounding. Both give the same bits, whatever else is in the
@@ -21,14 +21,15 @@ Program pairwise_allreduce(Exchange& net,
 // The next two are for larger groups. Partial sums travel, rounded.
 Program ring_allreduce(Exchange& net, const AllreduceCall& call);  // 2 (P-1)/P n,    2 (P-1)
 Program recursive_doubling_allreduce(Exchange& net,
-                                     const AllreduceCall& call);  // n log2 P,       log2 P (+ 2 to fold)
+                                     const AllreduceCall& call);  // n log2 P,       log2 P (+ 2: doubling.h)
 // Recursive doubling also carries out Adasum, of whole vectors. Halves then travel as fp32 and are rounded
 // once.
 
 // Shards are cut into pieces of at most this. Measured over MPI's shared memory: 128 KiB to 512 KiB are alike
 // within the noise, smaller ones cost context switches where ranks outnumber cores.
 inline constexpr std::size_t kPieceBytes = 256 << 10;
-// So many pieces are on their way at once, so that the wire is busy while one is reduced.
+// The number of pieces of a shard that are on their way at once, so that the wire is busy while one is
+// reduced.
 inline constexpr std::size_t kWindow = 4;
 
 // Reduce-scatter is the first half of the pairwise allreduce: (P-1)/P n, 1.

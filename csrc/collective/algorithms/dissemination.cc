@@ -2,7 +2,7 @@
 
 namespace roundelay::collective {
 
-// After round k every member has heard, directly or not, of 2^(k+1) members, and in the end of all.
+// Every member has heard, directly or not, of 2^(k+1) members after round k, and of all in the end.
 Program dissemination_barrier(Exchange& net) {
   for (int distance = 1; distance < net.size(); distance *= 2) {
     const int from = (net.index() + net.size() - distance) % net.size();

@@ -34,7 +34,7 @@ class Cut {
   [[nodiscard]] std::size_t piece_bytes() const { return piece_count_ * element_; }
   [[nodiscard]] std::size_t reduced_units() const { return (size_ - 1) * pieces_; }
   [[nodiscard]] std::size_t units() const { return 2 * reduced_units(); }
-  // True for the units after which this member's own shard is finished.
+  // Returns whether this member's own shard is finished after this unit.
   [[nodiscard]] bool finishes_shard(std::size_t unit) const { return unit / pieces_ == size_ - 2; }
   // Returns where a received unit belongs. The unit sent as number n is the one received as n - pieces().
   [[nodiscard]] ByteSpan received(std::size_t unit) const {

@@ -24,28 +24,28 @@ C10dTransport::~C10dTransport() {
   if (open) leak(std::move(process_group_));
 }
 
-Result<Ticket> C10dTransport::send(int peer, ConstByteSpan data, int tag) {
+Result<TransferId> C10dTransport::send(int peer, ConstByteSpan data, int tag) {
   // The process group only reads the bytes.
   const ByteSpan bytes(const_cast<std::byte*>(data.data()), data.size());
   return post(peer, bytes, [&](ByteSpan part) { return process_group_->send(peer, part, tag); });
 }
 
-Result<Ticket> C10dTransport::receive(int peer, ByteSpan data, int tag) {
+Result<TransferId> C10dTransport::receive(int peer, ByteSpan data, int tag) {
   return post(peer, data, [&](ByteSpan part) { return process_group_->receive(peer, part, tag); });
 }
 
-std::pair<Ticket, C10dTransport::Slot*> C10dTransport::take_slot(int peer) {
+std::pair<TransferId, C10dTransport::Slot*> C10dTransport::take_slot(int peer) {
   MutexLock lock(mutex_);
-  const Ticket ticket = slots_.take();
-  Slot& slot = slots_[ticket];
+  const TransferId id = slots_.take();
+  Slot& slot = slots_[id];
   slot.parts.clear();
   slot.peer = peer;
-  return {ticket, &slot};
+  return {id, &slot};
 }
 
 // The medium has a limit for messages, and knows no empty ones.
-Result<Ticket> C10dTransport::post(int peer, ByteSpan data, const PostPart& post_part) {
-  const auto [ticket, slot] = take_slot(peer);
+Result<TransferId> C10dTransport::post(int peer, ByteSpan data, const PostPart& post_part) {
+  const auto [id, slot] = take_slot(peer);
   if (data.empty()) data = ByteSpan(&slot->nothing, 1);
   while (!data.empty()) {
     const ByteSpan part = data.first(std::min(data.size(), most_bytes_));
@@ -54,7 +54,7 @@ Result<Ticket> C10dTransport::post(int peer, ByteSpan data, const PostPart& post
     ROUNDELAY_RETURN_IF_ERROR(have_waited(*slot, std::move(work).value()));
     data = data.subspan(part.size());
   }
-  return ticket;
+  return id;
 }
 
 Status C10dTransport::failure(const Slot& slot, const Status& cause) const {
@@ -96,12 +96,12 @@ void C10dTransport::wait_for_works() {
   }
 }
 
-Result<bool> C10dTransport::test(Ticket ticket) {
+Result<bool> C10dTransport::test(TransferId id) {
   MutexLock lock(mutex_);
-  const Slot& slot = slots_[ticket];
+  const Slot& slot = slots_[id];
   if (!slot.error.ok()) return slot.error;
   if (slot.left > 0) return false;
-  slots_.give_back(ticket);
+  slots_.give_back(id);
   return true;
 }
 

@@ -29,9 +29,9 @@ class C10dTransport final : public Transport {
 
   [[nodiscard]] int index() const override { return group_.index; }
   [[nodiscard]] int size() const override { return group_.size(); }
-  Result<Ticket> send(int peer, ConstByteSpan data, int tag) override EXCLUDES(mutex_);
-  Result<Ticket> receive(int peer, ByteSpan data, int tag) override EXCLUDES(mutex_);
-  Result<bool> test(Ticket ticket) override EXCLUDES(mutex_);
+  Result<TransferId> send(int peer, ConstByteSpan data, int tag) override EXCLUDES(mutex_);
+  Result<TransferId> receive(int peer, ByteSpan data, int tag) override EXCLUDES(mutex_);
+  Result<bool> test(TransferId id) override EXCLUDES(mutex_);
 
   // Makes every transfer fail that is on its way. From any thread.
   void give_up() EXCLUDES(mutex_);
@@ -52,8 +52,8 @@ class C10dTransport final : public Transport {
   };
   using PostPart = std::function<Result<WorkPtr>(ByteSpan part)>;
   // Posts a message in parts that the medium carries.
-  Result<Ticket> post(int peer, ByteSpan data, const PostPart& post_part) EXCLUDES(mutex_);
-  std::pair<Ticket, Slot*> take_slot(int peer) EXCLUDES(mutex_);
+  Result<TransferId> post(int peer, ByteSpan data, const PostPart& post_part) EXCLUDES(mutex_);
+  std::pair<TransferId, Slot*> take_slot(int peer) EXCLUDES(mutex_);
   // Gives a work of this slot to a thread that waits for it.
   Status have_waited(Slot& slot, WorkPtr work) EXCLUDES(mutex_);
   [[nodiscard]] Status failure(const Slot& slot, const Status& cause) const;

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 
+#include "base/cores.h"
 #include "collective/algorithm_fabric.h"
 #include "collective/slots.h"
 
@@ -20,26 +20,26 @@ class InprocTransport final : public Transport {
   [[nodiscard]] int index() const override { return index_; }
   [[nodiscard]] int size() const override { return static_cast<int>(hub_->members_); }
 
-  Result<Ticket> send(int peer, ConstByteSpan data, int tag) override {
+  Result<TransferId> send(int peer, ConstByteSpan data, int tag) override {
     return keep(hub_->post({index_, peer, tag, data, {}}, true));
   }
-  Result<Ticket> receive(int peer, ByteSpan data, int tag) override {
+  Result<TransferId> receive(int peer, ByteSpan data, int tag) override {
     return keep(hub_->post({peer, index_, tag, {}, data}, false));
   }
-  Result<bool> test(Ticket ticket) override {
-    Result<bool> done = hub_->test(*slots_[ticket]);
+  Result<bool> test(TransferId id) override {
+    Result<bool> done = hub_->test(*slots_[id]);
     if (done.ok() && *done) {
-      slots_[ticket] = nullptr;
-      slots_.give_back(ticket);
+      slots_[id] = nullptr;
+      slots_.give_back(id);
     }
     return done;
   }
 
  private:
-  Ticket keep(InprocHub::PostedPtr posted) {
-    const Ticket ticket = slots_.take();
-    slots_[ticket] = std::move(posted);
-    return ticket;
+  TransferId keep(InprocHub::PostedPtr posted) {
+    const TransferId id = slots_.take();
+    slots_[id] = std::move(posted);
+    return id;
   }
 
   const std::shared_ptr<InprocHub> hub_;
@@ -119,7 +119,7 @@ std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub
                                            Select select) {
   auto state = std::make_shared<FabricState>();
   state->transport = hub->transport(group.index);
-  state->crowded = group.size() > static_cast<int>(std::thread::hardware_concurrency());
+  state->crowded = outnumber_cores(group.size());
   state->group = std::move(group);
   AlgorithmFabric::Options options;
   options.name = "inproc";

@@ -34,8 +34,8 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
   friend class InprocTransport;
   struct Posted {
     int from, to, tag;
-    ConstByteSpan source;  // what a send sends
-    ByteSpan target;       // where a receive puts it
+    ConstByteSpan source;  // the bytes of a send
+    ByteSpan target;       // the memory of a receive
     bool done = false;
     bool sizes_differ = false;
   };

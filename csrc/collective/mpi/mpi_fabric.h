@@ -17,7 +17,8 @@ struct MpiFabricOptions {
   Deadline deadline = Deadline::never();       // for making the communicator
   std::size_t most_message_bytes = 1U << 30U;  // longer messages are cut; tests use less
   Select select = select_algorithm;
-  bool poisons_session = true;  // false: the caller makes sure that all requests end
+  // A fault calls Session::poison(). False: it does not, because the caller makes sure that all requests end.
+  bool poisons_session = true;
 };
 
 // Makes the fabric. Collective over the group, in the same order on all members. `session` outlives it.

@@ -16,9 +16,9 @@ MpiTransport::~MpiTransport() {
 
 // Calls post_part(offset, count, request) for each part; an empty message is one empty part.
 template <typename Post>
-Result<Ticket> MpiTransport::post(std::size_t bytes, const Post& post_part) {
-  const Ticket ticket = slots_.take();
-  Slot& slot = slots_[ticket];
+Result<TransferId> MpiTransport::post(std::size_t bytes, const Post& post_part) {
+  const TransferId id = slots_.take();
+  Slot& slot = slots_[id];
   slot.requests.clear();
   slot.next = 0;
   std::size_t offset = 0;
@@ -28,32 +28,32 @@ Result<Ticket> MpiTransport::post(std::size_t bytes, const Post& post_part) {
     ROUNDELAY_RETURN_IF_ERROR(post_part(offset, static_cast<int>(part), &slot.requests.back()));
     offset += part;
   } while (offset < bytes);
-  return ticket;
+  return id;
 }
 
-Result<Ticket> MpiTransport::send(int peer, ConstByteSpan data, int tag) {
+Result<TransferId> MpiTransport::send(int peer, ConstByteSpan data, int tag) {
   return post(data.size(), [&](std::size_t offset, int count, MPI_Request* request) {
     return mpi::check(MPI_Isend(data.data() + offset, count, MPI_BYTE, peer, tag, communicator_, request),
                       "MPI_Isend");
   });
 }
 
-Result<Ticket> MpiTransport::receive(int peer, ByteSpan data, int tag) {
+Result<TransferId> MpiTransport::receive(int peer, ByteSpan data, int tag) {
   return post(data.size(), [&](std::size_t offset, int count, MPI_Request* request) {
     return mpi::check(MPI_Irecv(data.data() + offset, count, MPI_BYTE, peer, tag, communicator_, request),
                       "MPI_Irecv");
   });
 }
 
-Result<bool> MpiTransport::test(Ticket ticket) {
-  Slot& slot = slots_[ticket];
+Result<bool> MpiTransport::test(TransferId id) {
+  Slot& slot = slots_[id];
   for (; slot.next < slot.requests.size(); ++slot.next) {
     int done = 0;
     ROUNDELAY_RETURN_IF_ERROR(
         mpi::check(MPI_Test(&slot.requests[slot.next], &done, MPI_STATUS_IGNORE), "MPI_Test"));
     if (done == 0) return false;
   }
-  slots_.give_back(ticket);
+  slots_.give_back(id);
   return true;
 }
 

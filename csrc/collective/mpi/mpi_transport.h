@@ -20,9 +20,9 @@ class MpiTransport final : public Transport {
 
   [[nodiscard]] int index() const override { return index_; }
   [[nodiscard]] int size() const override { return size_; }
-  Result<Ticket> send(int peer, ConstByteSpan data, int tag) override;
-  Result<Ticket> receive(int peer, ByteSpan data, int tag) override;
-  Result<bool> test(Ticket ticket) override;
+  Result<TransferId> send(int peer, ConstByteSpan data, int tag) override;
+  Result<TransferId> receive(int peer, ByteSpan data, int tag) override;
+  Result<bool> test(TransferId id) override;
 
  private:
   // One transfer: the requests of the message's parts, in order.
@@ -31,7 +31,7 @@ class MpiTransport final : public Transport {
     std::size_t next = 0;  // the first request that is not done
   };
   template <typename Post>
-  Result<Ticket> post(std::size_t bytes, const Post& post_part);
+  Result<TransferId> post(std::size_t bytes, const Post& post_part);
 
   mpi::Session& session_;
   const MPI_Comm communicator_;

@@ -30,7 +30,7 @@ class DeviceScratch {
     std::size_t bytes = 0;
     bool taken = false;    // from take() to give()
     GpuEventPtr last_use;  // null: never used
-    // True if the device is done with it.
+    // Returns whether the device is done with the memory.
     [[nodiscard]] bool idle() const;
   };
   GpuRuntime& runtime_;

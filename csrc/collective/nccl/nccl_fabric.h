@@ -2,8 +2,8 @@
 // waits for the device.
 //
 // Another fabric carries out what NCCL cannot do as the CPU does it: Adasum, calls with absent members,
-// scaled integers but averages, scaled booleans. NCCL's arithmetic differs from the CPU's as follows, where u
-// is half an ulp of the element type, relative to the sum of the absolute parts:
+// scaled integers except averages, scaled booleans. NCCL's arithmetic differs from the CPU's as follows,
+// where u is half an ulp of the element type, relative to the sum of the absolute parts:
 // - sums are rounded at each addition, in an order of NCCL's own: (members - 1) u, all members alike;
 // - fp32, fp64: an average is NCCL's own: each part times a rounded factor, rounded: 2 u more;
 // - fp16, bf16: an average over a power of two of members is NCCL's own, whose parts are exact but for

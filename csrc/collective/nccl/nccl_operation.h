@@ -25,7 +25,7 @@ struct Tools {
   DeviceScratch& scratch;
 };
 
-// True if NCCL can carry out the call. The same on all members.
+// Returns whether NCCL can carry out the call. The same on all members.
 [[nodiscard]] bool fits(const Call& call, int members);
 
 // One thread at a time. A call without data starts nothing, on any member. Errors: kUnavailable (no memory),

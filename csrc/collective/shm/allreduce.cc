@@ -109,7 +109,7 @@ Program allreduce_by_shares(Rounds& net, const AllreduceCall& call) {
   Parts parts(net, call);
   std::uint64_t staged = 0;
   for (std::uint64_t round = 0; round < chunks.count(); ++round) {
-    // It stages the next round's part before it waits for this round.
+    // Stages the next round's part before the wait for this round.
     for (; staged < chunks.count() && staged <= round + 1; ++staged) {
       co_await net.writable(staged);
       const ByteRange chunk = chunks[staged];

@@ -8,7 +8,8 @@
 
 namespace roundelay::collective::shm {
 
-// Makes the end of one member. `memory` is the segment of a group of so many members; the result shares it.
+// Makes one member's access. `memory` is the segment of a group of `members` members; the result shares its
+// ownership.
 std::shared_ptr<Announcements> make_announcements(std::shared_ptr<std::byte> memory, int member, int members);
 
 }  // namespace roundelay::collective::shm

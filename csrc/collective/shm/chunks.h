@@ -11,7 +11,8 @@
 namespace roundelay::collective::shm {
 
 inline constexpr std::size_t kLine = 64;  // shares of a slot begin on cache lines: different cores write them
-// So many bytes are reduced at a time. With every member's part they stay in the first-level cache.
+// The number of bytes that are reduced at a time. With every member's part they stay in the first-level
+// cache.
 inline constexpr std::size_t kBlock = 16 << 10;
 
 // Cuts `bytes` bytes into parts of `each`; the last one may be shorter, and those after it are empty.
@@ -35,7 +36,8 @@ inline std::vector<std::size_t> offsets_of(const std::vector<std::size_t>& sizes
 constexpr std::size_t whole_lines_up(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 constexpr std::size_t whole_lines_down(std::size_t bytes) { return bytes / kLine * kLine; }
 
-// Returns the shares of so many members of a round, in whole lines; the last ones may be short or empty.
+// Returns the members' shares of a round of `bytes` bytes, in whole lines; the last ones may be short or
+// empty.
 inline Cuts shares(std::size_t bytes, int members) {
   const auto n = static_cast<std::size_t>(members);
   return {bytes, std::max(kLine, whole_lines_up((bytes + n - 1) / n))};

@@ -12,7 +12,7 @@ namespace roundelay::collective::shm {
 namespace {
 
 constexpr std::size_t kMostPiece = 128 << 10;  // few claims, and no member ends much later than the others
-constexpr std::size_t kPieces = 4;             // a large call has so many pieces for each member
+constexpr std::size_t kPieces = 4;             // the pieces of a large call for each member
 
 Cuts pieces(std::size_t bytes, int members) {
   const std::size_t even = bytes / (kPieces * static_cast<std::size_t>(members));

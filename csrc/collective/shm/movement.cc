@@ -36,7 +36,7 @@ Program barrier(Rounds& net) {
   co_await net.staged(0);
 }
 
-// In this program and the next, members with more bytes have more rounds. Each waits only for the bytes that
+// Members with more bytes have more rounds in this program and the next. Each waits only for the bytes that
 // it gets.
 Program all_gather(Rounds& net, const AllgatherCall& call) {
   const std::vector<std::size_t> offsets = offsets_of(call.receive_bytes);

@@ -11,19 +11,22 @@ namespace roundelay::collective::shm {
 // Every member stages its part, reduces its share of all parts, and copies the other shares from the members
 // that have reduced them. In a small call every member reduces all parts itself, which saves a wait.
 Program allreduce(Rounds& net, const AllreduceCall& call);
-// For buffers in a region, where members reach each other's parts: nothing is staged. The member that claims
-// a piece first reduces it, and writes it to all members' parts. The bits do not depend on which member that
-// is.
+// Reduces buffers in a region, where members reach each other's parts: nothing is staged. The member that
+// claims a piece first reduces it, and writes it to all members' parts. Every member would get the same bits.
 Program allreduce_in_region(Rounds& net, const AllreduceCall& call);
 // Passes whole vectors from partner to partner. Gives the bits of recursive_doubling_allreduce.
 Program adasum(Rounds& net, const AllreduceCall& call);
+// Every member stages its part and reduces its shard out of all parts.
 Program reduce_scatter(Rounds& net, const ReducescatterCall& call);
-// For memory in a region: every member reduces its shard where it lies, out of all members' parts.
+// Every member reduces its shard in place in a region, out of all members' parts.
 Program reduce_scatter_in_region(Rounds& net, const ReducescatterCall& call);
+// The root stages its bytes, and the others copy them.
 Program broadcast(Rounds& net, const BroadcastCall& call);
+// Every member stages its part, and copies the others' parts.
 Program all_gather(Rounds& net, const AllgatherCall& call);
-// For memory in a region: every member copies the others' parts from where they lie.
+// Every member copies the others' parts straight from their regions.
 Program all_gather_in_region(Rounds& net, const AllgatherCall& call);
+// Every member stages its parts for the others side by side, and copies those for it from the others.
 Program alltoall(Rounds& net, const AlltoallCall& call);
 Program barrier(Rounds& net);
 

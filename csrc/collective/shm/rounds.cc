@@ -15,7 +15,7 @@ Rounds::Rounds(History& history, std::vector<int> members, std::uint64_t call, S
   for (const int member : members_) {
     history_.last_present[static_cast<std::size_t>(member)] = word_of(call_ + 1, 0);
   }
-  // It took no part in the calls since its last one, and reads nothing of them.
+  // This member took no part in the calls since its last one, and reads nothing of them.
   publish(&Progress::released, word_of(call_, 0));
 }
 

@@ -21,7 +21,7 @@
 
 namespace roundelay::collective::shm {
 
-// The memory of one member of its earlier calls. One thread at a time.
+// Remembers one member's earlier calls. One thread at a time.
 struct History {
   History(const Segment& of, int member)
       : segment(of), index(member), last_present(static_cast<std::size_t>(of.members())) {}

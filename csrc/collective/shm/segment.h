@@ -1,6 +1,6 @@
 // The memory that the members of a group on one node share. Each member has counters, a doorbell that wakes
 // it, the word that it announces of a schedule, and two slots for its bytes. Only its owner writes a word or
-// slot; doorbells and claims all members write.
+// slot. All members write the doorbells and the claims.
 //
 // A word has 64 bits and only grows: (call << kRoundBits) + the rounds of that call that are over. So nothing
 // is ever reset, and a member that took no part in some calls catches up by writing a larger number.
@@ -66,7 +66,7 @@ class Segment {
     return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   }
 
-  // Returns the size of the segment of so many members: 2 MiB for two, 64 MiB for 64.
+  // Returns the size of a segment for `members` members: 2 MiB for two, 64 MiB for 64.
   static constexpr std::size_t bytes(int members, std::size_t slot_bytes = kSlotBytes) {
     return slots_of(members, members, slot_bytes).offset;
   }
@@ -81,7 +81,7 @@ class Segment {
   }
 
   // `memory` has bytes(members, slot_bytes) bytes, is page-aligned, outlives the view, and was zero before
-  // the first member came. A slot has whole lines, at least one for each member.
+  // the first member came. A slot has whole cache lines, at least one for each member.
   Segment(std::byte* memory, int members, std::size_t slot_bytes = kSlotBytes)
       : memory_(memory), members_(members), slot_bytes_(slot_bytes) {}
 

@@ -20,14 +20,14 @@ class PinnedBlock {
   PinnedBlock& operator=(const PinnedBlock&) = delete;
 
   [[nodiscard]] std::byte* data() const { return memory_.get(); }
-  // True if the device is done with it.
+  // Returns whether the device is done with the memory. Errors: kAborted (the device failed).
   [[nodiscard]] Result<bool> free() const;
   // Makes free() false until the device has reached `event`.
   void busy_until(GpuEventPtr event) { last_use_ = std::move(event); }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
-  // Allocates other memory, of any content. Call it when the block is free. The first gives the old memory
-  // back, which waits for the whole device, also for kernels that wait for their peers. The second keeps it
-  // until the end. Errors: kUnavailable (no memory).
+  // Allocate other memory, of any content. Call them when the block is free. exchange() gives the old memory
+  // back, which waits for the whole device, also for kernels that wait for their peers. grow() keeps it until
+  // the end. Errors: kUnavailable (no memory).
   [[nodiscard]] Status exchange(GpuRuntime& runtime, std::size_t bytes);
   [[nodiscard]] Status grow(GpuRuntime& runtime, std::size_t bytes);
   // Leaks the memory, because the medium may write to it for ever.
@@ -43,8 +43,8 @@ class PinnedBlock {
 // The blocks of one member. One thread at a time.
 class PinnedBlocks {
  public:
-  // So many blocks are for steps of up to `piece_bytes`, in turn. They double as they grow. Larger steps
-  // share one block of their own.
+  // The number of blocks that serve the steps of up to `piece_bytes`, in turn. They double as they grow.
+  // Larger steps share one other block.
   static constexpr std::uint64_t kPieces = 3;
 
   PinnedBlocks(GpuRuntime& runtime, std::size_t piece_bytes) : runtime_(runtime), piece_bytes_(piece_bytes) {}

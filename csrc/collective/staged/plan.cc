@@ -57,7 +57,7 @@ void move_to_host(ReducescatterCall& call, const Step& step, std::byte* pinned) 
   call.region = nullptr;
 }
 
-// One step of a call, seen by the member `self`: the piece `number` of so many bytes.
+// One step of a call, as the member `self` sees it: the piece `number`.
 struct Cut {
   std::size_t self;
   std::uint64_t number;

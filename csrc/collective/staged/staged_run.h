@@ -31,14 +31,15 @@ class StagedRun {
  public:
   // Both outlive it. `call` has been checked. The calls of one member are carried out one after the other.
   StagedRun(StagedResources& resources, const Call& call);
-  // Before the call's end it leaks the memory that the CPU's medium may still write to.
+  // Leaks the memory that the CPU's medium may still write to, if the call is not over.
   ~StagedRun();
   StagedRun(const StagedRun&) = delete;
   StagedRun& operator=(const StagedRun&) = delete;
 
   // Moves the call on without blocking. True: it is over for the host; the last copies are enqueued.
   Result<bool> advance();
-  // As QueuedPending needs it. The CPU's fabric watches its own calls.
+  // Implements CallQueue's interrupted(). It watches only the time that the call waits for the GPU, because
+  // the CPU's fabric watches its own calls.
   Status interrupted(CallWatch& watch) const;
   [[nodiscard]] int waiting_for() const { return crossing_ ? crossing_->waiting_for() : -1; }
   [[nodiscard]] bool crowded() const { return crossing_ && crossing_->crowded(); }

@@ -47,7 +47,7 @@ class StepOrder {
   StepOrder(std::uint64_t chunks, std::uint64_t most_across) : chunks_(chunks), most_across_(most_across) {}
 
   [[nodiscard]] bool over() const { return gathered_ == chunks_; }
-  // True if the next step is a reduce-scatter, false if it is an all-gather.
+  // Returns whether the next step is a reduce-scatter; otherwise it is an all-gather.
   [[nodiscard]] bool scatters_next() const {
     return scattered_ < chunks_ && scattered_ <= gathered_ + most_across_;
   }
@@ -60,12 +60,12 @@ class StepOrder {
   std::uint64_t chunks_, most_across_, scattered_ = 0, gathered_ = 0;
 };
 
-// Scale the sums inside the node, and those between the nodes.
+// The scale of the sums inside the node, and that of the sums between the nodes.
 struct Scales {
   Scale inside, between;
 };
 
-// Splits a call's scale for a node of so many members. Each level divides what it has added up, so that an
+// Splits a call's scale for a node of `members` members. Each level divides what it has added up, so that an
 // average of equal parts is that part again, and a half's partial sum overflows no sooner than the result. A
 // factor scales the whole sum.
 inline Scales split(const Reduction& how, int members) {
@@ -77,8 +77,8 @@ inline Scales split(const Reduction& how, int members) {
   return scales;
 }
 
-// True if two levels can carry out the call. Scaled integers do not fit: they are truncated once, after a sum
-// that is wider than they are.
+// Returns whether two levels can carry out the call. Scaled integers do not fit: they are truncated once,
+// after a sum that is wider than they are.
 inline bool fits(const Call& call) {
   const auto* const allreduce = std::get_if<AllreduceCall>(&call);
   return allreduce != nullptr && allreduce->reduce_op != ReduceOp::kAdasum && allreduce->absent.empty() &&

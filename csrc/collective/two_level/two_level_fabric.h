@@ -1,11 +1,11 @@
 // The data plane of a group on several nodes, each with as many members. It has an inner fabric within the
 // node and an outer one between the nodes. An allreduce goes as in BlueConnect (Cho et al., MLSys 2019): a
-// reduce-scatter inside, an allreduce of each member's shard with the members that have its place on the
+// reduce-scatter inside, an allreduce of each member's shard with the members that have its index on the
 // other nodes, an all-gather inside. It is cut into chunks, so that the wire is busy while the nodes add up.
-// Of S bytes on m nodes each sends 2 (m-1)/m S.
+// Each of m nodes sends 2 (m-1)/m S bytes for an allreduce of S bytes.
 //
-// Its regions are the inner fabric's. In one of them the steps inside reach all parts where they lie. Its
-// counters are the inner fabric's, too. Either fabric may have levels itself.
+// The fabric's regions and counters are the inner fabric's. The steps inside work in place in a region.
+// Either fabric may have levels itself.
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,8 @@ class TwoLevelRun {
 
   // Moves the call on without blocking. True: it is over.
   Result<bool> advance();
-  // As QueuedPending needs it. The steps watch themselves, and there is always one.
+  // Implements CallQueue's interrupted(). Returns no error: the fabrics of the levels watch their own calls,
+  // and one of them always has one.
   [[nodiscard]] static Status interrupted(const CallWatch& /*watch*/) { return {}; }
   [[nodiscard]] int waiting_for() const;
   [[nodiscard]] bool crowded() const;

@@ -9,11 +9,10 @@
 //   result = scale(sum over r of prescale(s_r)) in C, and 0 elsewhere
 //   e_r = u_r - s_r in C (0 if nothing is rounded), and u_r elsewhere
 // So a residual has the units of one rank's part of the sum, before prescale and scale: they act once on each
-// gradient, in the step that sends it. Who changes these units (a loss scale) flushes first. What is not
-// finite is sent in its turn and not kept.
-//
-// The state is the number of the turn, which lies on the device as the indices do, and the residual.
+// gradient, in the step that sends it. What is not finite is sent in its turn and not kept. The number of the
+// run says whose turn it is. The state is the residual.
 #include <algorithm>
+#include <utility>
 
 #include "compress/registry.h"
 
@@ -23,8 +22,7 @@ namespace {
 using collective::Calling;
 using collective::Task;
 
-constexpr std::size_t kMostChunk = 4096;     // elements
-constexpr std::size_t kResidualOffset = 64;  // the turn comes before it, on a cache line of its own
+constexpr std::size_t kMostChunk = 4096;  // elements
 
 // Divides a bucket into chunks of nearly equal size, a multiple of `parts` if there are enough elements.
 Chunking chunking_of(std::size_t count, std::size_t parts) {
@@ -35,13 +33,15 @@ Chunking chunking_of(std::size_t count, std::size_t parts) {
 
 class Cyclic final : public Technique {
  public:
-  explicit Cyclic(std::int64_t parts) : parts_(static_cast<std::size_t>(parts)) {}
+  Cyclic(std::int64_t parts, std::string text)
+      : parts_(static_cast<std::size_t>(parts)), text_(std::move(text)) {}
 
   std::string_view name() const override { return "cyclic"; }
-  std::string text() const override { return "cyclic:parts=" + std::to_string(parts_); }
+  std::string text() const override { return text_; }
   std::size_t state_bytes(std::size_t count, DType dtype, std::span<const int>) const override {
-    return kResidualOffset + count * size_of(kernels::residual_type(dtype));
+    return count * size_of(kernels::residual_type(dtype));
   }
+  std::size_t kept_numbers(std::size_t count) const override { return count; }
 
   Task run(Stage& stage, Bucket bucket) const override {
     Arithmetic& math = stage.math();
@@ -49,8 +49,9 @@ class Cyclic final : public Technique {
     const Chunking chunking = chunking_of(bucket.count, parts_);
     const std::size_t chosen = (chunking.chunks() + parts_ - 1) / parts_;
     std::byte* const values = bucket.buffer.data();
-    std::byte* const residual = bucket.state.data() + kResidualOffset;
-    auto* const turn = reinterpret_cast<std::uint64_t*>(bucket.state.data());
+    std::byte* const residual = bucket.state.data();
+    const kernels::Progression turn{static_cast<std::uint32_t>(bucket.run % parts_),
+                                    static_cast<std::uint32_t>(parts_)};
 
     const Result<std::byte*> memory = stage.scratch(chosen * sizeof(std::uint32_t));
     if (!memory.ok()) co_return memory.status();
@@ -59,7 +60,7 @@ class Cyclic final : public Technique {
     const std::span indices(reinterpret_cast<std::uint32_t*>(*memory), chosen);
 
     Status bad = math.keep(residual, values, bucket.count, dtype);
-    if (bad.ok()) bad = math.next_turn(indices, parts_, turn);
+    if (bad.ok()) bad = math.number(indices, turn);
     if (bad.ok()) bad = math.gather(*message, residual, chunking, indices, dtype);
     if (!bad.ok()) co_return bad;
 
@@ -68,29 +69,27 @@ class Cyclic final : public Technique {
     const std::size_t sent = std::min(chosen * chunking.chunk, bucket.count);
     collective::Call call = allreduce_of({*message, 0, sent * size_of(dtype)}, bucket, stage);
     co_await Calling(stage.fabric(), call);
-    co_return math.scatter(values, *message, chunking, indices, dtype);
+    co_return math.scatter(values, dtype, *message, dtype, chunking, indices);
   }
 
   Status give_back(Arithmetic& math, const Bucket& bucket) const override {
-    std::byte* const residual = bucket.state.data() + kResidualOffset;
-    ROUNDELAY_RETURN_IF_ERROR(
-        math.give_back(bucket.buffer.data(), residual, bucket.count, bucket.reduction.dtype));
-    return math.clear(bucket.state.data(), kResidualOffset);
+    return math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, bucket.reduction.dtype);
   }
 
  private:
   const std::size_t parts_;
+  const std::string text_;
 };
 
 constexpr Parameter kParameters[] = {
-    {"parts", "the number of steps in which each gradient is sent once", 1, 1 << 20, 4}};
+    {"parts", "the number of steps in which each gradient is sent once", Whole{1, 1 << 20, 4}}};
 
 }  // namespace
 
 extern const TechniqueKind kTechnique = {
     "cyclic", "Sends one of several parts of a bucket in each step, in turn, and keeps the rest for later.",
-    kParameters, [](std::span<const std::int64_t> values) -> TechniquePtr {
-      return std::make_shared<const Cyclic>(values[0]);
+    kParameters, [](std::span<const Value> values, std::string text) -> TechniquePtr {
+      return std::make_shared<const Cyclic>(std::get<std::int64_t>(values[0]), std::move(text));
     }};
 
 }  // namespace roundelay::compress::cyclic

@@ -36,6 +36,6 @@ extern const TechniqueKind kTechnique = {
     "negate",
     "Negates gradients before and after the allreduce; an example that changes nothing.",
     {},
-    [](std::span<const std::int64_t>) -> TechniquePtr { return std::make_shared<const Negate>(); }};
+    [](std::span<const Value>, std::string) -> TechniquePtr { return std::make_shared<const Negate>(); }};
 
 }  // namespace roundelay::compress::negate

@@ -19,7 +19,11 @@ inline constexpr std::size_t kBlock = 512;  // elements; 4 KiB of doubles
 
 using Parts = std::span<const void* const>;
 
-// The sum of a block of floating elements. `Real` is fp64 for fp32, and fp32 for halves.
+// The sums of one block of elements. take() adds elements [from, to) of a part's block; kFirst: the part is
+// the first one and sets the sums. finish() scales the sums by `by` (arithmetic.h), rounds and writes them.
+// scale() prescales a part's block.
+//
+// RealSum is for floating elements. `Real` is fp64 for fp32, and fp32 for halves.
 template <DType kType, typename R>
 struct RealSum {
   using E = Element<kType>;
@@ -48,7 +52,7 @@ struct RealSum {
   alignas(64) Real sum[kBlock];
 };
 
-// The sum of a block of fp64 elements, with the rounding errors of the additions.
+// CompensatedSum is for fp64 elements. It keeps the rounding errors of the additions.
 struct CompensatedSum {
   using Stored = double;
   using Real = double;
@@ -90,7 +94,7 @@ template <typename Sum>
   }
 }
 
-// The sum of a block of integers, in 64 bits, which wrap around.
+// IntegerSum is for integers. Its sums have 64 bits, and wrap around.
 template <DType kType>
 struct IntegerSum {
   using Stored = typename Element<kType>::Stored;

@@ -1,8 +1,11 @@
 #include "kernels/chunks.h"
 
 #include <cassert>
+#include <limits>
 
+#include "kernels/chunk_element.h"
 #include "kernels/cpu/table.h"
+#include "kernels/kernels.h"
 #include "kernels/largest.h"
 
 namespace roundelay::kernels {
@@ -36,6 +39,24 @@ float norm(const void* values, std::size_t count, DType dtype) {
   const NormFunction function = best_table().norm[index_of(dtype)];
   assert(function != nullptr);
   return function(static_cast<const std::byte*>(values), count);
+}
+
+Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype) {
+  const std::size_t first = index * of.chunk * size_of(residual_type(dtype));
+  return {kept.residual + first, kept.momentum == nullptr ? nullptr : kept.momentum + first, kept.how};
+}
+
+float accumulate(const Kept& kept, void* values, std::size_t count, DType dtype) {
+  const AccumulateFunction function = best_table().accumulate[index_of(dtype)];
+  assert(function != nullptr);
+  return function(kept, static_cast<std::byte*>(values), count);
+}
+
+void mark_overflow(void* value, DType dtype, const float* norms, std::size_t count) {
+  bool finite = true;
+  for (std::size_t i = 0; i < count; ++i) finite = finite && is_finite(norms[i]);
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  if (!finite) cast(value, dtype, &nan, DType::kFloat32, 1);
 }
 
 void select_largest(std::uint32_t* indices, std::size_t keep, const float* norms, std::size_t count) {

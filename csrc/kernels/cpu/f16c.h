@@ -8,6 +8,7 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/accumulate.h"
+#include "kernels/cpu/chunk_loops.h"
 #include "kernels/cpu/loops.h"
 
 #define ROUNDELAY_AVX2 __attribute__((target("avx2,f16c")))
@@ -41,7 +42,7 @@ ROUNDELAY_AVX2 inline __m256 apply(MaxOp /*op*/, __m256 a, __m256 b) {
   return _mm256_xor_ps(apply(MinOp{}, _mm256_xor_ps(a, sign), _mm256_xor_ps(b, sign)), sign);
 }
 
-// GpuSequencer each NaN into the one quiet NaN.
+// Turns each NaN into the one quiet NaN.
 ROUNDELAY_AVX2 inline __m256 canonical(__m256 value) {
   const __m256 nan = _mm256_set1_ps(std::numeric_limits<float>::quiet_NaN());
   return _mm256_blendv_ps(value, nan, _mm256_cmp_ps(value, value, _CMP_UNORD_Q));
@@ -124,6 +125,29 @@ ROUNDELAY_AVX2 inline void narrow(std::byte* halves, const std::byte* floats, st
     store_halves(halves + i * 2, _mm256_loadu_ps(reinterpret_cast<const float*>(floats + i * 4)));
   }
   for (; i < count; ++i) store(halves + i * 2, float_to_half(load<float>(floats + i * 4)));
+}
+
+ROUNDELAY_AVX2 inline void take(std::byte* sent, std::byte* residual, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    auto* const kept = reinterpret_cast<float*>(residual + i * 4);
+    const __m256 value = _mm256_loadu_ps(kept);
+    store_halves(sent + i * 2, canonical(value));
+    const __m256 rest = _mm256_sub_ps(value, load_halves(sent + i * 2));
+    const __m256 finite = _mm256_cmp_ps(_mm256_sub_ps(rest, rest), _mm256_setzero_ps(), _CMP_EQ_OQ);
+    _mm256_storeu_ps(kept, _mm256_and_ps(rest, finite));
+  }
+  take_loop<DType::kFloat16>(sent + i * 2, residual + i * 4, count - i);
+}
+
+struct WidenHalves {
+  ROUNDELAY_AVX2 void operator()(std::byte* floats, const std::byte* halves, std::size_t count) const {
+    widen(floats, halves, count);
+  }
+};
+
+ROUNDELAY_AVX2 inline float accumulate(const Kept& kept, std::byte* values, std::size_t count) {
+  return accumulate_any<DType::kFloat16>(kept, values, count, WidenHalves{});
 }
 
 }  // namespace roundelay::kernels::f16c

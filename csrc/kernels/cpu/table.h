@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/dtype.h"
+#include "kernels/chunks.h"
 #include "kernels/kernels.h"
 
 namespace roundelay::kernels {
@@ -24,6 +25,7 @@ using CombineFunction = void (*)(std::byte* a, double factor_a, const std::byte*
 // Move elements between values and their residual (chunks.h).
 using ResidualFunction = void (*)(std::byte* to, std::byte* from, std::size_t count);
 using NormFunction = float (*)(const std::byte* values, std::size_t count);
+using AccumulateFunction = float (*)(const Kept& kept, std::byte* values, std::size_t count);
 
 template <typename T>
 constexpr std::size_t index_of(T value) {
@@ -42,6 +44,7 @@ struct Table {
   // Floating types only.
   std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take{};
   std::array<NormFunction, kDTypeCount> norm{};
+  std::array<AccumulateFunction, kDTypeCount> accumulate{};
   // The casts that gradients use in each step. All others are portable (cast.cc).
   CastFunction half_to_float = nullptr;
   CastFunction float_to_half = nullptr;

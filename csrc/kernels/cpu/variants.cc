@@ -54,6 +54,10 @@ namespace {
       return norm_loop<kType>(values, count);                                                               \
     }                                                                                                       \
     template <DType kType>                                                                                  \
+    attribute static float accumulate(const Kept& kept, std::byte* values, std::size_t count) {             \
+      return accumulate_any<kType>(kept, values, count, WidenElements<kType>{});                            \
+    }                                                                                                       \
+    template <DType kType>                                                                                  \
     attribute static void widen(std::byte* destination, const std::byte* source, std::size_t count) {       \
       map_loop<float, std::uint16_t>(destination, source, count, Element<kType>::widen);                    \
     }                                                                                                       \
@@ -89,6 +93,7 @@ constexpr void fill_floating(Table& table) {
   table.give_back[index_of(kType)] = &Variant::template give_back<kType>;
   table.take[index_of(kType)] = &Variant::template take<kType>;
   table.norm[index_of(kType)] = &Variant::template norm<kType>;
+  table.accumulate[index_of(kType)] = &Variant::template accumulate<kType>;
 }
 
 template <typename Variant>
@@ -127,6 +132,8 @@ constexpr Table make_f16c_table(std::string_view name) {
   row[index_of(ReduceOp::kProduct)] = &f16c::reduce<ProductOp>;
   table.scale[index_of(DType::kFloat16)] = &f16c::scale;
   table.sum_parts[index_of(DType::kFloat16)] = &f16c::sum_parts;
+  table.take[index_of(DType::kFloat16)] = &f16c::take;
+  table.accumulate[index_of(DType::kFloat16)] = &f16c::accumulate;
   table.half_to_float = &f16c::widen;
   table.float_to_half = &f16c::narrow;
   return table;

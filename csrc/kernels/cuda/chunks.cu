@@ -2,7 +2,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/cuda/chunks.cuh"
+#include "kernels/cuda/accumulate.cuh"
 #include "kernels/cuda/kernels.h"
 #include "platform/cuda/device.h"
 
@@ -26,9 +26,29 @@ __global__ void __launch_bounds__(kChunkThreads) gather_kernel(const __grid_cons
   gather_block<kType>(this_thread(), work, blockIdx.x);
 }
 
-template <DType kType>
+template <DType kTo, DType kFrom>
 __global__ void __launch_bounds__(kChunkThreads) scatter_kernel(const __grid_constant__ ChunkWork work) {
-  scatter_block<kType>(this_thread(), work, blockIdx.x);
+  scatter_block<kTo, kFrom>(this_thread(), work, blockIdx.x);
+}
+
+template <DType kType>
+__global__ void __launch_bounds__(kChunkThreads) clear_kernel(const __grid_constant__ ChunkWork work) {
+  clear_block<kType>(this_thread(), work, blockIdx.x);
+}
+
+template <DType kType>
+__global__ void __launch_bounds__(kKeptThreads<kType>)
+    accumulate_kernel(const __grid_constant__ AccumulateWork work) {
+  __shared__ double sum[kNormSums];
+  for (int step = 0; step < kNormSteps; ++step) {
+    accumulate_step<kType>(step, static_cast<int>(threadIdx.x), work, sum, blockIdx.x);
+    __syncthreads();
+  }
+}
+
+template <DType kType>
+__global__ void __launch_bounds__(kChunkThreads) mark_kernel(const __grid_constant__ MarkWork work) {
+  mark_overflow_block<kType>(this_thread(), work);
 }
 
 template <DType kType>
@@ -49,10 +69,8 @@ __global__ void __launch_bounds__(kSelectThreads) select_kernel(const __grid_con
   }
 }
 
-__global__ void __launch_bounds__(kChunkThreads) turn_kernel(const __grid_constant__ TurnWork work) {
-  turn_step(0, this_thread(), work);
-  __syncthreads();
-  turn_step(1, this_thread(), work);
+__global__ void __launch_bounds__(kChunkThreads) number_kernel(const __grid_constant__ NumberWork work) {
+  number_block(this_thread(), work, blockIdx.x);
 }
 
 // Calls `function` with the type as a template argument.
@@ -108,6 +126,21 @@ Status CudaKernels::give_back(int device, std::byte* values, std::byte* residual
   });
 }
 
+Status CudaKernels::accumulate(int device, float* norms, const Kept& kept, std::byte* values, Chunking of,
+                               DType dtype, GpuStream stream) {
+  return with_floating(dtype, [&]<DType kType>() {
+    return launch(device, accumulate_kernel<kType>, of.chunks(), kKeptThreads<kType>,
+                  AccumulateWork{norms, kept, values, of}, stream);
+  });
+}
+
+Status CudaKernels::mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
+                                  std::size_t count, GpuStream stream) {
+  return with_floating(dtype, [&]<DType kType>() {
+    return launch(device, mark_kernel<kType>, 1, kChunkThreads, MarkWork{value, norms, count}, stream);
+  });
+}
+
 Status CudaKernels::norms(int device, float* norms, const std::byte* from, Chunking of, DType dtype,
                           GpuStream stream) {
   return with_floating(dtype, [&]<DType kType>() {
@@ -126,9 +159,10 @@ Status CudaKernels::select(int device, std::uint32_t* indices, std::size_t keep,
   return launch(device, select_kernel, 1, kSelectThreads, work, stream);
 }
 
-Status CudaKernels::next_turn(int device, std::uint32_t* indices, std::size_t chosen, std::size_t parts,
-                              std::uint64_t* turn, GpuStream stream) {
-  return launch(device, turn_kernel, 1, kChunkThreads, TurnWork{indices, chosen, parts, turn}, stream);
+Status CudaKernels::number(int device, std::uint32_t* indices, std::size_t count, Progression numbers,
+                           GpuStream stream) {
+  return launch(device, number_kernel, blocks_of(count), kChunkThreads, NumberWork{indices, count, numbers},
+                stream);
 }
 
 Status CudaKernels::gather(int device, std::byte* to, std::byte* residual, Chunking of,
@@ -139,12 +173,29 @@ Status CudaKernels::gather(int device, std::byte* to, std::byte* residual, Chunk
   });
 }
 
-Status CudaKernels::scatter(int device, std::byte* to, const std::byte* from, Chunking of,
-                            std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) {
+Status CudaKernels::scatter(int device, std::byte* to, DType to_type, const std::byte* from, DType from_type,
+                            Chunking of, std::span<const std::uint32_t> indices, GpuStream stream) {
   // The kernel only reads `from`; the two directions share a struct.
   const ChunkWork work{to, const_cast<std::byte*>(from), indices.data(), of, blocks_of(of.chunk)};
+  const auto by = [&](auto* kernel) {
+    return launch(device, kernel, work.blocks * indices.size(), kChunkThreads, work, stream);
+  };
+  if (to_type == DType::kFloat32 && from_type == DType::kFloat16)
+    return by(scatter_kernel<DType::kFloat32, DType::kFloat16>);
+  if (to_type == DType::kFloat32 && from_type == DType::kBFloat16)
+    return by(scatter_kernel<DType::kFloat32, DType::kBFloat16>);
+  if (to_type != from_type) {
+    return Status::invalid("chunks of " + std::string(name_of(from_type)) + " do not become " +
+                           std::string(name_of(to_type)));
+  }
+  return with_floating(to_type, [&]<DType kType>() { return by(scatter_kernel<kType, kType>); });
+}
+
+Status CudaKernels::clear_chunks(int device, std::byte* at, Chunking of,
+                                 std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) {
+  const ChunkWork work{at, nullptr, indices.data(), of, blocks_of(of.chunk)};
   return with_floating(dtype, [&]<DType kType>() {
-    return launch(device, scatter_kernel<kType>, work.blocks * indices.size(), kChunkThreads, work, stream);
+    return launch(device, clear_kernel<kType>, work.blocks * indices.size(), kChunkThreads, work, stream);
   });
 }
 

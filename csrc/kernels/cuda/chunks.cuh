@@ -13,7 +13,7 @@ namespace roundelay::kernels::cuda {
 inline constexpr int kChunkThreads = 256;
 inline constexpr int kSelectThreads = 1024;
 
-// What happens to one element: keep, give_back or take of kernels/chunks.h, or a plain copy.
+// Each of the next four types moves one element: as keep, give_back or take of kernels/chunks.h, or casts it.
 template <DType kType>
 struct Keep {
   ROUNDELAY_DEVICE static void apply(std::byte* residual, std::byte* value) {
@@ -50,18 +50,23 @@ struct Take {
   static constexpr DType kTo = kType, kFrom = residual_type(kType);
 };
 
-template <DType kType>
-struct Copy {
+template <DType kToType, DType kFromType>
+struct Cast {
   ROUNDELAY_DEVICE static void apply(std::byte* to, std::byte* from) {
-    store_one<true>(to, load_one<true, Stored<kType>>(from));
+    const auto value = load_one<true, Stored<kFromType>>(from);
+    if constexpr (kToType == kFromType) {
+      store_one<true>(to, value);
+    } else {
+      store_one<true>(to, scaled<kToType, kFromType, Scaling::kNone>(value, Scaler{}));
+    }
   }
-  static constexpr DType kTo = kType, kFrom = kType;
+  static constexpr DType kTo = kToType, kFrom = kFromType;
 };
 
-// A block's elements: kUnroll for each thread.
+// The number of elements that a block of threads moves: kUnroll for each thread.
 inline constexpr std::uint64_t kBlockElements = std::uint64_t{kUnroll} * kChunkThreads;
 
-// Works on `count` elements; block b has those from b * kBlockElements on.
+// A launch that moves `count` adjacent elements; block b has those from b * kBlockElements on.
 struct FlatWork {
   std::byte* to;
   std::byte* from;
@@ -77,7 +82,8 @@ ROUNDELAY_DEVICE void move_flat(Thread thread, const FlatWork& work, std::uint64
   }
 }
 
-// Moves chunks between their places and a dense array. A chunk has `blocks` blocks.
+// A launch that moves chunks between their places in the whole array and a dense array. Each chunk has
+// `blocks` blocks of threads.
 struct ChunkWork {
   std::byte* to;
   std::byte* from;
@@ -86,11 +92,12 @@ struct ChunkWork {
   std::uint64_t blocks;
 };
 
+// The elements of one block of threads.
 struct ChunkPlace {
-  std::uint64_t dense;   // where the block's elements begin in the dense array
-  std::uint64_t spread;  // and in the whole array
-  std::uint64_t places;  // the block's elements in the dense array
-  std::uint64_t exist;   // those of them that the chunk has
+  std::uint64_t dense;   // the index of the first one in the dense array
+  std::uint64_t spread;  // its index in the whole array
+  std::uint64_t places;  // the number of elements in the dense array
+  std::uint64_t exist;   // how many of these the chunk has: the last chunk may be shorter
 };
 
 ROUNDELAY_DEVICE ChunkPlace place_of(const ChunkWork& work, std::uint64_t block) {
@@ -116,13 +123,20 @@ ROUNDELAY_DEVICE void gather_block(Thread thread, const ChunkWork& work, std::ui
   }
 }
 
-template <DType kType>
+template <DType kTo, DType kFrom>
 ROUNDELAY_DEVICE void scatter_block(Thread thread, const ChunkWork& work, std::uint64_t block) {
   const ChunkPlace place = place_of(work, block);
   for (std::uint64_t i = thread.index; i < place.exist; i += thread.count) {
-    Copy<kType>::apply(work.to + (place.spread + i) * sizeof(Stored<kType>),
-                       work.from + (place.dense + i) * sizeof(Stored<kType>));
+    Cast<kTo, kFrom>::apply(work.to + (place.spread + i) * sizeof(Stored<kTo>),
+                            work.from + (place.dense + i) * sizeof(Stored<kFrom>));
   }
+}
+
+template <DType kType>
+ROUNDELAY_DEVICE void clear_block(Thread thread, const ChunkWork& work, std::uint64_t block) {
+  const ChunkPlace place = place_of(work, block);
+  for (std::uint64_t i = thread.index; i < place.exist; i += thread.count)
+    store_one<true>(work.to + (place.spread + i) * sizeof(Stored<kType>), Stored<kType>{});
 }
 
 // Norms: block b computes the norm of chunk b. A thread has the partial sums of adjacent elements, one load
@@ -165,7 +179,13 @@ ROUNDELAY_DEVICE void add_range(double* sum, int thread, const std::byte* from, 
   for (int i = 0; i < kPack; ++i) sum[thread * kPack + i] = part[i];
 }
 
-// `sum` is the block's, kNormSums numbers.
+// Takes part in adding up the sums: the step halves their number.
+ROUNDELAY_DEVICE void add_up_step(int step, Thread thread, double* sum) {
+  const int half = kNormSums >> step;
+  for (int i = thread.index; i < half; i += thread.count) sum[i] += sum[i + half];
+}
+
+// `sum` has kNormSums numbers, which the block's threads share.
 template <DType kType>
 ROUNDELAY_DEVICE void norm_step(int step, int thread, const NormWork& work, double* sum,
                                 std::uint64_t block) {
@@ -173,8 +193,7 @@ ROUNDELAY_DEVICE void norm_step(int step, int thread, const NormWork& work, doub
     const std::uint64_t begin = block * work.of.chunk * sizeof(Stored<kType>);
     add_range<kType>(sum, thread, work.from + begin, work.of.size(block));
   } else if (step < kNormSteps - 1) {
-    const int half = kNormSums >> step;
-    for (int i = thread; i < half; i += kNormThreads<kType>) sum[i] += sum[i + half];
+    add_up_step(step, {thread, kNormThreads<kType>}, sum);
   } else if (thread == 0) {
     work.norms[block] = same_nan(static_cast<float>(sum[0]));
   }
@@ -192,19 +211,17 @@ struct BlockCounter {
 };
 using SelectSteps = LargestSteps<kSelectThreads, BlockCounter>;
 
-struct TurnWork {
+// Writes the chunk indices of a progression.
+struct NumberWork {
   std::uint32_t* indices;
-  std::uint64_t chosen;
-  std::uint64_t parts;
-  std::uint64_t* turn;
+  std::uint64_t count;
+  Progression numbers;
 };
 
-ROUNDELAY_DEVICE void turn_step(int step, Thread thread, const TurnWork& work) {
-  if (step == 0) {
-    for (std::uint64_t i = thread.index; i < work.chosen; i += thread.count)
-      work.indices[i] = turn_index(*work.turn, work.parts, i);
-  } else if (thread.index == 0) {
-    ++*work.turn;
+ROUNDELAY_DEVICE void number_block(Thread thread, const NumberWork& work, std::uint64_t block) {
+  for (std::uint64_t i = thread.index; i < kBlockElements; i += thread.count) {
+    const std::uint64_t at = block * kBlockElements + i;
+    if (at < work.count) work.indices[at] = work.numbers.at(at);
   }
 }
 

@@ -1,4 +1,5 @@
-// Copies one chunk with one block of threads. Tests compile it without CUDA and give the threads' numbers.
+// Copies one chunk (CopyGroup::chunk, not a chunk of kernels/chunks.h) with one block of threads. Tests
+// compile it without CUDA and give the threads' numbers.
 #pragma once
 
 #include <cstddef>

@@ -8,23 +8,29 @@ namespace roundelay::kernels::cuda {
 class CudaKernels final : public GpuKernels {
  public:
   Status copy_batch(int device, std::span<const GpuCopy> items, Scale scale, GpuStream stream) override;
-  // Takes at most 256 parts.
+  // Takes at most 256 parts; more are kInvalidArgument.
   Status reduce_parts(int device, std::byte* to, std::span<const std::byte* const> parts, std::size_t count,
                       DType dtype, ReduceOp op, Scale prescale, Scale scale, GpuStream stream) override;
   Status keep(int device, std::byte* residual, std::byte* values, std::size_t count, DType dtype,
               GpuStream stream) override;
   Status give_back(int device, std::byte* values, std::byte* residual, std::size_t count, DType dtype,
                    GpuStream stream) override;
+  Status accumulate(int device, float* norms, const Kept& kept, std::byte* values, Chunking of, DType dtype,
+                    GpuStream stream) override;
+  Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms, std::size_t count,
+                       GpuStream stream) override;
   Status norms(int device, float* norms, const std::byte* from, Chunking of, DType dtype,
                GpuStream stream) override;
   Status select(int device, std::uint32_t* indices, std::size_t keep, const float* norms, std::size_t count,
                 GpuStream stream) override;
-  Status next_turn(int device, std::uint32_t* indices, std::size_t chosen, std::size_t parts,
-                   std::uint64_t* turn, GpuStream stream) override;
+  Status number(int device, std::uint32_t* indices, std::size_t count, Progression numbers,
+                GpuStream stream) override;
   Status gather(int device, std::byte* to, std::byte* residual, Chunking of,
                 std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) override;
-  Status scatter(int device, std::byte* to, const std::byte* from, Chunking of,
-                 std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) override;
+  Status scatter(int device, std::byte* to, DType to_type, const std::byte* from, DType from_type,
+                 Chunking of, std::span<const std::uint32_t> indices, GpuStream stream) override;
+  Status clear_chunks(int device, std::byte* at, Chunking of, std::span<const std::uint32_t> indices,
+                      DType dtype, GpuStream stream) override;
 };
 
 }  // namespace roundelay::kernels::cuda

@@ -40,8 +40,8 @@ constexpr int pack_elements(std::size_t to_size, std::size_t from_size) {
   return kPackBytes / static_cast<int>(to_size > from_size ? to_size : from_size);
 }
 
-// Returns the threads per block, so that `count` elements keep all multiprocessors busy if a thread takes
-// `elements`.
+// Returns a number of threads per block such that `count` elements keep all multiprocessors busy if a thread
+// takes `elements`.
 int block_threads(std::uint64_t count, int elements, int multiprocessors);
 
 // Returns CopyItem::width for a reduction of elements of `size` bytes.
@@ -50,12 +50,12 @@ std::uint8_t common_width(const std::byte* to, std::span<const std::byte* const>
 // Groups the copies into launches and leaves out empty ones. With `identity`, nothing is scaled.
 std::vector<CopyGroup> plan_copies(std::span<const GpuCopy> copies, bool identity, int multiprocessors);
 
-// Sets first_block of items[0..n), the copies of the next launch: at most `capacity`, and as many as a launch
-// has blocks for. Returns n and the number of blocks.
 struct CopyLaunch {
   std::size_t items = 0;
   std::uint32_t blocks = 0;
 };
+// Sets first_block of items[0..n), the copies of the next launch: at most `capacity`, and as many as a launch
+// has blocks for. Returns n and the number of blocks. `chunk` is CopyGroup::chunk.
 CopyLaunch next_launch(std::span<CopyItem> items, std::uint64_t chunk, std::size_t capacity);
 
 }  // namespace roundelay::kernels::cuda

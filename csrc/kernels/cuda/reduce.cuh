@@ -1,4 +1,5 @@
-// Reduces one chunk with one block of threads. Tests compile it without CUDA.
+// Reduces one chunk (Reduction::chunk, not a chunk of kernels/chunks.h) with one block of threads. Tests
+// compile it without CUDA.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +13,11 @@ namespace roundelay::kernels::cuda {
 
 inline constexpr std::size_t kMostParts = 256;
 
+// One launch: to = scale(op over all parts of prescale(part)), as kernels::reduce_parts().
 struct Reduction {
   std::byte* to;
-  std::uint64_t count;
-  std::uint64_t chunk;
+  std::uint64_t count;  // elements
+  std::uint64_t chunk;  // elements of a block of threads
   Scaler prescale, scale;
   std::int32_t parts;
   ReduceOp op;
@@ -23,7 +25,8 @@ struct Reduction {
   const std::byte* part[kMostParts];
 };
 
-// Packs that a thread loads at once: more for the reductions that gradients use.
+// Packs that a thread loads at once: more for the reductions that gradients use. `Kept` accumulates one
+// element: Sum or Steps of sum.cuh.
 template <DType kType, typename Kept>
 inline constexpr int kReduceUnroll = kIsFloating<kType>&& std::is_same_v<Kept, Sum<kType>> ? kUnroll : 1;
 // Elements of a pack. The narrowest types take 8 bytes, because their sums are wide.

@@ -9,6 +9,7 @@
 
 namespace roundelay::kernels::cuda {
 
+// kTimes: multiply with a number; kOver: divide by it.
 enum class Scaling : std::uint8_t { kNone, kTimes, kOver };
 
 // The sign of the NaN that this processor's arithmetic makes.

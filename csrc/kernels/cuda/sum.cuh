@@ -1,4 +1,6 @@
-// The sum of one element of many parts. kernels/cpu/accumulate.h does the same for blocks of elements.
+// Accumulators of one element of many parts. The caller calls start() with the first part's element, add()
+// with each other part's, and finish() for the result; the Scaler of the first two is the prescale.
+// kernels/cpu/accumulate.h does the same for blocks of elements.
 #pragma once
 
 #include <cstdint>

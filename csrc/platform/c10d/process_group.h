@@ -19,35 +19,40 @@ class GroupWork {
   // Blocks until the message is sent or received. Errors: kAborted with Gloo's text (the peer is gone, or
   // abort() was called).
   virtual Status wait() = 0;
-  // Ends a wait() of another thread. Gloo may still use the message's memory afterwards.
+  // Ends a wait() of another thread: wait() itself has no deadline. Gloo may still use the message's memory
+  // afterwards.
   virtual void abort() = 0;
 };
 
-// The place of this process in a group, and the store where the members meet.
+// The place of this process in a group, and the TCPStore where the members meet.
 struct GroupPlace {
-  std::string store_host;  // the TCPStore's host
+  std::string store_host;
   std::uint16_t store_port = 0;
-  std::string prefix;     // the group's keys in the store begin with it
-  std::string interface;  // network interface; "": the store's loopback address, else PyTorch chooses
-  int index = 0;
+  std::string prefix;  // the group's keys in the store begin with it
+  // Network interfaces, comma separated; Gloo uses the first one. "": the loopback if `store_host` is one,
+  // otherwise PyTorch chooses.
+  std::string interface;
+  int index = 0;  // this process's index in the group
   int size = 1;
 };
 
-// One thread at a time may call it; the works that it returns are independent. A receive matches the send
+// One thread at a time may call it. Any thread may call the works that it returns. A receive matches the send
 // with the same tag.
 class ProcessGroup {
  public:
-  // Makes a group over Gloo. All members call it. Takes Python's lock for a moment; the caller must not hold
-  // it. Errors: kUnavailable.
+  // Makes a group over Gloo. All members call it. A thread of its own takes Python's global lock (GIL), so
+  // the caller must not hold it. Errors: kUnavailable (not all members came by the deadline, or no
+  // connection).
   static Result<std::unique_ptr<ProcessGroup>> create(const GroupPlace& place, Deadline deadline);
   virtual ~ProcessGroup() = default;
 
-  // Start a message of at least one byte. The caller keeps the memory until the work is done.
+  // Start a message of at least one byte. `peer` is an index in the group. The caller keeps the memory until
+  // the work is done. Errors: kAborted with Gloo's text.
   virtual Result<std::shared_ptr<GroupWork>> send(int peer, ConstByteSpan data, int tag) = 0;
   virtual Result<std::shared_ptr<GroupWork>> receive(int peer, ByteSpan data, int tag) = 0;
 };
 
-// Returns "2.13.0+cpu".
+// Returns PyTorch's version at build time: "2.13.0+cpu".
 std::string torch_version();
 
 }  // namespace roundelay::platform

@@ -4,6 +4,7 @@
 
 #include <cctype>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 
 #include "platform/cuda/device.h"
@@ -30,6 +31,27 @@ std::string driver_version() {
   return {};
 }
 
+// Versions of CUDA whose cuDeviceGetUuid() names the GPU, also where the device is a part of one (MIG), and
+// those whose function names the part.
+constexpr unsigned kWholeGpus = 9020, kPartsOfGpus = 11040;
+
+Result<CUuuid> uuid_of(int device, unsigned version) {
+  using GetUuid = CUresult (*)(CUuuid*, CUdevice);
+  void* entry = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  ROUNDELAY_RETURN_IF_ERROR(
+      check(cudaGetDriverEntryPointByVersion("cuDeviceGetUuid", &entry, version, cudaEnableDefault, &found),
+            "cudaGetDriverEntryPointByVersion"));
+  if (entry == nullptr) return Status::unavailable("the NVIDIA driver is older than CUDA 11.4");
+  CUuuid uuid{};
+  const CUresult result = reinterpret_cast<GetUuid>(entry)(&uuid, device);
+  if (result != CUDA_SUCCESS) {
+    return Status::unavailable("cuDeviceGetUuid of device " + std::to_string(device) + ": error " +
+                               std::to_string(result));
+  }
+  return uuid;
+}
+
 }  // namespace
 
 Result<std::string> describe() {
@@ -41,26 +63,15 @@ Result<std::string> describe() {
   return "CUDA " + dotted(runtime) + ", driver " + (version.empty() ? "for CUDA " + dotted(driver) : version);
 }
 
-// Asks the driver, which names a part of a GPU (MIG) itself; the runtime names the whole GPU.
 Result<std::string> describe_identity(int device) {
-  using GetUuid = CUresult (*)(CUuuid*, CUdevice);
-  constexpr unsigned kWithParts = 11040;
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-  ROUNDELAY_RETURN_IF_ERROR(check(
-      cudaGetDriverEntryPointByVersion("cuDeviceGetUuid", &entry, kWithParts, cudaEnableDefault, &found),
-      "cudaGetDriverEntryPointByVersion"));
-  if (entry == nullptr) return Status::unavailable("the NVIDIA driver is older than CUDA 11.4");
-  CUuuid uuid{};
-  const CUresult result = reinterpret_cast<GetUuid>(entry)(&uuid, device);
-  if (result != CUDA_SUCCESS) {
-    return Status::unavailable("cuDeviceGetUuid of device " + std::to_string(device) + ": error " +
-                               std::to_string(result));
-  }
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+  const Result<CUuuid> whole = uuid_of(device, kWholeGpus), own = uuid_of(device, kPartsOfGpus);
+  if (!whole.ok()) return whole.status();
+  if (!own.ok()) return own.status();
+  const bool is_part = std::memcmp(whole->bytes, own->bytes, sizeof own->bytes) != 0;
+  std::string text = is_part ? "MIG-" : "GPU-";
+  for (std::size_t i = 0; i < sizeof own->bytes; ++i) {
     char hex[3];
-    std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned>(static_cast<unsigned char>(uuid.bytes[i])));
+    std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned>(static_cast<unsigned char>(own->bytes[i])));
     if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
     text += hex;
   }

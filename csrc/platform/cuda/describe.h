@@ -7,7 +7,9 @@
 
 namespace roundelay::platform::cuda {
 
-[[nodiscard]] Result<std::string> describe();                     // returns "CUDA 13.0, driver 580.65.06"
-[[nodiscard]] Result<std::string> describe_identity(int device);  // returns the UUID that nvidia-smi -L shows
+// Returns the versions: "CUDA 13.0, driver 580.65.06".
+[[nodiscard]] Result<std::string> describe();
+// Returns the UUID of a GPU, "GPU-...", or of a part of one (MIG), "MIG-...".
+[[nodiscard]] Result<std::string> describe_identity(int device);
 
 }  // namespace roundelay::platform::cuda

@@ -22,7 +22,7 @@ class OnDevice {
   ~OnDevice();
   OnDevice(const OnDevice&) = delete;
   OnDevice& operator=(const OnDevice&) = delete;
-  // Not OK if there is no such device.
+  // Returns an error if there is no such device.
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:

@@ -6,7 +6,8 @@
 
 namespace roundelay::platform::cuda {
 
-// Record an event after all work that is in `stream` now. `device` must be the current device. Thread-safe.
+// Record an event, or a timestamp, after all work that is in `stream` now. `device` must be the current
+// device. Thread-safe.
 [[nodiscard]] Result<GpuEventPtr> mark(int device, GpuStream stream);
 [[nodiscard]] Result<GpuTimestampPtr> mark_time(int device, GpuStream stream);
 

@@ -1,6 +1,5 @@
 #include "platform/mpi/session.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,8 +9,9 @@
 #include <memory>
 #include <thread>
 
+#include "base/cores.h"
 #include "platform/mpi/launch_check.h"
-#include "platform/mpi/watchdog.h"
+#include "platform/mpi/time_limit.h"
 
 namespace roundelay::mpi {
 namespace {
@@ -104,7 +104,7 @@ Status Session::start(const Environment& environment, Deadline deadline) {
     return Status::unavailable("MPI was finalised by this process already and cannot be started again");
   }
   if (initialized == 0) {
-    const Watchdog watchdog("MPI_Init", deadline);
+    const TimeLimit limit("MPI_Init", deadline);
     const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &thread_level_);
     if (code != MPI_SUCCESS) return Status::unavailable(check(code, "MPI_Init_thread").message());
     ours_ = true;
@@ -149,7 +149,7 @@ Status Session::ask(const Environment& environment) {
 Status Session::enter(const Members& members, Deadline deadline) {
   // A user's communicator is never reused: the user may have freed it and made another with the same handle.
   if (base_ != MPI_COMM_NULL && members == members_ && !members.communicator) return {};
-  const Watchdog watchdog("MPI's first exchange", deadline);
+  const TimeLimit limit("MPI's first exchange", deadline);
   Result<MPI_Comm> base = members.communicator    ? members_of(*members.communicator, deadline)
                           : members.ranks.empty() ? duplicate(MPI_COMM_WORLD, deadline)
                                                   : members_of_world(members.ranks);
@@ -159,7 +159,7 @@ Status Session::enter(const Members& members, Deadline deadline) {
   members_ = members;
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_rank(base_, &rank_), "MPI_Comm_rank"));
   ROUNDELAY_RETURN_IF_ERROR(check(MPI_Comm_size(base_, &size_), "MPI_Comm_size"));
-  count_cores();
+  count_ranks_of_node();
   return {};
 }
 
@@ -195,21 +195,14 @@ int Session::on_finalize(MPI_Comm /*communicator*/, int /*key*/, void* attribute
   return MPI_SUCCESS;
 }
 
-void Session::count_cores() {
+void Session::count_ranks_of_node() {
   MPI_Comm node = MPI_COMM_NULL;
   int ranks = size_;
   if (MPI_Comm_split_type(base_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node) == MPI_SUCCESS) {
     MPI_Comm_size(node, &ranks);
     MPI_Comm_free(&node);
   }
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  int allowed = static_cast<int>(std::thread::hardware_concurrency());
-  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) {
-    // If ranks are bound to a core each, no two of them share a core.
-    allowed = CPU_COUNT(&cores) < allowed ? ranks : CPU_COUNT(&cores);
-  }
-  crowded_ = ranks > allowed;
+  crowded_ = outnumber_cores(ranks);
 }
 
 std::string Session::description() const { return library_ + ", " + name_of_level(thread_level_); }
@@ -236,7 +229,7 @@ Result<MPI_Comm> Session::duplicate(MPI_Comm parent, Deadline deadline) {
 Result<MPI_Comm> Session::communicator(const Group& group, Deadline deadline) {
   ROUNDELAY_RETURN_IF_ERROR(usable());
   if (group.size() == size_) return duplicate(base_, deadline);
-  const Watchdog watchdog("making a communicator for process set " + std::to_string(group.id), deadline);
+  const TimeLimit limit("making a communicator for process set " + std::to_string(group.id), deadline);
   return create_group(base_, group.ranks, static_cast<int>(group.id % kGroupTags));
 }
 
@@ -265,7 +258,7 @@ void Session::finalize_at_exit(int exit_code) {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0 || (session != nullptr && session->poisoned_)) return;
-  const Watchdog watchdog("MPI_Finalize", Deadline::after(kFinalizeTime));
+  const TimeLimit limit("MPI_Finalize", Deadline::after(kFinalizeTime));
   MPI_Finalize();
 }
 

@@ -43,7 +43,7 @@ class Session {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool any_thread() const { return thread_level_ == MPI_THREAD_MULTIPLE; }
-  // Returns whether this machine has more ranks than cores that this process may use.
+  // Returns whether this machine has more ranks than cores (base/cores.h).
   [[nodiscard]] bool crowded() const { return crowded_; }
   // Returns "Open MPI v5.0.11, MPI_THREAD_MULTIPLE".
   [[nodiscard]] std::string description() const;
@@ -53,11 +53,11 @@ class Session {
   // deadline; for a smaller group, if it hangs until then, it ends the process. Errors: kAborted,
   // kUnavailable.
   Result<MPI_Comm> communicator(const Group& group, Deadline deadline);
-  // Frees a communicator that has no transfers in progress.
+  // Frees a communicator that has no transfers in progress. Does nothing if usable() is not OK.
   void release(MPI_Comm communicator);
 
   // Forbids MPI_Finalize and new communicators, because some transfers will never finish. The control plane
-  // may still use MPI to report the fault.
+  // may still use MPI to report the fault. Any thread may call it; the first reason stays.
   void poison(const std::string& why) EXCLUDES(mutex_);
   // Returns kUnavailable after poison() and after anyone's MPI_Finalize, otherwise OK.
   [[nodiscard]] Status usable() const EXCLUDES(mutex_);
@@ -70,7 +70,7 @@ class Session {
   Status enter(const Members& members, Deadline deadline);
   Result<MPI_Comm> members_of_world(const std::vector<int>& ranks) const;
   Result<MPI_Comm> members_of(int communicator, Deadline deadline);
-  void count_cores();
+  void count_ranks_of_node();
   Result<MPI_Comm> duplicate(MPI_Comm parent, Deadline deadline);
   static void finalize_at_exit(int exit_code);
   static int on_finalize(MPI_Comm communicator, int key, void* attribute, void* extra);

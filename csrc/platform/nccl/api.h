@@ -29,7 +29,8 @@ class NcclCommunicator {
   // Returns whether all operations that were started, and the creation of the communicator, are enqueued.
   // Also reports errors of the network and of peers: callers ask repeatedly while work is in the stream.
   [[nodiscard]] virtual Result<bool> ready() = 0;
-  // Ends the operations in the stream, which then continues. The contents of their results are undefined.
+  // Ends the operations in the stream, which then continues. The contents of their results are undefined. All
+  // later calls but end_group() return an error.
   virtual void abort() = 0;
 
   [[nodiscard]] virtual Status begin_group() = 0;
@@ -38,7 +39,8 @@ class NcclCommunicator {
     ReduceOp op = ReduceOp::kSum;
     bool average = false;  // divides the sum by the number of members; floating types only
   };
-  // `count` counts elements; `count_each` and `bytes_each` are for one member's share.
+  // `count` counts elements; `count_each` and `bytes_each` are for one member's share. `root` and the peers
+  // `to` and `from` are indices in the group.
   [[nodiscard]] virtual Status all_reduce(const void* from, void* to, std::size_t count, DType dtype,
                                           Reduction reduction, GpuStream stream) = 0;
   [[nodiscard]] virtual Status reduce_scatter(const void* from, void* to, std::size_t count_each, DType dtype,

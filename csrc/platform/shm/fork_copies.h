@@ -1,4 +1,4 @@
-// Decides what a forked child sees at its parent's shared mappings: nothing, or a copy of one part.
+// Gives forked children a copy of one part of a shared mapping. Of other shared mappings they have nothing.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,12 @@
 
 namespace roundelay::platform {
 
-// Gives every child forked from now on a private copy of `part`. The rest of the mapping `whole` stays
-// reserved in the child but without access. `fd` is the memory's descriptor, `offset` the position of `part`
-// in the memory. Thread-safe. Errors: kUnavailable.
+// Gives every child forked from now on a private copy of `part`. Only the first call for a mapping counts.
+// The rest of the mapping `whole` stays reserved in the child but without access. `fd` is the memory's
+// descriptor, `offset` the position of `part` in the memory. Thread-safe. Errors: kUnavailable.
 Status copy_in_children(ByteSpan whole, ByteSpan part, int fd, std::size_t offset);
-// Undoes this. Call it before unmapping `whole`. Does nothing for a mapping without a copy. Thread-safe.
+// Undoes copy_in_children(). Call it before unmapping `whole`. Does nothing for a mapping without a copy.
+// Thread-safe.
 void forget_copies(ByteSpan whole);
 
 }  // namespace roundelay::platform

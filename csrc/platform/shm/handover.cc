@@ -68,25 +68,32 @@ Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, cons
                                                          Deadline deadline) {
   const std::size_t others = ranks.size() - 1;
   std::vector<Client> clients;
+  std::vector<bool> here(ranks.size());
+  const auto take = [&](Client client) {
+    if (client.member == 0 || client.member > others || here[client.member]) return;
+    here[client.member] = true;
+    clients.push_back(std::move(client));
+  };
   const auto of_this_group = [&](const Client& client) { return client.key == key; };
   const auto first = std::stable_partition(early_.begin(), early_.end(), std::not_fn(of_this_group));
-  std::move(first, early_.end(), std::back_inserter(clients));
+  std::for_each(first, early_.end(), [&](Client& client) { take(std::move(client)); });
   early_.erase(first, early_.end());
   while (clients.size() < others) {
     auto socket = listener_.accept(deadline);
     if (!socket.ok()) return socket.status();
     if (!*socket) {
-      std::vector<bool> here(ranks.size());
-      for (const Client& client : clients) here[client.member] = true;
       const auto missing = std::find(here.begin() + 1, here.end(), false) - here.begin();
       return Status::unavailable("rank " + std::to_string(ranks[static_cast<std::size_t>(missing)]) +
                                  " did not come for the shared memory in time");
     }
     const auto request = receive<HandoverRequest>(**socket, deadline);
     if (!request.ok()) continue;
-    auto& list = request->key == key ? clients : early_;
-    if (request->key == key && (request->member == 0 || request->member > others)) continue;
-    list.push_back({std::move(**socket), request->key, request->member});
+    Client client{std::move(**socket), request->key, request->member};
+    if (of_this_group(client)) {
+      take(std::move(client));
+    } else {
+      early_.push_back(std::move(client));
+    }
   }
   return clients;
 }

@@ -29,7 +29,8 @@ class ShmSocket {
   [[nodiscard]] const std::string& address() const { return listener_.address(); }
 
   // Creates `bytes` bytes of zeros and hands them to the other members. The group's first member calls it,
-  // all others call take_over() with the same key. `ranks` are the members' ranks, for messages.
+  // all others call take_over() with the same key. Handovers at one socket that may overlap have different
+  // keys. `ranks` are the members' ranks, for messages.
   Result<SharedMemory> hand_out(std::uint64_t key, const std::vector<int>& ranks, std::size_t bytes,
                                 const Prepare& prepare, Deadline deadline);
 

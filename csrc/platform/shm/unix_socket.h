@@ -45,9 +45,9 @@ class UnixSocket {
 // Accepts connections at one address. One thread at a time.
 class UnixListener {
  public:
-  static Result<UnixListener> open();  // listens at a random address
+  static Result<UnixListener> open();  // listens at a random address; errors: kUnavailable
   [[nodiscard]] const std::string& address() const { return address_; }
-  // Returns the next connection; nothing at the deadline.
+  // Returns the next connection; nothing at the deadline. Errors: kUnavailable.
   [[nodiscard]] Result<std::optional<UnixSocket>> accept(Deadline deadline) const;
 
  private:

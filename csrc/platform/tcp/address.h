@@ -20,7 +20,7 @@ struct Address {
   std::array<std::uint8_t, 16> octets{};  // in network order; IPv4 uses the first four
   bool loopback = false;
 
-  [[nodiscard]] std::size_t width() const { return v6 ? 16 : 4; }
+  [[nodiscard]] std::size_t width() const { return v6 ? 16 : 4; }  // in bytes
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(const Address&, const Address&) = default;
 };

@@ -23,7 +23,7 @@ class Epoll {
 
   static Result<Epoll> create();
 
-  // Start or change the watch of a descriptor. The end of the descriptor ends it. Errors: kUnavailable.
+  // Start or change the watch of a descriptor. It ends when the descriptor is closed. Errors: kUnavailable.
   Status add(const Fd& fd, std::uint64_t tag, Interest interest);
   Status change(const Fd& fd, std::uint64_t tag, Interest interest);
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/within.h"
 #include "platform/tcp/socket.h"
 
 namespace roundelay::platform {
@@ -59,6 +60,15 @@ Result<Fd> bind_and_listen(const Endpoint& at) {
     return errno_status("cannot listen on " + at.to_string(), errno);
   }
   return fd;
+}
+
+// Returns the result of resolve(), or an error at the deadline.
+Result<std::vector<Address>> resolve_within(const std::string& host, Deadline deadline) {
+  if (is_literal(host)) return resolve(host);
+  using Found = Result<std::vector<Address>>;
+  auto found = within<Found>(deadline, [host] { return resolve(host); });
+  if (!found) return Status::unavailable("the lookup of \"" + host + "\" takes too long");
+  return std::move(*found);
 }
 
 // Tries to connect. Returns 0 or errno.
@@ -116,7 +126,7 @@ bool listens_on(int fd, std::uint16_t port) {
 
 Status await_listener(const std::string& host, std::uint16_t port, Deadline deadline) {
   while (true) {
-    const auto addresses = resolve(host);
+    const auto addresses = resolve_within(host, deadline);
     std::string cause = addresses.status().message();
     if (addresses.ok()) {
       for (const Address& address : *addresses) {

@@ -12,7 +12,8 @@
 
 namespace roundelay::platform {
 
-// Returns the addresses of a host name. Errors: kUnavailable, "NAME has no address: ...".
+// Returns the addresses of a host name. Blocks as long as getaddrinfo(3) does, which has no deadline. Errors:
+// kUnavailable, "NAME has no address: ...".
 Result<std::vector<Address>> resolve(const std::string& host);
 
 // Returns a socket that listens on `port` and is closed on exec. If `host` is an address of this machine, it

@@ -71,7 +71,7 @@ Result<Socket> Socket::start_connect(const Endpoint& to) {
   tune(fd);
   set_option(fd, IPPROTO_TCP, TCP_SYNCNT, 2);  // gives up after 7 s if no answer comes
   const int done = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length);
-  // After EINTR, a non-blocking connect continues in the background too.
+  // A non-blocking connect continues in the background after EINTR, too.
   if (done != 0 && errno != EINPROGRESS && errno != EINTR) return errno_status(to.to_string(), errno);
   return Socket(std::move(fd));
 }

@@ -13,7 +13,7 @@ namespace roundelay::platform {
 
 // The result of one read or write.
 struct Transfer {
-  // kEnd: the peer has ended its output.
+  // kSome: `bytes` bytes moved. kWouldBlock: none can move now. kEnd: the peer has ended its output.
   enum class State : unsigned char { kSome, kWouldBlock, kEnd, kError };
   State state = State::kSome;
   std::size_t bytes = 0;  // for kSome

@@ -12,6 +12,7 @@ namespace roundelay::runtime {
 
 class ClockProbe {
  public:
+  // The references outlive the probe.
   ClockProbe(ControlLink& link, NegotiationSink& sink) : link_(link), sink_(sink) {}
 
   // Sends the first ping. The sink gets the offset after the last answer. Does nothing on rank 0.
@@ -20,7 +21,7 @@ class ClockProbe {
     if (link_.rank() != 0) link_.send(0, wire::Ping{1, nanoseconds(now)});
   }
 
-  // A rank has answered a ping. Answers with token 0 are not for the clock.
+  // Takes the answer to a ping. Answers with token 0 are not for the clock.
   void on_pong(const wire::Pong& pong) {
     if (pong.token == 0) return;
     const TimePoint now = steady_now();

@@ -20,10 +20,10 @@ struct StateReply {
   std::string text;
 };
 
-// Thread-safe. The negotiator acts upon all of it in its next step; wake the channel to have that soon.
+// Thread-safe. The negotiator acts upon all of it in its next step; Engine::wake() makes that come soon.
 class ControlInbox {
  public:
-  // Stuck and Abort report this rank's own trouble. A TimelineChunk goes to rank 0; a TimelineSwitch, which
+  // Stuck and Abort report a fault of this rank. A TimelineChunk goes to rank 0; a TimelineSwitch, which
   // only rank 0 posts, goes to all other ranks.
   using Message =
       std::variant<wire::Stuck, wire::Abort, wire::TimelineChunk, wire::TimelineSwitch, StateReply>;
@@ -37,8 +37,9 @@ class ControlInbox {
   // Asks for orders of what is ready, without lingering: in all lanes, or in one.
   void request_flush() { flush_.store(true, std::memory_order_release); }
   void request_flush(LaneId lane) EXCLUDES(mutex_);
-  // This rank leaves: the coordinators order nothing more that needs it.
+  // Tells all coordinators that this rank leaves: they order nothing more that needs it.
   void request_leave() { leave_.store(true, std::memory_order_release); }
+  // Hands a message to the negotiator.
   void post(Message message) EXCLUDES(mutex_);
   // Runs the task with the negotiation token held.
   void run(Task task) EXCLUDES(mutex_);

@@ -1,4 +1,4 @@
-// This rank's way to the other ranks on the control plane: sends messages, counts them, and ends
+// Connects this rank with the others on the control plane: sends messages, counts them, and ends
 // communication for all ranks after a fault. Only the holder of the negotiation token uses it.
 #pragma once
 
@@ -26,8 +26,8 @@ class ControlLink {
 
   [[nodiscard]] int rank() const { return rank_; }
 
-  // Never blocks. Aborts if the message cannot travel at all. A peer that is gone is no error here:
-  // Channel::receive() reports it, with the reason.
+  // Sends the message to a world rank. Never blocks. Aborts if the message cannot travel at all. A peer that
+  // is gone is no error here: Channel::receive() reports it, with the reason.
   void send(int to, const wire::Message& message);
   // Sends to each of these ranks but this one. Encodes the message once.
   void send_to_each(std::span<const int> ranks, const wire::Message& message);
@@ -36,11 +36,11 @@ class ControlLink {
   // Ends communication: tells the other ranks except `heard_from`, which has reported the fault, then the
   // sink. Later calls do nothing.
   void abort(const wire::Abort& cause, int heard_from);
-  // The same for a fault that this rank has found itself.
+  // Ends communication after a fault that this rank has found itself.
   void abort(const wire::Abort& cause) { abort(cause, rank_); }
   [[nodiscard]] bool aborted() const { return aborted_; }
 
-  // The link counts messages; the negotiator counts the rest here.
+  // Returns the counters. The link counts messages; the negotiator counts the rest here.
   ControlCounters& counters() { return counters_; }
   [[nodiscard]] const ControlCounters& counters() const { return counters_; }
 

@@ -11,31 +11,31 @@
 
 namespace roundelay::runtime {
 
-// Says where the program is at this moment.
+// Says where the program is at this moment. bindings/whereabouts.h implements it for Python.
 class Whereabouts {
  public:
   virtual ~Whereabouts() = default;
   // Never blocks; any thread may call it. Calls `tell` once, from any thread, when the program can be looked
-  // at. Drops the question, and never calls `tell`, if an earlier one is still open.
+  // at, with one sentence. Drops the question, and never calls `tell`, if an earlier one is still open.
   virtual void ask(std::function<void(const std::string&)> tell) = 0;
 };
 
 // Thread-safe.
 class Inquiry {
  public:
-  // How long the program may take to answer.
+  // The program may take so long to answer.
   static constexpr Duration kPatience = std::chrono::milliseconds(1500);
 
   // Sends the answer to the rank that asked. It is called from any thread, but not after the Inquiry's
   // destruction.
   using Answer = std::function<void(int by_rank, std::string text)>;
-  // Without `whereabouts` (null) the answers have only what the kernel shows.
+  // `whereabouts`: null if the answers are to have only what the kernel shows.
   Inquiry(std::shared_ptr<Whereabouts> whereabouts, Answer answer);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
 
-  // The rank has asked. Never blocks.
+  // Takes the question of a rank. Never blocks.
   void asked(int by_rank, TimePoint now);
   // Answers the questions that the program has left open for too long. Returns when to call it again.
   Deadline look(TimePoint now);

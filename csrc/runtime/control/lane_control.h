@@ -20,10 +20,10 @@ struct LaneControl {
   LaneControl(LaneId id, const Group& members, submit::TensorTable& submitted,
               negotiate::CoordinatorOptions options);
 
-  // True if this rank waits for an order, or for the other ranks to answer its freeze.
+  // Returns true if this rank waits for an order, or for the other ranks to answer its freeze.
   [[nodiscard]] bool waits() const { return participant.outstanding() > 0 || participant.frozen(); }
-  // The rank whose messages the next order needs: the coordinator; for the coordinator itself rank 0, which
-  // gives tickets.
+  // Returns the world rank whose messages the next order needs: the coordinator; for the coordinator itself
+  // rank 0, which gives tickets.
   [[nodiscard]] int awaited_rank() const { return coordinator ? 0 : group.ranks.front(); }
 
   Group group;
@@ -43,15 +43,16 @@ class LaneControls {
  public:
   using Map = std::map<LaneId, LaneControl>;
 
-  // `table` outlives the lane.
+  // Adds a lane whose id is new. `table` outlives it. `options` are the coordinator's.
   const LaneControl& add(LaneId id, const Group& group, submit::TensorTable& table,
                          const negotiate::CoordinatorOptions& options);
   void remove(LaneId id) { lanes_.erase(id); }
   // Returns null if this rank has no such lane. The pointer is valid until remove().
   [[nodiscard]] LaneControl* find(LaneId id);
-  // True if the rank is a member of a lane that still gets orders. Such a rank has not left in order.
+  // Returns true if the rank is a member of a lane that still gets orders. Such a rank has not left in order.
   [[nodiscard]] bool shares_open_lane(int rank) const;
-  // Requests that are neither ordered nor failed, on this rank or in its coordinators.
+  // Returns the number of requests that are neither ordered nor failed: this rank's own, and those that its
+  // coordinators know.
   [[nodiscard]] std::size_t outstanding() const;
 
   Map::iterator begin() { return lanes_.begin(); }

@@ -1,5 +1,6 @@
-// The control plane of one process as a step function: reports what the tensor tables hold, coordinates, and
-// tells a NegotiationSink what to execute. It joins the folders submit, negotiate and channel.
+// The control plane of one process as a step function: reports the new requests of the tensor tables,
+// coordinates, and gives a NegotiationSink the operations to execute. It joins the folders submit, negotiate
+// and channel.
 //
 // Only the holder of the negotiation token may call it, except for inbox() and counters(). No function
 // blocks. The simulation drives many negotiators in one thread, with a fake clock.
@@ -28,15 +29,17 @@ class Negotiator {
   Negotiator(channel::Channel& channel, int rank, int size, const negotiate::CoordinatorOptions& options,
              NegotiationSink& sink);
 
-  // `table` outlives the lane. Messages for a lane that was not added are dropped.
+  // Adds a lane whose id is new. `table` outlives it. Messages for a lane that was not added are dropped.
   void add_lane(LaneId id, const Group& group, submit::TensorTable& table);
+  // Forgets the lane. Does nothing if it was not added.
   void remove_lane(LaneId id);
-  // This rank removes the lane's process set: its next report for the lane is its last one.
+  // Tells the lane's coordinator that this rank removes the process set: the next report for the lane is this
+  // rank's last one.
   void begin_removal(LaneId id);
 
   // Does everything that can be done at `now`. Returns false if there was nothing to do.
   bool step(TimePoint now);
-  // When a step is due even if no message comes and nothing is submitted.
+  // Returns when a step is due even if no message comes and nothing is submitted.
   [[nodiscard]] Deadline next_due() const;
 
   // Sets the ranks of this node whose processes this rank can see. Call it before the first step.
@@ -44,11 +47,11 @@ class Negotiator {
   // Starts to measure rank 0's clock; NegotiationSink::clock_offset() gets the result.
   void measure_clock(TimePoint now) { clock_probe_.start(now); }
 
-  // Any thread may use these two.
+  // Any thread may use the inbox and the counters.
   ControlInbox& inbox() { return inbox_; }
   [[nodiscard]] const ControlCounters& counters() const { return link_.counters(); }
 
-  // Requests that are neither ordered nor failed, on this rank or in its coordinators.
+  // Returns LaneControls::outstanding().
   [[nodiscard]] std::size_t outstanding() const { return lanes_.outstanding(); }
 
  private:

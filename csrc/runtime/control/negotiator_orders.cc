@@ -44,6 +44,7 @@ void Negotiator::on_order(const wire::Order& order) {
   if (!applied.ok()) {
     return link_.abort({rank_, "rank " + std::to_string(rank_) + ": " + applied.status().message()});
   }
+  sink_.ordered(order.lane, order.sequence);
   if (applied->freeze) lane->table->freeze();
   if (applied->unlock) {
     ++link_.counters().unlocks;

@@ -1,5 +1,5 @@
-// The ranks of this node. The kernel shows what their processes do and whether they are stopped, without
-// their help.
+// Watches the ranks of this node. The kernel shows what their processes do and whether they are stopped,
+// without their help.
 #pragma once
 
 #include <sys/types.h>
@@ -16,7 +16,7 @@ namespace roundelay::runtime {
 struct Neighbour {
   int rank = 0;  // in the world
   pid_t process = 0;
-  bool stopped = false;  // as seen by the last look()
+  bool stopped = false;  // the last look() has seen it stopped by a signal or a debugger
 };
 
 // One thread at a time may use it.
@@ -27,8 +27,8 @@ class Neighbours {
   // Returns a warning for each member of the group that has been stopped since the last call. Of the members
   // on this node only the first one that runs gets warnings; others get none.
   std::vector<std::string> look(const Group& group);
-  // What the rank does: "its process 4711 waits in the system call read". Empty if the rank is not on this
-  // node or its process is unknown.
+  // Returns what the rank does: "its process 4711 waits in the system call read". Empty if the rank is not on
+  // this node or its process is unknown.
   [[nodiscard]] std::string account(int rank) const;
   [[nodiscard]] bool empty() const { return all_.empty(); }
 
@@ -43,7 +43,7 @@ class NeighbourWatch {
 
   // Returns true if look() is due. `waiting`: this rank waits for others.
   bool check(bool waiting, TimePoint now);
-  // When check() may return true next, if this rank still waits then.
+  // Returns when check() may return true next, if this rank still waits then.
   [[nodiscard]] Deadline next_due() const { return due_; }
 
  private:

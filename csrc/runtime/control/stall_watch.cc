@@ -19,7 +19,7 @@ bool StallWatch::check(TimePoint now) {
   check_coordinators(now);
   check_neighbours(now);
   give_up_asking(now);
-  return take_verdicts(now);
+  return take_faults(now);
 }
 
 Deadline StallWatch::next_due() const {
@@ -116,7 +116,7 @@ void StallWatch::on_sign_of_life(int from) {
   for (auto& [id, lane] : lanes_) lane.watchdog.on_sign_of_life(from);
 }
 
-bool StallWatch::take_verdicts(TimePoint now) {
+bool StallWatch::take_faults(TimePoint now) {
   for (auto& [id, lane] : lanes_) {
     const auto fault = lane.watchdog.take_fault(now);
     if (!fault) continue;

@@ -27,13 +27,13 @@ class StallWatch {
   // Sets the ranks of this node whose processes this rank can see. Call it before the first step.
   void set_neighbours(Neighbours neighbours) { neighbours_ = std::move(neighbours); }
 
-  // A message, of any kind, has come from the rank.
+  // Call it when a message, of any kind, has come from the rank.
   void on_heard(int from, TimePoint now);
-  // A late rank has answered what its program does.
+  // Logs the answer of a late rank that was asked what its program does.
   void on_state(int from, const std::string& text);
-  // A rank, possibly this one, is stuck in an operation.
+  // Call it when a rank, possibly this one, is stuck in an operation.
   void on_stuck(int from, const wire::Stuck& stuck, TimePoint now);
-  // A rank has answered a ping.
+  // Call it when a rank has answered a ping.
   void on_sign_of_life(int from);
 
   // Logs the coordinator's stall warnings that are due, and asks the late ranks what they do.
@@ -41,7 +41,7 @@ class StallWatch {
   // Does what is due at `now`: pings, warns or aborts. Returns true if it blamed a rank for a stuck
   // operation.
   bool check(TimePoint now);
-  // When check() is due even if no message comes.
+  // Returns when check() is due even if no message comes.
   [[nodiscard]] Deadline next_due() const;
 
  private:
@@ -50,7 +50,7 @@ class StallWatch {
   void check_neighbours(TimePoint now);
   void ask_about(int rank, TimePoint now);
   void give_up_asking(TimePoint now);
-  bool take_verdicts(TimePoint now);
+  bool take_faults(TimePoint now);
 
   ControlLink& link_;
   LaneControls& lanes_;

@@ -42,6 +42,7 @@ void TicketControl::request_tickets(LaneId id, LaneControl& lane) {
 
 void TicketControl::on_members(int from, const wire::TicketMembers& members) {
   if (members.ranks.empty()) {
+    if (!gpu_order_.coordinates(from, members.lane)) return abort_for(from);
     gpu_order_.close(members.lane);
   } else if (link_.rank() != 0 || members.ranks.front() != from || members.lane.process_set == 0 ||
              !gpu_order_.open(members.lane, members.ranks)) {
@@ -51,8 +52,7 @@ void TicketControl::on_members(int from, const wire::TicketMembers& members) {
 
 void TicketControl::on_request(int from, const wire::TicketRequest& request) {
   if (over_) return;  // leave() has told the coordinator
-  const auto found = gpu_order_.lanes().find(request.lane);
-  if (found == gpu_order_.lanes().end() || found->second.front() != from) return abort_for(from);
+  if (!gpu_order_.coordinates(from, request.lane)) return abort_for(from);
   link_.send(from, wire::TicketGrant{request.lane, request.sequence,
                                      gpu_order_.issue(request.lane, request.operations)});
 }

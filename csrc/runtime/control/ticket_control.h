@@ -13,7 +13,7 @@ namespace roundelay::runtime {
 
 class TicketControl {
  public:
-  // The references outlive this. `size`: ranks in the world.
+  // The references outlive this object. `size`: ranks in the world.
   TicketControl(ControlLink& link, LaneControls& lanes, int size)
       : link_(link), lanes_(lanes), gpu_order_(size) {}
 
@@ -22,8 +22,8 @@ class TicketControl {
   void on_lane_added(LaneId id, const LaneControl& lane);
   // Tells rank 0 that the lane needs no more tickets.
   void on_lane_over(LaneId id, const LaneControl& lane);
-  // True if the GPU operations of this coordinator's lane need tickets: other process sets may use the GPUs
-  // too.
+  // Returns true if the GPU operations of this coordinator's lane need tickets: other process sets may use
+  // the GPUs too.
   [[nodiscard]] bool needs_tickets(LaneId id, const LaneControl& lane) const;
   // Asks rank 0 for the tickets that the lane's orders need. On rank 0 the orders get them at once.
   void request_tickets(LaneId id, LaneControl& lane);
@@ -33,13 +33,13 @@ class TicketControl {
   void on_request(int from, const wire::TicketRequest& request);
   void on_grant(const wire::TicketGrant& grant);
 
-  // This rank leaves. Rank 0 tells the coordinators that it gives no more tickets.
+  // Call it when this rank leaves. Rank 0 then tells the coordinators that it gives no more tickets.
   void leave();
-  // The connection to rank 0 is lost.
+  // Call it when the connection to rank 0 is lost: no more tickets come.
   void on_rank_0_lost() { over_ = true; }
 
  private:
-  // True for the coordinator of a set, other than the world, that has several ranks.
+  // Returns true for the coordinator of a set, other than the world, that has several ranks.
   [[nodiscard]] static bool coordinates_small_set(LaneId id, const LaneControl& lane) {
     return lane.coordinator && id.process_set != 0 && lane.group.size() > 1;
   }

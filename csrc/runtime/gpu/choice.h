@@ -17,17 +17,18 @@ enum class GpuFabricWish : std::uint8_t { kAuto, kNccl, kStaged, kTwoLevel };  /
 // Parses the value of ROUNDELAY_GPU_FABRIC. An unknown name is kAuto.
 GpuFabricWish gpu_fabric_wish(const std::string& name);
 
-// What one member tells the others, as bytes on the wire.
+// Tells the other members about this one's GPU. It travels as these bytes.
 struct GpuInfo {
   std::int32_t nccl_version = 0;    // 0: the member has no NCCL
   std::uint32_t may_share = 0;      // 1: it allows another rank on its GPU
   std::uint32_t has_levels = 0;     // 1: its CPU fabric has two levels, inside the node and between nodes
   std::array<char, 64> identity{};  // the GPU's identity, cut to 63 characters
   std::array<char, 128> node{};     // the node's id, cut to 127 characters
-  platform::NcclId id{};            // set by the first member of a communicator
+  platform::NcclId id{};            // names the communicator; set by its first member only
 };
 
-// kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host memory between them.
+// The ways to move bytes between GPUs. kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host
+// memory between them.
 enum class GpuWay : std::uint8_t { kStaged, kNccl, kTwoLevel };
 
 struct GpuChoice {
@@ -35,7 +36,7 @@ struct GpuChoice {
   std::string why;  // why NCCL is not used: ranks, cause and cure; empty: as wished
 };
 
-// Returns the fabric for the group. `gpu_infos`: one for each member, in the group's order.
+// Returns the choice for the group. `gpu_infos`: one for each member, in the group's order.
 GpuChoice choose_gpu_fabric(const std::vector<GpuInfo>& gpu_infos, const Group& group, GpuFabricWish wish);
 
 }  // namespace roundelay::runtime

@@ -25,10 +25,10 @@ class DeviceClock {
     TimePoint begin, end;
   };
 
-  // Returns whether the caller is to call refer_to(), about once a second: the clocks drift apart, and the
-  // device measures coarsely between points that are far from each other.
+  // Returns true if the caller has to call refer_to() now. That is so about once a second: the clocks drift
+  // apart, and the device measures coarsely between points that are far from each other.
   [[nodiscard]] bool wants_reference(TimePoint now) const;
-  // Takes a mark in an idle stream as the next reference.
+  // Takes a mark in an idle stream of the same device as the next reference.
   void refer_to(Mark idle);
 
   // Returns the host's times of two marks. Call it for pairs in stream order; spans do not overlap. Nothing:

@@ -210,10 +210,9 @@ GpuFabric::GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOp
 
 GpuFabric::~GpuFabric() = default;
 
-Status GpuFabric::open(int device) {
+void GpuFabric::open(int device) {
   device_ = device;
   staged_ = collective::make_staged_fabric(cpu_, *parts_.runtime, device);
-  return {};
 }
 
 void GpuFabric::choose(CommunicatorPtr communicator) {

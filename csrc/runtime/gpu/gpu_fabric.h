@@ -20,17 +20,17 @@
 
 namespace roundelay::runtime {
 
-// How allreduces are cut for two levels. The shards are larger than the CPU's: NCCL inside the nodes is far
-// faster than the wire between them, and the staged fabric there cuts a call itself and keeps its pipeline
-// full within one call only. So most tensors cross in one call, with one more queued after it. The bound lets
-// the nodes work on the rest of a tensor while the wire carries a part.
+// Cuts allreduces for two levels. The shards are larger than the CPU's: NCCL inside the nodes is far faster
+// than the wire between them, and the staged fabric there cuts a call itself and keeps its pipeline full
+// within one call only. So most tensors cross in one call, with one more queued after it. The bound lets the
+// nodes work on the rest of a tensor while the wire carries a part.
 inline constexpr collective::LevelsCut kGpuCut{.shard_bytes = 4 * collective::kStagedPieceBytes,
                                                .most_across = 2};
 
 struct GpuFabricOptions {
   GpuFabricWish wish = GpuFabricWish::kAuto;
   bool may_share = false;                        // the user wants several ranks on one GPU
-  Duration patience = std::chrono::seconds(30);  // the time to make a communicator
+  Duration patience = std::chrono::seconds(30);  // all members make the communicator within this time
   std::string node{};                            // node_id() of bootstrap/rank_info.h
   collective::LevelsCut cut = kGpuCut;           // for two levels
 };
@@ -43,17 +43,17 @@ class GpuFabric final : private collective::DeviceCalls, public collective::Fabr
   GpuFabric(const GpuParts& parts, collective::Fabric& cpu, GpuFabricOptions options);
   ~GpuFabric() override;
   // Sets the device of this member's tensors. Call it once, before the first call.
-  [[nodiscard]] Status open(int device);
+  void open(int device);
 
   [[nodiscard]] std::string_view name() const override;  // "gpu" until the members have chosen
   [[nodiscard]] const Group& group() const override { return cpu_.group(); }
   Result<std::unique_ptr<collective::Pending>> start(const collective::Call& call) override;
   [[nodiscard]] bool any_thread() const override { return cpu_.any_thread(); }
   [[nodiscard]] bool poisoned() const override;
-  // Returns whether no call leaves work on the device that waits for a peer: the members have chosen pinned
-  // memory, where only the host waits.
+  // Returns true if no call leaves work on the device that waits for a peer: the members have chosen host
+  // memory, where only the host waits. False before they have chosen.
   [[nodiscard]] bool device_never_waits() const { return chosen_ != nullptr && !faster_; }
-  // Those of the fabric that the members have chosen.
+  // Returns the levels of the fabric that the members have chosen; only itself before that.
   [[nodiscard]] std::span<collective::Fabric* const> levels() override;
 
  private:

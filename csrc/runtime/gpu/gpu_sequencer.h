@@ -13,10 +13,11 @@ namespace roundelay::runtime {
 class GpuSequencer {
  public:
   // `came` wakes the lanes: the turn of an operation that was told to wait may have come. The thread that
-  // calls gone() calls it.
+  // calls gone() calls it, and holds its lane's token.
   explicit GpuSequencer(std::function<void()> came) : came_(std::move(came)) {}
 
-  // Returns whether the operation with the ticket `previous` is enqueued. False: `came` is called later.
+  // Returns whether the turn has come of the operation that follows the ticket `previous`: gone(previous) was
+  // called. 0: it has. False: `came` is called later.
   [[nodiscard]] bool may_go(std::uint64_t previous) {
     if (gone_.load(std::memory_order_acquire) >= previous) return true;
     waiting_.store(true);

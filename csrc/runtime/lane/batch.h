@@ -17,6 +17,7 @@
 
 namespace roundelay::runtime {
 
+class LaneRecorder;
 struct OperationSteps;
 
 inline constexpr std::size_t kTracks = 2;  // at most, of a lane (runtime/lane/tracks.h)
@@ -39,16 +40,16 @@ struct Piece {
 // All state of one batch. One owner at a time: the queue, then the holder of the lane's token.
 struct Batch {
   // Set when the batch is queued.
-  std::uint64_t sequence = 0;  // of the order
-  std::uint32_t index = 0;     // within the order
+  std::uint64_t sequence = 0;  // of the order; under a schedule lock, of the order that began it
+  std::uint32_t index = 0;     // counts the batches of this sequence, for the timeline
   const OperationSteps* steps = nullptr;
-  std::vector<Piece> pieces;  // differ in name and shape only; none: members exchange `following` alone
+  std::vector<Piece> pieces;  // they differ in name and shape only; none: members exchange `following` alone
   std::vector<std::shared_ptr<submit::Entry>> entries;  // the entries of the pieces, each once
   std::vector<std::int64_t> extents;                    // allgather: the tensor's first dimension, by member
   std::vector<int> absent;                              // indices of members that skip this batch
-  std::int64_t following = 0;                           // without pieces: how many batches the order has
+  std::int64_t following = 0;                           // without pieces: the number of batches after it
   std::optional<negotiate::GpuTicket> ticket{};         // set if other process sets use the GPU, too
-  bool ends_tickets = false;                            // the last batch of its turn
+  bool ends_tickets = false;                            // the last batch of its ticket
 
   // Set when the batch is prepared.
   std::size_t track = 0;  // index of the lane's track that carries the batch
@@ -57,12 +58,14 @@ struct Batch {
   // Set while the batch is carried out.
   std::byte* fusion = nullptr;  // the fusion buffer, owned by the DeviceBuffers; null: not packed
   collective::Task task;        // null before it is prepared, and after its end
-  std::unique_ptr<collective::Pending> pending;   // the call in progress; null: none is
+  std::unique_ptr<collective::Pending> pending;  // the call in progress; null: none is
+  LaneRecorder* recorder = nullptr;  // of a technique's spans; null while the timeline is off, and on a GPU
   collective::LevelObserver* observer = nullptr;  // of the calls; null while the timeline is off
   std::size_t called_bytes = 0;                   // what this member has given to the task's calls
   GpuEventPtr done;  // on a GPU: the batch is complete after this event; null until it is enqueued
   DeviceClock::Mark device_began, device_ended;  // for the timeline; without a point while it is off
   TimePoint started{};                           // of the first call
+  TimePoint called{};                            // of the last call
   TimePoint reduced{};                           // the end of the last call
 
   [[nodiscard]] bool on_gpu() const {

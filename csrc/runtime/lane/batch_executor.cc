@@ -70,9 +70,10 @@ Status BatchExecutor::start(Batch& batch) {
 Status BatchExecutor::call(Batch& batch) {
   const collective::Task::Step& step = batch.task.step();
   const std::size_t bytes = std::max(collective::result_bytes(*step.call), batch.bytes());
+  batch.called = steady_now();
   collective::CallOptions& options = collective::options_of(*step.call);
   options.deadline =
-      progress_deadline(steady_now(), options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
+      progress_deadline(batch.called, options_.patience(batch.on_gpu()), bytes * options_.calls_at_once);
   options.abort = &abort_;
   options.observer = batch.observer;
   auto pending = step.fabric->start(*step.call);
@@ -115,7 +116,7 @@ Status BatchExecutor::mark_end(Batch& batch) {
 
 void BatchExecutor::abandon(Batch& batch) {
   const bool called = batch.pending != nullptr;
-  // One more test lets the call see the abort word and give up its transfers.
+  // One more test lets the call see the abort token and give up its transfers.
   if (called) static_cast<void>(batch.pending->test());
   batch.pending.reset();
   // The medium may still write to the variables of the task: its whole frame is leaked.

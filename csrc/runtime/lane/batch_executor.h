@@ -26,13 +26,13 @@ enum class Progress : unsigned char {
 };
 
 // One thread at a time: the holder of the lane's token. A batch goes through prepare(), start() and advance()
-// until kDone. Errors, at any stage: kAborted (the fabric or the device failed, the abort word was raised,
+// until kDone. Errors, at any stage: kAborted (the fabric or the device failed, the AbortToken was raised,
 // the deadline of the call passed), kUnavailable (no memory), kInvalidArgument (a tensor is on another GPU
-// than the lane's). After an error the caller waits for the abort word and then calls abandon(). Batches that
-// have begun end before the executor.
+// than the lane's). After an error the caller waits until the AbortToken is raised and then calls abandon().
+// Batches that have begun end before the executor.
 class BatchExecutor {
  public:
-  // Takes ownership of the fabric. `abort` outlives the executor.
+  // Takes ownership of the fabric. `abort` (base/abort.h) outlives the executor.
   BatchExecutor(std::unique_ptr<collective::Fabric> fabric, const AbortToken& abort, LaneOptions options);
   ~BatchExecutor() { close(); }
   BatchExecutor(const BatchExecutor&) = delete;
@@ -43,23 +43,24 @@ class BatchExecutor {
   [[nodiscard]] Status prepare(Batch& batch, bool timed);
   // Starts the batch's first call, whose deadline is options.patience() and the time for its bytes.
   [[nodiscard]] Status start(Batch& batch);
-  // Moves the batch on. Never blocks.
+  // Moves a started batch on. Never blocks. kDone comes once.
   [[nodiscard]] Result<Progress> advance(Batch& batch);
-  // Returns whether the batch is on a GPU and never lets it wait for a peer. Before close().
+  // Returns true if the batch is on a GPU and never lets the device wait for a peer. Not after close().
   [[nodiscard]] bool device_never_waits(const Batch& batch) const {
     return batch.on_gpu() && gpu_->device_never_waits();
   }
-  // Ends the batch's call, if it has one, and its task, after the abort word was raised. The caller then
-  // fails the entries.
+  // Ends the batch's call, if it has one, and its task. Call it when the AbortToken is raised. The caller
+  // then fails the entries.
   void abandon(Batch& batch);
 
   // Frees the fabric when no batch is under way. Leaks buffers that the medium may still write to. The thread
-  // that frees fabrics calls it; later calls do nothing.
+  // that frees fabrics (Engine::run_where_fabrics_live()) calls it; later calls do nothing.
   void close();
-  // Not after close().
+  // Returns the fabric. Not after close().
   [[nodiscard]] const collective::Fabric& fabric() const { return *fabric_; }
   [[nodiscard]] collective::Fabric& fabric() { return *fabric_; }
-  // Null: the lane takes no tensors on a GPU, or close() was called. The executor owns it.
+  // Returns the buffers for the GPU, which the executor owns. Null: the lane takes no tensors on a GPU, or
+  // close() was called.
   [[nodiscard]] GpuBuffers* gpu() { return gpu_.get(); }
 
  private:

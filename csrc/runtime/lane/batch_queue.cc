@@ -32,18 +32,17 @@ void BatchQueue::enqueue(std::uint64_t sequence, const negotiate::Execution& exe
   if (batches.empty() && !execution.skipped) return;
   if (!execution.absent.empty()) {
     auto exchange = std::make_unique<Batch>();
-    exchange->steps = execution.skipped ? &kSkipSteps : &kAnnounceSteps;
+    exchange->steps = execution.skipped ? &kSkipSteps : &kTellCountSteps;
     exchange->absent = execution.absent;
     exchange->following = static_cast<std::int64_t>(batches.size());
     batches.push_front(std::move(exchange));
   }
   MutexLock lock(mutex_);
-  std::uint32_t index = 0;
-  if (!queue_.empty() && queue_.back()->sequence == sequence) index = queue_.back()->index + 1;
+  if (std::exchange(sequence_, sequence) != sequence) next_index_ = 0;
   work_.fetch_add(static_cast<int>(batches.size()), std::memory_order_release);
   for (auto& batch : batches) {
     batch->sequence = sequence;
-    batch->index = index++;
+    batch->index = next_index_++;
     batch->ticket = execution.ticket;
     batch->ends_tickets = batch == batches.back();
     queue_.push_back(std::move(batch));

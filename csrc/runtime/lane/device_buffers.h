@@ -1,5 +1,5 @@
 // Brings the bytes of a batch to where a fabric can work on them, and back: in host memory at once, on a GPU
-// by enqueueing to a stream. The task of each batch gets one.
+// by enqueueing to a stream. The task of a batch works with the one for its device.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct Scratch {
 // device failed).
 class DeviceBuffers {
  public:
-  // Both outlive this object. `host`: the group's fabric for host memory.
+  // Both outlive this object. `host`: the group's fabric for host memory. `frames`: memory for tasks.
   DeviceBuffers(collective::Fabric& host, FramePool& frames);
   virtual ~DeviceBuffers();
   DeviceBuffers(const DeviceBuffers&) = delete;
@@ -43,17 +43,19 @@ class DeviceBuffers {
 
   // Returns the fabric for calls on host memory.
   [[nodiscard]] collective::Fabric& host_fabric() const { return host_; }
-  // Holds the frames of tasks.
+  // Returns the memory for the frames of tasks (collective/task.h).
   [[nodiscard]] FramePool& frames() const { return frames_; }
   // Returns the fabric for calls on this memory. It lives as long as this object.
   [[nodiscard]] virtual collective::Fabric& fabric() = 0;
   // Returns the stream for such calls. Null: host memory.
   [[nodiscard]] virtual GpuStream stream() const = 0;
 
+  // Copies bytes that do not overlap.
   [[nodiscard]] virtual Status copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
   // Returns a buffer of at least so many bytes for one batch. This object owns the buffer, and gives
   // it to the kDepth-th batch that asks after this one.
   [[nodiscard]] virtual Result<std::byte*> fusion_buffer(std::size_t bytes) = 0;
+  // Do the same as fuse::pack() and fuse::unpack().
   [[nodiscard]] virtual Status pack(std::span<const fuse::PackItem> items, std::byte* buffer) = 0;
   [[nodiscard]] virtual Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) = 0;
   // Returns memory of this shape for the result of a piece. The entry's Results allocates and owns it.
@@ -64,7 +66,7 @@ class DeviceBuffers {
   [[nodiscard]] virtual compress::Arithmetic& math() = 0;
   // Makes room for `bytes`, aligned for all elements. The content is lost if the memory changes.
   [[nodiscard]] virtual Status reserve(Scratch& scratch, std::size_t bytes) = 0;
-  // Returns a stage that no technique uses. Return it when the technique has ended.
+  // Returns a stage that no technique uses. Give it to return_stage() when the technique has ended.
   [[nodiscard]] std::unique_ptr<TechniqueStage> take_stage();
   void return_stage(std::unique_ptr<TechniqueStage> stage);
 

@@ -31,7 +31,7 @@ Status GpuBuffers::open(int device) {
   }
   Result<GpuStream> stream = parts_.runtime->make_stream(device);
   if (!stream.ok()) return stream.status();
-  ROUNDELAY_RETURN_IF_ERROR(fabric_.open(device));
+  fabric_.open(device);
   device_ = device;
   stream_ = *stream;
   math_.emplace(*parts_.runtime, *parts_.kernels, device_, stream_);

@@ -28,13 +28,14 @@ class GpuBuffers final : public DeviceBuffers {
   // Makes the lane's stream wait until the batch's inputs are complete and its outputs free. Call it first
   // for each batch. Errors: kInvalidArgument (another device than the lane's), kAborted, kUnavailable.
   [[nodiscard]] Status take_in(const Batch& batch);
-  // Returns an event after all work that was enqueued until now. Errors: kAborted.
+  // Returns an event after all work that was enqueued in the lane's stream until now. Errors: kAborted.
   [[nodiscard]] Result<GpuEventPtr> mark();
   // Marks the stream with a time, for the timeline. After an error the mark has no point; the lane goes on.
   [[nodiscard]] DeviceClock::Mark mark_time();
+  // Returns the clock that translates such marks.
   [[nodiscard]] DeviceClock& clock() { return clock_; }
 
-  // See GpuFabric.
+  // Does the same as in GpuFabric.
   [[nodiscard]] bool device_never_waits() const { return fabric_.device_never_waits(); }
 
   [[nodiscard]] collective::Fabric& fabric() override { return fabric_; }
@@ -45,7 +46,7 @@ class GpuBuffers final : public DeviceBuffers {
   [[nodiscard]] Status unpack(std::span<const fuse::UnpackItem> items, const std::byte* buffer) override;
   [[nodiscard]] Result<std::byte*> result(const Piece& piece,
                                           const std::vector<std::int64_t>& shape) override;
-  // Not before take_in().
+  // Call it after take_in(), which opens the stream.
   [[nodiscard]] compress::Arithmetic& math() override { return *math_; }
   [[nodiscard]] Status reserve(Scratch& scratch, std::size_t bytes) override;
 

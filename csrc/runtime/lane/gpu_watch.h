@@ -23,8 +23,8 @@ class GpuWatch {
  public:
   struct Failure {
     std::uint64_t sequence = 0;  // the order of the first batch that the device has not done
-    std::string batch;           // names it
-    Status cause;                // ok: the device has not done it in time
+    std::string batch;           // names this batch
+    Status cause;                // ok: the device has not done it within the patience
   };
 
   // `sequencer`: null if the lane takes no tensors on a GPU. `patience`: the time that the device may take
@@ -32,14 +32,14 @@ class GpuWatch {
   GpuWatch(GpuSequencer* sequencer, Duration patience, LaneRecorder& recorder)
       : sequencer_(sequencer), patience_(patience), recorder_(recorder) {}
 
-  // Returns whether the batch's turn has come. Collectives that two process sets enqueue on one GPU in
-  // different orders would wait for each other. False: GpuSequencer wakes the lane when the turn may have
-  // come.
+  // Returns whether the batch's turn on the GPU has come (runtime/gpu/gpu_sequencer.h). False: GpuSequencer
+  // wakes the lane when the turn may have come.
   [[nodiscard]] bool may_start(const Batch& batch) const {
     return !batch.ticket || sequencer_ == nullptr || sequencer_->may_go(batch.ticket->previous);
   }
-  // Lets the next turn come if this was the last batch of its own, and takes the batch's ticket. The batch is
-  // enqueued, or was skipped; or it has begun and never lets the device wait for a peer.
+  // Gives up the batch's ticket, and lets the next turn come, if this was the last batch of its ticket. Call
+  // it when the batch is enqueued, or was skipped; or when it has begun and never lets the device wait for a
+  // peer.
   void leave_ticket(Batch& batch) const {
     if (!batch.ticket || !batch.ends_tickets || sequencer_ == nullptr) return;
     sequencer_->gone(batch.ticket->number);
@@ -51,7 +51,7 @@ class GpuWatch {
   // Frees the batches that the device has done and records their times. Looks at most once in 5 ms. Returns a
   // failure of the device, or the first batch's if it is late.
   [[nodiscard]] std::optional<Failure> look(TimePoint now, GpuBuffers& buffers);
-  // Frees all batches. The device may still work on them.
+  // Frees all batches, also those on which the device still works. Call it after a fault.
   void clear();
   // Returns whether look() has something to look at.
   [[nodiscard]] bool active() const { return active_.load(std::memory_order_acquire); }

@@ -89,6 +89,7 @@ bool Lane::prepare_next() {
   // theirs.
   prepared_ = queue_.take(!tracks_.idle());
   if (!prepared_) return false;
+  prepared_->recorder = recorder_.span_recorder(*prepared_);
   const TimePoint begin = steady_now();
   const Status done = tracks_.prepare(*prepared_, recorder_.has_timeline());
   recorder_.record_pack(*prepared_, begin);

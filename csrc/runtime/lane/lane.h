@@ -51,14 +51,14 @@ namespace roundelay::runtime {
 
 class Lane {
  public:
-  // How the lane reports to the control plane. The holder of the lane's token calls `stuck` or `fault`, and
-  // once at most.
+  // The calls by which the lane reports to the control plane. None may block. The holder of the lane's token
+  // calls `stuck` or `fault`, and once at most.
   struct Faults {
     // A deadline passed. The watchdog finds out which rank is to blame.
     std::function<void(wire::Stuck)> stuck;
-    // Any other error, which ends communication.
+    // Another error ended the batch: communication is over.
     std::function<void(wire::Abort)> fault;
-    // The schedule is to end, or left work to negotiate (LaneSchedule).
+    // Wakes the negotiator: the schedule is to end, or left work to negotiate (LaneSchedule).
     std::function<void()> news{};
   };
 
@@ -71,7 +71,8 @@ class Lane {
   [[nodiscard]] const Group& group() const { return group_; }
   // Returns the number of members of each level of the fabric, innermost first. Any thread.
   [[nodiscard]] const std::vector<int>& levels() const { return levels_; }
-  // Returns the first track's fabric. Not after close_fabrics().
+  // Returns the first track's fabric, of which any thread may ask what Tracks::first() allows. Not after
+  // close_fabrics().
   [[nodiscard]] const collective::Fabric& fabric() const { return tracks_.first().fabric(); }
   // Frees the fabrics when the lane has no work and none will come. The thread that frees fabrics calls it;
   // other threads may keep the lane, and step() it. Later calls do nothing.
@@ -80,9 +81,11 @@ class Lane {
   [[nodiscard]] Result<RegionPtr> make_region(std::uint64_t key, std::size_t bytes) const {
     return make_region_(key, bytes);
   }
+  // Return the lane's tensor table and its progress token, which live as long as the lane. Any thread.
   [[nodiscard]] submit::TensorTable& table() { return table_; }
   [[nodiscard]] ProgressToken& token() { return token_; }
-  // False: only the background thread may hold the token (MPI below THREAD_MULTIPLE).
+  // Returns whether a caller that waits may take the token. False: only the background thread may (MPI below
+  // THREAD_MULTIPLE).
   [[nodiscard]] bool caller_may_drive() const { return fabric().any_thread(); }
 
   // Queues an order's operations. Wakes no thread: the caller may step the lane itself. Only the holder of
@@ -96,7 +99,7 @@ class Lane {
   // the holder of the lane's token calls it; it may take the nap without the token.
   [[nodiscard]] collective::Nap idle(collective::Backoff& backoff);
 
-  // The schedule lock: see LaneSchedule for the threads.
+  // The schedule lock. LaneSchedule describes these functions and their threads.
   [[nodiscard]] LaneSchedule& schedule() { return schedule_; }
   void begin_schedule(std::uint64_t sequence) { schedule_.begin(sequence); }
   void end_schedule(std::uint64_t from) { schedule_.end(from); }
@@ -115,13 +118,13 @@ class Lane {
   // Ends every sleep for this lane. Any thread.
   void wake() { waker_.wake(); }
 
-  // Notes that something was submitted. Any thread.
+  // Notes that something was submitted that has to be negotiated. Any thread.
   void note_news() { news_.store(true, std::memory_order_release); }
   // Returns whether that happened since the last call. The caller makes sure that the negotiator steps:
   // perhaps no other thread was woken for it. Any thread.
   [[nodiscard]] bool take_news() { return news_.exchange(false, std::memory_order_acq_rel); }
 
-  // Any thread. add_counters() adds those of the fabrics, too.
+  // Return this lane's counters, and add them to `sum` with those of its fabrics. Any thread.
   [[nodiscard]] const LaneCounters& counters() const { return recorder_.counters(); }
   void add_counters(LaneCounters& sum) const { recorder_.add_to(sum); }
 
@@ -158,7 +161,7 @@ class Lane {
   // Only the holder of the token uses these, but any thread may call GpuWatch::active().
   GpuWatch gpu_watch_;
   std::unique_ptr<Batch> prepared_;  // to be started next, or null
-  bool faulted_ = false;             // an error was reported: the lane waits for the abort word
+  bool faulted_ = false;             // an error was reported: the lane waits until abort_ is raised
 };
 
 }  // namespace roundelay::runtime

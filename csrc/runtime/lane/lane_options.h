@@ -1,4 +1,4 @@
-// What a lane is made with.
+// The settings of a lane.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@
 
 namespace roundelay::runtime {
 
-// What a lane needs for tensors on a GPU. `sequencer` outlives the lane.
+// A lane needs these for tensors on a GPU. `sequencer` outlives the lane.
 struct LaneGpu {
   GpuParts parts;
   GpuSequencer* sequencer;
@@ -20,7 +20,7 @@ struct LaneGpu {
 };
 
 struct LaneOptions {
-  Duration progress_timeout = std::chrono::seconds(30);
+  Duration progress_timeout = std::chrono::seconds(30);  // ROUNDELAY_PROGRESS_TIMEOUT
   // The most bytes of a batch of several tensors, padding included. A larger fusion buffer is freed after
   // use.
   std::size_t fusion_threshold = 0;
@@ -29,9 +29,10 @@ struct LaneOptions {
   // The lane's own Tracks set it: so many calls may share the links, and each may take as much longer.
   std::size_t calls_at_once = 1;
 
-  // Returns how long one call may take besides its transfer. On a device that time includes the work that the
-  // program has enqueued before the call, such as the rest of backward, here and at the peers. No rank knows
-  // how long that takes, so a device gets ten times the limit: more than a step takes, but not for ever.
+  // Returns the time that one call may take besides its transfer. On a device that time includes the work
+  // that the program has enqueued before the call, such as the rest of backward, here and at the peers. No
+  // rank knows how long that takes, so a device gets ten times the limit: more than a step takes, but not for
+  // ever.
   [[nodiscard]] Duration patience(bool on_gpu) const { return progress_timeout * (on_gpu ? 10 : 1); }
 };
 

@@ -29,8 +29,20 @@ void LaneRecorder::record(const Batch& batch) {
   }
   if (!timeline_.enabled()) return;
   record_copy(batch, "unpack", batch.reduced);
-  const auto on_host = batch.track == 0 ? timeline::Row::kCollective : timeline::Row::kSecondCollective;
-  record_collective(batch, batch.on_gpu() ? timeline::Row::kEnqueue : on_host, batch.started, batch.reduced);
+  record_collective(batch, row_of(batch), batch.started, batch.reduced);
+}
+
+timeline::Row LaneRecorder::row_of(const Batch& batch) {
+  if (batch.on_gpu()) return timeline::Row::kEnqueue;
+  return batch.track == 0 ? timeline::Row::kCollective : timeline::Row::kSecondCollective;
+}
+
+void LaneRecorder::record_work(std::string_view name, TimePoint begin) {
+  timeline_.record_span(timeline::Row::kCopy, name, begin, steady_now());
+}
+
+void LaneRecorder::record_call(const Batch& batch, std::string_view name) {
+  timeline_.record_span(row_of(batch), name, batch.called, batch.reduced);
 }
 
 // On a GPU the lane enqueues copies with all the rest: it records none.

@@ -17,12 +17,15 @@
 
 namespace roundelay::runtime {
 
+// Counts since the lane was made. Any thread may read.
 struct LaneCounters {
   std::atomic<std::int64_t> operations{0}, tensors{0}, bytes{0}, fused_tensors{0}, locked_operations{0};
   std::atomic<std::int64_t> gpu_operations{0};
-  // Of operations with a technique: their gradients' bytes, and what this member gave to the fabric instead.
+  // Count operations with a technique, their gradients' bytes, and the bytes that this member gave to the
+  // fabric instead.
   std::atomic<std::int64_t> technique_operations{0}, technique_bytes{0}, technique_called_bytes{0};
-  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};  // only in sums: a fabric counts these
+  // These are 0 but in sums (add_to()): the lane's fabrics count them (collective::FabricCounters).
+  std::atomic<std::int64_t> bytes_staged{0}, sleeps{0}, wakes{0};
 
   void add(const LaneCounters& other) {
     operations += other.operations;
@@ -63,6 +66,13 @@ class LaneRecorder {
 
   // Returns whether the timeline is on. It is one relaxed load.
   [[nodiscard]] bool has_timeline() const { return timeline_.enabled(); }
+  // Returns this recorder if the batch's technique is to record spans, or null.
+  [[nodiscard]] LaneRecorder* span_recorder(const Batch& batch) {
+    return timeline_.enabled() && !batch.on_gpu() && batch.technique() != nullptr ? this : nullptr;
+  }
+  // Records a technique's own work, which ends now, and one of its calls, which is over.
+  void record_work(std::string_view name, TimePoint begin);
+  void record_call(const Batch& batch, std::string_view name);
   // Returns the observer of the batch's calls. Null: the timeline is off, or the batch is on a GPU, where
   // calls end before their work does. The recorder owns it.
   [[nodiscard]] collective::LevelObserver* level_observer(const Batch& batch);
@@ -81,6 +91,7 @@ class LaneRecorder {
 
  private:
   void record_copy(const Batch& batch, std::string_view what, TimePoint begin);
+  [[nodiscard]] static timeline::Row row_of(const Batch& batch);
   void record_collective(const Batch& batch, timeline::Row row, TimePoint begin, TimePoint end);
 
   timeline::Timeline& timeline_;

@@ -1,5 +1,5 @@
-// A lane under a schedule lock: it queues the operations that all members have announced, without an order
-// from the coordinator.
+// A lane under a schedule lock (submit/schedule_lock.h): it queues the operations that all members have
+// announced, without an order from the coordinator.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ class LaneSchedule {
   std::uint64_t sequence_ GUARDED_BY(entering_) = 0;  // the order that began the schedule
 };
 
-// A thread that waits for an operation holds one: it looks itself for operations that all members have
+// A thread that waits for an operation keeps a watch: it looks itself for operations that all members have
 // announced. While the watch lives, announcements do not wake the lane's thread. Watches may be nested and
 // overlap; at worst the lane's thread wakes without need. The schedule outlives the watch.
 class ScheduleWatch {
@@ -78,8 +78,8 @@ class ScheduleWatch {
   ScheduleWatch(const ScheduleWatch&) = delete;
   ScheduleWatch& operator=(const ScheduleWatch&) = delete;
 
-  // The thread calls wait() next, which makes a watch of its own: announcements go on to spare the lane's
-  // thread until that watch ends.
+  // Lets the watch end without a wake-up, as the thread calls Engine::wait() next, which makes a watch of its
+  // own: announcements still do not wake the lane's thread until that watch ends.
   void leave_to_wait() { schedule_ = nullptr; }
 
  private:

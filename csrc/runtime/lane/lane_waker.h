@@ -30,9 +30,9 @@ class LaneWaker {
   // Returns whether wake() came since the last sleep() or take_woken(). Only the lane's thread calls it.
   [[nodiscard]] bool take_woken() EXCLUDES(mutex_);
 
-  // Null: the group has no schedule lock. Lives as long as the waker.
+  // Returns the group's announcements, which live as long as the waker. Null: the group has no schedule lock.
   [[nodiscard]] const std::shared_ptr<Announcements>& announcements() const { return announcements_; }
-  // The fabrics are about to be freed: later calls of wake() leave them alone.
+  // Lets later calls of wake() leave the fabrics alone. Call it before they are freed.
   void detach_fabrics() EXCLUDES(mutex_);
 
  private:

@@ -1,6 +1,6 @@
-// The thread that holds the token of a lane, or of the negotiation, does its work. A thread that is blocked
-// in synchronize may take the token as a driver and do everything itself. Otherwise a background thread does
-// the work; it waits while there is a driver.
+// A progress token belongs to a lane, or to the negotiation; the thread that holds it does the work there. A
+// thread that is blocked in synchronize may take the token as a driver and do everything itself. Otherwise a
+// background thread does the work; it waits while there is a driver.
 #pragma once
 
 #include "base/annotations.h"
@@ -10,13 +10,13 @@ namespace roundelay::runtime {
 // Thread-safe. Not recursive.
 class ProgressToken {
  public:
-  // A background thread takes the token for one step, which never blocks. Waits while a driver has or wants
-  // the token.
+  // Takes the token for a background thread, for one step, which never blocks. Waits while a driver has or
+  // wants the token.
   void acquire_background() EXCLUDES(mutex_);
   void release_background() EXCLUDES(mutex_);
 
-  // A driver takes the token and keeps it as long as it likes. Waits until the background's step ends. False,
-  // at once: another driver has the token.
+  // Takes the token for a driver, which keeps it as long as it likes. Waits until the background's step ends.
+  // False, at once: another driver has the token.
   [[nodiscard]] bool acquire_driver() EXCLUDES(mutex_);
   void release_driver() EXCLUDES(mutex_);
 

@@ -1,5 +1,7 @@
 #include "runtime/lane/technique_stage.h"
 
+#include "runtime/lane/lane_recorder.h"
+
 namespace roundelay::runtime {
 
 Result<std::byte*> TechniqueStage::scratch(std::size_t bytes) {
@@ -8,6 +10,18 @@ Result<std::byte*> TechniqueStage::scratch(std::size_t bytes) {
   ROUNDELAY_RETURN_IF_ERROR(buffers_.reserve(next, bytes));
   ++used_;
   return next.memory.get();
+}
+
+void TechniqueStage::span(std::string_view name) {
+  if (recorder_ == nullptr) return;
+  end_span();
+  span_ = name;
+  began_ = steady_now();
+}
+
+void TechniqueStage::end_span() {
+  if (!span_.empty()) recorder_->record_work(span_, began_);
+  span_ = {};
 }
 
 }  // namespace roundelay::runtime

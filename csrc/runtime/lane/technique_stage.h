@@ -1,15 +1,18 @@
 // The means of a technique while it works on one bucket of a lane: the lane's fabric, stream and arithmetic,
-// and scratch memory, which is kept from one bucket to the next.
+// the timeline, and scratch memory, which is kept from one bucket to the next.
 #pragma once
 
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "compress/technique.h"
 #include "runtime/lane/device_buffers.h"
 
 namespace roundelay::runtime {
 
+// compress::Stage describes the functions.
 class TechniqueStage final : public compress::Stage {
  public:
   // `buffers` outlives the stage.
@@ -20,14 +23,26 @@ class TechniqueStage final : public compress::Stage {
   [[nodiscard]] compress::Arithmetic& math() override { return buffers_.math(); }
   [[nodiscard]] Result<std::byte*> scratch(std::size_t bytes) override;
   [[nodiscard]] FramePool& frames() override { return buffers_.frames(); }
+  void span(std::string_view name) override;
 
-  // Lets the next technique use the scratch memory again.
-  void reset() { used_ = 0; }
+  // Sets who records the spans of the next technique; null: nobody.
+  void record_to(LaneRecorder* recorder) { recorder_ = recorder; }
+  // Ends the span of the technique's own work, if there is one.
+  void end_span();
+  // Lets the next technique use the scratch memory again. Call it when the technique has ended.
+  void reset() {
+    used_ = 0;
+    span_ = {};
+    recorder_ = nullptr;
+  }
 
  private:
   DeviceBuffers& buffers_;
   std::vector<Scratch> scratch_;  // in the order in which techniques ask
   std::size_t used_ = 0;          // pieces of `scratch_`
+  LaneRecorder* recorder_ = nullptr;
+  std::string_view span_{};  // the name of the current span; empty: there is none
+  TimePoint began_{};
 };
 
 }  // namespace roundelay::runtime

@@ -1,5 +1,5 @@
-// The tracks of a lane: each has a fabric of its own and carries one batch at a time. The lane's header has
-// the rule which batches may be under way at once.
+// The tracks of a lane: each has a fabric of its own and carries one batch at a time. runtime/lane/lane.h has
+// the rule that says which batches may be under way at once.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,8 @@ class Tracks {
   // Only the first track takes batches on a GPU. `abort` outlives the tracks.
   Tracks(TrackFabrics fabrics, const AbortToken& abort, const LaneOptions& options);
 
-  // The first track's executor. Any thread may ask its fabric for name(), group(), levels() and any_thread().
+  // Returns the first track's executor. Any thread may ask its fabric for name(), group(), levels() and
+  // any_thread().
   [[nodiscard]] const BatchExecutor& first() const { return all_.front()->executor; }
   [[nodiscard]] BatchExecutor& first() { return all_.front()->executor; }
   [[nodiscard]] const std::vector<std::unique_ptr<Track>>& all() const { return all_; }
@@ -49,7 +50,7 @@ class Tracks {
   // Chooses the batch's track and prepares the batch there. Call it once for each batch, in the order of
   // batches. Errors: those of BatchExecutor.
   [[nodiscard]] Status prepare(Batch& batch, bool timed);
-  // Returns whether a prepared batch may start, if all batches before it have started.
+  // Returns whether a prepared batch may start. All batches before it have started.
   [[nodiscard]] bool may_start(const Batch& batch) const;
   // Starts a prepared batch on its track. Errors: those of BatchExecutor.
   [[nodiscard]] Status start(std::unique_ptr<Batch> batch);
@@ -57,11 +58,11 @@ class Tracks {
   [[nodiscard]] bool idle() const;
   // Returns how to pass the time until a batch that is under way may move. Not while idle().
   [[nodiscard]] collective::Nap nap(collective::Backoff& backoff) const;
-  // Ends the batch's call and its task after the abort word was raised (BatchExecutor::abandon()).
+  // Calls BatchExecutor::abandon() on the batch's track.
   void abandon(Batch& batch) { all_[batch.track]->executor.abandon(batch); }
-  // Takes all batches that are under way, the oldest first.
+  // Removes all batches that are under way and returns them, the oldest first.
   [[nodiscard]] Batches take_running();
-  // Closes the executors.
+  // Closes the executors (BatchExecutor::close()).
   void close();
 
  private:

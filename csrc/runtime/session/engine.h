@@ -8,7 +8,7 @@
 //                  its handle's lane's token,   a back-off
 //                  or none                      HandleTable::sleep_until_done
 //
-// A thread backs off while its lane has work that waits for peers.
+// A thread backs off (collective/backoff.h) while its lane has work that waits for peers.
 //
 // If a fabric or the channel tolerates one thread only, the coordination thread runs the lanes too, and
 // waiters hold no token.
@@ -31,7 +31,9 @@ namespace roundelay::runtime {
 // Any thread may call the public functions, except where a comment says otherwise.
 class Engine {
  public:
-  // The coordination thread calls it at the time that the last call returned, or earlier.
+  // The coordination thread calls it at the time that the last call returned, or earlier. It holds the
+  // negotiation token then. A session sends its timeline there, and gives up questions that are open too
+  // long.
   using Housekeeping = std::function<Deadline(TimePoint now)>;
 
   // The references outlive the engine. Starts no thread. `crowded`: ranks outnumber cores, so waiters never
@@ -49,14 +51,15 @@ class Engine {
 
   // Makes the negotiator step soon: something was submitted, or its inbox has something.
   void wake() { channel_.wake(); }
-  // Makes the coordination thread look soon, also if a waiter runs the negotiator: that one does no
-  // housekeeping.
+  // Makes the coordination thread do its housekeeping soon, also if a waiter runs the negotiator: a waiter
+  // does none.
   void wake_background() {
     attention_.store(true, std::memory_order_release);
     channel_.wake();
   }
-  // Returns true when the handle is done, false at the deadline. The caller runs the handle's lane and the
-  // negotiator itself where it may, so nobody needs to be woken for what it has submitted before.
+  // Waits for a handle of this lane. Returns true when it is done, false at the deadline. The caller runs the
+  // lane and the negotiator itself where it may, so nobody needs to be woken for what it has submitted
+  // before.
   bool wait(submit::Handle handle, LaneId lane, Deadline deadline);
   // Runs the task with the negotiation token held, on the coordination thread if fabrics want one thread.
   // Returns when the task is over. Do not call it while you hold a token, nor during stop().
@@ -82,7 +85,7 @@ class Engine {
   const Housekeeping housekeeping_;
 
   ProgressToken negotiation_;
-  // When the coordination thread looks next. Only the holder of the negotiation token uses it.
+  // The time at which the coordination thread looks next. Only the holder of the negotiation token uses it.
   TimePoint background_due_ = TimePoint::min();
   std::atomic<bool> stopping_{false};
   std::atomic<bool> attention_{false};  // set until the coordination thread has looked

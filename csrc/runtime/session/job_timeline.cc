@@ -39,7 +39,7 @@ bool JobTimeline::is_open() const {
 void JobTimeline::start_everywhere(bool mark_cycles) {
   {
     MutexLock lock(mutex_);
-    last_chunks_ = 0;
+    ended_.clear();
   }
   events_.start(mark_cycles);
   inbox_.post(wire::TimelineSwitch{true, mark_cycles});
@@ -85,7 +85,7 @@ void JobTimeline::send_recorded() {
 void JobTimeline::on_chunk(const wire::TimelineChunk& chunk) {
   MutexLock lock(mutex_);
   if (chunk.last) {
-    ++last_chunks_;
+    ended_.insert(chunk.rank);
     changed_.notify_all();
   }
   if (!file_->is_open() || chunk.events.empty()) return;
@@ -95,7 +95,7 @@ void JobTimeline::on_chunk(const wire::TimelineChunk& chunk) {
 void JobTimeline::wait_for_last_chunks() {
   const Deadline deadline = Deadline::after(kLastChunksPatience);
   MutexLock lock(mutex_);
-  while (file_->is_open() && last_chunks_ < size_ && !deadline.passed() && !aborted_) {
+  while (file_->is_open() && static_cast<int>(ended_.size()) < size_ && !deadline.passed() && !aborted_) {
     changed_.wait_until(mutex_, deadline);
   }
 }

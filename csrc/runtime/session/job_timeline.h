@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "base/annotations.h"
@@ -14,15 +15,15 @@
 
 namespace roundelay::runtime {
 
-// Thread-safe. What it posts to the inbox travels with the negotiator's next step; callers wake the
+// Thread-safe. Its messages go to the inbox and travel with the negotiator's next step; callers wake the
 // negotiator.
 class JobTimeline {
  public:
-  // `file`: null, or open if rank 0 is to record from the start. `inbox` outlives this. `size`: ranks in the
-  // world.
+  // `file`: null, or open if rank 0 is to record from the start. `inbox` outlives this object. `size`: ranks
+  // in the world.
   JobTimeline(int rank, int size, std::unique_ptr<timeline::TimelineFile> file, ControlInbox& inbox);
 
-  // This rank's recorder.
+  // Returns this rank's recorder.
   timeline::Timeline& events() { return events_; }
   // Records the life of an operation that was completed at `now`.
   void record(const submit::Entry& entry, TimePoint now);
@@ -39,10 +40,10 @@ class JobTimeline {
   void wait_for_last_chunks() EXCLUDES(mutex_);
   // Ends the file, if one is open. Errors: as TimelineFile::close().
   Status close() EXCLUDES(mutex_);
-  // Communication is over: no more chunks come.
+  // Ends wait_for_last_chunks(), also later calls: communication is over, and no more chunks come.
   void abort() EXCLUDES(mutex_);
 
-  // Rank 0 has started or stopped the recording. Only other ranks call it.
+  // Starts or stops the recording here, as rank 0 has said. Only other ranks call it.
   void on_switch(wire::TimelineSwitch to);
   // Writes a rank's chunk to the file. Only rank 0 calls it. Logs an error of the file system.
   void on_chunk(const wire::TimelineChunk& chunk) EXCLUDES(mutex_);
@@ -66,7 +67,8 @@ class JobTimeline {
   mutable Mutex mutex_;
   CondVar changed_;
   bool aborted_ GUARDED_BY(mutex_) = false;
-  int last_chunks_ GUARDED_BY(mutex_) = 0;  // ranks that have sent their last chunk since the start
+  std::set<int> ended_
+      GUARDED_BY(mutex_);  // ranks that have sent a last chunk since the start; some send two
   const std::unique_ptr<timeline::TimelineFile> file_ GUARDED_BY(mutex_);
 };
 

@@ -15,13 +15,13 @@
 
 namespace roundelay::runtime {
 
-// The largest fused operation, in bytes, in a job of `ranks` ranks. 0: nothing is fused.
+// Returns the size limit of a fused operation, in bytes, in a job of `ranks` ranks. 0: nothing is fused.
 std::size_t fusion_threshold(const Config& config, int ranks);
 
 // Thread-safe.
 class LaneFactory {
  public:
-  // What all lanes of a session use together. All of it outlives the lanes.
+  // All lanes of a session use these objects, which outlive the lanes.
   struct Shared {
     complete::Completer& completer;
     timeline::Timeline& timeline;
@@ -29,13 +29,13 @@ class LaneFactory {
     ControlInbox& inbox;  // gets the lanes' faults
   };
 
-  // `ticket_came`: wakes the lanes with work, as an operation's turn on the GPU may have come. `parts`
-  // outlives the factory.
+  // `ticket_came`: wakes the lanes with work, as an operation's turn on the GPU may have come
+  // (runtime/gpu/gpu_sequencer.h). `parts` outlives the factory.
   LaneFactory(const SessionParts& parts, Shared shared, std::function<void()> ticket_came)
       : parts_(parts), shared_(shared), sequencer_(std::move(ticket_came)) {}
 
-  // `threads`: lanes have threads of their own. Without them a lane cannot lock schedules, as the one thread
-  // sleeps in the channel, where announcements do not wake it.
+  // Makes a lane of this session's configuration. `threads`: lanes have threads of their own. Without them a
+  // lane cannot lock schedules, as the one thread sleeps in the channel, where announcements do not wake it.
   std::shared_ptr<Lane> make(LaneId id, TrackFabrics fabrics, bool threads);
 
  private:

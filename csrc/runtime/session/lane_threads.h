@@ -15,25 +15,29 @@ namespace roundelay::runtime {
 // Any thread may call the functions, except where a comment says otherwise.
 class LaneThreads {
  public:
-  // `open_lanes` outlives this. `one_thread`: lanes get no threads; the coordination thread calls step_all().
+  // `open_lanes` outlives this object. `one_thread`: lanes get no threads; the coordination thread calls
+  // step_all().
   LaneThreads(OpenLanes& open_lanes, bool one_thread) : open_lanes_(open_lanes), one_thread_(one_thread) {}
   ~LaneThreads() { stop(); }
   LaneThreads(const LaneThreads&) = delete;
   LaneThreads& operator=(const LaneThreads&) = delete;
 
-  // Starts a thread for each lane, also for those that are added later. Call it once.
+  // Starts a thread for each lane, also for those that are added later. With `one_thread` starts none. Call
+  // it once.
   void start() EXCLUDES(mutex_);
   // Joins all threads. What is in flight stays as it is. Later calls do nothing.
   void stop() EXCLUDES(mutex_);
+  // Adds a lane whose id is new.
   void add(std::shared_ptr<Lane> lane) EXCLUDES(mutex_);
   // Joins the lane's thread. Does nothing if the lane was not added. The lane must get no more work.
   void remove(const Lane& lane) EXCLUDES(mutex_);
 
   // Returns null if no such lane was added.
   [[nodiscard]] std::shared_ptr<Lane> find(LaneId id) const EXCLUDES(mutex_);
-  // Wakes the threads of lanes with work, except that of `but_for`: there is more work, or all of it is to
-  // fail.
+  // Wakes the threads of lanes with work, except that of `but_for`. Call it when there is more work, or when
+  // all of it is to fail.
   void wake(const Lane* but_for = nullptr) const EXCLUDES(mutex_);
+  // Return whether some lane has work, or watches a device (Lane::has_work(), Lane::watches_device()).
   [[nodiscard]] bool have_work() const EXCLUDES(mutex_);
   [[nodiscard]] bool watch_devices() const EXCLUDES(mutex_);
   [[nodiscard]] bool one_thread() const { return one_thread_; }
@@ -42,8 +46,8 @@ class LaneThreads {
   bool step(Lane& lane) const;
   // Steps each lane once. Returns false if nothing moved.
   bool step_all() const EXCLUDES(mutex_);
-  // Steps a lane whose remaining work is to fail, until it has none or nothing moves. Its thread is joined,
-  // or the abort word is raised.
+  // Steps a lane whose remaining work is to fail, until it has none or nothing moves. Call it when the lane's
+  // thread is joined, or the AbortToken is raised.
   void fail_remaining_work(Lane& lane) const;
 
  private:

@@ -17,7 +17,7 @@ class OpenLanes {
   void add(LaneId lane) EXCLUDES(mutex_);
   // The lane's last order has come. Does nothing if the lane is not open.
   void close(LaneId lane) EXCLUDES(mutex_);
-  // Communication is over: ends all waits, those to come too.
+  // Ends all waits, those to come too. Call it when communication is over.
   void abort() EXCLUDES(mutex_);
 
   // Sleep until the lane, or every lane, is closed or abort() is called. Return false at the deadline.
@@ -27,7 +27,8 @@ class OpenLanes {
   // Sleeps while `busy` returns true, until abort() or until the deadline. note_idle() makes it ask again.
   // `busy` must not call this object.
   void wait_while(const std::function<bool()>& busy, Deadline deadline) EXCLUDES(mutex_);
-  // A lane has finished its work, or a device has. Takes the lock only while a thread waits for that.
+  // Wakes wait_while(): a lane or a device has finished its work. Takes the lock only while a thread waits
+  // for that.
   void note_idle() EXCLUDES(mutex_) {
     // A read-modify-write, so that one of the two threads sees the other: this one the waiter, or the waiter
     // the idle lane.

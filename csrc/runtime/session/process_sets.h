@@ -22,7 +22,7 @@
 namespace roundelay::runtime {
 
 struct ProcessSet {
-  ProcessSetId serial = 0;
+  ProcessSetId serial = 0;     // LaneId::process_set of its lane
   std::vector<int> ranks;      // world ranks, ascending
   std::shared_ptr<Lane> lane;  // null if this rank is not a member
   bool removing = false;       // begin_removal() was called
@@ -37,27 +37,29 @@ class ProcessSets {
   // Returns the serial number of the next set. All ranks call it for each attempt to make a set, also for one
   // that fails.
   ProcessSetId next_serial() EXCLUDES(mutex_);
-  // lane_of() finds the lane from now on; lane_for_use() finds it after publish().
+  // Lets lane_of() find the lane. lane_for_use() finds it after publish().
   void add_lane(std::shared_ptr<Lane> lane) EXCLUDES(mutex_);
-  // The lane must have no work, and get none. Forgets its handles.
+  // Removes the lane and forgets its handles. The lane must have no work, and get none.
   void remove_lane(LaneId id) EXCLUDES(mutex_);
   // Lets users use the set; returns its id.
   ProcessSetId publish(ProcessSet set) EXCLUDES(mutex_);
+  // Frees the id.
   void erase(ProcessSetId id) EXCLUDES(mutex_);
 
-  // The lane in which users submit. Errors: kInvalidArgument (the set is unknown or being removed, or this
-  // rank is not a member).
+  // Returns the lane in which users submit. Errors: kInvalidArgument (the set is unknown or being removed, or
+  // this rank is not a member).
   [[nodiscard]] Result<std::shared_ptr<Lane>> lane_for_use(ProcessSetId id) const EXCLUDES(mutex_);
-  // Errors: kInvalidArgument (the set is unknown).
+  // Returns a copy of the set. Errors: kInvalidArgument (the set is unknown).
   [[nodiscard]] Result<ProcessSet> find(ProcessSetId id) const EXCLUDES(mutex_);
   // Makes lane_for_use() refuse the set. Errors: kInvalidArgument (the set is unknown or being removed).
   Result<ProcessSet> begin_removal(ProcessSetId id) EXCLUDES(mutex_);
   // Returns null if this rank has no such lane.
   [[nodiscard]] std::shared_ptr<Lane> lane_of(LaneId id) const EXCLUDES(mutex_);
+  // Returns all lanes of this rank.
   [[nodiscard]] std::vector<std::shared_ptr<Lane>> lanes() const EXCLUDES(mutex_);
   // Adds the counters of all lanes to `sum`, those of removed lanes too.
   void add_counters(LaneCounters& sum) const EXCLUDES(mutex_);
-  // Why there can be no new set with these ranks; empty if there can. `size`: ranks in the world.
+  // Returns why there can be no new set with these ranks; empty if there can. `size`: ranks in the world.
   [[nodiscard]] std::string refuse(const std::vector<int>& ranks, int size) const EXCLUDES(mutex_);
 
   // Keeps the lane of a handle until forget() or remove_lane(). Handles of the world need no entry:
@@ -79,7 +81,7 @@ class ProcessSets {
   std::atomic<bool> any_handles_{false};  // false: waiters in the world need no lock
 };
 
-// "the process set with ranks [0, 1, 3]"
+// Returns "the process set with ranks [0, 1, 3]".
 std::string describe(const ProcessSet& set);
 
 }  // namespace roundelay::runtime

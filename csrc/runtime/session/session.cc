@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/log.h"
 
 namespace roundelay::runtime {
@@ -39,7 +40,7 @@ Session::Session(SessionParts parts)
       world_(lane_factory_.make(LaneId{}, std::move(parts_.fabrics), parts_.channel->any_thread())),
       lane_threads_(open_lanes_, !parts_.channel->any_thread() || !world_->caller_may_drive()),
       engine_(*parts_.channel, negotiator_, handles_, lane_threads_,
-              bootstrap::outnumber_cores(parts_.rank_info.local_size),
+              outnumber_cores(parts_.rank_info.local_size),
               [this](TimePoint now) { return timeline_.send_if_due(now).sooner(inquiry_.look(now)); }),
       inquiry_(parts_.whereabouts,
                [this](int by_rank, std::string text) {

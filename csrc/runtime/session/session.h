@@ -52,7 +52,7 @@ class Session final : public Context, private NegotiationSink {
     operations_.submit_error(process_set, std::move(request));
   }
   Result<submit::Handle> submit_new_set(std::vector<int> ranks) override {
-    return set_changes_.announce_new(ranks);
+    return set_changes_.submit_new(ranks);
   }
   Result<ProcessSetId> make_process_set(const std::vector<int>& ranks) override {
     return set_changes_.make(ranks);
@@ -77,6 +77,7 @@ class Session final : public Context, private NegotiationSink {
 
  private:
   // NegotiationSink
+  void ordered(LaneId id, std::uint64_t sequence) override;
   void execute(LaneId lane, std::uint64_t sequence, negotiate::Execution execution) override;
   void settle(LaneId lane, negotiate::Settled settled) override;
   void locked(LaneId lane, std::uint64_t sequence) override;
@@ -91,6 +92,7 @@ class Session final : public Context, private NegotiationSink {
   void timeline_switch(wire::TimelineSwitch to) override { timeline_.on_switch(to); }
   void state_asked(int by_rank) override { inquiry_.asked(by_rank, steady_now()); }
 
+  // Starts the timeline of all ranks, into the file that is open.
   void record_everywhere(bool mark_cycles);
   // Tells all ranks that communication is over because of `why`.
   void report_fault(const std::string& why);

@@ -6,8 +6,11 @@
 
 namespace roundelay::runtime {
 
-void Session::execute(LaneId id, std::uint64_t sequence, negotiate::Execution execution) {
+void Session::ordered(LaneId, std::uint64_t sequence) {
   timeline_.events().record_order(sequence, steady_now());
+}
+
+void Session::execute(LaneId id, std::uint64_t sequence, negotiate::Execution execution) {
   if (const auto lane = sets_.lane_of(id)) lane->enqueue(sequence, execution);
 }
 

@@ -34,7 +34,7 @@ struct SessionParts {
   std::unique_ptr<timeline::TimelineFile> timeline_file;  // on rank 0; open if recording starts at once
   Backend* backend = nullptr;                             // not owned; null in a job of one rank
   GpuParts gpu{};
-  bool ranks_may_share_gpu = false;
+  bool ranks_may_share_gpu = false;            // the user wants several ranks on one GPU
   std::vector<Neighbour> neighbours{};         // ranks of this node whose processes can be seen
   std::shared_ptr<Whereabouts> whereabouts{};  // null: the program is never asked where it is
 };

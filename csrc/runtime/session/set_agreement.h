@@ -1,4 +1,4 @@
-// All ranks agree whether a new process set could be made.
+// Lets all ranks agree whether a new process set could be made.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ using ReportFault = std::function<void(const std::string& why)>;
 
 class SetAgreement {
  public:
-  // `size`: ranks in the world. `operations` outlives this.
+  // `rank` and `size`: this rank in the world, and the ranks there. `operations` outlives this object.
   SetAgreement(UserOperations& operations, int rank, int size, Duration start_timeout,
                ReportFault report_fault)
       : operations_(operations),
@@ -29,6 +29,7 @@ class SetAgreement {
 
   // All ranks of the world call it, one call at a time. `mine` is this rank's own outcome. Returns ok if all
   // ranks pass ok, else kUnavailable with the text of the lowest rank that failed, or kAborted after a fault.
+  // A rank that does not come within `start_timeout` is a fault.
   Status agree(const ProcessSet& set, const Status& mine);
 
  private:

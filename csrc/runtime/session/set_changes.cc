@@ -20,11 +20,11 @@ SetChanges::SetChanges(Dependencies session, ReportFault report_fault)
       agreement_(session.operations, session.parts.rank_info.rank, session.parts.rank_info.size,
                  session.parts.config.start_timeout, report_fault_) {}
 
-Result<submit::Handle> SetChanges::announce_new(const std::vector<int>& ranks) {
+Result<submit::Handle> SetChanges::submit_new(const std::vector<int>& ranks) {
   wire::Request request;
   request.ranks.assign(ranks.begin(), ranks.end());
   const std::string wrong = session_.sets.refuse(ranks, session_.parts.rank_info.size);
-  return session_.operations.announce(std::move(request), wrong);
+  return session_.operations.submit_change(std::move(request), wrong);
 }
 
 Result<submit::Handle> SetChanges::submit_removal(ProcessSetId id) {
@@ -33,7 +33,7 @@ Result<submit::Handle> SetChanges::submit_removal(ProcessSetId id) {
   wire::Request request;
   request.root = static_cast<std::int32_t>(id);
   if (set.ok()) request.ranks.assign(set->ranks.begin(), set->ranks.end());
-  return session_.operations.announce(std::move(request), wrong);
+  return session_.operations.submit_change(std::move(request), wrong);
 }
 
 Result<ProcessSetId> SetChanges::make(const std::vector<int>& ranks) {

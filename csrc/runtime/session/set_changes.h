@@ -1,5 +1,5 @@
-// Makes and removes process sets after all ranks have announced that: this rank opens or closes its lane of
-// the set.
+// Makes and removes process sets in two steps: the ranks agree on the change by an operation, then this rank
+// opens or closes its lane of the set.
 #pragma once
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace roundelay::runtime {
 // Thread-safe. Makes one change at a time.
 class SetChanges {
  public:
-  // All of it outlives this.
+  // All of it outlives this object.
   struct Dependencies {
     const SessionParts& parts;
     const AbortToken& abort;
@@ -39,18 +39,18 @@ class SetChanges {
   };
   SetChanges(Dependencies session, ReportFault report_fault);
 
-  // Announce a change to all ranks. The handle is done when all have announced the same; then they call
-  // make() or remove(). Errors: kInvalidArgument (wrong ranks or id; the other ranks get this error too).
-  Result<submit::Handle> announce_new(const std::vector<int>& ranks);
+  // Submit a change to all ranks. The handle is done when all have submitted the same; then they call make()
+  // or remove(). Errors: kInvalidArgument (wrong ranks or id; the other ranks get this error too).
+  Result<submit::Handle> submit_new(const std::vector<int>& ranks);
   Result<submit::Handle> submit_removal(ProcessSetId id);
 
   // All ranks of the world call it. Returns the new set's id. Errors: kUnavailable (a member could not make
   // its fabric; the text is the same on all ranks), kAborted.
   Result<ProcessSetId> make(const std::vector<int>& ranks) EXCLUDES(changing_);
-  // All ranks of the world call it. Waits until nothing is in flight in the set on any rank. Errors:
-  // kInvalidArgument (the set is unknown, being removed, or the world), kAborted.
+  // All ranks of the world call it. Waits until all members have called it and nothing is in flight in the
+  // set on this rank. Errors: kInvalidArgument (the set is unknown, being removed, or the world), kAborted.
   Status remove(ProcessSetId id) EXCLUDES(changing_);
-  // make() and remove() return kAborted from now on.
+  // Makes later calls of make() and remove() return kAborted.
   void refuse() { refusing_.store(true); }
   // Waits for the change in progress. Call it after refuse(), when all operations have failed.
   void wait_until_over() EXCLUDES(changing_) { MutexLock changing(changing_); }
@@ -58,7 +58,7 @@ class SetChanges {
  private:
   // Makes this rank's lane, if it is a member of the set.
   Status open_lane(ProcessSet& set) REQUIRES(changing_);
-  // Waits until the lane has got its last order on all ranks and has done its work here.
+  // Waits until the lane has got its last order and has done its work.
   Status finish_lane(const Lane& lane, const ProcessSet& set) REQUIRES(changing_);
   // Frees this rank's lane. What is left in it fails with `why`.
   void close_lane(ProcessSet& set, const Status& why) REQUIRES(changing_);

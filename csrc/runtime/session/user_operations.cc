@@ -32,7 +32,8 @@ Result<submit::Handle> UserOperations::submit(Submission&& submission) {
   return status;
 }
 
-// Why this process cannot work on the GPU; empty if it can. The first operation chooses the process's GPU.
+// Returns why this process cannot work on the GPU; empty if it can. The first operation chooses the process's
+// GPU.
 std::string UserOperations::refuse_gpu(int index) {
   if (gpu_runtime_ == nullptr) {
     return "the tensor is on a GPU, but this build has no CUDA part; move it with cpu(), or build where nvcc "
@@ -83,7 +84,7 @@ Result<RegionPtr> UserOperations::make_region(ProcessSetId process_set, std::uin
   return make_gpu_region(*gpu_runtime_, gpu, key, bytes);
 }
 
-Result<submit::Handle> UserOperations::announce(wire::Request request, const std::string& wrong) {
+Result<submit::Handle> UserOperations::submit_change(wire::Request request, const std::string& wrong) {
   const std::shared_ptr<Lane> world = sets_.lane_of(LaneId{});
   request.operation = Operation::kProcessSet;
   if (!wrong.empty()) {

@@ -18,11 +18,10 @@
 
 namespace roundelay::runtime {
 
-// Thread-safe. runtime/context.h says what each function does and which errors it returns, except where a
-// comment stands here.
+// Thread-safe. runtime/context.h describes the functions that have no comment here.
 class UserOperations {
  public:
-  // `gpu_runtime`: null if this build has no CUDA part. The references outlive this.
+  // `gpu_runtime`: null if this build has no CUDA part. The references outlive this object.
   UserOperations(ProcessSets& sets, submit::HandleTable& handles, Engine& engine, ControlInbox& inbox,
                  GpuRuntime* gpu_runtime)
       : sets_(sets), handles_(handles), engine_(engine), inbox_(inbox), gpu_runtime_(gpu_runtime) {}
@@ -31,9 +30,10 @@ class UserOperations {
   void submit_error(ProcessSetId process_set, wire::Request request);
   Result<RegionPtr> make_region(ProcessSetId process_set, std::uint64_t key, std::size_t bytes, int gpu);
 
-  // Announces to all ranks that a process set is to be made or removed. If `wrong` is not empty, the other
-  // ranks get it as this rank's error, and it is returned as kInvalidArgument.
-  Result<submit::Handle> announce(wire::Request request, const std::string& wrong);
+  // Submits to all ranks that a process set is to be made or removed. `request` has its ranks, and as its
+  // root the set to remove. If `wrong` is not empty, the other ranks get it as this rank's error, and it is
+  // returned as kInvalidArgument.
+  Result<submit::Handle> submit_change(wire::Request request, const std::string& wrong);
 
   Result<bool> poll(submit::Handle handle) const;
   std::optional<Status> wait(submit::Handle handle, Deadline deadline);

@@ -138,7 +138,8 @@ Status check_rank_info(const bootstrap::RankInfo& rank_info,
                          " on its host; set ROUNDELAY_NODE_ID to one value for each node");
 }
 
-// True if the user has told NCCL to allow it: by its switch, or by the variable used before NCCL had one.
+// Returns true if the user has told NCCL to allow it: by its switch, or by the variable used before NCCL had
+// one.
 bool ranks_may_share_gpu() {
   const char* const allowed = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
   return std::getenv("NCCL_HOSTID") != nullptr || (allowed != nullptr && std::string_view(allowed) != "0");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/leak.h"
 #include "base/log.h"
 #include "bootstrap/rank_info.h"
@@ -66,7 +67,7 @@ Status Fabrics::exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node
   node_infos_ = std::move(node_infos);
   if (shuns_memory()) return {};
   const auto first = std::find_if(node_infos_.begin(), node_infos_.end(),
-                                  [&](const NodeInfo& site) { return site.node == node_of(ranks.rank()); });
+                                  [&](const NodeInfo& info) { return info.node == node_of(ranks.rank()); });
   std::string wrong = no_shm_socket_;
   if (wrong.empty() && !first->shm_socket.empty()) wrong = platform::reach(first->shm_socket).message();
   const auto all = ranks.all_gather(to_bytes(wrong), deadline);
@@ -104,9 +105,9 @@ std::string Fabrics::why_not_shm(const Group& group) const {
   return {};
 }
 
-std::optional<bootstrap::Levels> Fabrics::levels_of(const Group& group) const {
+std::optional<bootstrap::LevelGroups> Fabrics::levels_of(const Group& group) const {
   std::vector<std::string> nodes;
-  for (const NodeInfo& site : node_infos_) nodes.push_back(site.node);
+  for (const NodeInfo& info : node_infos_) nodes.push_back(info.node);
   return bootstrap::levels_of(group, nodes);
 }
 
@@ -132,7 +133,7 @@ Result<Fabrics::FabricPtr> Fabrics::make_one(const Group& group) {
                                " does not fit how this job was started: fabric " + other +
                                " is what there is beside shared memory");
   }
-  const std::optional<bootstrap::Levels> levels = levels_of(group);
+  const std::optional<bootstrap::LevelGroups> levels = levels_of(group);
   const bool one_node = on_one_node(group);
   std::string why_not = why_not_shm(group);
   if (!one_node && !levels) why_not = "its nodes do not have equally many, at least 2, of its ranks";
@@ -172,16 +173,16 @@ Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key
 Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group) {
   auto memory = share(group.id, group, Segment::bytes(group.size()), prepare(group));
   if (!memory.ok()) return memory.status();
-  const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& site) {
-    return site.node == node_of(group.ranks.front());
+  const auto on_node = std::count_if(node_infos_.begin(), node_infos_.end(), [&](const NodeInfo& info) {
+    return info.node == node_of(group.ranks.front());
   });
   collective::ShmFabricOptions options;
-  options.crowded = bootstrap::outnumber_cores(static_cast<int>(on_node));
+  options.crowded = outnumber_cores(static_cast<int>(on_node));
   options.make_region = collective::shared_regions(*memory, group);
   return collective::make_shm_fabric({*memory, (*memory)->span().data()}, group, options);
 }
 
-Result<Fabrics::FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::Levels& levels) {
+Result<Fabrics::FabricPtr> Fabrics::make_two_level(const Group& group, const bootstrap::LevelGroups& levels) {
   auto made = try_two_level(group, levels);
   if (!made.ok()) return made.status();
   if (made->flat) ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, made->why_flat, made->failed));
@@ -190,7 +191,8 @@ Result<Fabrics::FabricPtr> Fabrics::make_two_level(const Group& group, const boo
 
 // Either all nodes use two levels or none does: the members tell each other over the flat fabric, which needs
 // no shared memory, whether their node failed.
-Result<Fabrics::LevelsAttempt> Fabrics::try_two_level(const Group& group, const bootstrap::Levels& levels) {
+Result<Fabrics::LevelsAttempt> Fabrics::try_two_level(const Group& group,
+                                                      const bootstrap::LevelGroups& levels) {
   auto flat = backend_->fabric(group, config_);
   if (!flat.ok()) return flat.status();
   auto inner = make_shm(levels.inner);

@@ -34,7 +34,7 @@ struct NodeInfo {
 // One thread at a time may use it.
 class Fabrics {
  public:
-  // `backend` outlives this. It may be null if there is one rank.
+  // `backend` outlives this object. It may be null if there is one rank.
   Fabrics(Config config, Backend* backend);
 
   // Starts to hand out this rank's shared memory, and returns the address for its NodeInfo. Returns "" if
@@ -43,17 +43,20 @@ class Fabrics {
   // All ranks call it, with the node infos of all ranks, by rank. They agree on the nodes whose ranks can
   // share memory. Errors: those of the bootstrap.
   Status exchange(bootstrap::Bootstrap& ranks, std::vector<NodeInfo> node_infos, Deadline deadline);
-  // Returns the ranks of this rank's node, itself too, whose processes are known from their shm sockets. Call
-  // it after exchange().
+  // Returns the ranks of `rank`'s node, itself too, whose processes are known from their shm sockets. `rank`
+  // is this process's. Call it and all that follows after exchange().
   [[nodiscard]] std::vector<Neighbour> neighbours(int rank) const;
-  // Returns the ranks of this rank's node, or nothing if it is the only one or they do not share memory.
+  // Returns the ranks of this rank's node as a group, or nothing if it is the only one or they do not share
+  // memory.
   [[nodiscard]] std::optional<Group> node(int rank) const;
-  // Makes zeroed memory for a group on one node. All members call it; `prepare` allocates the member's part.
-  // Errors: as in platform/shm/handover.h.
+  // Makes zeroed memory for a group on one node. All members call it with the same `key`, which no other
+  // memory has; `prepare` allocates the member's part. Waits for at most ROUNDELAY_START_TIMEOUT. Errors: as
+  // in platform/shm/handover.h.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
   // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each track
-  // where the group has levels, else one. All members call it. Errors: kUnavailable with cause and cure.
+  // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
+  // cause and cure.
   Result<TrackFabrics> make(const Group& group);
 
  private:
@@ -68,17 +71,17 @@ class Fabrics {
   [[nodiscard]] const std::string& node_of(int rank) const {
     return node_infos_[static_cast<std::size_t>(rank)].node;
   }
-  // True if ROUNDELAY_FABRIC names the backend's fabric, so that no memory is shared.
+  // Returns true if ROUNDELAY_FABRIC names the backend's fabric, so that no memory is shared.
   [[nodiscard]] bool shuns_memory() const { return config_.fabric != "auto" && config_.fabric != "shm"; }
   [[nodiscard]] bool on_one_node(const Group& group) const;
-  // Why the members cannot share memory inside their nodes; "" if they can. The reason is that of the first
-  // member with one.
+  // Returns why the members cannot share memory inside their nodes; "" if they can. The reason is that of the
+  // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
-  [[nodiscard]] std::optional<bootstrap::Levels> levels_of(const Group& group) const;
+  [[nodiscard]] std::optional<bootstrap::LevelGroups> levels_of(const Group& group) const;
   Result<FabricPtr> make_one(const Group& group);
   Result<FabricPtr> make_shm(const Group& group);
-  Result<FabricPtr> make_two_level(const Group& group, const bootstrap::Levels& levels);
-  Result<LevelsAttempt> try_two_level(const Group& group, const bootstrap::Levels& levels);
+  Result<FabricPtr> make_two_level(const Group& group, const bootstrap::LevelGroups& levels);
+  Result<LevelsAttempt> try_two_level(const Group& group, const bootstrap::LevelGroups& levels);
   // Called when a group uses the backend's fabric because of `why`. Logs that if `warns`. Errors:
   // kUnavailable if ROUNDELAY_FABRIC allows nothing but shared memory.
   [[nodiscard]] Status give_up_shm(const Group& group, const std::string& why, bool warns) const;

@@ -37,7 +37,7 @@ def install() -> None:
 
 
 def check() -> None:
-    """Raises RuntimeError if a Horovod that is not this one is imported, or installed and not forced away."""
+    """Raises RuntimeError if a real Horovod is imported, or is installed and FORCE is not "force"."""
     imported = sys.modules.get("horovod")
     folders = [Path(path).parent for path in getattr(imported, "__path__", [])]
     if imported is not None and not any(map(_is_horovod_shim, folders)):

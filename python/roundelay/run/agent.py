@@ -28,12 +28,13 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 
 from roundelay.run import affinity
 
-# The agent sends the launcher frames: kind and length, then that many bytes.
+# The agent sends the launcher frames: kind and length, then that many bytes. HELLO and EXIT carry JSON.
 HEADER = struct.Struct(">cI")
 HELLO, STDOUT, STDERR, RESULT_PIECE, EXIT = b"H", b"o", b"e", b"r", b"X"
 # The launcher sends the agent orders of one byte; the signal's number follows SIGNAL.
 SIGNAL, KILL, LEAVE = b"S", b"K", b"L"
 
+# The launcher's address (see dial) and its secret in hex, which the agent sends first.
 ADDRESS, TOKEN = "ROUNDELAY_RUN_ADDRESS", "ROUNDELAY_RUN_TOKEN"
 # Set where the program is a function: the file that holds it, and the descriptor that takes the result.
 FUNCTION, RESULT = "ROUNDELAY_RUN_FUNCTION", "ROUNDELAY_RUN_RESULT"
@@ -137,7 +138,7 @@ def adopt_orphans() -> None:
 
 
 def bind() -> set[int] | None:
-    """Gives this process, and what it starts, this rank's share of the CPUs. None: it may use them all."""
+    """Gives this process and its children this rank's share of the CPUs. None: they may use them all."""
     rank, ranks = first_number(LOCAL_RANK_VARIABLES), first_number(LOCAL_SIZE_VARIABLES)
     if BIND not in os.environ or rank is None or ranks is None or rank >= ranks:
         return None
@@ -230,7 +231,7 @@ class Agent:
             self._connection.sendall(HEADER.pack(kind, len(payload)) + payload)
 
     def _report(self, returncode: int) -> None:
-        """Says how the program ended: `returncode` as subprocess has it (minus the signal)."""
+        """Tells the launcher how the program ended: `returncode` as subprocess has it (minus the signal)."""
         report = {"returncode": returncode, "stopped": self._told_to_stop}
         self._send(EXIT, json.dumps(report).encode())
 
@@ -314,7 +315,7 @@ class Agent:
 
 
 def run(program: list[str]) -> int:
-    """Runs the agent of one rank until LEAVE; returns its exit status. The environment has all settings."""
+    """Runs the agent of one rank until LEAVE; returns its exit status. The environment has the settings."""
     if ADDRESS not in os.environ:  # a user has started the line that --dry-run shows: there is no launcher
         os.execvp(program[0], program)
     rank = first_number(RANK_VARIABLES)

@@ -74,14 +74,14 @@ def make_parser(prog: str) -> Parser:
     parser.add_argument(
         "--config-file",
         metavar="YAML",
-        help="settings, in horovodrun's layout; what the command line says wins",
+        help="settings, in horovodrun's layout; the command line wins",
     )
     _add_output(parser)
     _add_launch_mode(parser)
     _add_hosts(parser)
     knobs.add(parser)
     unsupported_flags.add(parser)
-    parser.add_argument("program", nargs=argparse.REMAINDER, help="what every rank runs")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="the program of every rank")
     return parser
 
 
@@ -146,7 +146,7 @@ def _add_hosts(parser: Parser) -> None:
         "--ssh-port",
         type=number(int, 1, "a port"),
         metavar="PORT",
-        help="where the hosts' ssh listens (default: as ssh's configuration says)",
+        help="the port of the hosts' ssh (default: as ssh's configuration says)",
     )
     group.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="the private key for ssh")
     group.add_argument(
@@ -157,5 +157,5 @@ def _add_hosts(parser: Parser) -> None:
         default=[],
         type=lambda text: [name for name in text.split(",") if name],
         metavar="NAMES",
-        help="what to use between hosts, comma separated (default: what faces the other hosts)",
+        help="the interfaces between hosts, comma separated (default: those that face the other hosts)",
     )

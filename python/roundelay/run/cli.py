@@ -51,9 +51,9 @@ def _run(
 ) -> int:
     program = given.program[1:] if given.program[:1] == ["--"] else given.program
     if given.num_proc is None:
-        raise UsageError("how many ranks? give -np N")
+        raise UsageError("the number of ranks is missing: give -np N")
     if not program:
-        raise UsageError(f"what to run? give a program: {prog} -np {given.num_proc} python train.py")
+        raise UsageError(f"the program is missing: give one, {prog} -np {given.num_proc} python train.py")
     start = job.prepare(given, program, os.environ, result_pipe)
     for flag, why in given.no_effect.items():
         say(f"{flag} has no effect: {why}")

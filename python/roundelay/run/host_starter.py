@@ -36,12 +36,12 @@ _PIECE = 1 << 20  # bytes
 class Plan:
     """The first message to a host."""
 
-    environment: dict[str, str]
+    environment: dict[str, str]  # added to the host's own
     folder: str
     program: list[str]
-    ranks: int
+    ranks: int  # on this host
     interfaces: list[str]  # names of the interfaces to use; empty: the ones towards `facing`
-    facing: list[str]
+    facing: list[str]  # the other hosts, and the launcher, by name or address
     serves: bool  # whether rank 0 is here
     function: int | None = None  # the function's length in bytes; None: the ranks run a program
 

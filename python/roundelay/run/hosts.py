@@ -1,4 +1,4 @@
-"""Hosts and slots: what -H and --hostfile say, and whether that is only this machine."""
+"""Reads hosts and slots from -H and --hostfile, and finds out whether they are only this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from roundelay.run.errors import UsageError
 
 # A scheduler sets one of these where it gives mpirun other machines.
 SCHEDULER_VARIABLES = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE", "COBALT_NODEFILE")
-# A start command of the user's own may know more names.
+# With one of these the user has a start command of their own, which may know more names.
 _START_COMMANDS = ("plm_rsh_agent", "HYDRA_LAUNCHER_EXEC", "HYDRA_BOOTSTRAP_EXEC")
 
 

@@ -44,7 +44,10 @@ def prepare(
     surroundings: Mapping[str, str],
     result_pipe: ResultPipe | None = None,
 ) -> Start:
-    """Checks what the flags ask for. With a result pipe the program is a function. Raises UsageError."""
+    """Checks the flags and prepares their job. Raises UsageError.
+
+    surroundings: the launcher's environment. With a result pipe the program is a function.
+    """
     named, given_by = named_hosts(given)
     one_machine = hosts.one_machine(named, surroundings)
     if named:
@@ -110,7 +113,7 @@ def _ranks_here(ranks: int, named: list[Host], one_machine: bool) -> int:
 
 
 def variables(given: argparse.Namespace, surroundings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that are added for the ranks."""
+    """Returns the variables that the flags add for the ranks."""
     # Python shows a line when it is printed.
     added = {"PYTHONUNBUFFERED": surroundings.get("PYTHONUNBUFFERED", "1"), **knobs.variables(given)}
     if given.as_horovod:

@@ -7,16 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 
-def number(kind: Callable[[str], float], least: float, unit: str) -> Callable[[str], Any]:
-    """Returns an argument type: a number of at least `least`."""
+def number(
+    kind: Callable[[str], float], least: float, unit: str, *, above: bool = False
+) -> Callable[[str], Any]:
+    """Returns an argument type: a number of at least `least`, or above it. unit: names it in the error."""
 
     def read(text: str) -> float:
         try:
             value = kind(text)
         except ValueError:
             value = least - 1
-        if not value >= least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not {unit}, at least {least}")
+        if not (value > least if above else value >= least):
+            limit = f"above {least}" if above else f"at least {least}"
+            raise argparse.ArgumentTypeError(f"{text!r} is not {unit}, {limit}")
         return value
 
     return read
@@ -87,7 +90,10 @@ def _add_stall(parser: argparse.ArgumentParser) -> None:
     stall.add_argument("--stall-check", action="store_false", dest="no_stall_check", help="warn (default)")
     seconds = number(float, 0, "a number of seconds")
     stall.add_argument(
-        "--stall-check-warning-time-seconds", type=seconds, metavar="S", help="when to warn (default 60)"
+        "--stall-check-warning-time-seconds",
+        type=number(float, 0, "a number of seconds", above=True),
+        metavar="S",
+        help="when to warn (default 60)",
     )
     stall.add_argument(
         "--stall-check-shutdown-time-seconds", type=seconds, metavar="S", help="when to fail (default: never)"
@@ -150,5 +156,5 @@ def variables(arguments: argparse.Namespace) -> dict[str, str]:
             value = value.lower()
         elif isinstance(value, bool):
             value = int(value)
-        found[variable] = f"{value:g}" if isinstance(value, float) else str(value)
+        found[variable] = repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
     return found

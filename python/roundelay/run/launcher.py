@@ -1,4 +1,6 @@
-"""Runs mpirun (or starter.py), listens to the agents until every rank has ended, ends all if one fails."""
+"""Runs mpirun, starter.py or multi_host.py (called mpirun here) and listens to the agents until every rank
+has ended. Ends all ranks if one fails.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ from roundelay.run.link import Listener, Peer
 from roundelay.run.output import Output, Stream
 from roundelay.run.result import Ending, JobResult, Problem, exit_status, how, job_result, named
 
-# After a rank failed. If it exited, the others get a moment to end by themselves: they may fail of the same
-# cause. If it was killed, they get longer to say which rank they lost. All is over within 5 s of the failure.
+# These times count from a rank's failure. If it exited, the others get a moment to end by themselves: they
+# may fail of the same cause. If it was killed, they get longer to say which rank they lost. Then they get
+# SIGTERM, and SIGKILL after KILL_AFTER_S. All is over within 5 s of the failure.
 EXIT_GRACE_S, SIGNAL_GRACE_S, KILL_AFTER_S = 1.0, 2.5, 3.5
 INTERRUPT_GRACE_S = 5.0  # from the user's first signal to SIGKILL
 # mpirun gets this time to end after its ranks, and after each signal; longer if all went well.
@@ -38,7 +41,7 @@ class Settings:
     num_proc: int
     start_timeout: float  # seconds
     verbose: bool
-    started_by: str  # "mpirun" or "starter"
+    started_by: str  # "mpirun" or "starter", for messages
     prefix: str  # begins the lines that started_by itself writes
     say: Callable[[str], None]  # shows a line of the launcher's own
     on_result: Callable[[int, bytes], None] | None = None  # takes a piece of a rank's reply

@@ -117,6 +117,10 @@ class Peer:
             del self._buffer[:end]
 
     def order(self, order: bytes) -> None:
-        """Sends an order. Does nothing if the agent is gone."""
+        """Sends an order. Does nothing if the agent is gone.
+
+        A job gives few orders, of two bytes at most. They fit into the socket's buffer, also while an agent
+        is stopped and reads none.
+        """
         with contextlib.suppress(OSError):
             self.socket.send(order, socket.MSG_DONTWAIT)

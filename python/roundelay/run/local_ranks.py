@@ -25,8 +25,8 @@ from roundelay.run.agent import (
 )
 from roundelay.run.result import exit_status, how
 
-RANK = "ROUNDELAY_RUN_RANK"  # for the agent
-LISTENER = "ROUNDELAY_RUN_LISTENER"
+RANK = "ROUNDELAY_RUN_RANK"  # tells the agent its rank
+LISTENER = "ROUNDELAY_RUN_LISTENER"  # tells rank 0 the descriptor of the socket where all ranks meet
 # An outer job's launcher sets these for its own ranks. Variables that users set for an MPI stay.
 _OUTER_PREFIXES = ("OMPI_COMM_", "PMIX_", "PMI_", "MPI_LOCAL", "MV2_COMM_", "TORCHELASTIC_")
 _OUTER = (
@@ -105,7 +105,7 @@ class LocalRanks:
             send_signal(pid, signum)
 
     def end(self) -> None:
-        """Ends all: SIGTERM, a grace, SIGKILL."""
+        """Ends all agents, and blocks meanwhile: SIGTERM, a grace, SIGKILL."""
         self._ending = True
         self.signal(signal.SIGTERM)
         deadline = time.monotonic() + ORPHAN_GRACE_S

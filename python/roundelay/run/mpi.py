@@ -57,13 +57,13 @@ class Job:
     num_proc: int
     hosts: list[Host]
     one_machine: bool
-    exports: list[str]
+    exports: list[str]  # names of the variables that mpirun hands to the ranks
     mpi_args: list[str]
     program: list[str]
     interfaces: list[str] = field(default_factory=list)  # empty: the MPI's choice
     ssh: list[str] = field(default_factory=list)  # more words for ssh
     binding: list[str] = field(default_factory=lambda: NO_BINDING)
-    tcp: bool = False  # between hosts nothing but TCP
+    tcp: bool = False  # hosts use nothing but TCP between them
 
 
 def candidates(environment: Mapping[str, str]) -> list[tuple[str, str]]:

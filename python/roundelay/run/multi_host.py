@@ -130,13 +130,19 @@ class Host:
 
     def why_not(self) -> str:
         """Returns why the host cannot take part; "" if it can."""
+        ended = self.process.poll() is not None
         if self.answer is not None:
-            return f"{self.name}: {self.answer['error']}" if "error" in self.answer else ""
+            if "error" in self.answer:
+                return f"{self.name}: {self.answer['error']}"
+            if not ended:
+                return ""
         cure = f"`ssh {self.name} true` must work without a password"
-        if self.process.poll() is None:
+        if not ended:
             return f"{self.name} does not answer in time; {cure}"
         self._errors.join(timeout=1.0)
         said = self._last_line or f"exit status {self.process.returncode}"
+        if self.answer is not None:
+            return f"{self.name} ended before all hosts had answered: {said}; start the job again"
         if self.process.returncode == _SSH_FAILED and not self._is_local:
             return f"{self.name} cannot be reached: {said}; {cure}"
         return f"{self.name} cannot start ranks: {said}; Python and Roundelay must be where they are here"
@@ -165,13 +171,15 @@ def say(line: str) -> None:
 def meet(hosts: list[Host], mailbox: Mailbox, timeout: float) -> bool:
     """Waits until each host has answered or ended; says what is wrong. Returns whether all is well."""
     deadline = time.monotonic() + timeout
-    for _ in hosts:
+    silent = set(hosts)
+    while silent:
         try:
             news = mailbox.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             break
         if news is None:
             return False
+        silent.discard(news[0])  # a host that ends after its answer has two events
     wrong = [reason for host in hosts if (reason := host.why_not())]
     for line in wrong:
         say(line)
@@ -189,7 +197,10 @@ def places(hosts: list[Host]) -> Iterator[Place]:
 
 
 def wait(hosts: list[Host], mailbox: Mailbox) -> int:
-    """Waits until all hosts have ended, an agent cannot do its work, or this process is told to end."""
+    """Waits until all hosts have ended, an agent cannot do its work, or this process is told to end.
+
+    Returns the first exit status that is not 0.
+    """
     first, left = 0, len(hosts)
     while left and (news := mailbox.get()) is not None:
         host, what = news

@@ -14,7 +14,7 @@ from roundelay.run.errors import UsageError
 PROGRESS_INTERVAL_S = 1.0  # between two showings of a progress bar that redraws its line
 TAIL_LINES = 20  # the last lines of a rank's stderr are kept, to be shown if the rank fails
 _LONGEST_LINE = 1 << 20
-_COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # of the ranks, in turn; all terminals show them well
+_COLOURS = (b"36", b"33", b"32", b"35", b"34", b"31")  # ranks take them in turn; all terminals show them well
 
 
 class LineSplitter:
@@ -27,7 +27,7 @@ class LineSplitter:
         self._shown = b""
 
     def feed(self, data: bytes, now: float) -> list[bytes]:
-        """Takes bytes as they came; returns the lines to show, without their ends."""
+        """Takes bytes as they came; returns the lines to show, without their ends. now: monotonic seconds."""
         *ended, self._open = (self._open + data).split(b"\n")
         lines = []
         for line in ended:
@@ -83,7 +83,7 @@ class Stream:
         file: BinaryIO | None,
         clock: Callable[[], bytes] = bytes,
     ) -> None:
-        """clock: returns what to show before the prefix."""
+        """sink: the launcher's stream. clock: returns the text to show before the prefix."""
         self._prefix = prefix
         self._clock = clock
         self._sink = sink

@@ -13,7 +13,7 @@ _PEER_ERRORS = (b"HorovodInternalError", b"MismatchError")
 
 @dataclass(frozen=True)
 class Ending:
-    """How one rank's program ended. `returncode` as subprocess has it; `stopped`: it had been told to end."""
+    """The end of one rank's program. `returncode` as subprocess has it; `stopped`: it was told to end."""
 
     rank: int
     returncode: int

@@ -24,6 +24,6 @@ def check(environment: Mapping[str, str]) -> None:
 
 
 def variable(knob: str, environment: Mapping[str, str]) -> str | None:
-    """Returns the variable that sets `knob`, which Horovod has under the same name; None if none does."""
+    """Returns the variable that sets `knob`, ours or Horovod's of the same name; None if none does."""
     names = (f"ROUNDELAY_{knob}", f"HOROVOD_{knob}")
     return next((name for name in names if name in environment), None)

@@ -13,9 +13,10 @@ from roundelay.timeline.intervals import Interval, clip, intersect, subtract, to
 
 # The rows of csrc/timeline/timeline.h, Row.
 TRAINING, COPY, COLLECTIVE, NEGOTIATION, ENQUEUE, GPU, SECOND_COLLECTIVE = 1, 2, 3, 4, 5, 6, 7
-INSIDE, BETWEEN = (8, 10), (9, 11)  # nodes; of the first operation under way, and of the second
+# Inside nodes, and between them. Each level has a row for the first operation under way and for the second.
+INSIDE, BETWEEN = (8, 10), (9, 11)
 _MOVING = (COPY, COLLECTIVE, SECOND_COLLECTIVE, GPU)  # bytes move in these; a GPU moves enqueued bytes later
-_OPERATIONS = (COLLECTIVE, SECOND_COLLECTIVE, ENQUEUE)  # each fused operation has one span
+_OPERATIONS = (COLLECTIVE, SECOND_COLLECTIVE, ENQUEUE)  # each fused operation has a span
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,12 +56,12 @@ class Fusion:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Levels:
-    """How long a rank's allreduces were inside the nodes and between them."""
+    """The time of a rank's allreduces inside the nodes and between them."""
 
     rank: int
     inside: float
     between: float
-    both: float  # one or several were on both levels
+    both: float  # both levels were busy, with one allreduce or two
     overlapped: float  # the part of `both` in which one was inside while another one was between
 
 
@@ -76,11 +77,11 @@ class TechniqueUse:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Straggler:
-    """How often a rank was the last to report a tensor, and how long the first rank had waited by then."""
+    """The tensors that a rank was the last to report, and the time that the first rank had waited by then."""
 
     rank: int
     times: int
-    median: float
+    median: float  # time of the first rank's waiting
     longest: float
 
 
@@ -89,35 +90,35 @@ def _pairs(events: Iterable[Event]) -> list[Interval]:
 
 
 def backward(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the rank was computing gradients: in a backward pass, and not waiting in it."""
+    """Return when the rank computed gradients: it was in a backward pass, and did not wait."""
     return subtract(_pairs(trace.spans(rank, TRAINING, "backward")), waiting(trace, rank))
 
 
 def waiting(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the rank's program waited for communication."""
+    """Return when the rank's program waited for communication."""
     return union(_pairs(trace.spans(rank, TRAINING, "synchronize")))
 
 
 def moving(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the rank, or its GPU, was reducing or copying for it."""
+    """Return when the rank, or its GPU, moved bytes: it reduced or copied."""
     return union([pair for row in _MOVING for pair in _pairs(trace.spans(rank, row))])
 
 
 def under_way(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when an operation of the rank was between its submission and its end, on its GPU too."""
+    """Return when an operation of the rank was between its submission and its end, on its GPU too."""
     return union([*trace.tensors(rank), *moving(trace, rank)])
 
 
 def exposed(trace: Trace, rank: int) -> list[Interval]:
-    """Tell when the program waited and did not compute while an operation was under way."""
+    """Return when the program waited and did not compute while an operation was under way."""
     return intersect(under_way(trace, rank), waiting(trace, rank))
 
 
 def windows(trace: Trace, rank: int) -> list[Interval]:
-    """Find where the rank's steps begin and end.
+    """Return the rank's steps as intervals.
 
-    A step ends where step() ends and begins where the one before ended, the first with its backward. A trace
-    without step() is cut where backwards begin, one without training at all is one step.
+    A step begins where the one before ended, the first one with its backward. It ends with step(). A trace
+    without step() is cut where backwards begin. A trace without training is one step.
     """
     starts = [e.begin for e in trace.spans(rank, TRAINING, "backward")]
     steps_ = trace.spans(rank, TRAINING, "step")
@@ -162,8 +163,9 @@ def fusion(events: Iterable[Event]) -> Fusion:
     """Sum up the fused operations among some events of one rank."""
     tensors = operations = size = 0
     for event in events:
-        if event.phase == "X" and event.row in _OPERATIONS and event.name != "barrier":
-            tensors += int(event.args.get("tensors", 1))
+        is_operation = event.phase == "X" and event.row in _OPERATIONS and event.name != "barrier"
+        if is_operation and "tensors" in event.args:  # the calls of a technique have none
+            tensors += int(event.args["tensors"])
             operations += 1
             size += int(event.args.get("bytes", 0))
     return Fusion(tensors, operations, size)
@@ -197,7 +199,7 @@ def techniques(trace: Trace) -> list[TechniqueUse]:
 
 
 def stragglers(trace: Trace) -> list[Straggler]:
-    """Count who was last, the most frequent first."""
+    """Count how often each rank was last; the rank that was last most often comes first."""
     waits: dict[int, list[float]] = defaultdict(list)
     for event in trace.events:
         if event.name == "ready" and event.phase == "i":
@@ -218,10 +220,10 @@ def pools(trace: Trace) -> list[str]:
 
 
 def mean(steps_: Sequence[Step], field: str) -> float:
-    """Take the mean of one of Step's fields; 0 of no steps. Shares are of means, which add up."""
+    """Take the mean of one of Step's fields; 0 if there are no steps."""
     return statistics.fmean(getattr(s, field) for s in steps_) if steps_ else 0.0
 
 
 def hidden_share(steps_: Sequence[Step]) -> float | None:
-    """Tell which part of the time under way was hidden, 0 to 1; None where nothing was under way."""
+    """Return the hidden part of the mean time under way, 0 to 1; None where nothing was under way."""
     return overlap.hidden_share(mean(steps_, "under_way"), mean(steps_, "exposed"))

@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="roundelay timeline", description="Sums up and draws a job's timeline."
     )
     parser.add_argument(
-        "file", metavar="FILE", type=Path, help="what --timeline-filename or ROUNDELAY_TIMELINE named"
+        "file", metavar="FILE", type=Path, help="the file of --timeline-filename or ROUNDELAY_TIMELINE"
     )
     parser.add_argument(
         "--output", metavar="PICTURE", type=_picture, help="a .png or .svg (default: FILE.png)"
@@ -65,7 +65,7 @@ def _fail(text: str) -> int:
 
 
 def _draw(trace: Trace, steps: list[analysis.Step], indices: range, path: Path) -> str | None:
-    """Write the picture; tell what went wrong, if something did."""
+    """Write the picture. Return the reason if it cannot be written."""
     try:
         from roundelay.timeline.picture import draw  # matplotlib: optional, slow to import
     except ImportError:

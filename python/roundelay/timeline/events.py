@@ -16,10 +16,10 @@ _BETWEEN = re.compile(r"[\s,\[]*")
 class Event:
     """One event of the Chrome trace format; times in microseconds of rank 0's clock."""
 
-    phase: str
+    phase: str  # "X": a span, "i": an instant, "n": an instant in the life of a tensor
     name: str
     rank: int
-    row: int
+    row: int  # analysis.py has the rows
     begin: float
     duration: float
     args: dict[str, Any]

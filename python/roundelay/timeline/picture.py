@@ -1,4 +1,4 @@
-"""Draws a few steps of a job: each rank is a lane, with computation above communication.
+"""Draws a few steps of a job: each rank is a strip, with computation above communication.
 
 Imports matplotlib: import this module only where a picture is wanted.
 """
@@ -22,7 +22,7 @@ from roundelay.timeline.report import bytes_text, headline, time_text
 
 _BACKWARD, _STEP, _OTHER, _WAITING = "#3b6fb6", "#aab4c3", "#e4e6ea", "white"
 _HIDDEN, _EXPOSED, _MOVING, _TEXT = "#57a773", "#d1362f", "#1f3d2b", "#30343b"
-# Each part of a lane of height 1 has a bottom and a height.
+# Each part of a strip of height 1 has a bottom and a height.
 _COMPUTES, _UNDER_WAY, _MOVES = (0.50, 0.36), (0.20, 0.26), (0.10, 0.08)
 _HATCH: dict[str, Any] = {"edgecolor": _EXPOSED, "hatch": "//////"}
 _LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -37,15 +37,15 @@ _LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def _scale(length: float) -> tuple[float, str]:
-    """Choose microseconds a unit of the axis, and the unit's name."""
+    """Return the axis's unit for so many microseconds: its microseconds and its name."""
     for limit, divisor, unit in ((2e3, 1.0, "us"), (5e6, 1e3, "ms")):
         if length < limit:
             return divisor, unit
     return 1e6, "s"
 
 
-class _Lanes:
-    """The axes, in units of the picture."""
+class _Strips:
+    """Draws on the axes. Moments are microseconds; a strip is the height of its bottom."""
 
     def __init__(self, axes: Axes, begin: float, end: float) -> None:
         self.axes = axes
@@ -56,43 +56,43 @@ class _Lanes:
         return (moment - self.begin) / self.unit
 
     def bars(
-        self, intervals: Sequence[Interval], lane: float, half: tuple[float, float], color: str, **how: Any
+        self, intervals: Sequence[Interval], strip: float, part: tuple[float, float], color: str, **how: Any
     ) -> None:
         boxes = [(self.x(b), (e - b) / self.unit) for b, e in clip(intervals, self.begin, self.end)]
         # A thin edge keeps short operations visible.
         edge: dict[str, Any] = {"linewidth": 0.4, "edgecolor": color, **how}
-        self.axes.broken_barh(boxes, (lane + half[0], half[1]), facecolors=color, **edge)
+        self.axes.broken_barh(boxes, (strip + part[0], part[1]), facecolors=color, **edge)
 
 
-def _draw_rank(lanes: _Lanes, trace: Trace, rank: int, lane: float, steps: Sequence[Step]) -> None:
+def _draw_rank(strips: _Strips, trace: Trace, rank: int, strip: float, steps: Sequence[Step]) -> None:
     windows = analysis.windows(trace, rank)
     open_ = analysis.exposed(trace, rank)
     waits = analysis.waiting(trace, rank)
     optimizer = [(e.begin, e.end) for e in trace.spans(rank, analysis.TRAINING, "step")]
-    lanes.bars(subtract(windows, waits), lane, _COMPUTES, _OTHER)
-    lanes.bars(subtract(optimizer, waits), lane, _COMPUTES, _STEP)
-    lanes.bars(analysis.backward(trace, rank), lane, _COMPUTES, _BACKWARD)
-    lanes.bars(waits, lane, _COMPUTES, _WAITING, linewidth=0.8, **_HATCH)
-    lanes.bars(subtract(analysis.under_way(trace, rank), open_), lane, _UNDER_WAY, _HIDDEN)
-    lanes.bars(open_, lane, _UNDER_WAY, _EXPOSED)
-    lanes.bars(analysis.moving(trace, rank), lane, _MOVES, _MOVING)
+    strips.bars(subtract(windows, waits), strip, _COMPUTES, _OTHER)
+    strips.bars(subtract(optimizer, waits), strip, _COMPUTES, _STEP)
+    strips.bars(analysis.backward(trace, rank), strip, _COMPUTES, _BACKWARD)
+    strips.bars(waits, strip, _COMPUTES, _WAITING, linewidth=0.8, **_HATCH)
+    strips.bars(subtract(analysis.under_way(trace, rank), open_), strip, _UNDER_WAY, _HIDDEN)
+    strips.bars(open_, strip, _UNDER_WAY, _EXPOSED)
+    strips.bars(analysis.moving(trace, rank), strip, _MOVES, _MOVING)
     for _, end in windows:
-        if lanes.begin <= end <= lanes.end:
-            lanes.axes.plot([lanes.x(end)] * 2, [lane + 0.04, lane + 0.92], color=_TEXT, linewidth=0.9)
+        if strips.begin <= end <= strips.end:
+            strips.axes.plot([strips.x(end)] * 2, [strip + 0.04, strip + 0.92], color=_TEXT, linewidth=0.9)
     own = [s for s in steps if s.rank == rank]
     cost, all_ = (time_text(analysis.mean(own, field)) for field in ("exposed", "under_way"))
     note = f"exposed {cost}\nof {all_} a step"
-    lanes.axes.annotate(
-        note, (1.01, lane + 0.5), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=_TEXT
+    strips.axes.annotate(
+        note, (1.01, strip + 0.5), xycoords=("axes fraction", "data"), va="center", fontsize=8.5, color=_TEXT
     )
 
 
-def _name_steps(lanes: _Lanes, trace: Trace, indices: range, top: float) -> None:
+def _name_steps(strips: _Strips, trace: Trace, indices: range, top: float) -> None:
     for index, (begin, end) in enumerate(analysis.windows(trace, trace.ranks[0])):
         if index in indices:
-            middle = (max(begin, lanes.begin) + min(end, lanes.end)) / 2
-            lanes.axes.text(
-                lanes.x(middle), top, f"step {index}", ha="center", va="bottom", fontsize=9, color=_TEXT
+            middle = (max(begin, strips.begin) + min(end, strips.end)) / 2
+            strips.axes.text(
+                strips.x(middle), top, f"step {index}", ha="center", va="bottom", fontsize=9, color=_TEXT
             )
 
 
@@ -129,13 +129,13 @@ def _titles(figure: Figure, trace: Trace, steps: Sequence[Step], indices: range,
 
 
 def _extent(trace: Trace, indices: range) -> Interval:
-    """Span from the first of these steps on any rank to the end of the last."""
+    """Return the interval from the first of these steps on any rank to the end of the last."""
     chosen = [w for rank in trace.ranks for i, w in enumerate(analysis.windows(trace, rank)) if i in indices]
     return min(b for b, _ in chosen), max(e for _, e in chosen)
 
 
 def draw(trace: Trace, steps: Sequence[Step], indices: range, path: Path) -> None:
-    """Write the picture of the steps `indices`: title and notes are of them, what is below the title of all.
+    """Write the picture of the steps `indices`. Title and notes describe these, the subtitles all steps.
 
     Raises:
         OSError: the file cannot be written.
@@ -146,16 +146,16 @@ def draw(trace: Trace, steps: Sequence[Step], indices: range, path: Path) -> Non
     figure = Figure(figsize=(12, height), dpi=130, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0.07, 0.92 / height, 0.82, 0.85 * len(ranks) / height))
-    lanes = _Lanes(axes, *_extent(trace, indices))
+    strips = _Strips(axes, *_extent(trace, indices))
     for position, rank in enumerate(ranks):
-        _draw_rank(lanes, trace, rank, len(ranks) - 1 - position, [s for s in steps if s.index in indices])
-    _name_steps(lanes, trace, indices, len(ranks))
-    axes.set_xlim(0, lanes.x(lanes.end))
+        _draw_rank(strips, trace, rank, len(ranks) - 1 - position, [s for s in steps if s.index in indices])
+    _name_steps(strips, trace, indices, len(ranks))
+    axes.set_xlim(0, strips.x(strips.end))
     axes.set_ylim(0, len(ranks))
     axes.set_yticks([len(ranks) - 0.5 - i for i in range(len(ranks))], [f"rank {rank}" for rank in ranks])
     axes.tick_params(axis="y", length=0, labelsize=10, labelcolor=_TEXT)
     axes.tick_params(axis="x", labelsize=8.5, labelcolor=_TEXT)
-    axes.set_xlabel(f"time ({lanes.unit_name})", fontsize=9, color=_TEXT)
+    axes.set_xlabel(f"time ({strips.unit_name})", fontsize=9, color=_TEXT)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     _titles(figure, trace, steps, indices, height)

@@ -19,7 +19,7 @@ _LONG = 24  # steps; a longer table shows the first and the last ones
 
 
 def time_text(microseconds: float) -> str:
-    """Format with three digits and a unit people read at a glance."""
+    """Format with three digits, in us, ms or s."""
     for limit, divisor, unit in ((1e3, 1.0, "us"), (1e6, 1e3, "ms")):
         if abs(microseconds) < limit:
             return f"{microseconds / divisor:.3g} {unit}"

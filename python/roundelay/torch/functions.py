@@ -1,6 +1,7 @@
 """Gives all ranks the same parameters, optimizer state and objects; gathers objects from all ranks.
 
-All of them are collective over ``process_set``; ``root_rank`` is a world rank.
+All functions here are collective over ``process_set`` and block; ``root_rank`` is a world rank. ``name``
+begins the names of the operations: calls at the same time need different ones.
 """
 
 from __future__ import annotations
@@ -212,21 +213,21 @@ def broadcast_optimizer_state(
 ) -> None:
     """Gives every rank the root's optimizer state and hyperparameters.
 
-    The structure travels first, then each tensor; the optimizer takes no step, and any optimizer whose
-    ``state_dict`` nests dicts, lists and tuples will do. State that the root does not have is
-    forgotten. ``model`` is accepted for compatibility and not needed. MismatchError, on every rank,
-    where the parameter groups differ from the root's.
+    The optimizer takes no step. Its ``state_dict`` may be any nesting of dicts, lists and tuples: the
+    structure travels first, then each tensor. State that the root does not have is forgotten. ``model`` is
+    accepted for compatibility and not needed. MismatchError, on every rank, where the parameter groups differ
+    from the root's.
     """
     is_root = _core.rank() == root_rank
     tensors: list[torch.Tensor] = []
-    structure = _replace(optimizer.state_dict(), lambda leaf: _take(leaf, tensors)) if is_root else None
+    structure = replaced(optimizer.state_dict(), lambda leaf: _take(leaf, tensors)) if is_root else None
     layout, structure = broadcast_object(
         (_layout(optimizer), structure), root_rank, "optimizer.structure", process_set
     )
     _agree(layout, _layout(optimizer), root_rank, process_set)
     if not is_root:
         device = _device_of(optimizer)
-        structure = _replace(structure, lambda leaf: _give(leaf, tensors, device))
+        structure = replaced(structure, lambda leaf: _give(leaf, tensors, device))
     named = [(f"optimizer.state.{index}", tensor) for index, tensor in enumerate(tensors)]
     _broadcast_all(named, root_rank, process_set)
     if not is_root:
@@ -267,15 +268,15 @@ def _elements(shape: tuple[int, ...]) -> int:
     return torch.Size(shape).numel()
 
 
-def _replace(value: Any, leaf: Callable[[Any], Any]) -> Any:
+def replaced(value: Any, leaf: Callable[[Any], Any]) -> Any:
     """Returns a copy of nested dicts, lists and tuples with ``leaf`` applied to their items, in order."""
     if isinstance(value, MutableMapping):
         made = copy.copy(value)  # an OrderedDict or defaultdict stays one
         for key, item in value.items():
-            made[key] = _replace(item, leaf)
+            made[key] = replaced(item, leaf)
         return made
     if type(value) in (list, tuple):
-        return type(value)(_replace(item, leaf) for item in value)
+        return type(value)(replaced(item, leaf) for item in value)
     return leaf(value)
 
 
@@ -304,7 +305,7 @@ def _set_state(optimizer: torch.optim.Optimizer, received: Any) -> None:
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for index, parameter in enumerate(parameters):
         if isinstance(received.get(index), Mapping) and parameter in optimizer.state:
-            optimizer.state[parameter] = _replace(received[index], partial(_moved, parameter.device))
+            optimizer.state[parameter] = replaced(received[index], partial(_moved, parameter.device))
 
 
 def _moved(device: torch.device, leaf: Any) -> Any:

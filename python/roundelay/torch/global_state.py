@@ -18,6 +18,7 @@ from roundelay.torch.process_sets import ProcessSet, add_process_set, forget_pro
 from roundelay.torch.tuning import calibration
 
 is_initialized = _core.is_initialized
+# csrc/bootstrap/rank_info.h describes these numbers. ValueError before init().
 rank = _core.rank
 size = _core.size
 local_rank = _core.local_rank
@@ -68,7 +69,10 @@ def _checked_sets(process_sets: Any) -> list[ProcessSet]:
 
 
 def shutdown() -> None:
-    """Leaves the job. Operations still outstanding on any rank fail with HorovodInternalError."""
+    """Leaves the job; Python calls it at exit, too.
+
+    Operations still outstanding on any rank fail with HorovodInternalError.
+    """
     _core.shutdown()
     forget_handles()
     forget_process_sets()
@@ -152,8 +156,9 @@ ddl_built = ccl_built = rocm_built = _not_built
 def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Starts to record a timeline of all ranks into ``file_path`` (Chrome trace JSON).
 
-    Needs ROUNDELAY_TIMELINE (or HOROVOD_TIMELINE) set to DYNAMIC or a path at init; ValueError otherwise,
-    and for a path that cannot be written.
+    Every rank may call it; rank 0's call counts. mark_cycles: the timeline marks each order. At init
+    ROUNDELAY_TIMELINE (or HOROVOD_TIMELINE) must be DYNAMIC or a path; ValueError otherwise, and for a path
+    that cannot be written.
     """
     _core.size()
     if not _core.config().timeline:
@@ -162,5 +167,5 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
 
 
 def stop_timeline() -> None:
-    """Ends the recording and completes the file."""
+    """Ends the recording and completes the file. Rank 0's call counts."""
     _core.stop_timeline()

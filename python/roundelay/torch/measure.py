@@ -6,7 +6,14 @@ import time
 
 from roundelay import _core
 
-_counters = {"backward_ns": 0, "gradients_moved_out": 0, "pool_cuts": 0, "pool_orders": 0}
+_counters = {
+    "backward_ns": 0,
+    "buckets_cast_back": 0,
+    "gradients_copied": 0,
+    "gradients_moved_out": 0,
+    "pool_cuts": 0,
+    "pool_orders": 0,
+}
 
 
 class Span:
@@ -33,18 +40,27 @@ def count(counter: str, number: int = 1) -> None:
 
 
 def stats() -> dict[str, int]:
-    """Returns counters of this process: the core's since init (tensors, operations ...), and its optimizers'.
+    """Returns counters of this rank, by name.
 
-    ``under_way_ns``: how long at least one operation was between its submission and its end; ``exposed_ns``:
-    the part of that in which the program waited for communication, instead of computing; the rest is hidden.
-    Both in nanoseconds since init; docs/timeline.md shows the same of each step. ``backward_ns``: from a
-    backward's first gradient to its end, since the process began. In this rank's work,
-    ``bytes_staged`` were copied into shared memory for its node's ranks, ``sleeps`` and ``wakes`` are what
-    its collectives slept and whom they woke there; ``messages_sent`` are the control plane's messages, and
-    ``wakeups_sent`` those without content that only wake a peer's thread. ``pool_cuts``, ``pool_orders``: how
-    often a gradient pool was cut into other buckets, and laid out in another order; ``gradients_moved_out``:
-    how often a pool's place was needed while somebody still held the gradient of an earlier step, which was
-    copied out. Since the process began. ``technique_operations`` are operations on buckets with a technique;
-    ``technique_bytes`` their gradients, ``technique_called_bytes`` what this rank sent of them instead.
+    Since init, time: ``under_way_ns``: at least one operation was between its submission and its end, in
+    nanoseconds; ``exposed_ns``: the part of it in which the program waited for communication and did not
+    compute. docs/timeline.md shows the same of each step.
+
+    Since init, data: ``operations``: fused operations that are done; ``gpu_operations``: those on a GPU;
+    ``tensors``, ``bytes``: their tensors and payload; ``fused_tensors``: tensors that shared an operation;
+    ``bytes_staged``: copied into shared memory for the node's ranks; ``sleeps``, ``wakes``: times that
+    collectives slept and woke peers there. ``technique_operations``: those on buckets with a technique;
+    ``technique_bytes``: their gradients; ``technique_called_bytes``: the bytes that were sent instead.
+
+    Since init, control: ``reports_sent``, ``full_requests``, ``cached_requests``: reports, and the requests
+    in them, whole or by their ids; ``orders_given``: orders of lanes that this rank coordinates;
+    ``messages_sent``, ``message_bytes``: all control messages; ``wakeups_sent``: empty messages that wake a
+    peer's thread; ``schedule_locks``, ``schedule_unlocks``, ``locked_operations``: docs/schedule_lock.md.
+
+    Since the process began: ``backward_ns``: from a backward's first gradient to its end; ``pool_cuts``,
+    ``pool_orders``: changes of a gradient pool's buckets, and of its order; ``gradients_moved_out``:
+    gradients of an earlier step that somebody still held when their place was needed;
+    ``gradients_copied``: gradients that were copied or cast into a pool; ``buckets_cast_back``: buckets whose
+    results were cast out of one.
     """
     return {**_core.stats(), **_counters}

@@ -17,7 +17,7 @@ __all__ = ["SyncBatchNorm"]
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Like torch's BatchNorm1d, 2d and 3d, with the statistics of all ranks' batches as one batch.
+    """Works like torch's BatchNorm1d, 2d and 3d, with the statistics of all ranks' batches as one batch.
 
     Forward, backward and running statistics are those of a single process that has the whole batch; ranks may
     have batches of different sizes, also empty ones. Gradients of ``weight`` and ``bias`` are each rank's

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "channel/frames.h"
 #include "tests/cpp/catch.h"
 
 namespace roundelay::testing {
@@ -106,6 +107,14 @@ void wrong_rank(const MakeChannels& make) {
   auto ranks = make(2);
   CHECK(ranks[0]->send(2, to_bytes("x")).code() == StatusCode::kInvalidArgument);
   CHECK(ranks[0]->send(-1, to_bytes("x")).code() == StatusCode::kInvalidArgument);
+}
+
+void too_long_or_closed(const MakeChannels& make) {
+  auto ranks = make(2);
+  const Bytes too_long(channel::kLongestFrame + 1);
+  CHECK(ranks[0]->send(1, too_long).code() == StatusCode::kInvalidArgument);
+  ranks[0]->close(Deadline::after(20s));
+  CHECK(ranks[0]->send(1, to_bytes("x")).code() == StatusCode::kUnavailable);
 }
 
 // Three senders with two threads each send to one receiver: messages arrive exactly once, and in order per
@@ -288,6 +297,7 @@ void check_channel(const MakeChannels& make) {
   SECTION("messages of all sizes arrive once and in order: 4 ranks") { everyone_talks_to_all(make, 4); }
   SECTION("messages to oneself loop back") { to_oneself(make); }
   SECTION("a rank that does not exist is an error") { wrong_rank(make); }
+  SECTION("a message that is too long, or comes after close, is an error") { too_long_or_closed(make); }
   SECTION("many senders") { many_senders(make); }
   SECTION("wake") { wake_ends_waits(make); }
   SECTION("a message ends a wait") { message_ends_wait(make); }

@@ -135,7 +135,7 @@ TEST_CASE("a silent member is named at the deadline and the fabric is poisoned",
   }
 }
 
-TEST_CASE("the abort word ends a call that has no deadline", "[fabric]") {
+TEST_CASE("the abort token ends a call that has no deadline", "[fabric]") {
   const auto hub = std::make_shared<InprocHub>(2);
   const auto fabrics = fabrics_of(hub, 2);
   hub->silence(1);

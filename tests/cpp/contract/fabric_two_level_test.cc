@@ -256,7 +256,7 @@ TEST_CASE("two levels: whoever is silent is named by the group's number", "[fabr
   }
 }
 
-TEST_CASE("two levels: the abort word ends a call, and the one behind it", "[fabric]") {
+TEST_CASE("two levels: the abort token ends a call, and the one behind it", "[fabric]") {
   for (const bool shared : {false, true}) {
     const World world({2, 2, shared});
     AbortToken abort;

@@ -1,6 +1,7 @@
 // A bucket in a region that takes a technique, for tests of sessions.
 #pragma once
 
+#include <array>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -36,6 +37,15 @@ class TechniqueBucket {
     const auto* const begin = reinterpret_cast<const std::byte*>(memory_.data());
     return {begin, begin + state_};
   }
+  // The indices of the chunks that the last run has sent.
+  [[nodiscard]] std::vector<std::uint32_t> sent() const {
+    const std::array parameters = {compress::Slice{0, count_}};
+    const auto sent = technique_->sent({count_, DType::kFloat32, parameters}, run_ - 1);
+    std::vector<std::uint32_t> indices(sent->indices);
+    const auto* const from = reinterpret_cast<const std::byte*>(memory_.data()) + sent->indices_at;
+    std::memcpy(indices.data(), from, indices.size() * sizeof(std::uint32_t));
+    return indices;
+  }
   // The outcome of the last operation.
   [[nodiscard]] const compress::TechniqueOutcome& outcome() const { return outcome_; }
 
@@ -45,6 +55,7 @@ class TechniqueBucket {
     taken->flush = flush;
     taken->state = {reinterpret_cast<std::byte*>(memory_.data()), state_};
     taken->parameters = {{0, count_}};
+    taken->run = flush ? 0 : run_;
     taken->outcome = &outcome_;
     outcome_ = {};
     runtime::Submission submission;
@@ -57,9 +68,14 @@ class TechniqueBucket {
     submission.technique = std::move(taken);
     const auto handle = session_.submit(std::move(submission));
     if (handle.ok()) handle_ = *handle;
+    flushing_ = flush;
     return handle.status();
   }
-  Status finish() { return *session_.wait(handle_, Deadline::never()); }
+  Status finish() {
+    Status status = *session_.wait(handle_, Deadline::never());
+    if (outcome_.applied) run_ = flushing_ ? 0 : run_ + 1;
+    return status;
+  }
   Status run(const std::string& name, ReduceOp op = ReduceOp::kSum, bool flush = false) {
     Status status = start(name, op, flush);
     return status.ok() ? finish() : status;
@@ -76,6 +92,8 @@ class TechniqueBucket {
   Status ready_;
   compress::TechniqueOutcome outcome_;
   submit::Handle handle_ = 0;
+  std::uint64_t run_ = 0;  // as in compress::Bucket
+  bool flushing_ = false;
 };
 
 }  // namespace roundelay::contract

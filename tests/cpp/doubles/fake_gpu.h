@@ -57,17 +57,24 @@ class FakeGpu final : public GpuRuntime, public kernels::GpuKernels {
                             DType dtype, GpuStream stream) override;
   [[nodiscard]] Status give_back(int device, std::byte* values, std::byte* residual, std::size_t count,
                                  DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status accumulate(int device, float* norms, const kernels::Kept& kept, std::byte* values,
+                                  kernels::Chunking of, DType dtype, GpuStream stream) override;
+  [[nodiscard]] Status mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
+                                     std::size_t count, GpuStream stream) override;
   [[nodiscard]] Status norms(int device, float* norms, const std::byte* from, kernels::Chunking of,
                              DType dtype, GpuStream stream) override;
   [[nodiscard]] Status select(int device, std::uint32_t* indices, std::size_t keep, const float* norms,
                               std::size_t count, GpuStream stream) override;
-  [[nodiscard]] Status next_turn(int device, std::uint32_t* indices, std::size_t chosen, std::size_t parts,
-                                 std::uint64_t* turn, GpuStream stream) override;
+  [[nodiscard]] Status number(int device, std::uint32_t* indices, std::size_t count,
+                              kernels::Progression numbers, GpuStream stream) override;
   [[nodiscard]] Status gather(int device, std::byte* to, std::byte* residual, kernels::Chunking of,
                               std::span<const std::uint32_t> indices, DType dtype, GpuStream stream) override;
-  [[nodiscard]] Status scatter(int device, std::byte* to, const std::byte* from, kernels::Chunking of,
-                               std::span<const std::uint32_t> indices, DType dtype,
+  [[nodiscard]] Status scatter(int device, std::byte* to, DType to_type, const std::byte* from,
+                               DType from_type, kernels::Chunking of, std::span<const std::uint32_t> indices,
                                GpuStream stream) override;
+  [[nodiscard]] Status clear_chunks(int device, std::byte* at, kernels::Chunking of,
+                                    std::span<const std::uint32_t> indices, DType dtype,
+                                    GpuStream stream) override;
 
   // Enqueues any work. It may block if `give_up` ends it: another thread calls that when the device fails or
   // is destroyed.

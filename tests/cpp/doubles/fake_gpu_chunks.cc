@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/chunks.h"
+#include "kernels/kernels.h"
 #include "tests/cpp/doubles/fake_gpu.h"
 
 namespace roundelay::doubles {
@@ -43,6 +44,25 @@ Status FakeGpu::give_back(int device, std::byte* values, std::byte* residual, st
                     [=] { kernels::give_back(values, residual, count, dtype); });
 }
 
+Status FakeGpu::accumulate(int device, float* norms, const kernels::Kept& kept, std::byte* values,
+                           Chunking of, DType dtype, GpuStream stream) {
+  std::vector<ConstByteSpan> used = {bytes_of(norms, of.chunks() * sizeof *norms),
+                                     values_of(values, of.count, dtype),
+                                     residual_of(kept.residual, of.count, dtype)};
+  if (kept.momentum != nullptr) used.push_back(residual_of(kept.momentum, of.count, dtype));
+  return enqueue_on(device, stream, std::move(used), [=] {
+    for (std::size_t i = 0; i < of.chunks(); ++i)
+      norms[i] = kernels::accumulate(kernels::chunk_of(kept, of, i, dtype),
+                                     values + i * of.chunk * size_of(dtype), of.size(i), dtype);
+  });
+}
+
+Status FakeGpu::mark_overflow(int device, std::byte* value, DType dtype, const float* norms,
+                              std::size_t count, GpuStream stream) {
+  return enqueue_on(device, stream, {values_of(value, 1, dtype), bytes_of(norms, count * sizeof *norms)},
+                    [=] { kernels::mark_overflow(value, dtype, norms, count); });
+}
+
 Status FakeGpu::norms(int device, float* norms, const std::byte* from, Chunking of, DType dtype,
                       GpuStream stream) {
   return enqueue_on(device, stream,
@@ -59,14 +79,11 @@ Status FakeGpu::select(int device, std::uint32_t* indices, std::size_t keep, con
                     [=] { kernels::select_largest(indices, keep, norms, count); });
 }
 
-Status FakeGpu::next_turn(int device, std::uint32_t* indices, std::size_t chosen, std::size_t parts,
-                          std::uint64_t* turn, GpuStream stream) {
-  return enqueue_on(device, stream,
-                    {bytes_of(indices, chosen * sizeof *indices), bytes_of(turn, sizeof *turn)}, [=] {
-                      for (std::size_t j = 0; j < chosen; ++j)
-                        indices[j] = kernels::turn_index(*turn, parts, j);
-                      ++*turn;
-                    });
+Status FakeGpu::number(int device, std::uint32_t* indices, std::size_t count, kernels::Progression numbers,
+                       GpuStream stream) {
+  return enqueue_on(device, stream, {bytes_of(indices, count * sizeof *indices)}, [=] {
+    for (std::size_t j = 0; j < count; ++j) indices[j] = numbers.at(j);
+  });
 }
 
 Status FakeGpu::gather(int device, std::byte* to, std::byte* residual, Chunking of, Indices indices,
@@ -85,17 +102,27 @@ Status FakeGpu::gather(int device, std::byte* to, std::byte* residual, Chunking 
                     });
 }
 
-Status FakeGpu::scatter(int device, std::byte* to, const std::byte* from, Chunking of, Indices indices,
-                        DType dtype, GpuStream stream) {
+Status FakeGpu::scatter(int device, std::byte* to, DType to_type, const std::byte* from, DType from_type,
+                        Chunking of, Indices indices, GpuStream stream) {
   return enqueue_on(device, stream,
-                    {values_of(to, of.count, dtype), values_of(from, indices.size() * of.chunk, dtype),
+                    {values_of(to, of.count, to_type), values_of(from, indices.size() * of.chunk, from_type),
                      bytes_of(indices.data(), indices.size_bytes())},
                     [=] {
-                      const std::size_t slot = of.chunk * size_of(dtype);
                       for (std::size_t j = 0; j < indices.size(); ++j) {
-                        std::memcpy(to + indices[j] * slot, from + j * slot,
-                                    of.size(indices[j]) * size_of(dtype));
+                        kernels::cast(to + indices[j] * of.chunk * size_of(to_type), to_type,
+                                      from + j * of.chunk * size_of(from_type), from_type,
+                                      of.size(indices[j]));
                       }
+                    });
+}
+
+Status FakeGpu::clear_chunks(int device, std::byte* at, Chunking of, Indices indices, DType dtype,
+                             GpuStream stream) {
+  return enqueue_on(device, stream,
+                    {values_of(at, of.count, dtype), bytes_of(indices.data(), indices.size_bytes())}, [=] {
+                      const std::size_t size = size_of(dtype);
+                      for (const std::uint32_t index : indices)
+                        std::memset(at + index * of.chunk * size, 0, of.size(index) * size);
                     });
 }
 

@@ -1,10 +1,14 @@
 // The CUDA kernels for residuals, chunks and norms, compiled for the CPU: they must give all bits of
 // kernels/chunks.h. The "device" is a loop over the threads of a block.
+#include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 
 #include "kernels/chunks.h"
-#include "kernels/cuda/chunks.cuh"
+#include "kernels/cuda/accumulate.cuh"
+#include "kernels/kernels.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/cuda/values.h"
 
@@ -159,20 +163,101 @@ TEST_CASE("the device moves chunks to their places, whatever is missing", "[cuda
     work.to = back.data();
     work.from = message.data();
     run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
-      scatter_block<DType::kBFloat16>(thread, work, block);
+      scatter_block<DType::kBFloat16, DType::kBFloat16>(thread, work, block);
     });
     REQUIRE(back.read() == spread);
+
+    const Memory wide(Bytes(kCount * 4));
+    work.to = wide.data();
+    run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
+      scatter_block<DType::kFloat32, DType::kBFloat16>(thread, work, block);
+    });
+    Bytes widened(kCount * 4);
+    for (const std::uint32_t i : indices) {
+      const std::size_t at = i * chunk, size = of.size(i);
+      if (size > 0)
+        cast(widened.data() + at * 4, DType::kFloat32, spread.data() + at * 2, DType::kBFloat16, size);
+    }
+    REQUIRE(wide.read() == widened);
+
+    run_blocks(blocks * indices.size(), [&](Thread thread, std::uint64_t block) {
+      clear_block<DType::kFloat32>(thread, work, block);
+    });
+    for (const std::uint32_t i : indices)
+      if (of.size(i) > 0) std::memset(widened.data() + i * chunk * 4, 0, of.size(i) * 4);
+    REQUIRE(wide.read() == widened);
   }
 }
 
-TEST_CASE("a turn's indices are written by all threads, and the turn goes on once", "[cuda]") {
-  std::uint64_t turn = 5;
-  std::vector<std::uint32_t> indices(1000);
-  const TurnWork work{indices.data(), indices.size(), 3, &turn};
-  for (const int step : {0, 1}) {
-    for (int thread = 0; thread < kChunkThreads; ++thread) turn_step(step, {thread, kChunkThreads}, work);
+template <DType kType>
+void check_accumulation(std::size_t chunk, std::size_t shift, LocalMomentum how) {
+  INFO(name_of(kType) << " in chunks of " << chunk << ", shifted by " << shift << ", momentum "
+                      << how.factor);
+  const DType kept_type = residual_type(kType);
+  Bytes values = values_of(kType, kCount, 8), residual = values_of(kept_type, kCount, 9),
+        momentum = values_of(kept_type, kCount, 10);
+  const Memory on_values(values), on_residual(residual), on_momentum(momentum);
+  const Chunking of{kCount - shift, chunk};
+  const auto kept_in = [&](std::byte* first, std::byte* second) {
+    const std::size_t begin = shift * size_of(kept_type);
+    return Kept{first + begin, how.factor != 0 ? second + begin : nullptr, how};
+  };
+  std::vector<float> norms(of.chunks()), expected(of.chunks());
+  const AccumulateWork work{norms.data(), kept_in(on_residual.data(), on_momentum.data()),
+                            on_values.data() + shift * size_of(kType), of};
+  double sum[kNormSums];
+  for (std::uint64_t block = 0; block < of.chunks(); ++block) {
+    for (int step = 0; step < kNormSteps; ++step) {
+      for (int thread = 0; thread < kKeptThreads<kType>; ++thread)
+        accumulate_step<kType>(step, thread, work, sum, block);
+    }
+    expected[block] =
+        accumulate(chunk_of(kept_in(residual.data(), momentum.data()), of, block, kType),
+                   values.data() + (shift + block * chunk) * size_of(kType), of.size(block), kType);
   }
-  CHECK(turn == 6);
+  REQUIRE(std::memcmp(norms.data(), expected.data(), norms.size() * sizeof(float)) == 0);
+  REQUIRE(on_values.read() == values);
+  REQUIRE(on_residual.read() == residual);
+  REQUIRE(on_momentum.read() == momentum);
+}
+
+template <DType kType>
+void check_accumulations() {
+  for (const std::size_t chunk :
+       {std::size_t{1}, std::size_t{7}, std::size_t{512}, std::size_t{1300}, kCount}) {
+    for (const std::size_t shift : {std::size_t{0}, std::size_t{1}}) {
+      check_accumulation<kType>(chunk, shift, {});
+      check_accumulation<kType>(chunk, shift, {0.9, false});
+      check_accumulation<kType>(chunk, shift, {0.9, true});
+    }
+  }
+}
+
+TEST_CASE("the device accumulates as the CPU does", "[cuda][csc]") {
+  check_accumulations<DType::kFloat64>();
+  check_accumulations<DType::kFloat32>();
+  check_accumulations<DType::kFloat16>();
+  check_accumulations<DType::kBFloat16>();
+}
+
+TEST_CASE("the device marks an overflow as the CPU does", "[cuda][csc]") {
+  for (const float bad : {1.0F, std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    std::vector<float> norms(300, 2.0F);
+    norms[299] = bad;
+    std::uint16_t value = 5, expected = 5;
+    const MarkWork work{reinterpret_cast<std::byte*>(&value), norms.data(), norms.size()};
+    for (int thread = 0; thread < kChunkThreads; ++thread)
+      mark_overflow_block<DType::kFloat16>({thread, kChunkThreads}, work);
+    mark_overflow(&expected, DType::kFloat16, norms.data(), norms.size());
+    REQUIRE(value == expected);
+    REQUIRE((value == 5) == (bad == 1.0F));
+  }
+}
+
+TEST_CASE("numbers of a progression are written by all threads", "[cuda]") {
+  std::vector<std::uint32_t> indices(2000);
+  const NumberWork work{indices.data(), indices.size(), {2, 3}};
+  run_blocks(2, [&](Thread thread, std::uint64_t block) { number_block(thread, work, block); });
   for (std::uint32_t j = 0; j < indices.size(); ++j) REQUIRE(indices[j] == 2 + 3 * j);
 }
 

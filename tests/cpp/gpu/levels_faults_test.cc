@@ -75,7 +75,7 @@ struct Quartet {
   std::vector<std::unique_ptr<Pending>> pendings = std::vector<std::unique_ptr<Pending>>(4);
 };
 
-TEST_CASE("two levels of GPUs: a member whose NCCL fails says so, and the others end with the abort word",
+TEST_CASE("two levels of GPUs: a member whose NCCL fails says so, and the others end with the abort token",
           "[gpu][levels]") {
   const Status cause = Status::aborted("NCCL: unhandled system error");
   for (const bool in_call : {true, false}) {
@@ -111,7 +111,7 @@ TEST_CASE("two levels of GPUs: who is silent between the nodes is named at the d
   for (int index = 0; index < 4; ++index) CHECK(all.is_free(index));
 }
 
-TEST_CASE("two levels of GPUs: the abort word ends a call whose node peer does not come, and its stream",
+TEST_CASE("two levels of GPUs: the abort token ends a call whose node peer does not come, and its stream",
           "[gpu][levels]") {
   Quartet all;
   for (const int index : {0, 1, 3}) all.start(index);

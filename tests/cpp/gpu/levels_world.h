@@ -27,14 +27,14 @@ class CountedTransport final : public collective::Transport {
       : inner_(std::move(inner)), bytes_(bytes) {}
   [[nodiscard]] int index() const override { return inner_->index(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Result<collective::Ticket> send(int peer, ConstByteSpan data, int tag) override {
+  Result<collective::TransferId> send(int peer, ConstByteSpan data, int tag) override {
     bytes_ += static_cast<std::int64_t>(data.size());
     return inner_->send(peer, data, tag);
   }
-  Result<collective::Ticket> receive(int peer, ByteSpan data, int tag) override {
+  Result<collective::TransferId> receive(int peer, ByteSpan data, int tag) override {
     return inner_->receive(peer, data, tag);
   }
-  Result<bool> test(collective::Ticket ticket) override { return inner_->test(ticket); }
+  Result<bool> test(collective::TransferId id) override { return inner_->test(id); }
 
  private:
   const std::unique_ptr<Transport> inner_;
@@ -80,7 +80,7 @@ struct LevelsWorld {
           parts, *member.cpu,
           runtime::GpuFabricOptions{
               .wish = runtime::GpuFabricWish::kTwoLevel, .node = "node " + std::to_string(node), .cut = cut});
-      opened = opened && fabric->open(0).ok();
+      fabric->open(0);
       fabrics.push_back(std::move(fabric));
     }
   }
@@ -111,7 +111,6 @@ struct LevelsWorld {
   std::vector<Counter> sent_between;  // by sending node
   Counter sent_flat{0};
   std::vector<LevelsMember> members;
-  bool opened = true;
   std::vector<std::unique_ptr<collective::Fabric>> fabrics;
 };
 

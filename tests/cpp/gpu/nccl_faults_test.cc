@@ -57,7 +57,7 @@ TEST_CASE("nccl: a call that is not enqueued until its deadline fails and poison
   CHECK(place.ends());
 }
 
-TEST_CASE("nccl: the abort word ends a call that is not enqueued", "[gpu]") {
+TEST_CASE("nccl: the abort token ends a call that is not enqueued", "[gpu]") {
   NcclWorld world(2);
   world.nccl[0]->hang();
   const Place place(world.gpu(0));

@@ -159,7 +159,7 @@ TEST_CASE("staged: a barrier waits for its turn in every member's stream", "[gpu
   for (const Status& outcome : run_all(calls)) CHECK(outcome.ok());
 }
 
-TEST_CASE("staged: a member whose device fails says why, and the others end with the abort word", "[gpu]") {
+TEST_CASE("staged: a member whose device fails says why, and the others end with the abort token", "[gpu]") {
   for (const bool at_once : {true, false}) {
     StagedWorld world(2);
     AbortToken abort;
@@ -182,7 +182,8 @@ TEST_CASE("staged: a member whose device fails says why, and the others end with
   }
 }
 
-TEST_CASE("staged: a member without pinned memory says so, and the others end with the abort word", "[gpu]") {
+TEST_CASE("staged: a member without pinned memory says so, and the others end with the abort token",
+          "[gpu]") {
   StagedWorld world(2);
   AbortToken abort;
   world.members[0].gpu->limit_pinned(2 * kPiece);
@@ -237,7 +238,7 @@ TEST_CASE("staged: whoever is silent is named at the deadline; a late device is 
   }
 }
 
-TEST_CASE("staged: the abort word ends a call, and those behind it", "[gpu]") {
+TEST_CASE("staged: the abort token ends a call, and those behind it", "[gpu]") {
   StagedWorld world(2);
   AbortToken abort;
   const FakeGpu::Hold hold(*world.members[0].gpu);

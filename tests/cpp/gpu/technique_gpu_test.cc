@@ -18,6 +18,8 @@ using Floats = std::vector<float>;
 constexpr std::uint64_t kKey = 9;
 constexpr std::size_t kCount = 1501;
 constexpr std::size_t kBytes = kCount * sizeof(float);
+constexpr std::array kParameters = {compress::Slice{0, 100}, compress::Slice{112, 800},
+                                    compress::Slice{912, 589}};
 
 Floats gradients(int rank, int step) {
   Floats values(kCount);
@@ -49,6 +51,9 @@ class GpuBucket final : private submit::Results {
     taken->technique = technique_;
     taken->flush = flush;
     taken->state = {state_.get(), state_bytes_};
+    taken->run = run_;
+    taken->parameters.assign(kParameters.begin(), kParameters.end());
+    run_ = flush ? 0 : run_ + 1;
     runtime::Submission submission;
     submission.request = request_of(Operation::kAllreduce, "bucket");
     submission.request.shape = {static_cast<std::int64_t>(kCount)};
@@ -101,6 +106,7 @@ class GpuBucket final : private submit::Results {
   std::vector<GpuMemory> pinned_, results_;
   GpuEventPtr done_;
   submit::Handle handle_ = 0;
+  std::uint64_t run_ = 0;
 };
 
 bool flushes(int step) { return step % 5 == 3; }
@@ -109,6 +115,7 @@ bool flushes(int step) { return step % 5 == 3; }
 std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int steps) {
   compress::TechniqueMembers group(size);
   group.set_up(technique, {}, kCount);
+  for (auto& member : group.members) member->bucket.parameters = kParameters;
   std::vector<Floats> all;
   for (int step = 0; step < steps; ++step) {
     for (int rank = 0; rank < size; ++rank) {
@@ -129,7 +136,9 @@ std::vector<Floats> on_cpus(const compress::Technique& technique, int size, int 
 TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][technique]") {
   constexpr int kSteps = 12, kSize = 2;
   const std::string fabric = GENERATE("nccl", "staged");
-  const std::string text = GENERATE("negate", "cyclic:parts=3");
+  const std::string text = GENERATE("negate", "cyclic:parts=3", "csc:chunk=100,dense=0+2,keep=0.3",
+                                    "csc:chunk=64,keep=0.2,norms=previous,wire=bf16",
+                                    "csc:chunk=33,keep=0.4,momentum=0.5,nesterov=1,wire=fp16");
   INFO(fabric << ", " << text);
   const TechniquePtr technique = compress::make_technique(text).value();
   GpuWorld world(kSize, fabric);
@@ -157,7 +166,8 @@ TEST_CASE("techniques on a GPU have the CPU's results", "[session][gpu][techniqu
 TEST_CASE("the host enqueues whole steps of a technique while the device is busy",
           "[session][gpu][technique]") {
   constexpr int kSteps = 8;
-  const TechniquePtr technique = compress::make_technique("cyclic:parts=3").value();
+  const std::string text = GENERATE("cyclic:parts=3", "csc:chunk=100,keep=0.3");
+  const TechniquePtr technique = compress::make_technique(text).value();
   GpuWorld world(1, "nccl");
   std::vector<Floats> results;
   world.run([&](runtime::Session& session, Device& device, int rank) -> std::string {
@@ -208,7 +218,7 @@ TEST_CASE("the arithmetic of techniques is enqueued in order", "[gpu][technique]
   REQUIRE(math.select(indices, of_chunks).ok());
   REQUIRE(math.gather(message.get(), residual.get(), kOf, indices, DType::kFloat32).ok());
   REQUIRE(math.scale(message.get(), kKeep * 100, DType::kFloat32, {2.0, 1}).ok());
-  REQUIRE(math.scatter(back.get(), message.get(), kOf, indices, DType::kFloat32).ok());
+  REQUIRE(math.scatter(back.get(), DType::kFloat32, message.get(), DType::kFloat32, kOf, indices).ok());
   REQUIRE(gpu.copy(0, read.get(), back.get(), kBytes, stream).ok());
   REQUIRE(gpu.copy(0, read.get() + kBytes, residual.get(), kBytes, stream).ok());
   hold.reset();

@@ -105,6 +105,7 @@ class Rank final : public runtime::NegotiationSink {
     counts.entered_on_gpu += find(id)->queue.back().on_gpu() ? 1 : 0;
   }
 
+  void ordered(LaneId, std::uint64_t) override {}
   void execute(LaneId id, std::uint64_t, negotiate::Execution execution) override {
     find(id)->execute(std::move(execution));
   }

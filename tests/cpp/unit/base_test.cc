@@ -1,3 +1,5 @@
+#include <sched.h>
+
 #include <atomic>
 #include <limits>
 #include <string>
@@ -7,6 +9,7 @@
 #include "base/abort.h"
 #include "base/annotations.h"
 #include "base/clock.h"
+#include "base/cores.h"
 #include "base/dtype.h"
 #include "base/group.h"
 #include "base/log.h"
@@ -18,6 +21,21 @@ namespace {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+
+TEST_CASE("a bound process counts the cores of the others too", "[base]") {
+  cpu_set_t before, one;
+  REQUIRE(::sched_getaffinity(0, sizeof before, &before) == 0);
+  CHECK_FALSE(outnumber_cores(CPU_COUNT(&before)));
+  CHECK(outnumber_cores(CPU_SETSIZE + 1));
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  const bool too_many = outnumber_cores(CPU_COUNT(&before));
+  REQUIRE(::sched_setaffinity(0, sizeof before, &before) == 0);
+  CHECK_FALSE(too_many);
+}
 
 TEST_CASE("a status is success or a code with a message", "[base]") {
   CHECK(Status{}.ok());

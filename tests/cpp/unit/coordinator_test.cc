@@ -191,7 +191,7 @@ TEST_CASE("what is overdue in a moment is named with what is overdue now", "[neg
   desk.request(0, {request_of("later")}, kStart + seconds(7));
   auto lines = desk.coordinator.take_stall_warnings(kStart + seconds(60));
   REQUIRE(lines.size() == 1);
-  CHECK(contains(lines[0], "did not submit 'now', 'soon', which other ranks wait for since 60 s"));
+  CHECK(contains(lines[0], "did not submit 'now', 'soon', for which other ranks have waited 60 s"));
   CHECK(desk.coordinator.next_due() == Deadline::at(kStart + seconds(67)));
 }
 

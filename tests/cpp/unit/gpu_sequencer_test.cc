@@ -1,4 +1,4 @@
-// GpuSequencer of operations on GPUs: rank 0's book, orders that wait for tickets, and the parts of
+// The order of operations on GPUs: rank 0's book, orders that wait for tickets, and the parts of
 // coordinators and participants.
 #include "runtime/gpu/gpu_sequencer.h"
 

@@ -98,6 +98,25 @@ TEST_CASE("rank 0 waits for the last chunk of every rank", "[timeline]") {
   negotiator.join();
 }
 
+TEST_CASE("a rank that ends twice does not stand for another one", "[timeline]") {
+  Job job;
+  REQUIRE(job.rank_0.open(job.path).ok());
+  job.rank_0.start_everywhere(false);
+  job.rank_0.stop_everywhere();
+  job.other.on_switch({true, false});
+  job.other.on_switch({false, false});
+  job.other.send_last();  // it leaves
+  job.carry(job.second, 1);
+  bool carried = false;
+  std::thread negotiator([&] {
+    carried = true;
+    job.carry(job.first, 0);
+  });
+  job.rank_0.wait_for_last_chunks();
+  CHECK(carried);
+  negotiator.join();
+}
+
 TEST_CASE("there is no wait for chunks after an abort, or without a file", "[timeline]") {
   Job job;
   job.rank_0.wait_for_last_chunks();

@@ -88,6 +88,21 @@ TEST_CASE("an operation is queued when all members have announced it", "[lane][s
   CHECK(rank.told == 0);
 }
 
+TEST_CASE("batches of a schedule have numbers of their own, also if the lane takes each at once",
+          "[lane][schedule]") {
+  Scheduled rank;
+  for (std::uint32_t number = 0; number < 3; ++number) {
+    rank.submit();
+    rank.peer_announces(number + 1);
+    REQUIRE(rank.schedule.enter());
+    const auto batch = rank.queue.take(false);
+    REQUIRE(batch);
+    CHECK(batch->sequence == 5);
+    CHECK(batch->index == number);
+    rank.completer.complete(rank.table, *batch->entries.front(), Status{});
+  }
+}
+
 TEST_CASE("the end enters what all members enter, seen or not, and tells nobody", "[lane][schedule]") {
   Scheduled rank;
   rank.submit();

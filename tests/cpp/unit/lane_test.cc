@@ -186,7 +186,7 @@ TEST_CASE("a name is free and there is nothing left to do once its handle is don
   }
 }
 
-TEST_CASE("a missed progress deadline is reported once and nothing ends before the abort word", "[lane]") {
+TEST_CASE("a missed progress deadline is reported once and nothing ends before the abort token", "[lane]") {
   World world(3, short_deadline());
   world.hub->silence(1);
   world.add("a", 4, 1.0F, kAsIs);

@@ -191,7 +191,7 @@ TEST_CASE("an entry of several batches is complete when the last of them is over
   CHECK(lane.rank->done("pair"));
 }
 
-TEST_CASE("an error on one track fails all batches, once, after the abort word", "[lane][tracks]") {
+TEST_CASE("an error on one track fails all batches, once, after the abort token", "[lane][tracks]") {
   const std::size_t broken = GENERATE(0U, 1U);
   TwoTracks lane;
   const Names names{"a", "b", "c", "d"};
@@ -203,7 +203,7 @@ TEST_CASE("an error on one track fails all batches, once, after the abort word",
   CHECK(lane.rank->faults[0].culprit == 11);
   CHECK(lane.rank->faults[0].text.find("allreduce of '" + names[broken] + "'") != std::string::npos);
   lane.gates[1 - broken].open = 2;
-  lane.settle();  // the lane waits for the abort word
+  lane.settle();  // the lane waits for the abort token
   CHECK(lane.rank->completed.empty());
   REQUIRE(lane.rank->abort.raise(Status::aborted("cause")));
   CHECK(lane.rank->lane.step());

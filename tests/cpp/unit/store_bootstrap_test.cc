@@ -183,6 +183,12 @@ TEST_CASE("store: jobs and restarts in one store do not see each other", "[boots
   }
 }
 
+TEST_CASE("store: a rank that exchanges nothing sends nothing", "[bootstrap]") {
+  const auto store = std::make_shared<MemoryStore>();
+  for (const int rank : {0, 1}) const StoreBootstrap unused(store, place(rank, 2), 1, seconds(20));
+  CHECK(store->keys().empty());
+}
+
 TEST_CASE("store: its end is an error at once", "[bootstrap]") {
   const auto store = std::make_shared<MemoryStore>();
   std::thread ending([&] {

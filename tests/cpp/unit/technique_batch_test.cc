@@ -1,14 +1,18 @@
 // Batches whose bucket takes a technique, carried out without a lane: memory, aborts between its calls.
 #include <cstring>
 #include <memory>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective/inproc/hub.h"
 #include "compress/registry.h"
 #include "runtime/lane/batch_executor.h"
+#include "runtime/lane/lane_recorder.h"
 #include "runtime/lane/operations/operations.h"
 #include "tests/cpp/catch.h"
+#include "tests/cpp/timeline_spans.h"
 #include "tests/cpp/unit/allocations.h"
 
 namespace roundelay::runtime {
@@ -121,7 +125,7 @@ void run_all(std::vector<std::unique_ptr<Member>>& members, std::vector<std::uni
   }
 }
 
-TEST_CASE("a technique that repeats allocates as often as a dense allreduce", "[batch][technique]") {
+TEST_CASE("a technique that repeats allocates what its calls do, and nothing else", "[batch][technique]") {
   Member member(std::make_shared<collective::InprocHub>(1), 1, 0);
   const auto allocated = [&](Bucket& bucket, bool dense) {
     const auto batch = bucket.batch(dense);
@@ -132,13 +136,54 @@ TEST_CASE("a technique that repeats allocates as often as a dense allreduce", "[
   };
   Bucket dense(compress::make_technique("negate").value());
   for (int warm = 0; warm < 3; ++warm) static_cast<void>(allocated(dense, true));
-  for (const char* text : {"negate", "cyclic"}) {
+  const std::vector<std::pair<std::string, std::size_t>> calls = {
+      {"negate", 1}, {"cyclic", 1}, {"csc:keep=1", 1}, {"csc:chunk=100,keep=0.3", 2}};
+  for (const auto& [text, number] : calls) {
     Bucket bucket(compress::make_technique(text).value());
     for (int warm = 0; warm < 3; ++warm) static_cast<void>(allocated(bucket, false));
-    CHECK(allocated(bucket, false) == allocated(dense, true));
+    CHECK(allocated(bucket, false) == number * allocated(dense, true));
     bucket.taken->flush = true;
     static_cast<void>(allocated(bucket, false));
     CHECK(allocated(bucket, false) == allocated(dense, true));
+  }
+}
+
+TEST_CASE("the timeline shows the work and the calls of a technique, one after the other",
+          "[batch][technique]") {
+  timeline::Timeline timeline(0);
+  timeline.start(false);
+  LaneRecorder recorder(timeline, {});
+  Member member(std::make_shared<collective::InprocHub>(1), 1, 0);
+  Bucket bucket(compress::make_technique("csc:chunk=100,keep=0.3").value());
+  const auto batch = bucket.batch();
+  batch->recorder = recorder.span_recorder(*batch);
+  REQUIRE(batch->recorder == &recorder);
+  member.begin(*batch);
+  member.end(*batch);
+  recorder.record(*batch);
+  const std::string text = timeline.drain();
+  const auto count = [&](const std::string& name, timeline::Row row) {
+    const std::string wanted = "\"name\":\"" + name + "\"",
+                      mine = "\"tid\":" + std::to_string(static_cast<int>(row));
+    std::istringstream in(text);
+    int found = 0;
+    for (std::string line; std::getline(in, line);)
+      if (line.find(wanted) != std::string::npos && line.find(mine) != std::string::npos) ++found;
+    return found;
+  };
+  INFO(text);
+  for (const char* work : {"norms", "selection", "gather", "scatter"})
+    CHECK(count(work, timeline::Row::kCopy) == 1);
+  CHECK(count("norms", timeline::Row::kCollective) == 1);
+  CHECK(count("allreduce", timeline::Row::kCollective) == 2);  // the operation, and the call with the chunks
+  for (const timeline::Row row : {timeline::Row::kCopy, timeline::Row::kCollective}) {
+    std::vector<Span> all = spans(text, row);
+    if (row == timeline::Row::kCollective) {
+      const Span whole = all.back();  // the operation, which has the calls in it
+      all.pop_back();
+      REQUIRE((whole.begin <= all.front().begin && all.back().end <= whole.end + 0.002));
+    }
+    for (std::size_t i = 1; i < all.size(); ++i) CHECK(all[i - 1].end <= all[i].begin + 0.002);
   }
 }
 

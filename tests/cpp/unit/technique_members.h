@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/algorithm_fabric.h"
 #include "collective/inproc/hub.h"
 #include "compress/host_arithmetic.h"
 #include "compress/technique.h"
@@ -37,10 +38,39 @@ class TestStage final : public Stage {
   std::vector<std::vector<double>> memory_;
 };
 
+// Counts the bytes that a member sends over the medium.
+class CountingTransport final : public collective::Transport {
+ public:
+  CountingTransport(std::unique_ptr<collective::Transport> inner, std::size_t& sent)
+      : inner_(std::move(inner)), sent_(sent) {}
+  [[nodiscard]] int index() const override { return inner_->index(); }
+  [[nodiscard]] int size() const override { return inner_->size(); }
+  Result<collective::TransferId> send(int peer, ConstByteSpan data, int tag) override {
+    sent_ += data.size();
+    return inner_->send(peer, data, tag);
+  }
+  Result<collective::TransferId> receive(int peer, ByteSpan data, int tag) override {
+    return inner_->receive(peer, data, tag);
+  }
+  Result<bool> test(collective::TransferId id) override { return inner_->test(id); }
+
+ private:
+  const std::unique_ptr<collective::Transport> inner_;
+  std::size_t& sent_;
+};
+
 // One member, its bucket and its state.
 struct TechniqueMember {
   TechniqueMember(const std::shared_ptr<collective::InprocHub>& hub, const Group& group)
-      : fabric(collective::make_inproc_fabric(hub, group)), stage(*fabric) {}
+      : fabric(make_fabric(hub, group, wire_bytes)), stage(*fabric) {}
+  static std::unique_ptr<collective::Fabric> make_fabric(const std::shared_ptr<collective::InprocHub>& hub,
+                                                         const Group& group, std::size_t& sent) {
+    auto state = std::make_shared<collective::FabricState>();
+    state->transport = std::make_unique<CountingTransport>(hub->transport(group.index), sent);
+    state->group = group;
+    return std::make_unique<collective::AlgorithmFabric>(
+        std::move(state), collective::AlgorithmFabric::Options{.name = "inproc"});
+  }
 
   // Makes the bucket of these elements, with a state of zeros.
   void set_up(const Technique& technique, collective::Reduction reduction, std::size_t count) {
@@ -57,6 +87,7 @@ struct TechniqueMember {
     return reinterpret_cast<T*>(bytes.data());
   }
 
+  std::size_t wire_bytes = 0;  // sent over the medium
   const std::unique_ptr<collective::Fabric> fabric;
   TestStage stage;
   Bytes bytes;
@@ -64,6 +95,7 @@ struct TechniqueMember {
   Bucket bucket;
   collective::Task task;
   std::unique_ptr<collective::Pending> pending;
+  std::size_t called_bytes = 0;  // in the last run
 };
 
 class TechniqueMembers {
@@ -80,13 +112,20 @@ class TechniqueMembers {
   }
   // Reduces all members' buckets by the technique.
   void run(const Technique& technique) {
-    for (auto& member : members) member->task = technique.run(member->stage, member->bucket);
+    for (auto& member : members) {
+      member->called_bytes = 0;
+      member->task = technique.run(member->stage, member->bucket);
+    }
     finish();
+    for (auto& member : members) ++member->bucket.run;
   }
   // Reduces them densely. `flush`: after the technique has given back what it kept.
   void run_dense(const Technique* flush = nullptr) {
     for (auto& member : members) {
-      if (flush != nullptr) REQUIRE(flush->give_back(member->stage.math(), member->bucket).ok());
+      if (flush != nullptr) {
+        REQUIRE(flush->give_back(member->stage.math(), member->bucket).ok());
+        member->bucket.run = 0;
+      }
       member->task = dense(member->stage, member->bucket);
     }
     finish();
@@ -110,6 +149,7 @@ class TechniqueMembers {
     }
     if (member.task.done()) return;
     const collective::Task::Step& step = member.task.step();
+    member.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
     auto started = step.fabric->start(*step.call);
     REQUIRE(started.ok());
     member.pending = std::move(*started);

@@ -26,11 +26,16 @@ TEST_CASE("two spellings of a technique have one text", "[technique]") {
   CHECK(text_of("cyclic:parts=4") == "cyclic:parts=4");
   CHECK(text_of("cyclic:parts=0016") == "cyclic:parts=16");
   CHECK(text_of("negate") == "negate");
+  const std::string standard = "csc:before=0,chunk=32768,keep=0.1,momentum=0,nesterov=0,norms=same,wire=none";
+  CHECK(text_of("csc") == standard);
+  CHECK(text_of("csc:keep=1e-1,momentum=-0.0,wire=none,norms=same") == standard);
+  CHECK(text_of("csc:wire=bf16,keep=1.00,dense=0+03+17,before=5,momentum=.5") ==
+        "csc:before=5,chunk=32768,dense=0+3+17,keep=1,momentum=0.5,nesterov=0,norms=same,wire=bf16");
 }
 
 TEST_CASE("a text that chooses no technique says what would", "[technique]") {
-  CHECK(error_of("") == "there is no technique ''; known are negate, cyclic");
-  CHECK(error_of("Cyclic") == "there is no technique 'Cyclic'; known are negate, cyclic");
+  CHECK(error_of("") == "there is no technique ''; known are negate, cyclic, csc");
+  CHECK(error_of("Cyclic") == "there is no technique 'Cyclic'; known are negate, cyclic, csc");
   CHECK(error_of("negate:x=1") == "technique 'negate' has no key 'x'; it has no parameters");
   CHECK(error_of("negate:") == "technique 'negate' has no key ''; it has no parameters");
   CHECK(error_of("cyclic:part=4") == "technique 'cyclic' has no key 'part'; its keys are parts");
@@ -39,6 +44,18 @@ TEST_CASE("a text that chooses no technique says what would", "[technique]") {
   for (const char* value : {"", "0", "-1", "+4", "4.0", " 4", "4 ", "0x4", "four", "99999999999999999999"}) {
     CHECK(error_of("cyclic:parts=" + std::string(value)) ==
           "technique 'cyclic': parts=" + std::string(value) + " is not a whole number from 1 to 1048576");
+  }
+  for (const char* value : {"", "0", "1.5", "-1", "nan", "inf", "1e-999", "0x1p-2", "+0.5", "0.5 ", "0,5"}) {
+    const std::string setting = "csc:keep=" + std::string(value);
+    CHECK(error_of(setting).find("'csc': keep=") != std::string::npos);
+  }
+  CHECK(error_of("csc:keep=2") == "technique 'csc': keep=2 is not a number above 0 and at most 1");
+  CHECK(error_of("csc:momentum=1") ==
+        "technique 'csc': momentum=1 is not a number of at least 0 and below 1");
+  CHECK(error_of("csc:norms=next") == "technique 'csc': norms=next is not one of same, previous");
+  for (const char* value : {"", "+", "3+", "+3", "3+3", "4+3", "-1", "1++2", "4294967296", "a"}) {
+    CHECK(error_of("csc:dense=" + std::string(value)) ==
+          "technique 'csc': dense=" + std::string(value) + " is not ascending indices, such as 0+3+17");
   }
   CHECK(error_of("cyclic:parts") == "technique 'cyclic': parts= is not a whole number from 1 to 1048576");
 }
@@ -54,13 +71,12 @@ TEST_CASE("every technique is known by its name, with a meaning for users", "[te
     const std::string text = made.value()->text();
     CHECK(text_of(text) == text);
     for (const Parameter& parameter : kind->parameters) {
-      CHECK((parameter.least <= parameter.standard && parameter.standard <= parameter.most));
-      CHECK(text.find(std::string(parameter.key) + "=" + std::to_string(parameter.standard)) !=
-            std::string::npos);
-      for (const std::int64_t value : {parameter.least, parameter.most}) {
-        const std::string setting = std::string(parameter.key) + "=" + std::to_string(value);
-        CHECK(text_of(std::string(kind->name) + ":" + setting).find(setting) != std::string::npos);
-      }
+      const std::string standard = compress::text_of(standard_of(parameter));
+      const std::string setting = std::string(parameter.key) + "=";
+      CHECK((text.find(setting) == std::string::npos) == standard.empty());
+      if (standard.empty()) continue;
+      CHECK(text.find(setting + standard) != std::string::npos);
+      CHECK(parse(parameter, standard) == standard_of(parameter));
     }
   }
 }
@@ -68,6 +84,8 @@ TEST_CASE("every technique is known by its name, with a meaning for users", "[te
 // Joins pieces of valid texts and other bytes: each text is refused with a reason, or has one canonical form.
 TEST_CASE("any text gives a technique or a reason", "[technique]") {
   const std::vector<std::string> pieces = {"cyclic", "negate",
+                                           "csc",    "keep",
+                                           "dense",  "0.25",
                                            "parts",  ":",
                                            "=",      ",",
                                            "4",      "1",

@@ -12,6 +12,7 @@ TESTS = Path(__file__).parents[1]
 FILES = {  # by job, as a start costs seconds
     "operations": ["allgather", "alltoall", "grouped", "join", "reducescatter", "sparse", "torch_operations"],
     "training": [
+        "master_weights",
         "sync_batch_norm",
         "torch_functions",
         "torch_functions_objects",

@@ -21,7 +21,7 @@ for _ in range(6):
     (parameter * (1 + 2.0**-12)).sum().backward()
     optimizer.step()
 exact = bool((parameter == -6 * hvd.size() * (1 + 2.0**-12)).all())
-names = [name for name in ("negate", "cyclic") if name in hvd.report()]
+names = [name for name in ("negate", "cyclic", "csc:") if name in hvd.report().partition("bucket")[2]]
 if hvd.rank() == 0:
     print("exact" if exact else "rounded", *names)
 """
@@ -33,6 +33,7 @@ if hvd.rank() == 0:
     [
         (["--strategy", "negate:wire=bf16"], "dense", {}, "rounded negate"),
         ([], "dense:wire=bf16", {"strategy": "negate"}, "exact negate"),
+        (["--strategy", "csc:keep=0.1,chunk_elements=10,dense_below=0"], "", {}, "rounded csc:"),
     ],
 )
 def test_what_wins(

@@ -75,7 +75,7 @@ def check_texts() -> None:
     one = Pooled("texts")
     assert one.technique() is None
     known = [name for name, _ in _core.techniques()]
-    assert {"negate", "cyclic"} <= set(known)
+    assert {"negate", "cyclic", "csc"} <= set(known)
     for wrong in ("nonsense", "cyclic:parts=0", "cyclic:holes=3", "negate:parts=4"):
         with pytest.raises(ValueError, match=wrong.partition(":")[0]):
             one.bucket.set_technique(wrong)
@@ -151,12 +151,71 @@ def check_a_written_state_is_flushed_first() -> None:
     one.bucket.set_technique(None)
 
 
+def check_csc_says_what_it_sent() -> None:
+    one = Pooled("csc")
+    one.bucket.set_technique("csc:chunk=16,dense=0,keep=0.5")
+    assert one.bucket.sent() is None
+    size = hvd.size()
+    assert (
+        one.technique() == "csc:before=0,chunk=16,dense=0,keep=0.5,momentum=0,nesterov=0,norms=same,wire=none"
+    )
+    came = [torch.zeros(size) for size in SIZES]
+    got = [torch.zeros(size) for size in SIZES]
+    for run in range(6):
+        assert one.bucket.run == run
+        values = [torch.arange(count) * (hvd.rank() + 1.0) for count in SIZES]
+        results = one.reduce(values)
+        for total, result in zip(got, results, strict=True):
+            total += result
+        for total, value in zip(came, values, strict=True):
+            total += value / (hvd.rank() + 1) * size * (size + 1) / 2
+        assert torch.equal(got[0], came[0])  # parameter 0 always goes densely
+        sent = one.bucket.sent()
+        assert sent is not None
+        chunk, indices, dense = sent
+        assert (chunk, dense, indices.dtype) == (16, [0], torch.int32)
+        assert torch.equal(hvd.allreduce(indices, op=hvd.Max), hvd.allreduce(indices, op=hvd.Min))
+        of_second = {
+            index - 1 for index in indices.tolist() if 1 <= index <= 3
+        }  # chunk 1 begins the parameter
+        for part in range(3):
+            piece = slice(16 * part, 16 * part + 16)
+            assert part in of_second or not results[1][piece].any()
+            assert part not in of_second or torch.equal(got[1][piece], came[1][piece])
+    one.bucket.flush_next()
+    for total, result in zip(got, one.reduce([torch.zeros(size) for size in SIZES]), strict=True):
+        total += result
+    assert all(map(torch.equal, got, came))
+    assert (one.bucket.sent(), one.bucket.run) == (None, 0)
+    with pytest.raises(ValueError, match="the bucket has 3 parameters, and no parameter 3"):
+        one.bucket.set_technique("csc:dense=3")
+
+
+def check_what_is_kept_can_be_rescaled() -> None:
+    for technique in ("cyclic:parts=8", "csc:chunk=16,keep=0.1", "csc:chunk=16,keep=0.1,momentum=0.5"):
+        one = Pooled(f"rescaled {technique}")
+        one.bucket.rescale(3.0)  # nothing
+        one.bucket.set_technique(technique)
+        first = one.reduce(_ones())
+        one.bucket.rescale(0.5)
+        assert one.bucket.unflushed
+        one.bucket.flush_next()
+        rest = one.reduce([torch.zeros(size) for size in SIZES])
+        whole = hvd.size() * (hvd.size() + 1) / 2
+        for sent, later in zip(first, rest, strict=True):
+            assert torch.equal(sent + 2 * later, torch.full_like(sent, whole))
+
+
 def check_a_bucket_in_flight_keeps_its_technique() -> None:
     one = Pooled("flight")
     one.bucket.set_technique("negate")
     one.start(_ones())
     with pytest.raises(RuntimeError, match="in flight"):
         one.bucket.set_technique(None)
+    with pytest.raises(RuntimeError, match="in flight"):
+        one.bucket.run = 3
+    with pytest.raises(RuntimeError, match="in flight"):
+        one.bucket.rescale(2.0)
     one.bucket.finish()
 
 

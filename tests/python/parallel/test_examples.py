@@ -68,6 +68,16 @@ def test_image_classification_goes_on_from_its_checkpoint(tmp_path: Path) -> Non
 
 
 @pytest.mark.nightly
+def test_image_classification_reads_each_image_once_on_a_node() -> None:
+    options = ("--quick", "--epochs", "3", "--cache")
+    output = output_of("image_classification", 2, *options)
+    kept, source = (int(number) for _, number in re.findall(r"(memory|source) +(\d+)", output))
+    assert source == 1437
+    assert kept == 3 * 1438 - source  # one more, as two ranks share an odd number
+    assert values(output, "test accuracy")[-1] > 0.7  # by chance 0.1
+
+
+@pytest.mark.nightly
 def test_masked_language_model_learns_from_uneven_shares() -> None:
     output = output_of("masked_language_model", 2, "--quick")
     steps = re.search(r"steps an epoch of each rank: \[(\d+), (\d+)\]", output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import os
+import re
 import resource
 import warnings
 from typing import Any
@@ -285,7 +286,7 @@ def check_the_work_of_a_step() -> None:
     assert work["fused_tensors"] == 0
     assert work["full_requests"] == 0
     to = hvd.size() - 1 if hvd.rank() == 0 else 1  # orders down, or reports up; each tensor in one at most
-    assert work["messages_sent"] <= steps * (buckets + 1) * to
+    assert work["messages_sent"] <= steps * (buckets + 1) * to, work
 
 
 def check_several_dtypes() -> None:
@@ -349,3 +350,17 @@ def check_a_new_job_makes_a_new_pool() -> None:
         assert gradient_of(first) == [sum_of_ranks()] * 3
     if hvd.size() > 1:
         assert _buckets(optimizer) > 0
+
+
+def check_a_pool_of_the_job_before_is_an_error_on_all_ranks() -> None:
+    """After the last, as it starts a new job."""
+    pool = _core.GradientPool(1 << 20, 64, 0, torch.device("cpu"))
+    hvd.shutdown()
+    hvd.init()
+    why = "this gradient pool was made before the last init()"
+    if hvd.rank() == 0:
+        with pytest.raises(ValueError, match=re.escape(why)):
+            pool.allreduce_async(64, torch.float32, "stale", hvd.Sum)
+    else:
+        with pytest.raises(hvd.HorovodInternalError, match=re.escape(why)):
+            hvd.allreduce(torch.ones(16), name="stale", op=hvd.Sum)

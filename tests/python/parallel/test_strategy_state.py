@@ -1,7 +1,7 @@
 """Techniques with state: nothing is lost or sent twice, states load back, layouts wait for a flush.
 
 Gradients are small whole numbers in fp32 and are summed, so that every sum is exact. "cyclic" sends a part of
-each bucket in a step, and keeps the rest back.
+each bucket in a step, "csc" the chunks with the largest norms; both keep the rest back.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 import roundelay.torch as hvd
+from exact_training import Training
 from own_strategies import Choosing
 from ranks import run_checks
 from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.tuning.buckets import Cuts
 
-SIZES = (5, 16, 64, 33, 7)
+STRATEGIES = ("cyclic:parts=3", "csc:keep=0.3,chunk_elements=4,dense_below=6")
 
 
 @pytest.mark.parametrize("np", [2, 4])
@@ -34,57 +33,16 @@ def test_trials_end_where_there_is_state() -> None:
     run_checks(__file__, 2, env={"HOROVOD_AUTOTUNE": "1"})
 
 
-class Training:
-    """Parameters, an optimizer with lr 1 (parameters count what came), and what this rank has given."""
-
-    def __init__(self, strategy: Any = "cyclic:parts=3", sizes: tuple[int, ...] = SIZES) -> None:
-        self.parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
-        self.given = [torch.zeros(size) for size in sizes]
-        plain = torch.optim.SGD(self.parameters, lr=1.0)
-        self.optimizer = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy=strategy)
-        self.strategy = hvd.strategies.of(self.optimizer)
-        self.chance = torch.Generator("cpu").manual_seed(hvd.rank())
-
-    @property
-    def techniques(self) -> Techniques:
-        wrapper = wrapper_of(self.optimizer)
-        assert wrapper is not None
-        techniques = wrapper.techniques()
-        assert techniques is not None
-        return techniques
-
-    def backward(self, among: list[int] | None = None) -> None:
-        terms = []
-        for index in range(len(self.parameters)) if among is None else among:
-            like = self.parameters[index]
-            values = torch.randint(-8, 9, like.shape, generator=self.chance, device="cpu").to(like)
-            self.given[index] += values
-            terms.append((self.parameters[index] * values).sum())
-        torch.stack(terms).sum().backward()
-
-    def step(self, among: list[int] | None = None) -> None:
-        self.optimizer.zero_grad()
-        self.backward(among)
-        self.optimizer.step()
-
-    def flush(self) -> None:
-        self.strategy.flush()
-        self.step()
-
-    def check_all_came(self) -> None:
-        """Flushes; then the parameters are minus the sum of all that the ranks have given."""
-        self.flush()
-        assert not self.techniques.keeps_something()
-        for parameter, given in zip(self.parameters, self.given, strict=True):
-            assert torch.equal(-parameter.detach(), hvd.allreduce(given, op=hvd.Sum))
-
-
 def _bytes_kept(state: dict[str, Any]) -> list[list[int]]:
     return [bucket["state"].tolist() for bucket in state["buckets"].values()]
 
 
 def check_nothing_is_lost() -> None:
-    training = Training()
+    for strategy in STRATEGIES:
+        _lose_nothing(Training(strategy))
+
+
+def _lose_nothing(training: Training) -> None:
     events = random.Random(7)  # the same on all ranks
     for _ in range(30):
         event = events.random()
@@ -110,13 +68,13 @@ def check_nothing_is_lost() -> None:
 
 
 def check_nothing_is_lost_when_techniques_change() -> None:
-    texts = ("cyclic:parts=3", "negate", "cyclic:parts=2", None)
+    texts = ("cyclic:parts=3", "negate", "csc:keep=0.3,chunk=4", None)
     strategy = Choosing(lambda bucket, step: texts[(bucket.index + step // 4) % 4])
     training = Training(strategy)
     for _ in range(40):
         training.step()
     used = {text for _, rows in training.techniques.traffic() for text, *_ in rows}
-    assert used >= {"cyclic:parts=3", "negate", "cyclic:parts=2"}
+    assert {text.partition(":")[0] for text in used} >= {"cyclic", "negate", "csc"}
     training.check_all_came()
 
 
@@ -148,8 +106,13 @@ def check_layouts_wait_for_a_flush() -> None:
 
 
 def check_a_state_loads_back_bit_for_bit() -> None:
+    for strategy in STRATEGIES:
+        _load_back(strategy)
+
+
+def _load_back(strategy: str) -> None:
     sizes = (300, 200, 1)
-    training = Training(sizes=sizes)
+    training = Training(strategy, sizes)
     for _ in range(7):
         training.step()
     file = io.BytesIO()
@@ -162,7 +125,7 @@ def check_a_state_loads_back_bit_for_bit() -> None:
     for _ in range(5):
         training.step()
     for steps in (4, 0):  # with buckets in use; and before the first step
-        again = Training(sizes=sizes)
+        again = Training(strategy, sizes)
         for _ in range(steps):
             again.step()
         again.strategy.load_state_dict(copy.deepcopy(state))
@@ -190,6 +153,7 @@ def _equal(these: dict[str, Any], those: dict[str, Any]) -> bool:
     assert these["buckets"].keys() == those["buckets"].keys()
     return all(
         bucket["technique"] == those["buckets"][name]["technique"]
+        and bucket["run"] == those["buckets"][name]["run"]
         and torch.equal(bucket["state"], those["buckets"][name]["state"])
         for name, bucket in these["buckets"].items()
     )
@@ -202,7 +166,8 @@ def check_states_of_others_are_refused() -> None:
     state = training.strategy.state_dict()
     wrong: list[tuple[dict[str, Any], str]] = [
         ({}, "no state of a strategy"),
-        ({"format": 1}, "incomplete"),
+        ({"format": 1}, "no state of a strategy of format 2"),
+        ({"format": 2}, "incomplete"),
         ({**state, "rank": (state["rank"] + 1) % hvd.size()}, "another rank"),
         ({**state, "world_size": 64}, "another world size: it is of a job of 64 ranks"),
         ({**state, "strategy": "cyclic:parts=7"}, "another strategy"),

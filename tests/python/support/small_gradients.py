@@ -11,6 +11,7 @@ import roundelay.torch as hvd
 from roundelay.torch.optimizer import wrapper_of
 
 POOLED = "RANKS_POOLED"
+WIRE = "RANKS_WIRE"
 
 
 def make_parameters(number: int, size: int = 3) -> list[torch.nn.Parameter]:
@@ -18,7 +19,12 @@ def make_parameters(number: int, size: int = 3) -> list[torch.nn.Parameter]:
 
 
 def wrapped_sgd(parameters: list[torch.nn.Parameter], **arguments: Any) -> torch.optim.SGD:
-    """Returns a DistributedOptimizer. With the variable POOLED its gradients are already in a pool."""
+    """Returns a DistributedOptimizer.
+
+    With the variable POOLED its gradients are already in a pool. With WIRE they travel in this half type.
+    """
+    if os.environ.get(WIRE):
+        arguments.setdefault("compression", getattr(hvd.Compression, os.environ[WIRE]))
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=1.0), op=hvd.Sum, **arguments)
     if os.environ.get(POOLED) and not {"groups", "num_groups"} & arguments.keys():
         use_pool(optimizer, arguments.get("backward_passes_per_step", 1))

@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks import allreduce, launch, train_step
+from benchmarks.gradientflow import __main__ as gradientflow
+from benchmarks.gradientflow.contenders import CONTENDERS
 from benchmarks.table import __main__ as table
 from benchmarks.table import document, samples
 from benchmarks.table.rows import ROWS
+from tests.rig import why_not
 
 pytest.importorskip("mpi4py")
 pytest.importorskip("roundelay._core")
@@ -85,6 +88,18 @@ def test_one_row_into_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not any("found" in row for row in after.values())
     shares = json.loads((tmp_path / "out" / "table.json").read_text())["rows"]["straggler"]["found"]["others"]
     assert len(shares) == 3
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(bool(why_not()), reason="no rig")
+def test_gradientflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every contender trains: its ranks end with the same weights, and send no fewer bytes than they must."""
+    gradientflow.main(["--mbit", "1000", "--repetitions", "2", "--output", str(tmp_path)])
+    assert "1000 Mbit/s, 6 steps, median of" in capsys.readouterr().out
+    (wire,) = json.loads((tmp_path / "gradientflow.json").read_text())["wires"]
+    assert len(wire["rows"]) == len(CONTENDERS)
+    assert all(row["sent"] >= row["least"] for row in wire["rows"])
+    assert (tmp_path / "gradientflow.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_row_that_fails_is_a_line_that_says_why(

@@ -154,11 +154,24 @@ def test_exposed_is_of_medians_and_against_the_best_ddp() -> None:
     assert disturbed.why == "other processes ran in 1 of 1 repetitions"
 
 
+def test_a_half_type_over_a_wire_is_compared_with_fp32() -> None:
+    took = {"none": [0.5], "roundelay": [0.9], "roundelay bf16": [0.7], "ddp": [1.1], "ddp fp16": [0.8]}
+    under_way = {"roundelay": [0.8], "roundelay bf16": [0.4]}
+    cell = {"model": "resnet50", "mbit": 1000, "seconds": took, "under_way": under_way, "others": [0.0]}
+    exposed, communication = train.results([cell])
+    assert costs(exposed)[1:] == (0.2, None, {"fp32": 2, "DDP": 3, "DDP in fp16": 1.5})
+    assert costs(communication)[1:] == (0.4, None, {"fp32": 2})
+    absent = train.results([{"model": "resnet50", "mbit": 1000, "missing": "needs root"}])
+    assert [one.why for one in absent] == ["needs root"] * 2
+
+
 def test_costs_take_off_what_is_there_anyway() -> None:
-    took = {"call": [4e-6], "queue": [1e-7], "hooked": [5e-6], "plain": [3e-6], "empty hooks": [4e-6]}
-    assert [costs(one)[1:3] for one in submit.results({"seconds": took, "others": [0.0]})] == [
-        (4e-6, 40),
-        (2e-6, 2),
+    took = times(call=4e-6, queue=1e-7, plain=3e-6)
+    took |= {"hooked": [5e-6], "hooked bf16": [5.5e-6], "empty hooks": [4e-6]}
+    assert [costs(one)[1:] for one in submit.results({"seconds": took, "others": [0.0]})] == [
+        (4e-6, 40, {}),
+        (2e-6, 2, {}),
+        (2.5e-6, 2.5, {submit.OWN_FP32: 0.8}),
     ]
     cpu = times(roundelay=0.9e-3, gloo=0.3e-3, mpi=50e-3, sleep=0.1e-3)
     (wait,) = straggler.results({"cpu": cpu, "others": [0.0]})

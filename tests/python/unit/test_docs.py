@@ -94,7 +94,9 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
     _run([sys.executable, str(program)], checkout)
 
 
-@pytest.mark.parametrize("page", ["optimizer.md", "strategies.md", "techniques/algorithms.md"])
+@pytest.mark.parametrize(
+    "page", ["master_weights.md", "optimizer.md", "strategies.md", "techniques/algorithms.md"]
+)
 def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"
     there = f"import os; os.chdir({str(tmp_path)!r})"  # a page may write files

@@ -82,6 +82,20 @@ def test_the_start_timeout_is_the_variables_too(said: dict[str, str], seconds: f
     assert job.start_timeout({**said, **flag}) == 9.0
 
 
+def test_a_number_keeps_all_its_digits() -> None:
+    words = ["--stall-check-warning-time-seconds", "1234567.8", "--cycle-time-ms", "2"]
+    assert knobs.variables(arguments.parse("roundelayrun", words)) == {
+        "ROUNDELAY_STALL_CHECK_TIME_SECONDS": "1234567.8",
+        "ROUNDELAY_CYCLE_TIME": "2",
+    }
+
+
+def test_a_time_of_0_until_the_warning_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["-np", "2", "--stall-check-warning-time-seconds", "0", "true"]) == 2
+    said = capsys.readouterr().err
+    assert "--stall-check-warning-time-seconds: '0' is not a number of seconds, above 0" in said
+
+
 def test_what_an_outer_launcher_has_set_is_left_behind() -> None:
     stale = dict.fromkeys(
         ["RANK", "LOCAL_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_SIZE", "TORCHELASTIC_RUN_ID"], "1"

@@ -87,7 +87,7 @@ def test_a_start_command_of_the_users_own_may_know_more_hosts() -> None:
         (["-np", "0", "true"], "-np/--num-proc: '0' is not a number of ranks, at least 1"),
         (["-np", "two", "true"], "-np/--num-proc: 'two' is not a number of ranks"),
         (["true"], "give -np N"),
-        (["-np", "2"], "what to run?"),
+        (["-np", "2"], "the program is missing"),
         (["-np", "2", "no-such-program"], "'no-such-program' is missing: not found on PATH"),
         (["-np", "2", "./no-such-program"], "'./no-such-program' is missing: no such file"),
         (["-np", "2", "-H", "no-such-host.invalid:2", "true"], "unknown host 'no-such-host.invalid'"),

@@ -30,6 +30,7 @@ class Core:
 
     technique: str | None = None
     kept: int = 0
+    run: int = 0
     unflushed: bool = False
     flushes: bool = False
     sent_by: list[str] = field(default_factory=list)
@@ -54,6 +55,7 @@ class Core:
             return gradient
         total, self.kept = self.kept + gradient, 0
         self.unflushed = not flushes
+        self.run = 0 if flushes else self.run + 1
         self.sent_by.append("flush" if flushes else str(self.technique))
         if not flushes:
             self.kept = total // 2
@@ -95,9 +97,16 @@ class Rank:
     def use(self, number: int) -> None:
         assert all(core.kept == 0 for core in self.cores), "the layout changed before all was flushed"
         self.cores = [Core() for _ in range(number)]
-        pool = SimpleNamespace(dtype=torch.float32, device=torch.device("cpu"))
+        pool = SimpleNamespace(dtype=torch.float32, device=torch.device("cpu"), index=0)
         buckets = [
-            SimpleNamespace(bucket=core, name=f"gradient.bucket{n}(a)", bytes=4, pool=pool, members=[])
+            SimpleNamespace(
+                bucket=core,
+                name=f"gradient.bucket{n}(a)",
+                bytes=4,
+                pool=pool,
+                members=[],
+                ranges=lambda: (),
+            )
             for n, core in enumerate(self.cores)
         ]
         self.techniques.use(cast(list[Bucket], buckets), Cuts(number))
@@ -312,6 +321,20 @@ def test_states_that_do_not_belong_together() -> None:
     with pytest.raises(MismatchError, match="do not belong together"):
         fresh.step(random.Random(0))
     fresh.step(random.Random(0))  # as if nothing had been loaded
+
+
+def test_the_number_of_a_run_belongs_to_the_state() -> None:
+    job = Job(1)
+    job.choose(lambda bucket, step: CYCLIC)
+    job.use(1)
+    state = job.ranks[0].techniques.state_dict()
+    (name, bucket), *_ = state["buckets"].items()
+    later = {**state, "buckets": {**state["buckets"], name: {**bucket, "run": bucket["run"] + 1}}}
+    assert _restored(later).digest() != _restored(state).digest()
+    assert _restored(later).to_dict()["buckets"][name]["run"] == bucket["run"] + 1
+    del later["buckets"][name]["run"]
+    with pytest.raises(ValueError, match="incomplete"):
+        _restored(later)
 
 
 def _restored(state: dict[str, Any]) -> Any:

@@ -148,6 +148,10 @@ class Config:
 def poll(handle: int) -> bool: ...
 def barrier(names: list[tuple[str, int]], root: int) -> None: ...
 """
+PART = """
+class Pool:
+    size: int
+"""
 
 
 def _module() -> ModuleType:
@@ -179,6 +183,18 @@ def test_stub_equal() -> None:
 )
 def test_stub_differs(old: str, new: str, why: str) -> None:
     assert any(line.startswith(why) for line in check_stub.differences(STUB.replace(old, new), _module()))
+
+
+def test_stub_of_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_stub, "STUB", tmp_path / "_core.pyi")
+    (tmp_path / "_core_part.pyi").write_text(PART)
+    module = _module()
+    module.__dict__["Pool"] = type("Pool", (), {"size": 1})
+    whole = "from roundelay._core_part import *\n" + STUB
+    assert check_stub.differences(whole, module) == []
+    assert check_stub.differences(STUB, module) == ["Pool: in the module only"]
+    del module.__dict__["Pool"].size
+    assert check_stub.differences(whole, module) == ["Pool.size: in the stub only"]
 
 
 @pytest.mark.parametrize("entry", ["catch2/include/catch2/catch.hpp", "catch2/other.hpp"])

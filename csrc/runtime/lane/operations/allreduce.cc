@@ -24,7 +24,7 @@ std::string check(const submit::Entry& entry, const Group&) {
   });
 }
 
-// Where the tensors of a batch are reduced, if that is not where they lie.
+// The memory in which the tensors of a batch are reduced, if that is not their own.
 struct Work {
   collective::ScatterList scattered;  // the tensors, for a fabric that takes them as they lie
   fuse::Layout layout;                // the tensors' places in the fusion buffer

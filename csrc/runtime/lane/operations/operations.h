@@ -1,5 +1,4 @@
-// What each operation checks, and its task. A new operation is one new file here and one row in
-// base/operations.def.
+// The checks and the task of each operation. csrc/README.md lists what a new operation needs.
 #pragma once
 
 #include <cstddef>
@@ -36,17 +35,18 @@ std::string wrong_with(const submit::Entry& entry, const Group& group);
 #include "base/operations.def"
 #undef OPERATION
 #undef AGREEMENT
-// Before operations that members skip after join(): the members that take part tell the others the number of
-// batches (batch.following).
-extern const OperationSteps kAnnounceSteps;
-// On a member that skips them: it receives that number and starts as many calls, in which it takes no part.
+// Come before operations that members skip after join(): the members that take part tell the others the
+// number of batches (batch.following).
+extern const OperationSteps kTellCountSteps;
+// Replace such operations on a member that skips them: it receives that number and starts as many calls, in
+// which it takes no part.
 extern const OperationSteps kSkipSteps;
 
 // Makes the task of an allreduce whose entry has a technique, of which no member is absent: the technique's,
 // or, in a flush, a dense allreduce of what it gives back, too. As OperationSteps::run().
 collective::Task run_technique(DeviceBuffers& buffers, Batch& batch);
 
-// Shared by the operations:
+// The operations share the rest.
 // Returns the output of a tensor, which may lie in a region.
 collective::Buffer buffer_of(const wire::Request& request, const submit::Part& part);
 // Returns the bytes of one row, which has all dimensions but the first. `shape` has a first dimension.
@@ -79,8 +79,8 @@ bool goes_over_levels(const Batch& batch, int members);
 // Returns the memory for the result of a piece, which has so many rows. Errors: those of DeviceBuffers.
 Result<ByteSpan> memory_for_rows(DeviceBuffers& buffers, const Piece& piece, std::int64_t rows);
 
-// Sets the call's operator and factors. An average is a sum with the divisor `members`. With factors it is
-// Horovod's average: the second factor is divided instead.
+// Sets the call's operator and factors. An average is a sum with the divisor `members`, the size of the
+// group. With factors it is Horovod's average: the second factor is divided instead.
 void set_reduction(collective::Reduction& call, const wire::Request& request, int members);
 
 }  // namespace roundelay::runtime

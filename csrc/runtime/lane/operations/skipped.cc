@@ -22,7 +22,7 @@ void tell(const Batch& batch, std::int64_t& number, collective::Call& call) {
   broadcast.buffer = std::as_writable_bytes(std::span(&number, 1));
 }
 
-collective::Task announce(DeviceBuffers& buffers, Batch& batch) {
+collective::Task tell_count(DeviceBuffers& buffers, Batch& batch) {
   std::int64_t number = batch.following;
   collective::Call call;
   tell(batch, number, call);
@@ -44,7 +44,7 @@ collective::Task skip(DeviceBuffers& buffers, Batch& batch) {
 
 }  // namespace
 
-const OperationSteps kAnnounceSteps = {check, announce};
+const OperationSteps kTellCountSteps = {check, tell_count};
 const OperationSteps kSkipSteps = {check, skip};
 
 }  // namespace roundelay::runtime

@@ -2,6 +2,7 @@
 #include <memory>
 #include <utility>
 
+#include "runtime/lane/lane_recorder.h"
 #include "runtime/lane/operations/operations.h"
 #include "runtime/lane/technique_stage.h"
 
@@ -36,6 +37,7 @@ compress::Bucket bucket_of(const Batch& batch, int members) {
   set_reduction(bucket.reduction, batch.request(), members);
   bucket.parameters = technique.parameters;
   bucket.state = technique.state;
+  bucket.run = technique.run;
   return bucket;
 }
 
@@ -53,9 +55,14 @@ collective::Task run_technique(DeviceBuffers& buffers, Batch& batch) {
   } else {
     inner = taken.technique->run(use.stage(), bucket);
   }
+  use.stage().record_to(batch.recorder);
   for (inner.resume(); !inner.done(); inner.resume()) {
-    co_await collective::Calling(*inner.step().fabric, *inner.step().call);
+    const Task::Step step = inner.step();
+    use.stage().end_span();
+    co_await collective::Calling(*step.fabric, *step.call);
+    if (batch.recorder != nullptr && !step.name.empty()) batch.recorder->record_call(batch, step.name);
   }
+  use.stage().end_span();
   if (inner.status().ok() && taken.outcome != nullptr) *taken.outcome = {true, batch.called_bytes};
   co_return inner.status();
 }

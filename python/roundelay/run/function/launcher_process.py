@@ -103,7 +103,7 @@ class LauncherProcess:
             launcher.send_signal(signal.SIGTERM)
 
     def _shower(self, name: str) -> Callable[[bytes], None]:
-        """Shows bytes on what sys.stdout or sys.stderr is at that time: a notebook's cell, a test's."""
+        """Returns a function that shows bytes on sys.stdout or sys.stderr, whichever object that is now."""
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
         def show(data: bytes) -> None:

@@ -45,10 +45,10 @@ class End:
     """The launcher's last message; result_pipe.ResultPipe.end writes the fields."""
 
     status: int
-    text: str
-    rank: int | None
-    last_words: list[str] = field(default_factory=list)
-    unwell: list[tuple[int, str]] = field(default_factory=list)
+    text: str  # the message about a failure
+    rank: int | None  # the rank that failed first
+    last_words: list[str] = field(default_factory=list)  # that rank's last lines on stderr
+    unwell: list[tuple[int, str]] = field(default_factory=list)  # ranks that failed or were told to end
 
 
 def values(replies: list[Reply], end: End) -> list[Any]:

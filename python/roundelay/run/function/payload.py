@@ -21,7 +21,7 @@ PROTOCOL = 5
 def pack(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> BinaryIO:
     """Returns a file without a name that holds the call, sys.path and sys.argv; worker.py reads it.
 
-    Raises TypeError, saying what, if something in it cannot be pickled.
+    Raises TypeError if the function, args or kwargs cannot be pickled; its text names which.
     """
     payload = anonymous_file()
     here = {"path": [os.path.abspath(entry) for entry in sys.path], "argv": sys.argv}

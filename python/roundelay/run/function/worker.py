@@ -35,7 +35,7 @@ def take_call() -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
 
 
 def pickled_value(value: object) -> bytes:
-    """Raises TypeError, naming the value's type, if it cannot be pickled."""
+    """Returns the pickle. Raises TypeError, naming the value's type, if it cannot be pickled."""
     import cloudpickle
 
     try:
@@ -47,7 +47,7 @@ def pickled_value(value: object) -> bytes:
 
 
 def pickled_exception(error: BaseException) -> bytes | None:
-    """Returns None if `error` would not be unpickled with its type."""
+    """Returns the pickle; None if `error` would not be unpickled with its type."""
     try:
         import cloudpickle
 
@@ -58,7 +58,7 @@ def pickled_exception(error: BaseException) -> bytes | None:
 
 
 def reply(descriptor: int, kind: bytes, body: bytes) -> None:
-    """Hands a reply to the agent; one that is gone needs none."""
+    """Hands a reply to the agent. Does nothing if the agent is gone."""
     with contextlib.suppress(OSError), os.fdopen(descriptor, "wb") as stream:
         stream.write(HEADER.pack(kind, len(body)))
         stream.write(body)
@@ -73,7 +73,7 @@ def own_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def fail(descriptor: int, error: BaseException) -> int:
-    """Tells the agent and the reader of stderr; returns the exit status."""
+    """Reports an exception of the function to the agent and on stderr; returns the exit status."""
     text = "".join(traceback.format_exception(type(error), error, own_frames(error.__traceback__)))
     reply(descriptor, FAILURE, pickle.dumps((text, pickled_exception(error)), _PROTOCOL))
     if isinstance(error, KeyboardInterrupt):  # the user knows

@@ -20,13 +20,14 @@ from roundelay.torch.process_sets import ProcessSet, set_id
 
 
 class Reduction(NamedTuple):
-    """How the gradients of one optimizer are reduced; equal on all ranks."""
+    """The way in which the gradients of one optimizer are reduced; equal on all ranks."""
 
     op: int
     prescale_factor: float
     postscale_factor: float
     compression: type[Compressor]
     sparse_as_dense: bool
+    takes_sparse: bool  # False: a sparse gradient that is not made dense is an error
     process_set: ProcessSet
 
 
@@ -57,8 +58,8 @@ class Contribution:
     """This rank's part in one reduction of a gradient. The result comes into ``gradient``."""
 
     gradient: torch.Tensor
-    wire: torch.Tensor
-    context: torch.dtype | None
+    wire: torch.Tensor  # the tensor that is reduced in place: ``gradient``, or its compressed form
+    context: torch.dtype | None  # for Compressor.decompress()
     operation: Operation | None = None  # the whole group's, once it is submitted
 
     def wait(self, compression: type[Compressor]) -> torch.Tensor:
@@ -92,14 +93,16 @@ class Gradient:
         self.pending: list[Pending] = []  # reductions outside a pool
 
     def sparse_dimensions(self) -> int:
-        """The number of dimensions in which ``.grad`` is sparse; 0: it is dense, or is to be made dense.
+        """Returns the number of dimensions in which ``.grad`` is sparse; 0: it is or will be made dense.
 
-        ValueError, on all ranks, where the op has no meaning for sparse tensors.
+        ValueError, and HorovodInternalError on the other ranks, if the op or the strategy cannot reduce
+        sparse tensors.
         """
         gradient = self.core.local()
         if gradient is None or gradient.layout == torch.strided or self.rule.sparse_as_dense:
             return 0
-        if self.rule.op not in LINEAR_OPS or gradient.layout != torch.sparse_coo:
+        rule = self.rule
+        if rule.op not in LINEAR_OPS or gradient.layout != torch.sparse_coo or not rule.takes_sparse:
             text = f"{self.name} has a sparse gradient: give DistributedOptimizer sparse_as_dense=True"
             _core.submit_error("allreduce", self.name, text, set_id(self.rule.process_set))
             raise ValueError(text)
@@ -131,7 +134,7 @@ class Gradient:
         return gradient.detach()
 
     def submitted(self, pending: Pending) -> None:
-        """Has finish() wait for this reduction, too."""
+        """Makes finish() wait for this reduction, too."""
         self.pending.append(pending)
         self.core.submitted()
 
@@ -144,7 +147,7 @@ class Gradient:
             )
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         while self.pending:
             pending = self.pending.pop()
             try:
@@ -172,7 +175,7 @@ class Gradient:
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether both are the same elements of the same memory."""
+    """Returns whether both are the same elements of the same memory."""
     if a.data_ptr() != b.data_ptr() or a.dtype != b.dtype:
         return False
     return a.shape == b.shape and a.stride() == b.stride()

@@ -29,7 +29,7 @@ class GradientGroup:
         self.core = core or _core.GradientGroup(name)
         self.name = name
         self.members: list[Gradient] = []
-        self.alone = alone  # no explicit group: the operation is a plain allreduce
+        self.alone = alone  # its only member is in no group of the user's: the operation is a plain allreduce
 
     def join(self, gradient: Gradient) -> None:
         """Adds the gradient as the last member."""
@@ -42,7 +42,7 @@ class GradientGroup:
             self.catch_up()
 
     def unsettled(self) -> bool:
-        """Whether the ranks have something of this group to agree on."""
+        """Returns whether the ranks have something of this group to agree on in the next round."""
         return self.core.filled > 0 or self.core.any_ready()
 
     def catch_up(self) -> None:
@@ -50,7 +50,7 @@ class GradientGroup:
         self._submit([member for member in self.members if member.core.wanted])
 
     def submit_rest(self, kinds: dict[Gradient, int]) -> None:
-        """Submits the gradients that are ready on some rank. All ranks submit the same ones."""
+        """Submits the gradients that are ready on some rank, with their kinds. All ranks submit the same."""
         dense = [gradient for gradient, kind in kinds.items() if kind == DENSE]
         if dense:
             self._submit(dense)
@@ -70,7 +70,7 @@ class GradientGroup:
                 member.finish()
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         for member in self.members:
             member.abandon()
 
@@ -102,7 +102,10 @@ class GradientGroup:
 
 
 def assign(num_groups: int, groups: Any, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
-    """Group numbers by id(parameter), from the arguments of DistributedOptimizer; ValueError if wrong."""
+    """Returns group numbers by id(parameter), from the arguments of DistributedOptimizer.
+
+    A parameter without a number is in no group. ValueError: the arguments are wrong.
+    """
     if num_groups:
         warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
@@ -116,7 +119,7 @@ def assign(num_groups: int, groups: Any, parameters: Sequence[torch.Tensor]) -> 
 
 
 def _evenly(number: int, parameters: Sequence[torch.Tensor]) -> dict[int, int]:
-    """Neighbours go together: backward brings them one after the other."""
+    """Divides the parameters into groups of neighbours: backward brings them one after the other."""
     return {id(p): index * number // len(parameters) for index, p in enumerate(parameters)} if number else {}
 
 

@@ -7,11 +7,15 @@ reduced in place: nothing is packed, and within a node the ranks read each other
 in; if the entry was kept, autograd adds to it in place. On a GPU all work is enqueued in the hook's current
 stream.
 
+Where gradients travel in a half type, ``.grad`` is an entry of a second memory of the parameters' type. A
+gradient is cast once, into the pool; a bucket's results are cast back in one pass.
+
 Source: lazy allreduce on a gradient pool, GradientFlow (arXiv 1902.06855), section 4.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,7 +32,7 @@ from roundelay.torch.process_sets import set_id
 from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
-_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of a pool, on the wire
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of parameters, and on the wire
 
 job_keys = JobKeys(2 * len(_DTYPES))  # a block has a key for each dtype on the CPU, and on a GPU
 
@@ -43,7 +47,7 @@ class _Place:
 
 
 def wire_dtype(gradient: Gradient) -> torch.dtype | None:
-    """The type that a gradient has in a pool; None if it cannot be in one."""
+    """Returns the type that a gradient has in a pool; None if it cannot be in one."""
     rule, parameter = gradient.rule, gradient.core.parameter
     known = rule.compression in (Compression.none, Compression.fp16, Compression.bf16)
     if parameter is None or not known or not _gpu.serves(parameter.device):
@@ -65,10 +69,19 @@ class Bucket(GradientGroup):
         self.bucket = _core.Bucket(name, pool.memory, rule.op, rule.prescale_factor, rule.postscale_factor)
         super().__init__(name, alone=False, core=self.bucket)
         self.pool = pool
-        self.bytes = max(place.end for place in places.values()) - min(p.begin for p in places.values())
+        self._begin = min(place.begin for place in places.values())
+        self.bytes = max(place.end for place in places.values()) - self._begin
         for gradient, place in places.items():
             self.bucket.add(gradient.core, place.entry)
             self.members.append(gradient)
+
+    def ranges(self) -> tuple[range, ...]:
+        """Returns the elements of each gradient, counted from the bucket's first one."""
+        size = self.pool.dtype.itemsize
+        places = (self.pool.places[gradient] for gradient in self.members)
+        return tuple(
+            range((place.begin - self._begin) // size, (place.end - self._begin) // size) for place in places
+        )
 
     def arrived(self, gradient: Gradient) -> None:
         """Copies the gradient into the pool at once, while it is in the cache."""
@@ -88,28 +101,37 @@ class Bucket(GradientGroup):
         super().finish()
 
     def abandon(self) -> None:
-        """After a failure: waits for operations in flight, ignores their results, and starts anew."""
+        """Waits for operations in flight after a failure, ignores their results, and starts anew."""
         self.bucket.abandon()
         super().abandon()
 
 
 class _Pool:
-    """The gradients of one device and dtype, and their memory. number: the process set's."""
+    """The gradients of one device and dtype, and their memory.
+
+    index: among the optimizer's pools. dtype: the type that travels. result_dtype: that of the results.
+    number: the process set's.
+    """
 
     def __init__(
         self,
+        index: int,
         key: int,
         device: torch.device,
         dtype: torch.dtype,
+        result_dtype: torch.dtype,
         gradients: Sequence[Gradient],
         number: int,
     ) -> None:
+        self.index = index
         self.device = device
         self.dtype = dtype
         self.places: dict[Gradient, _Place] = {}
         self._elements = {gradient: _elements(gradient) for gradient in gradients}
         self.bytes = sum(_rounded(elements * dtype.itemsize) for elements in self._elements.values())
-        self.memory = _memory(key, self.bytes, number, device)
+        elements = self.bytes // dtype.itemsize
+        results = None if result_dtype == dtype else (result_dtype, elements * result_dtype.itemsize)
+        self.memory = _memory(key, self.bytes, number, device, results)
         self.arrange(gradients)
 
     def arrange(self, gradients: Sequence[Gradient]) -> None:
@@ -128,41 +150,42 @@ class _Pool:
 
 
 class Pools:
-    """All gradients of an optimizer that can lie in pools, one for each device and wire dtype.
+    """All gradients of an optimizer that can lie in pools, one for each device and dtype of parameters.
 
-    gradients: in the order of their arrival. key: the first one of the optimizer's block of job_keys. Every
-    rank makes them of equal gradients. RuntimeError where there is no memory, ValueError where a gradient
-    cannot be in a pool on this rank.
+    gradients: in the order of their arrival, equal on all ranks. prefix: that of the optimizer's names. key:
+    the first one of the optimizer's block of job_keys. RuntimeError if there is no memory, ValueError if a
+    gradient cannot be in a pool on this rank.
     """
 
     def __init__(self, gradients: Sequence[Gradient], rule: Reduction, prefix: str, key: int) -> None:
         self._prefix = prefix
         self._rule = rule
-        by_kind: dict[tuple[torch.device, torch.dtype], list[Gradient]] = {}
+        by_kind: dict[tuple[torch.device, torch.dtype, torch.dtype], list[Gradient]] = {}
         for gradient in gradients:
             dtype, parameter = wire_dtype(gradient), gradient.core.parameter
             if dtype is None or parameter is None:
                 raise ValueError(f"{gradient.name} is of another kind than on other ranks")
-            by_kind.setdefault((parameter.device, dtype), []).append(gradient)
-        self._pools = []
-        for (device, dtype), members in by_kind.items():
-            kind = _DTYPES.index(dtype) + len(_DTYPES) * (device.type != "cpu")
-            self._pools.append(_Pool(key + kind, device, dtype, members, set_id(rule.process_set)))
-        # The model of costs is one of the CPU.
+            by_kind.setdefault((parameter.device, dtype, parameter.dtype), []).append(gradient)
+        self._pools: list[_Pool] = []
+        for (device, dtype, own), members in by_kind.items():
+            kind = _DTYPES.index(own) + len(_DTYPES) * (device.type != "cpu")
+            number = set_id(rule.process_set)
+            self._pools.append(_Pool(len(self._pools), key + kind, device, dtype, own, members, number))
+        # The cost model holds for the CPU only.
         self.measurable = all(pool.device.type == "cpu" for pool in self._pools)
-        self._moved_out = 0
+        self._counted: Counter[str] = Counter()
         self._trimmed = False
 
     def gradients(self) -> list[Gradient]:
-        """All gradients, in the order of the pools."""
+        """Returns all gradients, in the order of the pools."""
         return [gradient for pool in self._pools for gradient in pool.places]
 
     def largest(self) -> int:
-        """The number of bytes of the largest pool."""
+        """Returns the number of bytes of the largest pool."""
         return max(pool.bytes for pool in self._pools)
 
     def extents(self, ready: Mapping[Gradient, float]) -> list[list[Extent]]:
-        """The extents of each pool. ready: when each gradient comes; a missing one comes with the last."""
+        """Returns each pool's extents. ready: when gradients come, in seconds; missing ones come last."""
         last = max(ready.values(), default=0.0)
         return [
             [Extent(place.begin, place.end, ready.get(g, last)) for g, place in pool.places.items()]
@@ -175,11 +198,11 @@ class Pools:
             pool.arrange([gradient for gradient in gradients if gradient in pool.places])
 
     def in_order(self, gradients: Sequence[Gradient]) -> list[Gradient]:
-        """The result of gradients() after arrange(gradients)."""
+        """Returns what gradients() would return after arrange(gradients)."""
         return [gradient for pool in self._pools for gradient in gradients if gradient in pool.places]
 
     def cut(self, cuts: Cuts, most: int) -> list[Bucket]:
-        """Cuts the pools into buckets. A bucket's name has its number, first and last gradient."""
+        """Cuts the pools into buckets, whose names have number, first and last gradient. most: bytes."""
         buckets: list[Bucket] = []
         for pool in self._pools:
             gradients = list(pool.places)
@@ -203,20 +226,26 @@ class Pools:
             self._trimmed = True
             for pool in self._pools:
                 pool.memory.trim()
-        moved_out = sum(pool.memory.moved_out for pool in self._pools)
-        count("gradients_moved_out", moved_out - self._moved_out)
-        self._moved_out = moved_out
+        self._count_work()
         return submitted
 
+    def _count_work(self) -> None:
+        work: Counter[str] = Counter()
+        for pool in self._pools:
+            work.update(pool.memory.counters)
+        for counter, number in work.items():
+            count(counter, number - self._counted[counter])
+        self._counted = work
+
     def out_of_place(self, buckets: Sequence[Bucket]) -> bool:
-        """Whether a bucket was submitted after a later one of its pool, or not although a later one was."""
+        """Returns whether a bucket was submitted after a later one of its pool, or not, though that was."""
         return any(
             out_of_place(_order([b for b in buckets if b.pool is pool]), sum(b.pool is pool for b in buckets))
             for pool in self._pools
         )
 
     def trial(self) -> tuple[Callable[[int], int], torch.Tensor]:
-        """A function that starts an operation in the largest pool, and a word there: for calibration.py."""
+        """Returns the first two arguments of calibration.calibrate(), for the largest pool."""
         pool = max(self._pools, key=lambda pool: pool.bytes)
         place = next(iter(pool.places.values()))
         word = pool.memory.fill(place.entry, None)
@@ -229,20 +258,22 @@ class Pools:
 
 
 def _order(buckets: Sequence[Bucket]) -> list[int]:
-    """The numbers of those that were submitted in this step, in this order."""
+    """Returns the numbers of the buckets that were submitted in this step, in the order of submission."""
     turns = [(bucket.bucket.turn, number) for number, bucket in enumerate(buckets)]
     return [number for turn, number in sorted(turns) if turn > 0]
 
 
-def _memory(key: int, size: int, number: int, device: torch.device) -> _core.GradientPool:
-    """Allocates a pool's memory. On a GPU it has torch free unused memory if there is too little."""
+def _memory(
+    key: int, size: int, number: int, device: torch.device, results: tuple[torch.dtype, int] | None
+) -> _core.GradientPool:
+    """Allocates a pool's memory. If a GPU has too little, torch frees unused memory first."""
     try:
-        return _core.GradientPool(key, size, number, device)
+        return _core.GradientPool(key, size, number, device, results)
     except RuntimeError:
         if device.type == "cpu":
             raise
     torch.get_device_module(device).empty_cache()
-    return _core.GradientPool(key, size, number, device)
+    return _core.GradientPool(key, size, number, device, results)
 
 
 def _elements(gradient: Gradient) -> int:

@@ -1,7 +1,7 @@
-"""How the ranks agree on a gradient pool, in the agreement rounds that they hold anyway (gradient_sync.py).
+"""Makes the ranks agree on a gradient pool, in the agreement rounds that they hold anyway (gradient_sync.py).
 
-Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same round. All
-ranks take part in that one, so a rank that has joined (hvd.join) misses none. The proposals:
+Rank 0 of the process set proposes. All ranks carry a proposal out at the end of the same round. Nothing is
+carried out while a rank has joined (hvd.join), so no rank misses a proposal. The proposals:
 
 1. An order: that of rank 0's gradients in the first step. Each rank makes the pool.
 2. The use of the pool, when all ranks have said that they could make it. The sizes of buckets follow from a
@@ -10,7 +10,7 @@ ranks take part in that one, so a rank that has joined (hvd.join) misses none. T
 4. Another order, if gradients have come in it for a long time: the ranks lay the pool out anew.
 
 Only the measurement waits. Where techniques keep gradients back, sizes are not tried out, and the pool stays
-as it is until these are flushed.
+as it is until these gradients are flushed (optimizer/techniques.py).
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
-_PLACE_BYTES = 3  # of a position in the order, in a round's values
+_PLACE_BYTES = 3  # a position in the order takes these in a round's values
 _MOST = 256**_PLACE_BYTES - 1
-_CUTS_BYTES = 8  # of each number of Cuts
+_CUTS_BYTES = 8  # each number of Cuts takes these
 
 Maker = Callable[[Sequence[Gradient]], Pools]
 
 
 class Occupants(Protocol):
-    """What uses the pool's buckets: techniques, some of which keep gradients back."""
+    """The techniques in the pool's buckets, some of which keep gradients back."""
 
     @property
     def stateful(self) -> bool:
-        """Whether techniques may keep gradients back. Alike on all ranks."""
+        """True if techniques may keep gradients back. Alike on all ranks."""
 
     @property
     def restored(self) -> Layout | None:
         """The layout that a loaded state needs."""
 
     def may_change_layout(self) -> bool:
-        """Whether nothing is kept back on any rank; if not, flushing begins."""
+        """Returns whether nothing is kept back on any rank; if not, flushing begins."""
 
     def layout_will_change(self) -> None:
-        """Gradients move to other buckets now."""
+        """Tells that gradients move to other buckets now."""
 
 
 class _Phase(enum.Enum):
@@ -67,9 +67,10 @@ class _Phase(enum.Enum):
 
 
 class PoolPlan:
-    """Makes and changes the pool of one optimizer. prefix: that of the optimizer's names.
+    """Makes and changes the pools of one optimizer. prefix: that of the optimizer's names.
 
-    rules: those of its hooks. While ``rules.recording`` is true, the hooks' gradients are given to arrived().
+    members, below: all its gradients, in an order that is equal on all ranks. rules: those of its hooks.
+    While ``rules.recording`` is true, the hooks' gradients are given to arrived().
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class PoolPlan:
         self._pools: Pools | None = None
         self._buckets: list[Bucket] = []
         self._cuts = DEFAULT if self._config.theta_auto else Cuts(self._config.theta)
-        self._pool_tuner: PoolTuner | None = None  # on rank 0
+        self._pool_tuner: PoolTuner | None = None  # None on ranks other than 0
         self._waits = False  # a change of the layout waits for a flush
         self._rules.recording = self._config.gradient_pool
 
@@ -116,7 +117,7 @@ class PoolPlan:
     # -- agreement rounds
 
     def values(self, members: Sequence[Gradient], alone: bool) -> list[int]:
-        """This rank's bytes, to be combined by Max: a byte for each rank that is here, then the phase's.
+        """Returns this rank's bytes, to be combined by Max: a byte for each rank (1: here), then the phase's.
 
         alone: this rank waits for this round and nothing else.
         """
@@ -150,7 +151,10 @@ class PoolPlan:
         return [by_name[name] for name in restored.order if name in by_name]
 
     def apply(self, members: Sequence[Gradient], values: Sequence[int], make: Maker) -> list[Bucket]:
-        """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none."""
+        """Takes the combined bytes. Returns new buckets, which all ranks use from now on; often none.
+
+        make: makes pools of gradients in this order.
+        """
         if self._phase is _Phase.OVER:
             return []
         here, rest = values[: self._set.size()], values[self._set.size() :]
@@ -215,7 +219,7 @@ class PoolPlan:
         return self._cut()
 
     def _cuts_of_rank_0(self, cuts: Cuts) -> Cuts:
-        """Rank 0's cuts."""
+        """Returns rank 0's cuts; ``cuts`` are this rank's."""
         numbers = torch.tensor(cuts, dtype=torch.int64, device="cpu")
         root = self._set.ranks[0]
         theta, last = broadcast(numbers, root, f"{self._prefix}.cuts", self._set).tolist()
@@ -224,10 +228,10 @@ class PoolPlan:
     def _follow_tuner(self, reorder: bool, recut: bool, numbers: Sequence[int]) -> list[Bucket]:
         self._waits = (reorder or recut) and not self._occupants.may_change_layout()
         if self._waits:
-            return []  # rank 0 goes on proposing
+            return []  # rank 0 proposes the same again in the next round
         if reorder:
             self._phase = _Phase.ORDERING
-        if not recut or (reorder and self._occupants.stateful):  # these are empty for one change at a time
+        if not recut or (reorder and self._occupants.stateful):  # a flush makes room for one change
             return []
         theta, last = _numbers(numbers, _CUTS_BYTES)
         self._cuts = Cuts(theta, last)
@@ -255,12 +259,12 @@ class PoolPlan:
 
     @property
     def wants_change(self) -> bool:
-        """Whether the layout is still to be changed. Alike on all ranks."""
+        """True if the layout is still to be changed. Alike on all ranks."""
         return self._waits or self._phase is _Phase.ORDERING
 
     @property
     def cuts(self) -> Cuts | None:
-        """How the pool is cut; None while no pool is in use."""
+        """The sizes of the pools' buckets; None while no pool is in use."""
         return self._cuts if self._buckets else None
 
 

@@ -37,7 +37,7 @@ class OrderWatch(Generic[T]):
 
     @property
     def recording(self) -> bool:
-        """Whether step_over() needs the order of the step that begins."""
+        """True if step_over() needs the order of the step that begins."""
         return self._late >= PATIENCE
 
     def step_over(self, late: bool, order: tuple[T, ...]) -> tuple[T, ...] | None:
@@ -71,7 +71,7 @@ class PoolTuner:
 
     @property
     def recording(self) -> bool:
-        """Whether step_over() needs the arrivals of gradients in the step that begins."""
+        """True if step_over() needs the order and times of gradients in the step that begins."""
         return self._watch.recording
 
     def best(self, now: Cuts) -> Cuts:
@@ -87,7 +87,7 @@ class PoolTuner:
     def step_over(
         self, late: bool, cuts: Cuts, order: tuple[Gradient, ...], ready: Mapping[Gradient, float]
     ) -> None:
-        """Ends a step. cuts: the pool's now; the rest as for OrderWatch and PoolPlan."""
+        """Ends a step. cuts: the pool's now. late, order: as for OrderWatch. ready: seconds, by gradient."""
         if self._tuner is not None and not self._tuner.over:
             over = self._tuner.step_over(cuts, time.perf_counter())
             self.propose(self._tuner.cuts, cuts)
@@ -112,7 +112,7 @@ class PoolTuner:
             self._tuner = self.cuts = None
 
     def arranged(self, now: Cuts) -> None:
-        """Records that the proposed order is in use."""
+        """Records that the proposed order is in use. now: the pool's cuts."""
         self.order = None
         self.propose(self.best(now), now)
 

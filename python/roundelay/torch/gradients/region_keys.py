@@ -15,7 +15,7 @@ MOST = 2**22  # the core's keys are from 1 on and below this (csrc/collective/sh
 
 
 class RegionKeys:
-    """Hands out the keys of one process set, in blocks of ``each``; ``first``: the first block's number.
+    """Hands out the keys of one process set, in blocks of ``each`` from block ``first`` on; below ``most``.
 
     A block that was given back is used again only when there is no other: its region lives as long as
     somebody holds a gradient in it.
@@ -54,7 +54,7 @@ class RegionKeys:
 class JobKeys:
     """The keys of all process sets of this job, in blocks of ``each``."""
 
-    per_job = 1000  # blocks
+    per_job = 1000  # blocks between the first ones of two jobs
 
     def __init__(self, each: int) -> None:
         self._each = each

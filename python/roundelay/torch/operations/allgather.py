@@ -36,7 +36,7 @@ def allgather_async(
 ) -> int:
     """Starts an allgather; ``synchronize(handle)`` gives the ranks' tensors one below the other.
 
-    The first dimension may differ between ranks, the others must not. ``tensor`` must not be changed before.
+    The first dimension may differ between ranks, the others must not. Do not change ``tensor`` before then.
     """
     with Call("allgather", name, process_set) as call:
         call.check_rows(tensor)
@@ -46,7 +46,7 @@ def allgather_async(
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> int:
-    """Like ``allgather_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
+    """Starts ``allgather_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
     with Call("allgather", name, process_set) as call:
         group = _checked(tensors, call)
     handle = _core.allgather_async(never_empty(group), name, call.group)
@@ -116,7 +116,7 @@ def allgather(
 def grouped_allgather(
     tensors: Sequence[torch.Tensor], name: str | None = None, process_set: ProcessSet = global_process_set
 ) -> list[torch.Tensor]:
-    """Like ``allgather`` of each tensor, all or nothing; differentiable as it is."""
+    """Returns the ``allgather`` of each tensor, all or nothing; differentiable as ``allgather`` is."""
     with Call("allgather", name, process_set) as call:
         group = _checked(tensors, call)
     if not group:

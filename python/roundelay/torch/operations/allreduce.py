@@ -53,9 +53,9 @@ def allreduce_async(
 ) -> int:
     """Starts an allreduce; ``synchronize(handle)`` gives a new tensor like ``tensor``.
 
-    Each element is ``op`` over all ranks of ``prescale_factor * element``, times ``postscale_factor``: each
-    product is rounded to the tensor's type. ``tensor`` must not be changed before then. ``average`` is
-    deprecated: use ``op``.
+    Each element is ``op`` (default: Average) over all ranks of ``prescale_factor * element``, times
+    ``postscale_factor``: each product is rounded to the tensor's type. Do not change ``tensor`` before then.
+    ``average`` is deprecated: use ``op``.
     """
     return _start(_checked(tensor, False, average, name, op, prescale_factor, postscale_factor, process_set))
 
@@ -69,7 +69,7 @@ def allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Like ``allreduce_async``, in place: ``synchronize(handle)`` returns ``tensor`` itself."""
+    """Starts ``allreduce_async`` in place: ``synchronize(handle)`` returns ``tensor`` itself."""
     return _start(_checked(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -82,7 +82,7 @@ def allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Allreduce in place; returns ``tensor``. Not recorded by autograd."""
+    """Reduces ``tensor`` in place and returns it. Autograd does not record this. See ``allreduce_async``."""
     return _run(_checked(tensor, True, average, name, op, prescale_factor, postscale_factor, process_set))
 
 
@@ -120,9 +120,9 @@ def allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Allreduce into a new tensor like ``tensor``.
+    """Returns the allreduce of ``tensor`` as a new tensor.
 
-    ``compression`` is applied before, and undone after. See ``allreduce_async`` for the scale factors.
+    ``compression`` is applied before, and undone after. See ``allreduce_async`` for ``op`` and the factors.
     Differentiable for Average and Sum: the gradient is the allreduce, with the same ``op`` and factors and
     over the same set, of the ranks' gradients.
     """

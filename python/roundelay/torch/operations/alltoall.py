@@ -123,10 +123,10 @@ def alltoall(
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Sends the first ``splits[0]`` rows to the set's first rank, the next ``splits[1]`` to its second ...
 
-    Returns the rows that came, in the order of ranks, and, where ``splits`` was given, from which rank how
-    many came (int32; int64 where a number needs it). Without ``splits`` every rank gets as many. Dimensions
-    but the first are the same on all ranks. Differentiable: the gradient is an alltoall of the gradients with
-    the received splits.
+    Returns the rows that came, in the order of ranks, and, where ``splits`` was given, the number of rows
+    from each rank (int32; int64 where a number needs it). Without ``splits`` every rank gets the same number.
+    All dimensions but the first are the same on all ranks. Differentiable: the gradient is an alltoall of the
+    gradients with the received splits.
     """
     with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())

@@ -75,7 +75,7 @@ def broadcast_(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
-    """Overwrites ``tensor`` with the root's; returns it. Not recorded by autograd."""
+    """Overwrites ``tensor`` with the root's; returns ``tensor``. Autograd does not record this."""
     return _run(_checked(tensor, True, root_rank, name, process_set))
 
 

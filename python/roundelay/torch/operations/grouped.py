@@ -86,7 +86,7 @@ def grouped_allreduce_async_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Like ``grouped_allreduce_async``, in place: ``synchronize(handle)`` returns the tensors themselves."""
+    """Starts ``grouped_allreduce_async`` in place: ``synchronize(handle)`` returns the tensors themselves."""
     arguments = _checked(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
     return _start(tensors, arguments)
 
@@ -100,13 +100,13 @@ def grouped_allreduce_(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Allreduce of all ``tensors`` in place; returns them. Not recorded by autograd."""
+    """Reduces all ``tensors`` in place and returns them. Autograd does not record this."""
     arguments = _checked(tensors, True, average, name, op, prescale_factor, postscale_factor, process_set)
     return _run(tensors, arguments)
 
 
 class _GroupedAllreduce(torch.autograd.Function):
-    """Has the gradients of an allreduce of each tensor."""
+    """Reduces the ranks' gradients of each tensor as _Allreduce does."""
 
     @staticmethod
     def forward(
@@ -141,7 +141,7 @@ def grouped_allreduce(
     postscale_factor: float = 1.0,
     process_set: ProcessSet = global_process_set,
 ) -> list[torch.Tensor]:
-    """Allreduce of all ``tensors`` into new ones, all or nothing; differentiable as ``allreduce`` is."""
+    """Returns the allreduce of each tensor, all or nothing; differentiable as ``allreduce`` is."""
     with Call("allreduce", name, process_set) as call:
         group = call.checked_group(tensors)
         reduction = call.checked_reduction(group, op, average, prescale_factor, postscale_factor)

@@ -9,7 +9,8 @@ from roundelay import _core, _gpu
 from roundelay.torch.operations.common import Call
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 
-# Called on all ranks of the process set when all have joined, with the set and the rank that joined last.
+# join() calls these on all ranks of the process set when all have joined, with the set and the rank that
+# joined last.
 after_join: list[Callable[[ProcessSet, int], None]] = []
 
 

@@ -52,7 +52,7 @@ def reducescatter_async(
     """Starts a reducescatter; ``synchronize(handle)`` gives this rank's rows of the reduced tensor.
 
     All ranks get the same number of rows; the first ``rows % size`` ranks get one more. ``op``: Average, Sum.
-    See ``allreduce_async`` for the scale factors. ``tensor`` must not be changed before then.
+    See ``allreduce_async`` for the scale factors. Do not change ``tensor`` before then.
     """
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked([tensor], op, prescale_factor, postscale_factor, call)
@@ -68,7 +68,7 @@ def grouped_reducescatter_async(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> int:
-    """Like ``reducescatter_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
+    """Starts ``reducescatter_async`` of each tensor, all or nothing; ``synchronize(handle)`` gives a list."""
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked(tensors, op, prescale_factor, postscale_factor, call)
     handle = _core.reducescatter_async(never_empty(group), name, *reduction, call.group)
@@ -128,11 +128,11 @@ def reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> torch.Tensor:
-    """This rank's rows of the reduced tensor: see ``reducescatter_async``.
+    """Returns this rank's rows of the reduced tensor: see ``reducescatter_async``.
 
-    Differentiable: the gradient is the allgather of the ranks' gradients, times both factors, with Sum times
-    the number of ranks, as Horovod's. With ROUNDELAY_EXACT_GRADIENTS=1 it is not, but with Average divided
-    by the number of ranks: the exact one of the sum of all ranks' losses.
+    Differentiable: the gradient is the allgather of the ranks' gradients, times both factors. With Sum it is
+    multiplied by the number of ranks, as Horovod's. With ROUNDELAY_EXACT_GRADIENTS=1 that is left out, and
+    with Average it is divided by the number of ranks: the exact one of the sum of all ranks' losses.
     """
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked([tensor], op, prescale_factor, postscale_factor, call)
@@ -150,7 +150,7 @@ def grouped_reducescatter(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
 ) -> list[torch.Tensor]:
-    """Like ``reducescatter`` of each tensor, all or nothing; differentiable as it is."""
+    """Returns the ``reducescatter`` of each tensor, all or nothing; differentiable as that is."""
     with Call("reducescatter", name, process_set) as call:
         group, reduction = _checked(tensors, op, prescale_factor, postscale_factor, call)
         call.check_compression(compression)

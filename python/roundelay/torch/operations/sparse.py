@@ -55,11 +55,11 @@ def _divided(values: torch.Tensor, size: int) -> torch.Tensor:
 def sparse_allreduce_async(
     tensor: torch.Tensor, name: str | None, op: int, process_set: ProcessSet = global_process_set
 ) -> Callable[[], torch.Tensor]:
-    """Starts the sum (or Average) of sparse COO tensors; call what it returns for the result.
+    """Starts the sum (or Average) of sparse COO tensors. Returns a function that waits for the result.
 
-    The result has the entries of all ranks, ``coalesce()`` adds those of one place; Average divides the
-    values, on integers truncating. The ranks may have different numbers of entries, also none. Not recorded
-    by autograd. ValueError for other ops and for dense tensors; MismatchError on all ranks where
+    The result has the entries of all ranks; ``coalesce()`` adds entries with equal indices. Average divides
+    the values, on integers truncating. The ranks may have different numbers of entries, also none. Autograd
+    does not record this. ValueError for other ops and for dense tensors; MismatchError on all ranks where
     their ops or their tensors' shapes differ.
     """
     with Call("allgather", name, process_set, shown="sparse allreduce") as call:

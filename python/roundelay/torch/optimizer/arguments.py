@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -21,11 +21,10 @@ _COMPRESSORS: dict[torch.dtype, type[Compressor]] = {
 }
 
 
-def parameters_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    """Returns all parameters, in the order of the groups. ValueError if it is no optimizer."""
+def check_optimizer(optimizer: Any) -> None:
+    """Raises ValueError if it is no optimizer."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise ValueError(f"a torch.optim.Optimizer is needed, not {type(optimizer).__name__}")
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
 def check_passes(passes: Any) -> None:
@@ -88,9 +87,9 @@ def check_variable() -> None:
 
 
 def checked_names(
-    optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.Tensor]] | None
+    groups: list[list[torch.Tensor]], named_parameters: Iterable[tuple[str, torch.Tensor]] | None
 ) -> dict[int, str]:
-    """Returns names by id(parameter): for all parameters of the optimizer, or none if none are given."""
+    """Returns names by id(parameter): for all parameters in the groups, or none if none are given."""
     if named_parameters is None:
         return {}
     pairs = list(named_parameters)
@@ -103,15 +102,24 @@ def checked_names(
     by_id = {id(parameter): name for name, parameter in pairs}
     unnamed = [
         f"group {number}, number {index}, shape {tuple(parameter.shape)}"
-        for number, group in enumerate(optimizer.param_groups)
-        for index, parameter in enumerate(group["params"])
+        for number, group in enumerate(groups)
+        for index, parameter in enumerate(group)
         if id(parameter) not in by_id
     ]
     if unnamed and not pairs:
         raise ValueError("named_parameters is empty (is it a generator that was used before?)")
     if unnamed:
         raise ValueError(
-            f"named_parameters lacks {len(unnamed)} of the optimizer's {len(parameters_of(optimizer))} "
+            f"named_parameters lacks {len(unnamed)} of the optimizer's {sum(map(len, groups))} "
             f"parameters; the first: {unnamed[0]}"
         )
     return by_id
+
+
+def names_of(groups: list[list[torch.Tensor]], names: Mapping[int, str]) -> dict[torch.Tensor, str]:
+    """Returns the names of all parameters in the groups; names: those that were given, by id(parameter)."""
+    return {
+        parameter: names.get(id(parameter), f"noname.{number}.{index}")
+        for number, group in enumerate(groups)
+        for index, parameter in enumerate(group)
+    }

@@ -19,13 +19,16 @@ from roundelay.torch.measure import Span
 class Listener(Protocol):
     """An object that takes part in backwards and is told when the outermost one ends."""
 
-    order: tuple[int, int]  # rounds are waited for in this order, which is the same on all ranks
+    order: tuple[int, int]  # listeners are waited for in this order, which is the same on all ranks
 
     def backward_ended(self) -> bool:
-        """Whether the ranks have something to agree on."""
+        """Returns whether the ranks have something to agree on. If so, begin_round() follows."""
 
     def begin_round(self, final: bool, alone: bool) -> None:
-        """Tells the other ranks what was submitted; does not wait. ``alone``: end_round() comes next."""
+        """Tells the other ranks what was submitted; does not wait.
+
+        final: this rank is in step() and has no further gradients. alone: end_round() comes next.
+        """
 
     def end_round(self) -> None:
         """Waits until everything that was submitted is complete."""

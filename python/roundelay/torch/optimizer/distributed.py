@@ -11,31 +11,34 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
 from typing import Any, TypeVar
 
 import torch
 
 from roundelay import _core
 from roundelay.torch.compression import Compression, Compressor
-from roundelay.torch.functions import broadcast_object
 from roundelay.torch.gradients.gradient import Reduction
 from roundelay.torch.gradients.groups import assign
 from roundelay.torch.gradients.pool import job_keys
 from roundelay.torch.measure import Span
-from roundelay.torch.operations import Average, Max, allreduce
+from roundelay.torch.operations import Average
 from roundelay.torch.operations.common import check_compression
 from roundelay.torch.operations.join import after_join
+from roundelay.torch.optimizer.agreements import agree_on_steps, asking, check_nothing_is_kept
 from roundelay.torch.optimizer.arguments import (
+    check_optimizer,
     check_passes,
     checked_names,
     checked_reduction,
     chosen_strategy,
-    parameters_of,
+    names_of,
 )
 from roundelay.torch.optimizer.bound_method import BoundMethod
 from roundelay.torch.optimizer.grad_scaler import watch
 from roundelay.torch.optimizer.gradient_sync import GradientSync
+from roundelay.torch.optimizer.local_gradients import LocalGradients
+from roundelay.torch.optimizer.master_weights import MasterWeights
+from roundelay.torch.optimizer.scopes import Scopes
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 from roundelay.torch.strategies import Context, Strategy
@@ -46,27 +49,7 @@ OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
 
 
-class _Scopes:
-    """Numbers the optimizers of each process set, whose ranks wrap them in the same order."""
-
-    per_job = 1000
-
-    def __init__(self) -> None:
-        self._first = -self.per_job
-        self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
-
-    def restart(self) -> None:
-        """Begins above the numbers of the last job: its optimizers may go on in this one."""
-        self._first += self.per_job
-        self._of.clear()
-
-    def next(self, process_set: ProcessSet) -> int:
-        """Returns the number for an optimizer that is being wrapped."""
-        return next(self._of.setdefault(process_set, count(self._first)))
-
-
-_scopes = _Scopes()
-_asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there has chosen techniques
+_scopes = Scopes()
 
 
 def restart_scopes() -> None:
@@ -78,7 +61,7 @@ def restart_scopes() -> None:
 
 
 class Wrapper:
-    """The hooks and methods of one wrapped optimizer; has a weak reference to it."""
+    """The hooks and methods of one wrapped optimizer. It does not keep the optimizer alive."""
 
     _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
     _fields = ("_parameter_names", "_requires_update", "_handles")
@@ -90,11 +73,17 @@ class Wrapper:
         strategy: Strategy | None,
         names: dict[int, str],
         process_set: ProcessSet,
+        masters: MasterWeights,
     ) -> None:
-        """sync: None if gradients stay local. strategy: None if there are no other ranks to work with."""
+        """sync: None if gradients stay local. strategy: None if there are no other ranks to work with.
+
+        names: by id(parameter).
+        """
         self.process_set = process_set
         self._optimizer = weakref.ref(optimizer)
         self._sync = sync
+        self.masters = masters
+        self._local: LocalGradients | None = None
         self._strategy = strategy
         self._names = names
         self._skip = False
@@ -107,10 +96,12 @@ class Wrapper:
             setattr(optimizer, name, BoundMethod(getattr(self, name)))
         self._additions = [*self._methods, *self._fields]
         self._extend(optimizer, "add_param_group", after=self._take_parameters)
-        self._take_parameters()
         if self._sync is not None:
             self._extend(optimizer, "zero_grad", self._settle_failed_backward, self._sync.new_step)
             weakref.finalize(optimizer, self._sync.close).atexit = False
+        if masters.enabled:
+            self._give_masters(optimizer)
+        self._take_parameters()
 
     def _extend(
         self,
@@ -119,8 +110,8 @@ class Wrapper:
         before: Callable[[], None] | None = None,
         after: Callable[[], None] | None = None,
     ) -> None:
-        """Wraps a method of this object only; the class's method does the work."""
-        method = getattr(type(optimizer), name)
+        """Wraps a method of this object only; that of the masters or of the class does the work."""
+        method = self.masters.methods.get(name) or getattr(type(optimizer), name)
         owner = self._optimizer
 
         def extended(*args: Any, **kwargs: Any) -> Any:
@@ -135,8 +126,15 @@ class Wrapper:
         setattr(optimizer, name, BoundMethod(extended))
         self._additions.append(name)
 
+    def _give_masters(self, optimizer: torch.optim.Optimizer) -> None:
+        for name in self.masters.methods.keys() - self._additions:
+            self._extend(optimizer, name)
+        if self._sync is None:
+            self._local = LocalGradients(self.masters.take_gradients)
+            weakref.finalize(optimizer, self._local.close).atexit = False
+
     def restart(self) -> None:
-        """Begins a new job with this optimizer in it."""
+        """Begins a new job with this optimizer in it. init() calls it."""
         if self._sync is not None:
             self._sync.restart()
 
@@ -161,23 +159,23 @@ class Wrapper:
         if self._sync is not None:
             self._sync.close()
             self._sync.give_back_key()
+        if self._local is not None:
+            self._local.close()
 
     def _take_parameters(self, after_backward: bool = False) -> None:
         """Takes new parameters, and those that were frozen until now."""
         optimizer = self._optimizer()
         if optimizer is None:
             return
-        if self._sync is not None and self._sync.covers(
-            sum(len(group["params"]) for group in optimizer.param_groups)
-        ):
+        self.masters.adopt(optimizer, self._names)
+        hooks = self._sync or self._local
+        if hooks is not None and hooks.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
             return
-        named = {
-            parameter: self._names.get(id(parameter), f"noname.{number}.{index}")
-            for number, group in enumerate(optimizer.param_groups)
-            for index, parameter in enumerate(group["params"])
-        }
+        named = names_of(self.masters.parameters(optimizer), self._names)
         if self._sync is not None:
             self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
+        if self._local is not None:
+            self._local.add(named)
         # Users of Horovod look at these.
         optimizer._parameter_names = named  # type: ignore[attr-defined]
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
@@ -193,9 +191,11 @@ class Wrapper:
         Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
         a window of backward_passes_per_step that ended early, gradients made without backward().
         """
-        if self._sync is not None:
+        if self._sync is not None or self._local is not None:
             self._take_parameters(after_backward=True)
+        if self._sync is not None:
             self._sync.synchronize()
+        self.masters.take_gradients(arrived=False)
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -224,48 +224,71 @@ class Wrapper:
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Makes gradients be reduced once in ``passes`` backward passes from now on."""
         check_passes(passes)
+        optimizer = self._optimizer()
+        if self._strategy is not None and optimizer is not None:
+            names = names_of(self.masters.parameters(optimizer), self._names)
+            self._strategy.accept_gradients(names.values(), passes)
         if self._sync is not None:
             self._sync.rules.passes_per_step = passes
+
+    def note_unscaled(self) -> None:
+        """Records that GradScaler has changed the gradients."""
+        self.masters.note_unscaled()
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
         if self._strategy is not None:
             self._strategy.agree_on_overflow(found)
 
+    @property
+    def keeps_back(self) -> bool:
+        """Whether the strategy may keep gradients back on this rank."""
+        return self._sync is not None and self._sync.techniques.may_keep()
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what the strategy's techniques keep back: the loss has a new scale."""
+        if self._strategy is not None:
+            self._strategy.rescale(factor)
+
     def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self._step = Span("step")
+        self.masters.refresh()
         changed = self._synchronize_in_step(args, kwargs)
         if self._strategy is not None:
             self._strategy.before_step(optimizer)
         return changed
 
     def _synchronize_in_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Synchronizes now, or has the closure do it; returns the changed arguments of step() then."""
-        if self._sync is None:
-            return None
-        if self._skip:
-            if self._sync.has_submitted():
-                raise RuntimeError(
-                    "gradients are still in flight: call synchronize() before skip_synchronize()"
-                )
-            return None
+        """Synchronizes now, or makes the closure do it and returns the changed arguments of step()."""
+        if self._skip and self._sync is not None and self._sync.has_submitted():
+            raise RuntimeError("gradients are still in flight: call synchronize() before skip_synchronize()")
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if closure is None:
-            self.synchronize()
+            self._complete_gradients()
             return None
+        if self._strategy is not None:
+            self._strategy.accept_closure()
 
         def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
+            self.masters.write_back()
             loss = closure(*closure_args, **closure_kwargs)
-            self.synchronize()
+            self._complete_gradients()
             return loss
 
         if "closure" in kwargs:
             return args, {**kwargs, "closure": synchronized}
         return (args[0], synchronized, *args[2:]), kwargs
 
+    def _complete_gradients(self) -> None:
+        if self._skip:
+            self.masters.take_gradients(arrived=False)
+        else:
+            self.synchronize()
+
     def _after_step(self, optimizer: Any, *_: Any) -> None:
         if self._strategy is not None:
             self._strategy.after_step(optimizer)
+        self.masters.end_step()
         if self._sync is not None:
             self._sync.techniques.new_step()
             self._sync.new_step()
@@ -297,6 +320,7 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     process_set: ProcessSet = global_process_set,
     *,
     strategy: Strategy | str | None = None,
+    master_weights: bool = False,
 ) -> OptimizerT:
     """Returns ``optimizer`` itself. Backward passes reduce its gradients over all ranks from now on.
 
@@ -313,20 +337,25 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     sparse_as_dense: sparse gradients are made dense to be reduced, and sparse again; else indices and values
     are gathered (Average and Sum; ValueError for other ops). strategy: what happens to buckets and around a
     step (docs/strategies.md), as an object or as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
+    master_weights: the optimizer works on fp32 copies of fp16 and bf16 parameters (docs/master_weights.md).
 
-    It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
+    The optimizer gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
     ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``, and if the
-    optimizer has a strategy that keeps gradients back.
+    optimizer's present strategy keeps gradients back.
     """
     _core.size()
-    parameters = parameters_of(optimizer)
-    names = checked_names(optimizer, named_parameters)
+    check_optimizer(optimizer)
+    before = _wrapped.get(optimizer)
+    masters = MasterWeights.chosen(optimizer, master_weights, before.masters if before is not None else None)
+    parameters = masters.parameters(optimizer)
+    names = checked_names(parameters, named_parameters)
     check_compression(compression)
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
     chosen, compression = chosen_strategy(strategy, compression, op)
-    chosen.check(optimizer, op, factor)
-    grouping = assign(num_groups, groups, parameters)
+    given = [parameter for group in parameters for parameter in group]
+    chosen.check(optimizer, op, factor, names_of(parameters, names).values(), backward_passes_per_step)
+    grouping = assign(num_groups, groups, given)
     set_id(process_set)
     watch(wrapper_of)
     _leave(optimizer)
@@ -334,14 +363,15 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     sync = None
     active = process_set.included() and process_set.size() > 1
     if active and chosen.reduces_gradients:
-        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, process_set)
-        sync = GradientSync(scope, rule, backward_passes_per_step, grouping, chosen)
+        sparse = chosen.takes_sparse
+        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, sparse, process_set)
+        sync = GradientSync(scope, rule, backward_passes_per_step, grouping, chosen, masters)
         if sync.techniques.asks:
-            _asking.add(process_set)
+            asking.add(process_set)
     keeper = sync.techniques if sync is not None else Techniques(chosen, op, process_set, "", {})
-    chosen.attach(optimizer, Context(process_set, compression, scope), keeper)
+    chosen.attach(optimizer, Context(process_set, compression, scope, masters.stepped), keeper)
     attached[optimizer] = chosen
-    _wrapped[optimizer] = Wrapper(optimizer, sync, chosen if active else None, names, process_set)
+    _wrapped[optimizer] = Wrapper(optimizer, sync, chosen if active else None, names, process_set, masters)
     return optimizer
 
 
@@ -350,33 +380,16 @@ def _leave(optimizer: torch.optim.Optimizer) -> None:
     previous = _wrapped.get(optimizer)
     if previous is None:
         return
-    techniques = previous.techniques()
-    if techniques is not None and techniques.stateful:
-        keeps = torch.tensor([int(techniques.keeps_something())], device="cpu")
-        if int(allreduce(keeps, name="strategy.kept", op=Max, process_set=previous.process_set)) > 0:
-            raise ValueError(
-                f"strategy {attached[optimizer].text} keeps gradients back, which another one would not "
-                "send: call hvd.strategies.of(optimizer).flush() and take a step before"
-            )
+    check_nothing_is_kept(previous.techniques(), attached[optimizer].text, previous.process_set)
     del _wrapped[optimizer]
     attached.pop(optimizer).detach()
     previous.undo(optimizer)
 
 
-def _agree_on_steps(process_set: ProcessSet, last_rank: int) -> None:
-    """After hvd.join: the rank that joined last has taken all steps, and tells the others how many."""
-    if process_set not in _asking:
-        return
-    every = [
-        wrapper.techniques()
-        for _, wrapper in wrapped()
-        if wrapper.process_set.process_set_id == process_set.process_set_id
-    ]
-    choosing = {one.prefix: one for one in every if one is not None and one.asks}
-    steps = {prefix: one.step for prefix, one in choosing.items()}
-    for prefix, step in broadcast_object(steps, last_rank, "strategy.steps", process_set).items():
-        if prefix in choosing:  # else it was collected as garbage on this rank
-            choosing[prefix].joined(step)
+def _joined(process_set: ProcessSet, last_rank: int) -> None:
+    number = process_set.process_set_id
+    wrappers = [wrapper for _, wrapper in wrapped() if wrapper.process_set.process_set_id == number]
+    agree_on_steps(process_set, last_rank, [wrapper.techniques() for wrapper in wrappers])
 
 
-after_join.append(_agree_on_steps)
+after_join.append(_joined)

@@ -1,13 +1,18 @@
-"""Makes GradScaler skip a step on all ranks or on none.
+"""Makes GradScaler skip a step on all ranks or on none, and tells strategies of a new scale.
 
 GradScaler looks for infinities in ``.grad`` before it calls ``step()``. If only some ranks skipped the step,
 the others would wait in it. So the ranks first reduce the gradients that are still local (a short last window
 of accumulation). Where gradients stay local (Adasum), the strategy makes the ranks agree on the findings.
+
+Gradients that a strategy keeps back have the scale of the loss in their step. ``update()`` changes the scale
+for the next step, and the strategy multiplies what it keeps by the same factor: a power of two, unless the
+scaler was given other factors, so this is exact.
 """
 
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -17,19 +22,39 @@ import torch
 class Scaled(Protocol):
     """A wrapped optimizer, as GradScaler needs it."""
 
+    @property
+    def keeps_back(self) -> bool:
+        """Whether its strategy may keep gradients back."""
+
     def synchronize(self) -> None:
         """Completes the gradients."""
+
+    def note_unscaled(self) -> None:
+        """Records that the gradients were unscaled."""
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes the findings of all ranks equal, in place."""
 
+    def rescale(self, factor: float) -> None:
+        """Multiplies what is kept back."""
+
+
+Find = Callable[[torch.optim.Optimizer], Scaled | None]
+
+_unscaled: weakref.WeakKeyDictionary[torch.amp.GradScaler, weakref.WeakSet[torch.optim.Optimizer]]
+_unscaled = weakref.WeakKeyDictionary()  # the optimizers of each scaler
+
 
 @functools.cache
-def watch(find: Callable[[torch.optim.Optimizer], Scaled | None]) -> None:
+def watch(find: Find) -> None:
     """Extends GradScaler, its subclasses too, for optimizers that ``find`` knows; once for each ``find``."""
-    # Both unscale_() and the step of fused optimizers call this method.
-    original: Any = torch.amp.GradScaler._unscale_grads_
+    # mypy knows no wrapped methods. Both unscale_() and the step of fused optimizers call _unscale_grads_.
+    kind: Any = torch.amp.GradScaler
+    kind._unscale_grads_ = _agreeing(kind._unscale_grads_, find)
+    kind.update = _rescaling(kind.update, find)
 
+
+def _agreeing(original: Any, find: Find) -> Any:
     @functools.wraps(original)
     def unscale(
         scaler: torch.amp.GradScaler,
@@ -40,14 +65,31 @@ def watch(find: Callable[[torch.optim.Optimizer], Scaled | None]) -> None:
     ) -> dict[torch.device, torch.Tensor]:
         wrapped = find(optimizer)
         if wrapped is not None:
+            _unscaled.setdefault(scaler, weakref.WeakSet()).add(optimizer)
             wrapped.synchronize()
         found: dict[torch.device, torch.Tensor] = original(
             scaler, optimizer, inv_scale, found_inf, allow_fp16
         )
         if wrapped is not None:
+            wrapped.note_unscaled()
             if not found:  # this rank has no gradients
                 found[found_inf.device] = found_inf
             wrapped.agree_on_overflow(found)
         return found
 
-    setattr(torch.amp.GradScaler, "_unscale_grads_", unscale)  # noqa: B010  mypy knows no wrapped methods
+    return unscale
+
+
+def _rescaling(original: Any, find: Find) -> Any:
+    @functools.wraps(original)
+    def update(scaler: torch.amp.GradScaler, *args: Any, **kwargs: Any) -> None:
+        every = [find(optimizer) for optimizer in _unscaled.get(scaler, ())]
+        keeping = [one for one in every if one is not None and one.keeps_back]
+        before = scaler.get_scale() if keeping else 1.0  # on a GPU the host waits for it
+        original(scaler, *args, **kwargs)
+        after = scaler.get_scale() if keeping else 1.0
+        if after != before:
+            for wrapped in keeping:
+                wrapped.rescale(after / before)
+
+    return update

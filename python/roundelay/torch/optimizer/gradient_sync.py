@@ -34,12 +34,13 @@ from roundelay.torch.gradients.pool_plan import PoolPlan
 from roundelay.torch.operations import Max, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.optimizer.backward_end import backward_end
+from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import Cuts
 
-NAMES_SHOWN = 6  # of the gradients that an error is about
+NAMES_SHOWN = 6  # an error names so many gradients at most
 
 
 @dataclass(slots=True)
@@ -55,20 +56,23 @@ class _GroupResult(NamedTuple):
     """The result of an agreement round for one group."""
 
     group: GradientGroup
-    submitted: int  # how often the rank that did so most has submitted it
-    kinds: bytes  # for each gradient, how it is ready on some rank; 0: on none
-    wanted: bytes  # for each gradient, whether some rank wants it
+    submitted: int  # the times that the rank that did so most has submitted it
+    kinds: bytes  # each gradient's kind (groups.py) where it is ready on some rank; 0: it is ready on none
+    wanted: bytes  # 1 for each gradient that some rank wants
 
 
 class _Result(NamedTuple):
     """The result of an agreement round: equal on all ranks."""
 
     groups: list[_GroupResult]
-    plan: bytes  # those of Techniques, then PoolPlan's
+    plan: bytes  # the values of MasterWeights, then those of Techniques, then PoolPlan's
 
 
 class GradientSync:
-    """Hooks on the parameters of one optimizer, and the state of their gradients since its last step."""
+    """Hooks on the parameters of one optimizer, and the state of their gradients since its last step.
+
+    scope: the optimizer's number in its process set. grouping: numbers of groups by id(parameter).
+    """
 
     def __init__(
         self,
@@ -77,15 +81,17 @@ class GradientSync:
         passes_per_step: int,
         grouping: dict[int, int],
         strategy: Strategy,
+        masters: MasterWeights,
     ) -> None:
         self.order = (set_id(rule.process_set), scope)
-        self._keys = job_keys.of(rule.process_set)  # those of the job in which the optimizer was wrapped
+        self._keys = job_keys.of(rule.process_set)  # the keys of the job in which the optimizer was wrapped
         self._key = self._keys.take()
         self.rules = _core.HookRules()
         self.rules.passes_per_step = passes_per_step
         self._prefix = "gradient" if scope == 0 else f"gradient{scope}"
         self._rule = rule
         self._grouping = grouping
+        self._masters = masters
         self._gradients: dict[int, Gradient] = {}  # by id(parameter), in the order of the parameter groups
         self._groups: dict[int | str, GradientGroup] = {}  # by number; by name where there is none
         self._group: dict[Gradient, GradientGroup] = {}
@@ -94,9 +100,10 @@ class GradientSync:
         self._frozen = 0
         self._rounds = 0
         self._round: _Round | None = None
-        self._members: list[Gradient] = []  # of all groups, in their order
-        self._seen_groups: set[GradientGroup] = set()  # some rank has submitted it since the last step
-        self._seen: set[Gradient] = set()  # likewise, alone or with a part of its group
+        self._members: list[Gradient] = []  # the gradients of all groups, in the groups' order
+        # Some rank has submitted these since the last step: whole groups, and gradients without their group.
+        self._seen_groups: set[GradientGroup] = set()
+        self._seen: set[Gradient] = set()
         self._complete = False  # every gradient that some rank wants was submitted
         self._all_final = False
 
@@ -105,9 +112,8 @@ class GradientSync:
     def add(self, parameters: Iterable[tuple[str, torch.Tensor]], after_backward: bool = False) -> None:
         """Takes over new parameters, and puts hooks on those that were frozen until now.
 
-        after_backward: if they have gradients, these came from a backward before the hooks.
-
         A parameter of two optimizers belongs to the one that was wrapped last: its gradient is reduced once.
+        after_backward: gradients that they have came from a backward before the hooks.
         """
         for name, parameter in parameters:
             gradient = self._gradients.get(id(parameter))
@@ -123,7 +129,7 @@ class GradientSync:
         self._list_members()
 
     def covers(self, number: int) -> bool:
-        """Whether it has ``number`` parameters, all of them hooked."""
+        """Returns whether it has ``number`` parameters, all of them hooked."""
         return self._frozen == 0 and len(self._gradients) == number
 
     def _join_group(self, gradient: Gradient, number: int | None) -> None:
@@ -185,15 +191,15 @@ class GradientSync:
         self._members = [gradient for group in self._groups.values() for gradient in group.members]
 
     def buckets(self) -> int:
-        """The number of buckets."""
+        """Returns the number of buckets."""
         return sum(isinstance(group, Bucket) for group in self._groups.values())
 
     def cuts(self) -> Cuts | None:
-        """How the pools were cut into buckets; None while there are none."""
+        """Returns the sizes of the pools' buckets; None while there are none."""
         return self._plan.cuts
 
     def restart(self) -> None:
-        """Begins a new job: without the last one's pool, and with groups that count from the beginning."""
+        """Begins a new job, without the last one's pool, and with groups that count from the beginning."""
         self._groups.clear()
         self._group.clear()
         for number, gradient in self._gradients.items():
@@ -219,16 +225,16 @@ class GradientSync:
                 group.arrived(group.members[index])
 
     def unsettled(self) -> bool:
-        """Whether gradients are in flight or wait for others: only after a backward that raised."""
+        """Returns whether gradients are in flight or wait for others: only after a backward that raised."""
         return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
     def backward_ended(self) -> bool:
-        """Whether the ranks have something to agree on. Later gradients belong to another backward."""
+        """Ends a backward, and returns has_submitted()."""
         self.rules.graph_task = -1
         return self.has_submitted()
 
     def has_submitted(self) -> bool:
-        """Whether the ranks have something to agree on."""
+        """Returns whether the ranks have something to agree on."""
         return any(group.unsettled() for group in self._groups.values())
 
     def synchronize(self) -> None:
@@ -246,7 +252,7 @@ class GradientSync:
         return not (self._complete or self._all_final)
 
     def new_step(self) -> None:
-        """After optimizer.step() and zero_grad()."""
+        """Begins a step, after optimizer.step(), zero_grad() and a failure."""
         self._plan.new_step()
         self.techniques.new_gradients()
         for group in self._groups.values():
@@ -259,7 +265,7 @@ class GradientSync:
     # -- agreement rounds
 
     def begin_round(self, final: bool, alone: bool) -> None:
-        """Submits this rank's values and does not wait; ``alone``: the next call is end_round()."""
+        """Submits this rank's values and does not wait: see Listener."""
         self._submit(self.rules.passes_per_step)  # gradients of no_sync() blocks
         groups = self._groups.values()
         submitted = [min(group.core.take_filled(), 255) for group in groups]
@@ -269,7 +275,9 @@ class GradientSync:
             bytes(len(group.members)) if number else group.core.wanted()
             for group, number in zip(groups, submitted, strict=True)
         ]
-        plan = bytes([*self.techniques.values(), *self._plan.values(self._members, alone)])
+        plan = bytes(
+            [*self._masters.values(), *self.techniques.values(), *self._plan.values(self._members, alone)]
+        )
         values = bytearray().join([bytes([0 if final else 1, *submitted]), *kinds, *wanted, plan])
         self._rounds += 1
         try:
@@ -296,11 +304,14 @@ class GradientSync:
         with torch.no_grad():
             self._contribute(result.groups, own.submitted)
             self._finish()
+        masters, plan = result.plan[: MasterWeights.VALUES], result.plan[MasterWeights.VALUES :]
         length = self.techniques.length()
-        self.techniques.apply(result.plan[:length])
-        self._use(self._plan.apply(self._members, result.plan[length:], self._make_pools))
+        self.techniques.apply(plan[:length])
+        self._use(self._plan.apply(self._members, plan[length:], self._make_pools))
         self._plan.settle()
         self.techniques.end_round(self._plan.wants_change)
+        self._masters.check(masters, self._prefix, self._rule.process_set)
+        self._masters.take_gradients()
 
     def _parse(self, values: bytes) -> _Result:
         """Takes the combined values apart by group, and records which gradients are missing."""
@@ -350,7 +361,7 @@ class GradientSync:
             ) from error
 
     def _naming_gradients(self, error: HorovodInternalError) -> HorovodInternalError:
-        """The round's error with the names of the gradients that the step waits for."""
+        """Returns the round's error with the names of the gradients that the step waits for."""
         names = [repr(gradient.name) for gradient in self._members if gradient.core.reductions]
         if not names:
             return error

@@ -1,4 +1,4 @@
-"""What techniques keep back on one rank, as a dict for a checkpoint, and back.
+"""Turns the gradients that techniques keep back on one rank into a dict for a checkpoint, and back.
 
 A strategy's ``state_dict()`` returns it. It belongs to one rank, to the parameters of one model, and to the
 buckets that these were in; loading it anywhere else is a ValueError that says so.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,10 +18,18 @@ from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning.buckets import Cuts, Layout
 
-_FORMAT = 1
+_FORMAT = 2
 _DIGEST_BYTES = 8
 
 Parameters = dict[str, tuple[tuple[int, ...], str]]  # shape and dtype by name
+
+
+class KeptBucket(NamedTuple):
+    """The state of one bucket."""
+
+    technique: str  # its text
+    run: int  # how many runs have used the state since it was clear
+    state: torch.Tensor
 
 
 @dataclass(frozen=True)
@@ -29,12 +37,13 @@ class KeptState:
     """The state of all buckets on one rank."""
 
     strategy: str  # its text
-    rank: int  # in the process set
-    size: int  # of the process set
+    rank: int  # this rank's number in the process set
+    size: int  # the number of ranks in the process set
     step: int
     parameters: Parameters
     layout: Layout | None  # None: there were no buckets
-    buckets: dict[str, tuple[str, torch.Tensor]]  # technique and state by the bucket's name
+    buckets: dict[str, KeptBucket]  # by the bucket's name
+    scale: float = 1.0  # the states count so many times
 
     def to_dict(self) -> dict[str, Any]:
         """Returns plain containers and tensors, which torch.save takes."""
@@ -47,9 +56,10 @@ class KeptState:
             "parameters": {name: [list(shape), dtype] for name, (shape, dtype) in self.parameters.items()},
             "order": list(self.layout.order) if self.layout is not None else [],
             "cuts": list(self.layout.cuts) if self.layout is not None else [],
+            "scale": self.scale,
             "buckets": {
-                name: {"technique": technique, "state": state}
-                for name, (technique, state) in self.buckets.items()
+                name: {"technique": bucket.technique, "run": bucket.run, "state": bucket.state}
+                for name, bucket in self.buckets.items()
             },
         }
 
@@ -69,9 +79,10 @@ class KeptState:
                 },
                 layout=Layout(tuple(state["order"]), Cuts(*state["cuts"])) if state["cuts"] else None,
                 buckets={
-                    name: (str(bucket["technique"]), bucket["state"].detach())
+                    name: KeptBucket(str(bucket["technique"]), int(bucket["run"]), bucket["state"].detach())
                     for name, bucket in state["buckets"].items()
                 },
+                scale=float(state["scale"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"this state of a strategy is incomplete: {error!r}") from error
@@ -106,25 +117,33 @@ class KeptState:
                 "buckets will be the same"
             )
 
+    def rescaled(self, factor: float) -> KeptState:
+        """Returns the same with states that count so many times as much."""
+        return replace(self, scale=self.scale * factor)
+
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
-        shared = repr((self.step, self.layout, sorted((k, v[0]) for k, v in self.buckets.items())))
+        buckets = sorted((name, one.technique, one.run) for name, one in self.buckets.items())
+        shared = repr((self.step, self.layout, self.scale, buckets))
         return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:
         """Gives the buckets their techniques and states. ValueError: one does not fit."""
-        for name, (technique, kept) in self.buckets.items():
+        for name, (technique, run, kept) in self.buckets.items():
             bucket = buckets.get(name)
             if bucket is None:
-                raise ValueError(f"this state has bucket {name!r}, which there is not")
+                raise ValueError(f"this state has bucket {name!r}, which is not among those in use")
             bucket.bucket.set_technique(technique)
             state = bucket.bucket.state
             if state is None or state.shape != kept.shape or state.dtype != kept.dtype:
                 raise ValueError(
                     f"the state of bucket {name!r} has {kept.numel()} bytes, and "
-                    f"{0 if state is None else state.numel()} are needed: were the nodes others?"
+                    f"{0 if state is None else state.numel()} are needed: load it with as many ranks a node"
                 )
             state.copy_(kept)
+            if self.scale != 1.0:
+                bucket.bucket.rescale(self.scale)
+            bucket.bucket.run = run
 
 
 def _shown(parameter: tuple[tuple[int, ...], str] | None) -> str:
@@ -132,7 +151,7 @@ def _shown(parameter: tuple[tuple[int, ...], str] | None) -> str:
 
 
 def parameters_of(gradients: Iterable[tuple[str, Gradient]]) -> Parameters:
-    """Returns what identifies the model, of (name, gradient) pairs."""
+    """Returns the shapes and dtypes that identify the model, from (name, gradient) pairs."""
     found: Parameters = {}
     for name, gradient in gradients:
         parameter = gradient.core.parameter

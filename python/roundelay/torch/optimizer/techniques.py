@@ -21,7 +21,7 @@ from roundelay.torch import strategies
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.operations import LINEAR_OPS
-from roundelay.torch.optimizer.kept_state import KeptState, Parameters, parameters_of
+from roundelay.torch.optimizer.kept_state import KeptBucket, KeptState, Parameters, parameters_of
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
@@ -65,7 +65,7 @@ class Techniques:
         self.asks = kind.technique is not Strategy.technique  # False: every bucket is dense
         self._proposes = kind.propose is not Strategy.propose
         self._buckets: list[Bucket] = []
-        self._views: list[strategies.Bucket] = []  # what the strategy sees of them
+        self._views: list[strategies.Bucket] = []  # the buckets as the strategy sees them
         self._cuts = DEFAULT
         self._asked: list[str | None] = []  # the techniques that they have
         self._keeps: list[bool] = []  # whether these have state
@@ -73,9 +73,9 @@ class Techniques:
         self._step = 0
         self._flushing = False  # alike on all ranks: buckets are submitted as flushes
         self._flush_this_step = False  # flush() was called
-        self._some_joined = False  # in the last round: techniques do not apply, and stay as they are
+        self._some_joined = False  # by the last round; techniques then do not apply, and stay as they are
         self._empty_here = False  # this rank's states are empty, and stay so while flushing
-        self._empty_everywhere = False  # likewise on all ranks, by the last round's values
+        self._empty_everywhere = False  # the states of all ranks are empty, by the last round's values
         self._restored: KeptState | None = None  # loaded, and waits for the buckets
 
     # -- buckets
@@ -86,6 +86,8 @@ class Techniques:
         self._views = [self._view(*each) for each in enumerate(buckets)] if self.asks else []
         self._asked, self._keeps = [None] * len(buckets), [False] * len(buckets)
         self._flushing = self._empty_everywhere = False
+        if self.asks:
+            self._strategy.use_buckets(self._views)
         if self._restored is not None:
             restored, self._restored = self._restored, None
             self._give(restored)
@@ -104,7 +106,7 @@ class Techniques:
             self._ask()
 
     def new_gradients(self) -> None:
-        """Gradients begin anew, within a step or after it: while flushing, they are flushed too."""
+        """Begins new gradients, within a step or after it. While flushing, these are flushed too."""
         if self._flushing or self._flush_this_step:
             self._flush_all()
 
@@ -157,7 +159,14 @@ class Techniques:
         names = tuple(self._short(gradient.name) for gradient in bucket.members)
         pool = bucket.pool
         return strategies.Bucket(
-            number, self._short(bucket.name), bucket.bytes, pool.dtype, pool.device, names
+            number,
+            self._short(bucket.name),
+            bucket.bytes,
+            pool.dtype,
+            pool.device,
+            names,
+            pool.index,
+            bucket.ranges(),
         )
 
     def _short(self, name: str) -> str:
@@ -167,15 +176,23 @@ class Techniques:
         """Returns what each bucket has reduced, by technique, since it was made."""
         return [(self._view(n, bucket), bucket.bucket.traffic) for n, bucket in enumerate(self._buckets)]
 
+    def sent(self) -> list[strategies.Sent]:
+        """Returns the buckets that have a technique, and which part of them was sent in this step."""
+        return [
+            strategies.Sent(view, tuple(one.core.parameter for one in bucket.members), _part(bucket.bucket))
+            for bucket, view, technique in zip(self._buckets, self._views, self._asked, strict=True)
+            if technique is not None
+        ]
+
     # -- what changes layouts
 
     @property
     def stateful(self) -> bool:
-        """Whether techniques may keep gradients back. Alike on all ranks."""
+        """True if techniques may keep gradients back. Alike on all ranks."""
         return any(self._keeps)
 
     def may_change_layout(self) -> bool:
-        """Whether nothing is kept back on any rank. If not, flushing begins. All ranks call it alike."""
+        """Returns whether nothing is kept back on any rank. If not, flushing begins. All ranks call it."""
         if not self.stateful or self._empty_everywhere:
             return True
         self._begin_flushing()
@@ -229,14 +246,14 @@ class Techniques:
         return (1 + len(proposal)).to_bytes(2, "big") + proposal
 
     def length(self) -> int:
-        """Returns the number of values."""
+        """Returns the number of bytes in values()."""
         if not (self.asks or self._proposes):
             return 0
         proposal = 2 + LONGEST_PROPOSAL if self._proposes else 0
         return self._set.size() + 1 + _STEP_BYTES + 2 * _DIGEST_BYTES + proposal
 
     def apply(self, values: bytes) -> None:
-        """Takes the combined bytes. MismatchError, on all ranks, if they have loaded different states."""
+        """Takes values(), combined. MismatchError, on all ranks, if they have loaded different states."""
         self._empty_everywhere = False
         if not values:
             return
@@ -294,8 +311,20 @@ class Techniques:
         self._flush_this_step = True
         self._flush_all()
 
+    def may_keep(self) -> bool:
+        """Whether techniques have state, or will get a loaded one."""
+        return self.stateful or self._restored is not None
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what techniques keep back, and a loaded state that waits for its buckets."""
+        if self._restored is not None:
+            self._restored = self._restored.rescaled(factor)
+        for bucket, keeps in zip(self._buckets, self._keeps, strict=True):
+            if keeps:
+                bucket.bucket.rescale(factor)
+
     def keeps_something(self) -> bool:
-        """Whether gradients may be kept back on this rank."""
+        """Returns whether gradients may be kept back on this rank."""
         return self._unflushed() or self._restored is not None
 
     @property
@@ -311,9 +340,11 @@ class Techniques:
     def _kept(self) -> KeptState:
         buckets = {}
         for bucket in self._buckets:
-            technique, state = bucket.bucket.technique, bucket.bucket.state
+            core = bucket.bucket
+            technique, state = core.technique, core.state
             if technique is not None and state is not None:
-                buckets[self._short(bucket.name)] = (technique, state.to("cpu", copy=True))
+                kept = KeptBucket(technique, core.run, state.to("cpu", copy=True))
+                buckets[self._short(bucket.name)] = kept
         return KeptState(
             self._strategy.text,
             self._set.rank(),
@@ -352,3 +383,9 @@ class Techniques:
             kept.check_cuts((self._short(bucket.name) for bucket in self._buckets), layout)
             self._give(kept)
         self._step = kept.step
+
+
+def _part(bucket: _core.Bucket) -> strategies.Part | None:
+    """Returns the part that the step's only operation has sent, in the pool; None: there was another one."""
+    sent = bucket.sent() if bucket.turn > 0 and bucket.operations == 1 else None
+    return None if sent is None else strategies.Part(*sent)

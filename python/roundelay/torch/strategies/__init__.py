@@ -7,9 +7,26 @@ from __future__ import annotations
 
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
+from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
-from roundelay.torch.strategies.protocol import Bucket, Context, Spec, Strategy
+from roundelay.torch.strategies.lossy import Lossy
+from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Spec, Strategy
 from roundelay.torch.strategies.text import known, parse
 
-__all__ = ["Adasum", "Bucket", "Context", "Dense", "Fixed", "Spec", "Strategy", "known", "of", "parse"]
+__all__ = [
+    "CSC",
+    "Adasum",
+    "Bucket",
+    "Context",
+    "Dense",
+    "Fixed",
+    "Lossy",
+    "Part",
+    "Sent",
+    "Spec",
+    "Strategy",
+    "known",
+    "of",
+    "parse",
+]

@@ -70,7 +70,7 @@ class Adasum(Strategy):
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Sets GradScaler's findings to the worst of all ranks'."""
-        device = max(found, key=lambda one: one.type != "cpu")  # on a GPU the host does not wait for them
+        device = max(found, key=lambda one: one.type != "cpu")  # the host then does not wait for a GPU
         findings = [value.reshape(1).to(device, torch.float32) for value in found.values()]
         worst = torch.cat(findings).amax().reshape(1)
         name = f"{self.context.name('delta')}.overflow"

@@ -36,5 +36,5 @@ class Fixed(Strategy):
             raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
 
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
-        """Returns the same for all."""
+        """Returns the same technique for all buckets and steps."""
         return self._spec

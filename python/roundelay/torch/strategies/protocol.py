@@ -1,4 +1,4 @@
-"""What a strategy is: it chooses the technique of each bucket, and works before and after a step.
+"""The base of strategies: a strategy chooses each bucket's technique, and works before and after a step.
 
 A technique is what the core does to a full bucket instead of one allreduce (csrc/compress). A strategy says
 which bucket takes which. It works on all ranks of its process set; nothing is called on a set of one rank.
@@ -11,8 +11,9 @@ of which only a part is ready (unused layers), and for gradients outside the poo
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -71,23 +72,43 @@ def _written(value: Value) -> str:
 
 @dataclass(frozen=True)
 class Bucket:
-    """What a strategy sees of a bucket. It is the same on all ranks, but for the device."""
+    """A bucket, as strategies see it. It is the same on all ranks, but for the device."""
 
     index: int  # among the optimizer's buckets, in the order of backward
     name: str
-    bytes: int  # on the wire
-    dtype: torch.dtype  # likewise
+    bytes: int  # its size in the pool, which holds the type that travels
+    dtype: torch.dtype  # that type
     device: torch.device
     parameters: tuple[str, ...]  # their names, in the order of backward
+    pool: int = 0  # its number among the optimizer's pools: one for each device and type
+    ranges: tuple[range, ...] = ()  # the elements of each parameter in the bucket; padding may lie between
+
+
+class Part(NamedTuple):
+    """The part of a bucket that a technique has sent, the same on all ranks. Everything else is zero."""
+
+    chunk: int  # elements of a chunk; the chunks begin at the bucket's first element
+    chunks: torch.Tensor  # the numbers of those that were sent, int32, ascending, on the bucket's device
+    dense: Collection[int]  # the bucket's parameters that were sent whole, by number
+
+
+class Sent(NamedTuple):
+    """A bucket that has a technique, and what came of it in this step."""
+
+    bucket: Bucket
+    parameters: tuple[torch.Tensor | None, ...]  # None: it no longer exists
+    part: Part | None  # None: all was sent, or another operation has added to it
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where a strategy works: for operations of its own."""
+    """The surroundings of a strategy, for operations of its own."""
 
     process_set: ProcessSet
-    compression: type[Compressor]
-    number: int  # of the optimizer, among those of the process set
+    compression: type[Compressor]  # the form in which gradients travel
+    number: int  # the optimizer's number among those of the process set
+    # Returns the tensor that the optimizer steps for a parameter: its fp32 master, or the parameter itself.
+    stepped: Callable[[torch.Tensor], torch.Tensor]
 
     def name(self, of: str) -> str:
         """Returns a name for an operation of this optimizer's, the same on all ranks."""
@@ -99,6 +120,12 @@ class Keeper(Protocol):
 
     def flush(self) -> None:
         """Makes the next submission of each bucket a flush."""
+
+    def sent(self) -> list[Sent]:
+        """Returns the buckets that have a technique; for before_step()."""
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what techniques keep back on this rank."""
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what the techniques keep on this rank."""
@@ -115,6 +142,7 @@ class Strategy:
 
     wire: torch.dtype | None = None  # gradients travel in this type; None: as compression= says
     reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
+    takes_sparse: ClassVar[bool] = True  # False: a sparse gradient is an error, unless it is made dense
 
     _context: Context | None = None
     _keeper: Keeper | None = None
@@ -122,12 +150,12 @@ class Strategy:
 
     @property
     def text(self) -> str:
-        """What reports and errors call it."""
+        """The strategy's name in reports and errors."""
         return type(self).__name__
 
     @property
     def context(self) -> Context:
-        """Where it works. RuntimeError before DistributedOptimizer has it."""
+        """The strategy's surroundings. RuntimeError before DistributedOptimizer has the strategy."""
         if self._context is None:
             raise RuntimeError(f"strategy {self.text} has no optimizer: give it to DistributedOptimizer")
         return self._context
@@ -139,38 +167,51 @@ class Strategy:
         if op == Adasum:
             raise ValueError(f"op=hvd.Adasum is the strategy 'adasum': it excludes strategy {self.text}")
 
+    def accept_gradients(self, names: Collection[str], passes: int) -> None:
+        """Raises ValueError if it cannot work for parameters of these names, or so many passes in a step.
+
+        Called after accept(), and when the number of passes changes. Nothing was changed yet.
+        """
+
+    def accept_closure(self) -> None:
+        """Raises ValueError if ``step()`` must not be given a closure. Nothing was changed yet."""
+
+    def use_buckets(self, buckets: Sequence[Bucket]) -> None:
+        """Called on all ranks when there are new buckets, before technique() is asked about them."""
+
     def technique(self, bucket: Bucket, step: int) -> Spec | None:
         """Returns what happens to the bucket in this step; None: a dense allreduce.
 
-        Called on every rank for each bucket: when buckets are made, and after each step. step: the steps
-        that the optimizer has taken. It must return the same on all ranks, so it may depend on the bucket,
-        the step and what agreed() was given, and on nothing else. A technique with state changes only after
-        flush steps, in which the bucket is sent densely.
+        DistributedOptimizer calls it on every rank for each bucket: when buckets are made, and after each
+        step. step: the number of steps that the optimizer has taken. The result must be the same on all
+        ranks, so it may depend on the bucket, the step and what agreed() and use_buckets() were given, and on
+        nothing else. A technique with state changes only after flush steps, in which the bucket is sent
+        densely.
         """
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Called by ``step()`` when gradients are complete; with a closure, before that is called."""
+        """Works before ``step()``, which calls it when gradients are complete, or before a closure."""
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Called by ``step()`` at its end."""
+        """Works after ``step()``, which calls it at its end."""
 
     def propose(self) -> bytes | None:
         """Returns what rank 0 of the process set wants all ranks to know, at most 256 bytes; None: nothing.
 
-        Called on rank 0 at the end of each backward, until agreed() is called with it.
+        Rank 0 is asked at the end of each backward, and repeats a proposal until agreed() gets it.
         """
         return None
 
     def agreed(self, proposal: bytes) -> None:
-        """Takes rank 0's proposal. Called on all ranks at the end of the same backward."""
+        """Takes rank 0's proposal, on all ranks at the end of the same backward."""
 
     def layout_will_change(self) -> None:
-        """Called on all ranks before gradients move to other buckets. Techniques keep nothing back then."""
+        """Tells all ranks that gradients move to other buckets now. Techniques keep nothing back then."""
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Makes GradScaler's findings (not 0: overflow), by device, equal on all ranks, in place.
 
-        Needed where gradients stay local. Reduced ones overflow alike anyway.
+        Override it where gradients stay local. Reduced ones overflow alike anyway.
         """
 
     def state_dict(self) -> dict[str, Any]:
@@ -197,6 +238,13 @@ class Strategy:
         """
         self._kept().flush()
 
+    def rescale(self, factor: float) -> None:
+        """Multiplies what techniques keep back by a factor, the same on all ranks: the loss has a new scale.
+
+        GradScaler's update() calls it. Call it between two steps.
+        """
+        self._kept().rescale(factor)
+
     def _kept(self) -> Keeper:
         self.context  # noqa: B018  raises
         assert self._keeper is not None
@@ -204,7 +252,14 @@ class Strategy:
 
     # -- for DistributedOptimizer
 
-    def check(self, optimizer: torch.optim.Optimizer, op: int, predivide_factor: float) -> None:
+    def check(
+        self,
+        optimizer: torch.optim.Optimizer,
+        op: int,
+        predivide_factor: float,
+        names: Collection[str],
+        passes: int,
+    ) -> None:
         """Raises ValueError if it cannot be this optimizer's, with these arguments."""
         owner = self._optimizer() if self._optimizer is not None else None
         if owner is not None and owner is not optimizer:
@@ -212,6 +267,7 @@ class Strategy:
         if predivide_factor != 1.0 and not self.reduces_gradients:
             raise ValueError(f"gradient_predivide_factor has no meaning with strategy {self.text}")
         self.accept(optimizer, op)
+        self.accept_gradients(names, passes)
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context, keeper: Keeper) -> None:
         """Becomes the strategy of the optimizer."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from roundelay.torch.strategies.adasum import Adasum
+from roundelay.torch.strategies.csc import CSC, KEYS
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.protocol import Spec, Strategy, techniques
@@ -22,12 +23,21 @@ class _Known(NamedTuple):
 _KNOWN = {
     "dense": _Known(Dense, ("wire",), "one allreduce for each bucket; wire=fp16 or bf16: cast to that type"),
     "adasum": _Known(Adasum, ("wire",), "every rank takes its own step, and Adasum combines the steps"),
+    "csc": _Known(
+        CSC.from_text,
+        KEYS,
+        "the chunks of gradients with the largest norms are sent, keep=0.1 of them; the rest is kept back",
+    ),
 }
 
 
 def known() -> dict[str, str]:
-    """Returns the descriptions of all strategies with a name; each technique of the core is one."""
-    return {**{name: each.description for name, each in _KNOWN.items()}, **techniques()}
+    """Returns the descriptions of all strategies, by name; each technique of the core is one.
+
+    A strategy hides the technique of its name.
+    """
+    named = {name: each.description for name, each in _KNOWN.items()}
+    return {**named, **{name: text for name, text in techniques().items() if name not in named}}
 
 
 def parse(text: str) -> Strategy:

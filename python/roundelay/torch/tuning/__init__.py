@@ -1,1 +1,1 @@
-"""Chooses the sizes of buckets: by a model of the link, or by trying them."""
+"""Chooses the sizes of buckets: by a cost model, or by trying them in training."""

@@ -1,7 +1,7 @@
 """ROUNDELAY_AUTOTUNE: tries sizes of buckets on the training itself, and keeps the fastest. Pure.
 
-Rank 0 measures and the others use its cuts. Every step ends with an agreement round among all ranks, so
-rank 0's steps take as long as the others'.
+Rank 0 measures and the others use its cuts (buckets.py). Every step ends with an agreement round among all
+ranks (optimizer/gradient_sync.py), so rank 0's steps take as long as the others'.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from dataclasses import dataclass, field
 from roundelay.torch.tuning.buckets import DEFAULT, Candidate, Cuts
 
 _TRIALS = 5
-_UNCOUNTED = 2  # steps after a change that do not count: requests are not in the response cache yet
+# The step in which cuts come into use does not count, nor do so many after it: requests are not cached yet.
+_UNCOUNTED = 2
 
 
 @dataclass(slots=True)
 class _Trial:
     candidate: Candidate
-    seconds: list[float] = field(default_factory=list)  # of its steps
+    seconds: list[float] = field(default_factory=list)  # durations of its steps
 
 
 def worth_trying(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Returns a few: the best of each theta, and the default; without predictions, some of all thetas."""
+    """Returns a few candidates: the best thetas' and the default; without predictions, some thetas'."""
     by_theta: dict[int, Candidate] = {}
     for candidate in candidates:
         by_theta.setdefault(candidate.cuts.theta, candidate)
@@ -37,7 +38,10 @@ def worth_trying(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 class Autotune:
-    """Tries each candidate twice, in order and in reverse: a drift of the machine's speed meets all alike."""
+    """Tries each candidate twice, in order and in reverse: a drift of the machine's speed meets all alike.
+
+    steps: the number of steps that count for each candidate, in both trials together.
+    """
 
     def __init__(self, candidates: Sequence[Candidate], steps: int) -> None:
         self._trials = [_Trial(candidate) for candidate in candidates]
@@ -76,7 +80,7 @@ class Autotune:
         return self.over
 
     def report(self, optimizer: str) -> str:
-        """Returns a JSON line for each candidate."""
+        """Returns a JSON line for each candidate. optimizer: the prefix of its names."""
         kept = self.fastest()
         return "".join(
             json.dumps(

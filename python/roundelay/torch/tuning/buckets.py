@@ -34,9 +34,9 @@ DEFAULT = Cuts(16 * _MIB)
 
 
 class Layout(NamedTuple):
-    """How gradients lie in their pools."""
+    """The order of gradients in their pools, and the sizes of buckets."""
 
-    order: tuple[str, ...]  # their names
+    order: tuple[str, ...]  # names of gradients
     cuts: Cuts
 
 
@@ -89,7 +89,7 @@ def _last_begin(extents: Sequence[Extent], bytes_: int) -> int:
 
 
 def predicted_end(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int, link: Link) -> float:
-    """Returns the time when communication and backward have ended."""
+    """Returns the time when communication and backward have ended. most: as for cut()."""
     buckets = sorted(
         (max(pool[index].ready for index in bucket), pool[bucket[-1]].end - pool[bucket[0]].begin)
         for pool in pools
@@ -105,7 +105,10 @@ def predicted_end(pools: Sequence[Sequence[Extent]], cuts: Cuts, most: int, link
 
 
 def candidates(pools: Sequence[Sequence[Extent]], most: int, link: Link | None) -> list[Candidate]:
-    """Returns all cuts with different buckets, the best first; without a link the default, then by theta."""
+    """Returns all cuts with different buckets, the best first; without a link the default, then by theta.
+
+    pools: each pool's gradients. most: as for cut().
+    """
     found: dict[tuple[tuple[range, ...], ...], Candidate] = {}
     for cuts in _ways(max(pool[-1].end for pool in pools), most):
         shape = tuple(tuple(cut(pool, cuts, most)) for pool in pools)
@@ -140,7 +143,10 @@ def choose(pools: Sequence[Sequence[Extent]], most: int, link: Link) -> Candidat
 
 
 def out_of_place(fired: Sequence[int], number: int) -> bool:
-    """Returns whether a bucket came after one that lies further back in the pool, or did not come at all."""
+    """Returns whether a bucket came after one that lies further back in the pool, or never though that came.
+
+    fired: the buckets' numbers in the order in which they were submitted. number: of buckets in the pool.
+    """
     missing = set(range(number)).difference(fired)
     inverted = any(later < earlier for earlier, later in pairwise(fired))
     return inverted or bool(missing and fired and min(missing) < max(fired))

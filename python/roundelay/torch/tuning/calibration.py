@@ -1,8 +1,9 @@
 """Measures the cost of operations on a process set, in the memory where a pool's buckets will be reduced.
 
 This happens once in a job for each process set, when its first pool that is large enough comes into use. All
-ranks take part in the agreement round that says so and wait for nothing else, so they can afford to meet
-for some milliseconds. Rank 0's numbers count: all ranks get the cuts that follow from them.
+ranks take part in the agreement round (optimizer/gradient_sync.py) that says so and wait for nothing else, so
+they can afford to meet for some milliseconds. Rank 0's numbers count: all ranks get the cuts that follow from
+them.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from roundelay.torch.tuning.buckets import Link
 SMALLEST = 256 << 10  # bytes: a smaller pool is one bucket whatever operations cost
 _SIZES = (4 << 10, SMALLEST, 4 << 20)
 _REPEATS = 4  # measurements of each size, after one that touches the memory
-_BUDGET_S = 0.04
+_BUDGET_S = 0.04  # bounds all measurements of a process set
 
-_links: dict[tuple[int, ...], Link] = {}
+_links: dict[tuple[int, ...], Link] = {}  # by the world ranks of the process set
 
 
 def known(process_set: ProcessSet) -> Link | None:

@@ -10,13 +10,13 @@
 namespace roundelay::mpi {
 
 // Guards the calls between its construction and its destruction. Owns a thread that waits for the deadline.
-class Watchdog {
+class TimeLimit {
  public:
   // `what` names the calls in the line: "MPI_Init". The line also names this rank.
-  Watchdog(std::string what, Deadline deadline);
-  ~Watchdog();
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
+  TimeLimit(std::string what, Deadline deadline);
+  ~TimeLimit();
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
 
  private:
   void watch() EXCLUDES(mutex_);

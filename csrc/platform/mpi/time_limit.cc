@@ -1,4 +1,4 @@
-#include "platform/mpi/watchdog.h"
+#include "platform/mpi/time_limit.h"
 
 #include <unistd.h>
 
@@ -23,10 +23,10 @@ std::string who() {
 
 }  // namespace
 
-Watchdog::Watchdog(std::string what, Deadline deadline)
+TimeLimit::TimeLimit(std::string what, Deadline deadline)
     : what_(std::move(what)), begin_(steady_now()), deadline_(deadline), thread_([this] { watch(); }) {}
 
-Watchdog::~Watchdog() {
+TimeLimit::~TimeLimit() {
   {
     MutexLock lock(mutex_);
     over_ = true;
@@ -35,7 +35,7 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::watch() {
+void TimeLimit::watch() {
   MutexLock lock(mutex_);
   while (!over_) {
     if (deadline_.passed()) {

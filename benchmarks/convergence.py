@@ -1,0 +1,103 @@
+"""Does training with a strategy end where dense training does? Curves of the test loss over several seeds.
+
+Every strategy trains the same model from the same weights on the same batches. The spread over the seeds says
+which differences mean something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import launch, show
+
+TASKS = ("digits", "characters")
+# The models are small, and so are the chunks.
+_CSC = "csc:keep=0.1,warmup=100,dense_below=512,chunk_elements=256"
+STRATEGIES = ("dense", _CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none")
+_STEPS = {"digits": 600, "characters": 1200}
+_POINTS = 20  # of a curve
+_COLUMNS = ["task", "strategy", "ranks", "test loss", "spread", "accuracy", "spread", "sent"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.convergence", description=__doc__)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument(
+        "--strategies",
+        nargs="+",
+        default=list(STRATEGIES),
+        metavar="TEXT",
+        help=f"as --strategy takes them (default: {' '.join(STRATEGIES)})",
+    )
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each (default: 5)")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="(default: 2 4)")
+    parser.add_argument("--steps", type=int, help="instead of the tasks' own numbers of steps")
+    parser.add_argument("--timeout", type=float, default=3600.0, help="seconds of one job (default: 3600)")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
+    parser.add_argument(
+        "--docs", action="store_true", help="write docs/convergence.json and its picture instead"
+    )
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    mpirun = launch.find_launcher()
+    jobs = []
+    for task in arguments.tasks:
+        steps = arguments.steps or _STEPS[task]
+        for ranks in arguments.ranks:
+            spec = {
+                "task": task,
+                "strategies": arguments.strategies,
+                "seeds": arguments.seeds,
+                "steps": steps,
+                "every": max(1, steps // _POINTS),
+            }
+            found = launch.run_ranks(
+                mpirun, "benchmarks.workers.convergence", ranks, spec, arguments.timeout
+            )[0]
+            jobs.append({"task": task, "ranks": ranks, "steps": steps, **found})
+    console = show.console()
+    console.print(f"Final test loss and accuracy, mean and spread over {arguments.seeds} seeds")
+    console.print(show.table(_COLUMNS, [row for job in jobs for row in rows(job)], texts=2))
+    docs = Path(__file__).resolve().parent.parent / "docs"
+    stored = docs / "convergence.json" if arguments.docs else arguments.output / "convergence.json"
+    picture = docs / "images" / "convergence.png" if arguments.docs else stored.with_suffix(".png")
+    found = {"machine": launch.machine(mpirun), "seeds": arguments.seeds, "jobs": jobs}
+    show.save(stored, found)
+    _draw(found, picture)
+
+
+def rows(job: dict[str, Any]) -> list[list[str]]:
+    """Return the table's rows of one task and number of ranks."""
+    made = []
+    for strategy in dict.fromkeys(run["strategy"] for run in job["runs"]):
+        runs = [run for run in job["runs"] if run["strategy"] == strategy]
+        columns = []
+        for values in zip(*(run["curve"][-1][1:] for run in runs), strict=True):  # losses, accuracies
+            columns += [f"{statistics.mean(values):.4f}", f"{min(values):.4f} to {max(values):.4f}"]
+        sent = statistics.mean(run["sent"] for run in runs)
+        made.append([job["task"], strategy, str(job["ranks"]), *columns, f"{sent:.1%}"])
+    return made
+
+
+def _draw(found: dict[str, Any], path: Path) -> None:
+    """Draw the curves, where matplotlib is installed."""
+    try:
+        from benchmarks import plot
+    except ImportError as error:
+        print(f"no picture: {error}")
+        return
+    plot.plot_convergence(found, path)
+    print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    with launch.ending_in_one_line():
+        main()

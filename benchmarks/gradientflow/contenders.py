@@ -1,0 +1,94 @@
+"""The ways to synchronise gradients that take turns, and the bytes that each has to sum. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+Shape = Sequence[int]
+# Returns the bytes of a step's allreduces, from the shapes of the parameters.
+Payload = Callable[[Sequence[Shape]], float]
+
+FP32, HALF = 4, 2  # bytes of an element on the wire
+_CHUNK = 32768  # elements; CSC's default
+_DENSE_BELOW = 4096  # elements: CSC sends smaller parameters whole
+_NORM = 4  # bytes of a chunk's norm
+
+
+def dense(width: int) -> Payload:
+    """Send every element, in so many bytes."""
+    return lambda shapes: float(width * sum(map(math.prod, shapes)))
+
+
+def chunks(keep: float, width: int) -> Payload:
+    """Send a share of the chunks, the norms of all chunks, and small parameters."""
+
+    def payload(shapes: Sequence[Shape]) -> float:
+        sizes = [math.prod(shape) for shape in shapes]
+        large = sum(size for size in sizes if size >= _DENSE_BELOW)
+        return width * (keep * large + sum(sizes) - large) + _NORM * math.ceil(large / _CHUNK)
+
+    return payload
+
+
+def low_rank(rank: int, least_gain: float = 2.0) -> Payload:
+    """Send the two factors of every matrix that these make so many times as small, and all the rest."""
+
+    def size(shape: Shape) -> int:
+        whole = math.prod(shape)
+        factors = rank * (shape[0] + whole // shape[0])
+        return factors if len(shape) > 1 and factors * least_gain < whole else whole
+
+    return lambda shapes: float(FP32 * sum(map(size, shapes)))
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way to synchronise.
+
+    `library` is "none", "roundelay", "ddp" or "powersgd". `setting` is the text of Roundelay's strategy, the
+    name of DDP's hook, or the rank of PowerSGD. `apart`: each gradient is an operation of its own, outside of
+    a pool. Such settings belong to the process, so this contender has processes of its own.
+    """
+
+    name: str
+    library: str
+    setting: str
+    payload: Payload
+    apart: bool = False
+
+    @property
+    def own(self) -> bool:
+        """Return whether this is Roundelay."""
+        return self.library == "roundelay"
+
+
+ALONE = Contender("no communication", "none", "", lambda _: 0.0)
+PER_TENSOR = Contender("per tensor", "roundelay", "dense", dense(FP32), apart=True)
+LAZY = Contender("lazy allreduce", "roundelay", "dense", dense(FP32))
+DDP = Contender("DDP", "ddp", "", dense(FP32))
+
+
+def _csc(keep: float, name: str, more: str = "") -> Contender:
+    return Contender(name, "roundelay", f"csc:keep={keep}{more},wire=bf16", chunks(keep, HALF))
+
+
+CONTENDERS = {
+    "alone": ALONE,
+    "per-tensor": PER_TENSOR,
+    "lazy": LAZY,
+    "bf16": Contender("lazy allreduce, bf16", "roundelay", "dense:wire=bf16", dense(HALF)),
+    "csc-10": _csc(0.1, "CSC 10 %, bf16"),
+    "csc-10-previous": _csc(0.1, "CSC 10 %, bf16, previous norms", ",norms=previous"),
+    "csc-1": _csc(0.01, "CSC 1 %, bf16"),
+    "ddp": DDP,
+    "ddp-fp16": Contender("DDP, fp16 hook", "ddp", "fp16_compress_hook", dense(HALF)),
+    "powersgd-4": Contender("DDP, PowerSGD rank 4", "powersgd", "4", low_rank(4)),
+    "powersgd-1": Contender("DDP, PowerSGD rank 1", "powersgd", "1", low_rank(1)),
+}
+
+
+def least_sent(payload: float, nodes: int) -> float:
+    """Return the bytes that a node must send in an allreduce of so many bytes: 2 (m - 1) / m of them."""
+    return 2 * (nodes - 1) / nodes * payload

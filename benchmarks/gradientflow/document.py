@@ -1,0 +1,93 @@
+"""Writes the results into docs/techniques/gradientflow.md."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import show
+from benchmarks.gradientflow.result import Row, Wire, from_json, wire_seconds
+from benchmarks.table.markdown import rows, with_table
+from benchmarks.table.result import Estimate
+
+_DOCS = Path(__file__).resolve().parents[2] / "docs"
+STORED = _DOCS / "techniques" / "gradientflow.json"
+PAGE = _DOCS / "techniques" / "gradientflow.md"
+PICTURE = _DOCS / "images" / "gradientflow.png"
+BEGIN = "<!-- python -m benchmarks.gradientflow --docs writes from here -->"
+
+COLUMNS = (
+    "2 nodes of 2 ranks",
+    "step",
+    "speed by DDP's",
+    "a node sends",
+    "it must send",
+    "ratio",
+    "the wire needs",
+    "loss",
+)
+_PROSE_COLUMNS = 110
+
+
+def cells(row: Row, mbit: int) -> list[str]:
+    """Make the texts of a contender's columns."""
+    own = [row.name, _estimate(row.step, "s"), "" if row.ratio is None else _estimate(row.ratio, "x")]
+    if row.loss is None:
+        return [*own, "", "", "", "", ""]
+    wire = show.seconds_text(wire_seconds(row.least, mbit))
+    bytes_ = [show.quantity(value, "B") for value in (row.sent, row.least)]
+    return [*own, *bytes_, f"{row.sent / row.least:.3f}x", wire, f"{row.loss:.3f}"]
+
+
+def _estimate(value: Estimate, unit: str) -> str:
+    return show.quantity(value.value, unit) + show.interval(value.low, value.high, unit)
+
+
+def title(wire: Wire) -> str:
+    """Say what was measured."""
+    return f"{wire.mbit} Mbit/s, {wire.steps} steps, median of {wire.counted}"
+
+
+def disturbed(wire: Wire) -> str:
+    """Say in how many repetitions other processes ran, and what follows."""
+    said = f"Other processes ran in {wire.disturbed} of {wire.repetitions} repetitions"
+    if wire.counted > wire.repetitions - wire.disturbed:
+        return f"{said}, too many to leave these out: times are upper bounds."
+    return f"{said}, which do not count."
+
+
+def tables(stored: Mapping[str, Any]) -> str:
+    """Make the page's tables, one for each wire."""
+    machine = stored["machine"]
+    where = (
+        f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
+        f"Python {machine['python']}, one thread a rank, {stored['day']}."
+    )
+    lines = [_filled(where), ""]
+    for wire in wires(stored):
+        made = rows(COLUMNS, [cells(row, wire.mbit) for row in wire.rows])
+        lines += [f"**{title(wire)}.** {disturbed(wire)}", "", *made, ""]
+    return "\n".join(lines)
+
+
+def _filled(prose: str) -> str:
+    return textwrap.fill(prose, _PROSE_COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+def wires(stored: Mapping[str, Any]) -> Sequence[Wire]:
+    """List the stored results, the slowest wire first."""
+    return sorted(map(from_json, stored["wires"]), key=lambda wire: wire.mbit)
+
+
+def read() -> dict[str, Any]:
+    """Read the latest results."""
+    found: dict[str, Any] = json.loads(STORED.read_text())
+    return found
+
+
+def write_page(stored: Mapping[str, Any]) -> None:
+    """Put the tables into the page."""
+    PAGE.write_text(with_table(PAGE.read_text(), tables(stored), BEGIN))

@@ -1,0 +1,65 @@
+#include "compress/csc/plan.h"
+
+#include <algorithm>
+
+#include "compress/csc/quota.h"
+
+namespace roundelay::compress::csc {
+namespace {
+
+// How many chunks go in each run.
+class Quotas {
+ public:
+  // Momentum would change what goes densely, and another type on the wire needs a message.
+  Quotas(const Options& options, std::size_t lossy, DType dtype, DType wire)
+      : options_(options), lossy_(lossy), may_stay_(wire == dtype && options.momentum.factor == 0) {}
+  [[nodiscard]] std::size_t in(std::uint64_t run) const {
+    return quota(options_.share, options_.before, lossy_, run);
+  }
+  [[nodiscard]] bool in_place(std::uint64_t run) const { return may_stay_ && in(run) == lossy_; }
+  // Returns whether the run needs norms.
+  [[nodiscard]] bool chooses(std::uint64_t run) const { return in(run) > 0 && !in_place(run); }
+  // Returns whether the norms of the run before choose.
+  [[nodiscard]] bool by_last(std::uint64_t run) const {
+    return options_.by_last_norms && run > 0 && !in_place(run - 1);
+  }
+
+ private:
+  const Options& options_;
+  const std::size_t lossy_;
+  const bool may_stay_;
+};
+
+}  // namespace
+
+std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uint64_t run) {
+  return quota(options.share, options.before, map_of(options, shape).lossy_chunks(), run);
+}
+
+Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run) {
+  const ChunkMap map = map_of(options, shape);
+  const DType wire = shape.dtype == DType::kFloat32 ? options.wire.value_or(shape.dtype) : shape.dtype;
+  const Quotas quotas(options, map.lossy_chunks(), shape.dtype, wire);
+  Plan plan{};
+  plan.chunking = {shape.count, options.chunk};
+  plan.dtype = shape.dtype;
+  plan.wire = wire;
+  plan.chosen = quotas.in(run);
+  plan.in_place = quotas.in_place(run);
+  plan.by_last = quotas.by_last(run);
+  plan.first = map.first_element();
+  const std::size_t dense = map.dense_elements();
+  const std::size_t elements = dense + std::min(plan.chosen * options.chunk, shape.count);
+  if (quotas.chooses(run) && !plan.by_last) {
+    plan.agreement = Agreement::kBefore;
+  } else if (options.by_last_norms && quotas.chooses(run + 1)) {
+    plan.agreement = wire == DType::kFloat32 && elements > 0 ? Agreement::kWith : Agreement::kAfter;
+  }
+  plan.dense_at = plan.agreement == Agreement::kWith ? plan.chunking.chunks() : 0;
+  plan.chunks_at = plan.dense_at + dense;
+  plan.room = plan.chunks_at + plan.chosen * options.chunk;
+  plan.sent = plan.dense_at + elements;
+  return plan;
+}
+
+}  // namespace roundelay::compress::csc

@@ -1,0 +1,54 @@
+// The parameters of techniques: what values they take, and these values as text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace roundelay::compress {
+
+// A whole number in a range. `standard`: its value if the text has none.
+struct Whole {
+  std::int64_t least, most;
+  std::int64_t standard;
+};
+
+// A decimal number in a range, which may have no end of its own.
+struct Real {
+  double least, most;
+  double standard;
+  bool above_least = false;  // the range does not contain `least`
+  bool below_most = false;   // the range does not contain `most`
+};
+
+// One of these words. The first is the standard.
+struct Choice {
+  std::span<const std::string_view> words;
+};
+
+// Ascending indices with "+" between them: "0+3+17". The standard is none, and none is left out of the text.
+struct Indices {};
+
+struct Parameter {
+  std::string_view key;
+  std::string_view meaning;  // for users: "the number of steps in which ..."
+  std::variant<Whole, Real, Choice, Indices> takes;
+};
+
+// The value of a Whole, a Real, a Choice or Indices.
+using Value = std::variant<std::int64_t, double, std::string_view, std::vector<std::uint32_t>>;
+
+[[nodiscard]] Value standard_of(const Parameter& parameter);
+// Returns the value that the text gives; none: it gives no value that the parameter takes.
+[[nodiscard]] std::optional<Value> parse(const Parameter& parameter, std::string_view text);
+// Says what the parameter takes: "a whole number from 1 to 8".
+[[nodiscard]] std::string taken_by(const Parameter& parameter);
+// Returns the value in its one form. Empty: it is left out.
+[[nodiscard]] std::string text_of(const Value& value);
+
+}  // namespace roundelay::compress

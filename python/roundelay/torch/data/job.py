@@ -1,0 +1,57 @@
+"""Tells which job, node and rank this process is of, before ``init`` too."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from roundelay import _core, _launch, config
+
+# MPI launchers name the job in one of these: PMIx (Open MPI 5, srun), Open MPI 4, MPICH.
+_JOB_NAMES = ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A process of a job. ``job`` and ``node`` are equal in all processes of one job on one node."""
+
+    job: str
+    node: str
+    rank: int
+
+    @property
+    def words(self) -> str:
+        """Returns the process's name in messages."""
+        return f"rank {self.rank} (process {os.getpid()})"
+
+
+def node_name() -> str:
+    """Returns this node's name: ROUNDELAY_NODE_ID, or the host's name."""
+    return config.effective().node_id or platform.node()
+
+
+def this_process(environment: Mapping[str, str] = os.environ) -> Member:
+    """Returns the place of this process, from the launcher's variables."""
+    launch = _launch.detect(environment, config.effective().bootstrap)
+    if launch.bootstrap == "single":
+        rank, job = 0, f"process {_process(os.getpid())}"
+    elif launch.rendezvous is not None:
+        meet = launch.rendezvous
+        rank, job = meet.rank, f"{meet.job} at {meet.host}:{meet.port}"
+    else:
+        named = [f"{name}={environment[name]}" for name in _JOB_NAMES if name in environment]
+        # One launcher's process on each node is the parent of all ranks there.
+        job = named[0] if named else f"children of {_process(os.getppid())}"
+        rank = _launch.mpi_rank(environment) or 0
+    if _core.is_initialized():
+        rank = _core.rank()
+    return Member(job, node_name(), rank)
+
+
+def _process(pid: int) -> str:
+    """Returns a process's id and start time. Ids are used again, both together are not."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return f"{pid} of {fields[19]}"

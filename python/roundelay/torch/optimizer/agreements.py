@@ -1,0 +1,41 @@
+"""What the ranks of a process set agree on between two steps. All of them call each function alike."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+
+import torch
+
+from roundelay.torch.functions import broadcast_object
+from roundelay.torch.operations import Max, allreduce
+from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch.process_sets import ProcessSet
+
+asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there has chosen techniques
+
+
+def check_nothing_is_kept(techniques: Techniques | None, strategy: str, process_set: ProcessSet) -> None:
+    """Raises ValueError on all ranks if techniques keep gradients back on one of them."""
+    if techniques is None or not techniques.stateful:
+        return
+    keeps = torch.tensor([int(techniques.keeps_something())], device="cpu")
+    if int(allreduce(keeps, name="strategy.kept", op=Max, process_set=process_set)) > 0:
+        raise ValueError(
+            f"strategy {strategy} keeps gradients back, which another one would not send: call "
+            "hvd.strategies.of(optimizer).flush() and take a step before"
+        )
+
+
+def agree_on_steps(process_set: ProcessSet, last_rank: int, every: Iterable[Techniques | None]) -> None:
+    """Makes all ranks count steps like the rank that joined last, which has taken all of them.
+
+    every: the techniques of this rank's optimizers in the process set.
+    """
+    if process_set not in asking:
+        return
+    choosing = {one.prefix: one for one in every if one is not None and one.asks}
+    steps = {prefix: one.step for prefix, one in choosing.items()}
+    for prefix, step in broadcast_object(steps, last_rank, "strategy.steps", process_set).items():
+        if prefix in choosing:  # else it was collected as garbage on this rank
+            choosing[prefix].joined(step)

@@ -1,0 +1,273 @@
+"""fp32 masters of an optimizer's fp16 and bf16 parameters (``master_weights=True``).
+
+A *master* takes the place of its parameter in the optimizer's groups and state. Backward, hooks and
+reductions go on with the parameter, whose ``.grad`` is in its half type. From there:
+
+1. When a backward is over, the masters get its gradients, cast to fp32 (take_gradients).
+2. ``step()`` changes the masters, and write_back() rounds them into the parameters.
+
+Users may change either gradient before the step, as clipping does, and the parameters between two steps
+(loading, broadcasting): version counters tell which one is newer. A change through ``.data`` has none.
+
+Source: mixed precision training, Micikevicius et al. (arXiv 1710.03740), section 3.1.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+from roundelay.errors import MismatchError
+from roundelay.torch.functions import replaced
+from roundelay.torch.operations import allgather
+from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch.optimizer.arguments import names_of
+from roundelay.torch.optimizer.master_pair import MasterPair
+from roundelay.torch.process_sets import ProcessSet
+
+HALVES = (torch.float16, torch.bfloat16)
+STATE_KEY = "master_weights"  # in the optimizer's state dict: masters by the parameter's number
+_CARRIED = "_master_weights"  # of a copied optimizer: pairs of a parameter and its master
+
+
+class MasterWeights:
+    """The masters of one optimizer. Its methods that have an argument ``optimizer`` expect this one."""
+
+    VALUES = 2  # the length of values()
+
+    def __init__(self, enabled: bool) -> None:
+        """enabled: false if no parameter is to have a master."""
+        self.enabled = enabled
+        self.methods: dict[str, Callable[..., Any]] = {}  # what they change in the optimizer
+        if enabled:
+            self.methods = {
+                "zero_grad": self.zero_grad,
+                "add_param_group": self.add_param_group,
+                "state_dict": self.state_dict,
+                "load_state_dict": self.load_state_dict,
+                "__reduce_ex__": self.reduce,
+            }
+        self._by_master: dict[torch.Tensor, MasterPair] = {}
+        self._by_parameter: dict[torch.Tensor, MasterPair] = {}
+        self._warned = False  # a checkpoint had no masters
+
+    @classmethod
+    def chosen(
+        cls, optimizer: torch.optim.Optimizer, wanted: Any, present: MasterWeights | None
+    ) -> MasterWeights:
+        """Returns the masters that the optimizer is to have; present: those that it has.
+
+        ValueError: it is no flag, or masters would be lost.
+        """
+        if not isinstance(wanted, bool):
+            raise ValueError(f"master_weights is {wanted!r}, but must be True or False")
+        if present is None or not present.enabled:
+            return cls(wanted)
+        if not wanted:
+            raise ValueError(
+                f"this {type(optimizer).__name__} has fp32 masters, which are more exact than its parameters"
+                ": give DistributedOptimizer master_weights=True again, or a new optimizer of the parameters"
+            )
+        return present
+
+    def adopt(self, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> None:
+        """Gives masters to half parameters that have none; frozen ones wait until they are wanted.
+
+        names: by id(parameter).
+        """
+        if not self.enabled:
+            return
+        places = [
+            (group["params"], index)
+            for group in optimizer.param_groups
+            for index, tensor in enumerate(group["params"])
+            if tensor.dtype in HALVES and tensor.requires_grad
+        ]
+        if not places:
+            return
+        named = names_of(self.parameters(optimizer), names)
+        carried = dict(optimizer.__dict__.pop(_CARRIED, ()))
+        for group, index in places:
+            parameter = group[index]
+            if parameter not in self._by_parameter:  # a group may have it twice
+                pair = MasterPair(parameter, named[parameter], carried.get(parameter))
+                self._by_parameter[parameter] = self._by_master[pair.master] = pair
+                _move_state(optimizer, parameter, pair.master)
+            group[index] = self._by_parameter[parameter].master
+
+    def parameters(self, optimizer: torch.optim.Optimizer) -> list[list[torch.Tensor]]:
+        """Returns the model's parameters, group by group."""
+        return [[self.parameter_of(tensor) for tensor in group["params"]] for group in optimizer.param_groups]
+
+    def parameter_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the parameter of a master; any other tensor is a parameter itself."""
+        pair = self._by_master.get(tensor)
+        return tensor if pair is None else pair.parameter
+
+    def stepped(self, parameter: torch.Tensor) -> torch.Tensor:
+        """Returns the tensor that the optimizer steps for a parameter: its master, if it has one."""
+        pair = self._by_parameter.get(parameter)
+        return parameter if pair is None else pair.master
+
+    # -- a step
+
+    def take_gradients(self, arrived: bool = True) -> None:
+        """Gives the masters their gradients where the parameters have newer ones.
+
+        arrived: a backward has ended. RuntimeError if a gradient was changed on both sides.
+        """
+        sources = [(pair, pair.source(arrived)) for pair in self._by_master.values()]
+        taken = [(pair, gradient) for pair, gradient in sources if gradient is not None]
+        given = [pair.room(gradient) for pair, gradient in taken]
+        dense = [n for n, (_, gradient) in enumerate(taken) if gradient.layout == torch.strided]
+        if dense:
+            with torch.no_grad():
+                torch._foreach_copy_([given[n] for n in dense], [taken[n][1].detach() for n in dense])
+        for pair, _ in taken:
+            pair.note_gradient()
+
+    def note_unscaled(self) -> None:
+        """Notes that GradScaler has changed the masters' gradients, which their versions do not tell."""
+        for pair in self._by_master.values():
+            pair.note_change()
+
+    def refresh(self) -> None:
+        """Gives the masters the values that were changed in the parameters since the last step."""
+        for pair in self._by_master.values():
+            pair.refresh()
+
+    def write_back(self) -> None:
+        """Rounds the masters into the parameters."""
+        pairs = self._by_master.values()
+        if pairs:
+            with torch.no_grad():
+                torch._foreach_copy_([pair.parameter for pair in pairs], [pair.master for pair in pairs])
+        for pair in pairs:
+            pair.note_weight()
+
+    def end_step(self) -> None:
+        """Ends a step, in which the optimizer has changed the masters."""
+        self.write_back()
+        for pair in self._by_master.values():
+            pair.settle_step()
+
+    # -- the agreement round (gradient_sync.py)
+
+    def values(self) -> list[int]:
+        """Returns this rank's bytes, to be combined by Max: it has masters, it has none."""
+        return [int(self.enabled), int(not self.enabled)]
+
+    def check(self, values: bytes, prefix: str, process_set: ProcessSet) -> None:
+        """Takes values(), combined. MismatchError, on all ranks, if only some of them have masters.
+
+        prefix: that of the optimizer's names.
+        """
+        if not all(values):
+            return
+        rows = allgather(row_of_this_rank(int(self.enabled)), f"{prefix}.masters", process_set).tolist()
+        has, lacks = (next(rank for rank, enabled in rows if enabled == one) for one in (1, 0))
+        raise MismatchError(
+            f"master_weights of an optimizer ({prefix!r}) differs between ranks: rank {has} has True, rank "
+            f"{lacks} False: give DistributedOptimizer the same arguments on every rank"
+        )
+
+    # -- methods of the optimizer
+
+    def zero_grad(self, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+        """Clears the gradients of the masters and of the parameters."""
+        type(optimizer).zero_grad(optimizer, *args, **kwargs)
+        parameters = [{"params": list(self._by_parameter)}]
+        masters, optimizer.param_groups = optimizer.param_groups, parameters
+        try:
+            type(optimizer).zero_grad(optimizer, *args, **kwargs)
+        finally:
+            optimizer.param_groups = masters
+        for pair in self._by_master.values():
+            pair.forget_gradient()
+
+    def add_param_group(self, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
+        """Adds a group of parameters; adopt() makes their masters. ValueError: some are there already."""
+        type(optimizer).add_param_group(optimizer, group)
+        if any(parameter in self._by_parameter for parameter in optimizer.param_groups[-1]["params"]):
+            optimizer.param_groups.pop()
+            raise ValueError("some parameters appear in more than one parameter group")
+
+    def state_dict(self, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+        """Returns the optimizer's state dict with the masters in it."""
+        self.refresh()
+        masters = {number: pair.master.detach() for number, pair in self._numbered(optimizer)}
+        return {**type(optimizer).state_dict(optimizer), STATE_KEY: masters}
+
+    def load_state_dict(self, optimizer: torch.optim.Optimizer, state_dict: Mapping[str, Any]) -> None:
+        """Takes back what state_dict() returned, and rounds the masters into the parameters.
+
+        A master that is not in it becomes its parameter's value; a warning says so once. ValueError, with
+        nothing changed: the masters are those of other parameters.
+        """
+        masters = state_dict.get(STATE_KEY, {})
+        pairs = list(self._numbered(optimizer))
+        for number, pair in pairs:
+            self._check(number, pair, masters.get(number))
+        plain = {key: value for key, value in state_dict.items() if key != STATE_KEY}
+        type(optimizer).load_state_dict(optimizer, plain)
+        for number, pair in pairs:
+            with torch.no_grad():
+                pair.master.copy_(masters.get(number, pair.parameter))
+        self.write_back()
+        missing = [pair.name for number, pair in pairs if number not in masters]
+        if missing and not self._warned:
+            self._warned = True
+            text = (
+                f"the checkpoint has no fp32 masters of {len(missing)} parameters, the first is {missing[0]}"
+                ": they begin with the parameters' own values"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+    @staticmethod
+    def _check(number: int, pair: MasterPair, master: Any) -> None:
+        if master is None:
+            return
+        shape = tuple(pair.parameter.shape)
+        if not isinstance(master, torch.Tensor) or tuple(master.shape) != shape:
+            has = f"shape {list(master.shape)}" if isinstance(master, torch.Tensor) else repr(master)
+            raise ValueError(
+                f"the checkpoint's fp32 master number {number} has {has}, but {pair.name} has shape "
+                f"{list(shape)}: it is the checkpoint of another model"
+            )
+
+    def _numbered(self, optimizer: torch.optim.Optimizer) -> Iterator[tuple[int, MasterPair]]:
+        """Yields the pairs with the numbers that their parameters have in a state dict."""
+        every: Iterable[torch.Tensor] = (p for group in optimizer.param_groups for p in group["params"])
+        for number, tensor in enumerate(every):
+            if tensor in self._by_master:
+                yield number, self._by_master[tensor]
+
+    def reduce(self, optimizer: torch.optim.Optimizer, protocol: Any) -> tuple[Any, ...]:
+        """Returns how to copy it: as a plain optimizer of the parameters, which brings the masters along."""
+        self.refresh()
+        reduced: Any = type(optimizer).__reduce_ex__(optimizer, protocol)
+        make, arguments, state, *rest = reduced
+        groups = [
+            {**group, "params": [self.parameter_of(p) for p in group["params"]]}
+            for group in optimizer.param_groups
+        ]
+        plain: defaultdict[Any, Any] = defaultdict(dict)
+        for key, value in optimizer.state.items():
+            plain[self.parameter_of(key) if isinstance(key, torch.Tensor) else key] = value
+        carried = [(pair.parameter, pair.master) for pair in self._by_master.values()]
+        return make, arguments, {**state, "param_groups": groups, "state": plain, _CARRIED: carried}, *rest
+
+
+def _move_state(optimizer: torch.optim.Optimizer, parameter: torch.Tensor, master: torch.Tensor) -> None:
+    """Makes the optimizer's state of a parameter the master's; tensors in its half type become fp32."""
+
+    def widened(leaf: Any) -> Any:
+        half = isinstance(leaf, torch.Tensor) and leaf.dtype == parameter.dtype
+        return leaf.to(torch.float32) if half else leaf
+
+    if parameter in optimizer.state:
+        optimizer.state[master] = replaced(optimizer.state.pop(parameter), widened)

@@ -1,0 +1,27 @@
+"""Numbers of the optimizers of a process set. They are part of the names of operations."""
+
+from __future__ import annotations
+
+import weakref
+from itertools import count
+
+from roundelay.torch.process_sets import ProcessSet
+
+
+class Scopes:
+    """Numbers the optimizers of each process set, whose ranks wrap them in the same order."""
+
+    per_job = 1000
+
+    def __init__(self) -> None:
+        self._first = -self.per_job
+        self._of: weakref.WeakKeyDictionary[ProcessSet, count[int]] = weakref.WeakKeyDictionary()
+
+    def restart(self) -> None:
+        """Begins above the numbers of the last job: its optimizers may go on in this one."""
+        self._first += self.per_job
+        self._of.clear()
+
+    def next(self, process_set: ProcessSet) -> int:
+        """Returns the number for an optimizer that is being wrapped."""
+        return next(self._of.setdefault(process_set, count(self._first)))

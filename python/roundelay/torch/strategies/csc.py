@@ -1,0 +1,114 @@
+"""Coarse-grained sparse communication: the chunks with the largest norms are sent, in one dense allreduce.
+
+Source: GradientFlow (arXiv 1902.06855), section 5; csrc/compress/csc has the technique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import torch
+
+from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts, int_from, whole_number
+from roundelay.torch.strategies.protocol import Bucket, Spec, Value
+
+NORMS = ("same", "previous")
+KEYS = ("keep", "chunk_elements", "norms", *COMMON_KEYS)
+_CHUNK_ELEMENTS = 32768
+
+
+class CSC(Lossy):
+    """Sends the part ``keep`` of a pool's chunks in each step, all ranks the same ones.
+
+    chunk_elements: elements of a chunk. norms: "same": chunks are chosen by the norms of this step;
+    "previous": by those of the step before, which the ranks know earlier. The others: Lossy.
+    """
+
+    kind = "csc"
+
+    def __init__(
+        self,
+        keep: float = 0.1,
+        chunk_elements: int = _CHUNK_ELEMENTS,
+        norms: str = "same",
+        *,
+        momentum: str | None = "masked",
+        warmup: int | Schedule = 0,
+        wire: torch.dtype | str | None = None,
+        dense_below: int = 4096,
+        dense_parameters: Iterable[str] = (),
+    ) -> None:
+        super().__init__(
+            keep,
+            momentum=momentum,
+            warmup=warmup,
+            wire=wire,
+            dense_below=dense_below,
+            dense_parameters=dense_parameters,
+        )
+        self.chunk_elements = whole_number("chunk_elements", chunk_elements, 1)
+        if norms not in NORMS:
+            raise ValueError(f"norms is {norms!r}, but must be one of {', '.join(NORMS)}")
+        self.norms = norms
+        self._before: dict[int, int] = {}  # by bucket: chunks of the buckets before it in its pool
+
+    @classmethod
+    def from_text(cls, **given: str) -> CSC:
+        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        own: dict[str, str | int] = {"norms": given["norms"]} if "norms" in given else {}
+        if "chunk_elements" in given:
+            own["chunk_elements"] = int_from("chunk_elements", given["chunk_elements"])
+        return cls(**{**from_texts(given), **own})
+
+    @property
+    def own_settings(self) -> dict[str, Value]:
+        """The chunks' size and the choice of norms, where they are not the default."""
+        settings: dict[str, Value] = {}
+        if self.chunk_elements != _CHUNK_ELEMENTS:
+            settings["chunk_elements"] = self.chunk_elements
+        if self.norms != "same":
+            settings["norms"] = self.norms
+        return settings
+
+    def accept_gradients(self, names: Collection[str], passes: int) -> None:
+        """Refuses several passes with norms of the step before: they would be those of fewer gradients."""
+        super().accept_gradients(names, passes)
+        if passes > 1 and self.norms == "previous":
+            raise ValueError(
+                f"strategy {self.text} chooses by the last step's norms, which has no meaning with "
+                f"backward_passes_per_step={passes}: give the strategy norms='same'"
+            )
+
+    def use_buckets(self, buckets: Sequence[Bucket]) -> None:
+        """Counts the chunks of each pool: a bucket's share of what is sent depends on those before it."""
+        self._before.clear()
+        chunks: dict[int, int] = {}
+        for bucket in buckets:
+            before = chunks.get(bucket.pool, 0)
+            self._before[bucket.index] = before
+            chunks[bucket.pool] = before + self._chunks_of(bucket)
+
+    def _chunks_of(self, bucket: Bucket) -> int:
+        """Returns the number of chunks that have an element of a parameter that is not always sent."""
+        dense = set(self.dense_in(bucket))
+        size, count, last = self.chunk_elements, 0, -1  # last: the last chunk that was counted
+        for number, place in enumerate(bucket.ranges):
+            if number not in dense:
+                first, end = place.start // size, (place.stop - 1) // size
+                count += end - max(first, last + 1) + 1
+                last = end
+        return count
+
+    def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
+        """Returns the core's technique csc for this bucket."""
+        settings = self.technique_settings()
+        if dense:
+            settings["dense"] = [str(number) for number in sorted(dense)]
+        return Spec(
+            "csc",
+            before=self._before[bucket.index],
+            chunk=self.chunk_elements,
+            keep=keep,
+            norms=self.norms,
+            **settings,
+        )

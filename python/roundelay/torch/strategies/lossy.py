@@ -1,0 +1,309 @@
+"""What all lossy strategies share: a part of each bucket is sent in a step, and the rest is kept back.
+
+That is momentum, warm-up, the type of the elements that travel, and parameters that always go densely.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+
+from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch.strategies import sgd_steps
+from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
+
+MOMENTA = ("masked", "local", "none")
+COMMON_KEYS = ("momentum", "warmup", "wire", "dense_below", "dense_parameters")
+
+Schedule = Sequence[tuple[int, float]]
+
+
+class Lossy(Strategy):
+    """A base: override spec(), and give it a ``kind`` and ``own_settings``.
+
+    keep: the part of the elements that a step sends, above 0 and at most 1. momentum: "masked": SGD moves
+    what was sent, and neither weights nor momentum of the rest; "local": momentum is accumulated before it is
+    sent; None or "none": the optimizer sees zeros where nothing was sent. warmup: the number of first steps
+    that send all, or a list of (step, keep): until that step, so much is sent. wire: torch.float16,
+    torch.bfloat16 or None, the type of the elements that travel; the rounding error is kept back too.
+    dense_below: parameters of fewer elements are always sent whole. dense_parameters: so are these, by name.
+
+    ValueError: one of them is wrong.
+    """
+
+    takes_sparse: ClassVar[bool] = False
+    kind: ClassVar[str]  # the strategy's name in texts
+
+    def __init__(
+        self,
+        keep: float,
+        *,
+        momentum: str | None = "masked",
+        warmup: int | Schedule = 0,
+        wire: torch.dtype | str | None = None,
+        dense_below: int = 4096,
+        dense_parameters: Iterable[str] = (),
+    ) -> None:
+        self.keep = checked_keep(keep)
+        self.momentum = "none" if momentum is None else momentum
+        if self.momentum not in MOMENTA:
+            raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(MOMENTA)}")
+        self.warmup = checked_schedule(warmup)
+        self.message_wire = checked_wire(wire)
+        self.dense_below = whole_number("dense_below", dense_below, 0)
+        if isinstance(dense_parameters, str):
+            raise ValueError(f"dense_parameters is {dense_parameters!r}, but must be a list of names")
+        self.dense_parameters = tuple(dict.fromkeys(dense_parameters))
+        self._sgd_momentum = 0.0
+        self._nesterov = False
+        self._taken: sgd_steps.Taken = []
+        self._stepped = self._loaded = False
+
+    # -- to override
+
+    @property
+    def own_settings(self) -> dict[str, Value]:
+        """The settings that this strategy alone has and that are not their defaults."""
+        return {}
+
+    @abstractmethod
+    def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
+        """Returns the bucket's technique. dense: numbers of the parameters that go densely, not all."""
+
+    # -- its form
+
+    @property
+    def text(self) -> str:
+        """Returns for example ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
+        settings: dict[str, Value] = {"keep": self.keep, **self.own_settings}
+        if self.momentum != "masked":
+            settings["momentum"] = self.momentum
+        if self.warmup:
+            settings["warmup"] = "+".join(f"{step}/{_shortest(keep)}" for step, keep in self.warmup)
+        if self.message_wire is not None:
+            settings["wire"] = wire_text(self.message_wire)
+        if self.dense_below != 4096:
+            settings["dense_below"] = self.dense_below
+        if self.dense_parameters:
+            settings["dense_parameters"] = self.dense_parameters
+        return Spec(self.kind, **settings).text
+
+    def technique_settings(self) -> dict[str, Value]:
+        """Returns the settings that every lossy technique of the core has."""
+        settings: dict[str, Value] = {}
+        if self.momentum == "local":
+            settings |= {"momentum": self._sgd_momentum, "nesterov": self._nesterov}
+        if self.message_wire is not None:
+            settings["wire"] = wire_text(self.message_wire)
+        return settings
+
+    # -- what it is asked
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses what cannot be sent in parts, and an optimizer whose momentum it does not know."""
+        super().accept(optimizer, op)
+        if op not in LINEAR_OPS:
+            raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if not parameter.is_floating_point():
+                    raise ValueError(
+                        f"strategy {self.text} keeps gradients back, which those of {parameter.dtype} cannot "
+                        "be: give these parameters to an optimizer of their own with strategy='dense'"
+                    )
+        if self.momentum == "none":
+            return
+        if type(optimizer) is not torch.optim.SGD:
+            raise ValueError(
+                f"strategy {self.text} corrects the momentum of torch.optim.SGD, not that of "
+                f"{type(optimizer).__name__}: give the strategy momentum=None (in text: momentum=none), or "
+                "take SGD"
+            )
+        for group in optimizer.param_groups:
+            sgd_steps.check_group(group, self.text)
+        if self.momentum == "local":
+            self._sgd_momentum, self._nesterov = self._one_momentum(optimizer)
+
+    def _one_momentum(self, optimizer: torch.optim.Optimizer) -> tuple[float, bool]:
+        found = {(float(one["momentum"]), bool(one["nesterov"])) for one in optimizer.param_groups}
+        if len(found) > 1:
+            raise ValueError(
+                f"strategy {self.text} accumulates one momentum for all parameters, but their groups have "
+                f"{', '.join(str(each) for each, _ in sorted(found))}: give all groups the same momentum and "
+                "nesterov, or the strategy momentum='masked'"
+            )
+        return found.pop()
+
+    def accept_gradients(self, names: Collection[str], passes: int) -> None:
+        """Refuses dense_parameters that there are not."""
+        known = set(names)
+        unknown = next((name for name in self.dense_parameters if name not in known), None)
+        if unknown is not None:
+            raise ValueError(
+                f"strategy {self.text}: no parameter is called {unknown!r}; there are "
+                f"{', '.join(sorted(known)[:6])}{' ...' if len(known) > 6 else ''}"
+            )
+
+    def accept_closure(self) -> None:
+        """Refuses a closure where the strategy takes a part of the step: it needs the gradients before."""
+        if self.momentum != "none":
+            raise ValueError(
+                f"strategy {self.text} steps before a closure would be called: call backward() before "
+                "step(), without a closure"
+            )
+
+    def technique(self, bucket: Bucket, step: int) -> Spec | None:
+        """Returns that of the subclass; None while all is sent, and where every parameter goes densely."""
+        keep = next((keep for until, keep in self.warmup if step < until), None)
+        if keep == 1.0:
+            return None
+        dense = self.dense_in(bucket)
+        if len(dense) == len(bucket.parameters):
+            return None
+        return self.spec(bucket, self.keep if keep is None else keep, dense)
+
+    def dense_in(self, bucket: Bucket) -> list[int]:
+        """Returns the numbers of the bucket's parameters that always go densely."""
+        pairs = enumerate(zip(bucket.parameters, bucket.ranges, strict=True))
+        return [
+            number
+            for number, (name, place) in pairs
+            if len(place) < self.dense_below or name in self.dense_parameters
+        ]
+
+    # -- around the step
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Steps what the optimizer's own step would treat wrongly, and hides it from that."""
+        if not self._stepped:
+            self._stepped = True
+            self._say_how_it_begins(optimizer)
+        if self.momentum == "none" or not isinstance(optimizer, torch.optim.SGD):
+            return
+        for group in optimizer.param_groups:
+            sgd_steps.check_group(group, self.text)
+        if self.momentum == "masked":
+            elements = sgd_steps.sent_elements(self._kept().sent())
+            stepped = {self.context.stepped(parameter): found for parameter, found in elements.items()}
+            self._taken = sgd_steps.masked_step(optimizer, stepped)
+        else:
+            self._taken = self._local_step(optimizer)
+
+    def _local_step(self, optimizer: torch.optim.SGD) -> sgd_steps.Taken:
+        now = self._one_momentum(optimizer)
+        if now != (self._sgd_momentum, self._nesterov):
+            raise ValueError(
+                f"strategy {self.text} accumulates momentum {self._sgd_momentum}, and the optimizer's is "
+                f"{now[0]} by now: keep it constant (cycle_momentum=False), or give momentum='masked'"
+            )
+        accumulated = {
+            self.context.stepped(parameter)
+            for sent in self._kept().sent()
+            for number, parameter in enumerate(sent.parameters)
+            if parameter is not None and number not in self.dense_in(sent.bucket)
+        }
+        return sgd_steps.step_without_momentum(optimizer, accumulated)
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives parameters their gradients back."""
+        taken, self._taken = self._taken, []
+        sgd_steps.put_back(taken)
+
+    def _say_how_it_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        if optimizer.state and not self._loaded and self.context.process_set.rank() == 0:
+            text = (
+                f"strategy {self.text} begins with nothing kept back: the optimizer has a state, but none "
+                "was loaded into the strategy (docs/strategies.md#what-is-kept-back-and-checkpoints)"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned."""
+        super().load_state_dict(state)
+        self._loaded = True
+
+    def detach(self) -> None:
+        """Stops being an optimizer's strategy."""
+        super().detach()
+        self._stepped = self._loaded = False
+
+
+def checked_keep(keep: Any) -> float:
+    """Returns the part that a step sends. ValueError: it is none."""
+    if not isinstance(keep, int | float) or isinstance(keep, bool) or not 0 < keep <= 1:
+        raise ValueError(f"keep is {keep!r}, but must be above 0 and at most 1")
+    return float(keep)
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Returns the value. ValueError: it is no whole number from `least` on."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} is {value!r}, but must be a whole number from {least} on")
+    return value
+
+
+def checked_schedule(warmup: Any) -> tuple[tuple[int, float], ...]:
+    """Returns a warm-up as (step, keep) pairs. ValueError: it is none, or its steps do not ascend."""
+    if isinstance(warmup, int) and not isinstance(warmup, bool):
+        return ((warmup, 1.0),) if whole_number("warmup", warmup, 0) else ()
+    if isinstance(warmup, str) or not isinstance(warmup, Sequence):
+        raise ValueError(f"warmup is {warmup!r}, but must be a number of steps or a list of (step, keep)")
+    pairs = []
+    for pair in warmup:
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            raise ValueError(f"warmup has {pair!r}, but must be a list of (step, keep)")
+        pairs.append((whole_number("a step of warmup", pair[0], 1), checked_keep(pair[1])))
+    if any(later <= earlier for (earlier, _), (later, _) in pairwise(pairs)):
+        raise ValueError(f"warmup is {warmup!r}, but its steps must ascend")
+    return tuple(pairs)
+
+
+def from_texts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Returns the common arguments that a text gives, and keep. ValueError: one is no number."""
+    arguments: dict[str, Any] = {key: given[key] for key in ("momentum", "wire") if key in given}
+    if "keep" in given:
+        arguments["keep"] = number_from("keep", given["keep"])
+    if "dense_below" in given:
+        arguments["dense_below"] = int_from("dense_below", given["dense_below"])
+    if "dense_parameters" in given:
+        arguments["dense_parameters"] = given["dense_parameters"].split("+")
+    if "warmup" in given:
+        pairs = [pair.partition("/") for pair in given["warmup"].split("+")]
+        if len(pairs) == 1 and not pairs[0][1]:
+            arguments["warmup"] = int_from("warmup", given["warmup"])
+        else:
+            arguments["warmup"] = [
+                (int_from("a step of warmup", step), number_from("a keep of warmup", keep))
+                for step, _, keep in pairs
+            ]
+    return arguments
+
+
+def number_from(key: str, text: str) -> float:
+    """Returns the number that a text means. ValueError: it means none."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{key} is {text!r}, but must be a number")
+    return number
+
+
+def int_from(key: str, text: str) -> int:
+    """Returns the whole number that a text means. ValueError: it means none."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{key} is {text!r}, but must be a whole number") from None
+
+
+def _shortest(number: float) -> str:
+    return repr(number).removesuffix(".0")

@@ -1,0 +1,142 @@
+"""One cache for all ranks of a node and their workers, and the sampler that learns the nodes from the job."""
+
+from __future__ import annotations
+
+import gc
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+import roundelay.torch as hvd
+from far_source import FarSource, check
+from ranks import run_checks
+from roundelay.torch.data import DataCache, NodeSampler, job, sampler
+
+LENGTH, NUMBERS = 40, 100_000  # 400 kB each
+
+
+@pytest.mark.parametrize("np", [2, pytest.param(3, marks=pytest.mark.nightly)])
+def test_data_cache(np: int) -> None:
+    run_checks(__file__, np)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """One folder for all ranks."""
+    with tempfile.TemporaryDirectory() as own:
+        yield Path(hvd.broadcast_object(own, 0))
+        hvd.barrier()
+
+
+def _proportional_bytes(folder: Path) -> tuple[int, int]:
+    """How much of the files in a folder this process has in memory: its share of it, and all of it."""
+    text = Path("/proc/self/smaps").read_text()
+    share = whole = 0
+    for part in re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", text):
+        if str(folder) in part.splitlines()[0]:
+            numbers = dict(re.findall(r"^(\w+): +(\d+) kB", part, re.MULTILINE))
+            share += int(numbers["Pss"]) * 1024
+            whole += int(numbers["Rss"]) * 1024
+    return share, whole
+
+
+def check_ranks_and_workers_share_one_copy() -> None:
+    with _folder() as folder:
+        source = FarSource(folder, LENGTH, NUMBERS)
+        cache = DataCache(source)
+        shard = NodeSampler(cache, seed=1)
+        for epoch in range(3):
+            shard.set_epoch(epoch)
+            loader = DataLoader(cache, 4, sampler=shard, num_workers=2, collate_fn=list)
+            check([one for batch in loader for one in batch], source, list(shard))
+            hvd.barrier()
+        if hvd.rank() == 0:
+            reads = source.take_reads()
+            assert len(reads) == LENGTH
+            # Padding may give a sample to two ranks, which then may both read it before it is kept.
+            assert sum(reads.values()) <= LENGTH + hvd.size()
+        stats = cache.stats()
+        samples = 3 * len(shard) * hvd.size()
+        assert stats.memory.hits + stats.source.hits == samples
+        assert stats.memory.kept == LENGTH
+        once = LENGTH * NUMBERS * 4
+        assert once < stats.memory.kept_bytes < 1.1 * once
+        hvd.barrier()
+        check(cache, source)  # now every rank has mapped all of it
+        hvd.barrier()
+        share, whole = _proportional_bytes(cache._cache._place.folder)
+        hvd.barrier()
+        assert whole > once
+        assert share < 1.2 * whole / hvd.size()
+        del cache, loader
+        gc.collect()
+        hvd.barrier()
+
+
+def check_ranks_that_disagree_get_one_text() -> None:
+    last = hvd.size() - 1
+    for rank in range(last):  # one after the other, the one that differs at last
+        if hvd.rank() == rank:
+            cache = DataCache([1, 2, 3])
+        hvd.barrier()
+    text = "none"
+    try:
+        if hvd.rank() == last:
+            DataCache([1, 2, 3, 4])
+        hvd.barrier()
+        assert hvd.rank() != last
+        cache[0]
+    except ValueError as error:
+        text = str(error)
+    if hvd.rank() == last:
+        hvd.barrier()
+    texts = set(hvd.allgather_object(text))
+    assert len(texts) == 1
+    assert re.search(rf"length is 3 on rank 0 .* and 4 on rank {last} ", texts.pop())
+
+
+def check_the_job_tells_the_sampler_its_nodes() -> None:
+    with mock.patch.object(sampler, "node_name", return_value=f"node {hvd.rank() // 2}"):
+        found = NodeSampler(range(30))
+    nodes = [rank // 2 for rank in range(hvd.size())]
+    assert list(found) == list(NodeSampler(range(30), nodes, hvd.rank()))
+    together = hvd.allgather(torch.tensor(list(found)), name="all")
+    assert sorted(together.tolist()) == list(range(30))
+
+
+def check_each_sample_is_read_by_one_node_alone() -> None:
+    with _folder() as folder, mock.patch.object(sampler, "node_name") as seen, _own_node() as node:
+        seen.return_value = node
+        source = FarSource(folder, LENGTH, 100)
+        cache = DataCache(source)
+        shard = NodeSampler(cache)
+        for epoch in range(3):
+            shard.set_epoch(epoch)
+            check([cache[index] for index in shard], source, list(shard))
+            hvd.barrier()
+        if hvd.rank() == 0:
+            reads = source.take_reads()
+            assert len(reads) == LENGTH
+            assert sum(reads.values()) <= LENGTH + hvd.size()  # padding, as above
+        hvd.barrier()
+        kept = cache.stats().memory.kept
+        ranks = hvd.allgather_object(seen.return_value).count(seen.return_value)
+        assert abs(kept - LENGTH * ranks / hvd.size()) <= ranks
+        del cache
+        gc.collect()
+        hvd.barrier()
+
+
+@contextmanager
+def _own_node() -> Iterator[str]:
+    """Lets rank 0 take itself for a node, ranks 1 and 2 for another; returns its name."""
+    node = f"node {(hvd.rank() + 1) // 2}"
+    with mock.patch.object(job, "node_name", return_value=node):
+        yield node

@@ -1,0 +1,299 @@
+"""Gradients that travel in a half type: one cast on the way in, one pass for a bucket's way back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from parity.rules import expect_bits, mine, reduced, values
+from ranks import run_checks
+from roundelay import _core
+from roundelay.torch.optimizer import wrapper_of
+from small_gradients import POOLED, WIRE, add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
+
+HALVES = {hvd.Compression.fp16: torch.float16, hvd.Compression.bf16: torch.bfloat16}
+SHAPES = ((1,), (5, 3), (20_000,), (4, 8, 5, 3))  # the third is too large for the copy of small ones
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("np", [2, 3])
+def test_half_wire(np: int) -> None:
+    run_checks(__file__, np)
+
+
+def test_users_do_with_gradients_what_they_do_without() -> None:
+    """Without schedule lock: on a busy machine its ends are messages, which a check counts."""
+    files = ("test_torch_optimizer.py", "test_gradient_hooks.py", "test_gradient_pool.py")
+    env = {WIRE: "bf16", POOLED: "1", "ROUNDELAY_SCHEDULE_LOCK": "0"}
+    run_checks([str(HERE / file) for file in files], 2, env=env)
+
+
+@contextlib.contextmanager
+def _counting() -> Iterator[dict[str, int]]:
+    before, work = hvd.stats(), dict[str, int]()
+    yield work
+    work.update((name, number - before[name]) for name, number in hvd.stats().items())
+
+
+def _parameters() -> list[torch.nn.Parameter]:
+    """Of fp32, one of fp64, and one whose strides are not those of its shape."""
+    made = [torch.nn.Parameter(torch.ones(shape)) for shape in SHAPES]
+    made.append(torch.nn.Parameter(torch.ones(300, dtype=torch.float64)))
+    made[3].data = made[3].data.to(memory_format=torch.channels_last)
+    return made
+
+
+def _buckets(optimizer: torch.optim.Optimizer) -> int:
+    wrapper = wrapper_of(optimizer)
+    assert wrapper is not None
+    return wrapper.buckets()
+
+
+def _wrapped(parameters: Sequence[torch.nn.Parameter], **arguments: Any) -> torch.optim.SGD:
+    return hvd.DistributedOptimizer(torch.optim.SGD(parameters, lr=0.1), **arguments)
+
+
+def check_every_bit_is_horovods() -> None:
+    """Cast, rounded, multiplied, rounded; with new tensors and with gradients added in place."""
+    for compression, wire in HALVES.items():
+        for op, factor in ((hvd.Average, 1.0), (hvd.Average, 3.0), (hvd.Sum, 1.0), (hvd.Max, 1.0)):
+            parameters = _parameters()
+            optimizer = _wrapped(parameters, compression=compression, op=op, gradient_predivide_factor=factor)
+            for step in range(6):
+                parts = [
+                    [values(p.dtype, rank, *p.shape, seed=10 * step + i) for rank in range(hvd.size())]
+                    for i, p in enumerate(parameters)
+                ]
+                optimizer.zero_grad(set_to_none=step % 2 == 0)
+                own = [part[hvd.rank()].to(torch.get_default_device()) for part in parts]
+                torch.stack(
+                    [(p * g).sum().double() for p, g in zip(parameters, own, strict=True)]
+                ).sum().backward()
+                for parameter, part in zip(parameters, parts, strict=True):
+                    assert parameter.grad is not None
+                    assert parameter.grad.stride() == parameter.stride()
+                    sent = [one.to(wire) for one in part]
+                    right = reduced(sent, op, 1 / factor, factor).to(parameter.dtype)
+                    alone = part[0]
+                    expect_bits(parameter.grad, right if hvd.size() > 1 else alone, f"{wire} {op} {step}")
+                optimizer.step()
+            assert _buckets(optimizer) == (2 if hvd.size() > 1 else 0)  # of fp32 and of fp64
+
+
+def check_each_gradient_is_cast_once() -> None:
+    """Counted: a cast for each gradient in, a pass for each bucket out, in operations of buckets alone."""
+    if hvd.size() == 1:
+        return
+    for set_to_none in (True, False):
+        parameters = _parameters()
+        optimizer = _wrapped(parameters, compression=hvd.Compression.bf16)
+        use_pool(optimizer)
+        steps, buckets = 4, _buckets(optimizer)
+        with _counting() as work:
+            for _ in range(steps):
+                optimizer.zero_grad(set_to_none=set_to_none)
+                torch.stack([p.sum().double() for p in parameters]).sum().backward()
+                optimizer.step()
+        assert work["gradients_copied"] == steps * len(parameters)
+        assert work["buckets_cast_back"] == steps * buckets
+        assert work["operations"] == steps * (buckets + 1)  # the agreement round's
+        assert work["gradients_moved_out"] == 0
+
+
+def check_what_changes_after_its_cast_is_cast_again() -> None:
+    """A hook that came after the optimizer's changes the gradient, in place or by another one."""
+    first, second, third = make_parameters(3)
+    active = False
+    optimizer = _wrapped([first, second, third], op=hvd.Sum, compression=hvd.Compression.bf16)
+
+    def in_place(parameter: torch.Tensor) -> None:
+        if active and parameter.grad is not None:
+            parameter.grad.mul_(2)
+
+    def another(parameter: torch.Tensor) -> None:
+        if active and parameter.grad is not None:
+            parameter.grad = parameter.grad * 4
+
+    third.register_post_accumulate_grad_hook(in_place)  # not on the bucket's last gradient, `first`
+    second.register_post_accumulate_grad_hook(another)
+    use_pool(optimizer)
+    active = True
+    for _ in range(2):
+        with _counting() as work:
+            optimizer.zero_grad()
+            add_gradients((first, 1.0), (second, 1.0), (third, 1.0))
+            optimizer.step()
+        assert [gradient_of(one)[0] for one in (first, second, third)] == [
+            factor * hvd.size() for factor in (1, 4, 2)
+        ]
+        assert work["gradients_copied"] == (3 + 2 if hvd.size() > 1 else 0)
+
+
+def check_a_result_is_an_entry_of_the_second_memory() -> None:
+    first, second = make_parameters(2)
+    optimizer = _wrapped([first, second], op=hvd.Sum, compression=hvd.Compression.fp16)
+    use_pool(optimizer)
+    add_gradients((first, hvd.rank() + 1.0), (second, 1.0))
+    gradient = first.grad
+    assert gradient is not None
+    assert gradient.dtype == torch.float32
+    assert gradient.untyped_storage().nbytes() == 3 * 4
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    add_gradients((first, hvd.rank() + 1.0), (second, 1.0))
+    assert first.grad is gradient
+    assert gradient_of(first) == [sum_of_ranks()] * 3
+
+
+def check_unused_layers_and_sparse_gradients() -> None:
+    embedding = torch.nn.Embedding(6, 2, sparse=True)
+    used, unused = make_parameters(2)
+    optimizer = _wrapped(
+        [*embedding.parameters(), used, unused],
+        op=hvd.Sum,
+        compression=hvd.Compression.bf16,
+        sparse_as_dense=True,
+    )
+    for step in range(6):
+        optimizer.zero_grad()
+        loss = embedding(torch.tensor([hvd.rank(), 5])).sum() + used.sum()
+        if step < 3 or hvd.rank() == 0:
+            loss = loss + unused.sum()
+        loss.backward()
+        optimizer.synchronize()  # type: ignore[attr-defined]
+        gradient = embedding.weight.grad
+        assert gradient is not None
+        assert gradient.is_sparse
+        right = torch.zeros(6, 2)
+        right[: hvd.size()] += 1
+        right[5] += hvd.size()
+        assert torch.equal(gradient.to_dense(), right)
+        assert gradient_of(unused) == [float(hvd.size() if step < 3 else 1)] * 3
+        optimizer.step()
+
+
+def check_overflow_in_the_half_type_is_seen_by_all() -> None:
+    """A gradient that fp16 cannot hold, on one rank alone: no rank takes the step."""
+    parameters = make_parameters(2)
+    optimizer = _wrapped(parameters, op=hvd.Sum, compression=hvd.Compression.fp16)
+    use_pool(optimizer)
+    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    for value in (1.0, 1e5 if hvd.rank() == hvd.size() - 1 else 1.0, 1.0):
+        optimizer.zero_grad()
+        scaler.scale(torch.stack([(p * value).sum() for p in parameters]).sum()).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_value_(parameters, 1000.0)
+        scaler.step(optimizer)
+        scaler.update()
+    skipped = 1 if hvd.size() > 1 else 0
+    assert scaler.get_scale() == (2.0 if skipped else 4.0)
+    if skipped:
+        torch.testing.assert_close(parameters[0].data, torch.full((3,), -0.1 * 2 * hvd.size()))
+
+
+def check_a_refused_submission_keeps_the_contributions() -> None:
+    one = _Masters("refused", (5, 33), torch.float32, op=99, own=True)
+    for parameter in one.parameters:
+        parameter.grad = torch.full_like(parameter, 3.0)
+    with pytest.raises(ValueError, match="op must be one of"):
+        one.bucket.submit()
+    assert [gradient_of(parameter) for parameter in one.parameters] == [[3.0] * 5, [3.0] * 33]
+
+
+class _Masters:
+    """A bucket whose results are fp32, and belong to other tensors than its parameters unless `own`."""
+
+    keys = 200
+
+    def __init__(
+        self,
+        name: str,
+        sizes: Sequence[int],
+        dtype: torch.dtype,
+        op: int = hvd.Average,
+        factor: float = 1.0,
+        own: bool = False,
+    ) -> None:
+        _Masters.keys += 1
+        self.parameters = [torch.nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
+        self.masters = [torch.nn.Parameter(p.detach().float()) for p in self.parameters]
+        padded = [-(-size // 32) * 32 for size in sizes]
+        device = self.parameters[0].device
+        self.pool = _core.GradientPool(
+            _Masters.keys, 2 * sum(padded), 0, device, (torch.float32, 4 * sum(padded))
+        )
+        self.bucket = _core.Bucket(name, self.pool, op, 1.0, 1.0, factor)
+        self.gradients = []
+        begin = 0
+        for index, (parameter, master) in enumerate(zip(self.parameters, self.masters, strict=True)):
+            gradient = _core.Gradient(parameter, f"{name}.{index}", True)
+            if not own:
+                gradient.set_result_owner(master)
+            self.bucket.add(gradient, self.pool.add(2 * begin, parameter, torch.bfloat16))
+            self.gradients.append(gradient)
+            begin += padded[index]
+        hvd.barrier()  # all ranks have made their parts
+
+
+def check_results_of_other_tensors() -> None:
+    """As fp32 masters of bf16 parameters have them: fp32, multiplied after the cast, in their `.grad`."""
+    one = _Masters("masters", (5, 40_000, 7), torch.bfloat16, factor=1 / 3)
+    kept: list[torch.Tensor] = []
+    for step in range(4):
+        one.bucket.new_step()
+        parts = [
+            [values(torch.bfloat16, rank, *p.shape, seed=10 * step + i) for rank in range(hvd.size())]
+            for i, p in enumerate(one.parameters)
+        ]
+        for parameter, part in zip(one.parameters, parts, strict=True):
+            parameter.grad = mine(part, hvd.global_process_set)
+        one.bucket.submit()
+        one.bucket.finish()
+        one.pool.settle()
+        for master, parameter, part in zip(one.masters, one.parameters, parts, strict=True):
+            assert parameter.grad is None
+            assert master.grad is not None
+            right = reduced(part, hvd.Average).float() * (1 / 3)
+            expect_bits(master.grad, right, f"step {step}")
+        if step == 0:
+            kept = [master.grad for master in one.masters if master.grad is not None]
+            copies = [gradient.clone() for gradient in kept]
+            for master in one.masters:
+                master.grad = None
+        elif step == 1:
+            assert all(torch.equal(*pair) for pair in zip(kept, copies, strict=True))  # they have moved out
+            for master in one.masters:
+                assert master.grad is not None
+                master.grad.zero_()  # and stays the entry
+    assert one.pool.counters == {
+        "gradients_copied": 4 * 3,
+        "buckets_cast_back": 4,
+        "gradients_moved_out": 3,
+    }
+
+
+def check_results_of_other_tensors_add_up() -> None:
+    """A second contribution before the step, as Python reduces it, comes in the half type."""
+    one = _Masters("twice", (4,), torch.bfloat16)
+    (parameter,), (master,), (gradient,) = one.parameters, one.masters, one.gradients
+    parameter.grad = torch.full_like(parameter, hvd.rank() + 1.0)
+    one.bucket.submit()
+    one.bucket.finish()
+    one.pool.settle()
+    mean = sum_of_ranks() / hvd.size()
+    assert gradient_of(master) == [mean] * 4
+    parameter.grad = torch.full_like(parameter, 8.0)
+    assert gradient.local() is None  # it is reduced; what a hook does before autograd adds:
+    contribution = gradient.take()
+    assert contribution is None
+    gradient.submitted()
+    gradient.complete(torch.full((4,), 0.5, dtype=torch.bfloat16))
+    assert gradient_of(master) == [mean + 0.5] * 4
+    assert master.grad is not None
+    assert master.grad.dtype == torch.float32

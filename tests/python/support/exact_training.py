@@ -1,0 +1,82 @@
+"""Training with exact sums: gradients are small whole numbers in fp32, and parameters count what came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+import roundelay.torch as hvd
+from roundelay.torch.optimizer import wrapper_of
+from roundelay.torch.optimizer.techniques import Techniques
+
+SIZES = (5, 16, 64, 33, 7)
+
+
+class Training:
+    """Parameters, SGD with lr 1 (parameters count what came), and what this rank has given.
+
+    dtype: of the parameters; half ones get fp32 masters. settings: SGD's.
+    """
+
+    def __init__(
+        self,
+        strategy: Any = "cyclic:parts=3",
+        sizes: Sequence[int] = SIZES,
+        lr: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+        **settings: Any,
+    ) -> None:
+        self.parameters = [nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
+        self.given = [torch.zeros(size) for size in sizes]
+        plain = torch.optim.SGD(self.parameters, lr=lr, **settings)
+        masters = dtype != torch.float32
+        self.optimizer: Any = hvd.DistributedOptimizer(
+            plain, op=hvd.Sum, strategy=strategy, master_weights=masters
+        )
+        self.strategy = hvd.strategies.of(self.optimizer)
+        self.chance = torch.Generator("cpu").manual_seed(hvd.rank())
+
+    @property
+    def techniques(self) -> Techniques:
+        wrapper = wrapper_of(self.optimizer)
+        assert wrapper is not None
+        techniques = wrapper.techniques()
+        assert techniques is not None
+        return techniques
+
+    def backward(
+        self,
+        among: list[int] | None = None,
+        scaler: torch.amp.GradScaler | None = None,
+        infinity: bool = False,
+    ) -> None:
+        """Adds random gradients, times the scaler's scale; each has an infinite element on request."""
+        terms = []
+        for index in range(len(self.parameters)) if among is None else among:
+            like = self.parameters[index]
+            values = torch.randint(-8, 9, like.shape, generator=self.chance, device="cpu").to(like)
+            self.given[index] += values
+            if infinity:
+                values[len(values) // 2] = float("inf")
+            terms.append((self.parameters[index] * values).sum())
+        loss = torch.stack(terms).sum()
+        (loss if scaler is None else scaler.scale(loss)).backward()
+
+    def step(self, among: list[int] | None = None) -> None:
+        self.optimizer.zero_grad()
+        self.backward(among)
+        self.optimizer.step()
+
+    def flush(self) -> None:
+        self.strategy.flush()
+        self.step()
+
+    def check_all_came(self) -> None:
+        """Flushes; then the parameters are minus the sum of all that the ranks have given."""
+        self.flush()
+        assert not self.techniques.keeps_something()
+        for parameter, given in zip(self.parameters, self.given, strict=True):
+            assert torch.equal(-parameter.detach(), hvd.allreduce(given, op=hvd.Sum))

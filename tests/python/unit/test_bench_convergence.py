@@ -1,0 +1,69 @@
+"""The trainings of benchmarks.convergence run and learn, and their table is that of known numbers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import convergence
+from benchmarks.tasks import BATCH, Task, batches, characters, digits, rate_at
+
+pytest.importorskip("roundelay._core")
+pytest.importorskip("sklearn")
+
+
+@pytest.mark.slow
+def test_one_seed_of_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a tenth of the chunks and the masked momentum it learns the digits, as densely."""
+    strategies = ["dense", "csc:keep=0.1,dense_below=512,chunk_elements=256"]
+    which = ["--tasks", "digits", "--strategies", *strategies]
+    small = ["--seeds", "1", "--ranks", "2", "--steps", "150", "--timeout", "100"]
+    convergence.main([*which, *small, "--output", str(tmp_path)])
+    assert "Final test loss and accuracy" in capsys.readouterr().out
+    (job,) = json.loads((tmp_path / "convergence.json").read_text())["jobs"]
+    dense, csc = job["runs"]
+    assert [run["strategy"] for run in job["runs"]] == strategies
+    assert dense["sent"] == 1.0
+    assert csc["sent"] < 0.2
+    for run in job["runs"]:
+        (step, loss, accuracy), first = run["curve"][-1], run["curve"][0]
+        assert step == 150
+        assert loss < 0.5 * first[1]
+        assert accuracy > 0.8
+    assert (tmp_path / "convergence.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_table() -> None:
+    runs = [
+        {"strategy": name, "seed": seed, "curve": [(1, 9.0, 0.0), (2, loss, accuracy)], "sent": sent}
+        for name, sent in (("dense", 1.0), ("csc", 0.125))
+        for seed, (loss, accuracy) in enumerate([(0.25, 0.5), (0.75, 1.0)])
+    ]
+    assert convergence.rows({"task": "digits", "ranks": 2, "runs": runs}) == [
+        ["digits", "dense", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "100.0%"],
+        ["digits", "csc", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "12.5%"],
+    ]
+
+
+@pytest.mark.parametrize("make", [digits, characters])
+def test_the_tasks(make: Callable[[], Task]) -> None:
+    task = make()
+    steps = 2 * (task.samples // BATCH) + 1
+    chosen = list(batches(task, steps, seed=3))
+    assert [len(batch) for batch in chosen] == [BATCH] * steps
+    assert len({int(sample) for batch in chosen[: task.samples // BATCH] for sample in batch}) == (
+        task.samples // BATCH * BATCH
+    )
+    loss = task.loss(task.model, chosen[0]) / BATCH
+    tested, accuracy = task.test(task.model)
+    assert abs(loss.item() - tested) < 0.5 * tested  # both are means over samples
+    assert 0.0 <= accuracy <= 1.0
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    rates = [rate_at(step, 100) for step in range(100)]
+    assert rates.index(1.0) == 9
+    assert rates[:10] == sorted(rates[:10])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] < 0.01

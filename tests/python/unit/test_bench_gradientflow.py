@@ -1,0 +1,122 @@
+"""The ladder's arithmetic, of numbers that are known, and its page and picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.gradientflow import contenders, document
+from benchmarks.gradientflow.contenders import CONTENDERS, chunks, dense, least_sent, low_rank
+from benchmarks.gradientflow.result import Row, Wire, from_json, wire, wire_seconds
+from benchmarks.gradientflow.task import dense_share, make_model
+from benchmarks.table.markdown import END, with_table
+from benchmarks.table.result import Estimate
+
+MACHINE = {"cores": 2, "cpu": "x86", "torch": "2", "mpi": "Open MPI 5", "python": "3.11"}
+SHAPES = [(64, 1024), (64,), (10, 64), (32768, 2)]
+
+
+def rank(seconds: dict[str, list[float]], others: list[float], **trained: dict[str, Any]) -> dict[str, Any]:
+    return {"shapes": SHAPES, "seconds": seconds, "others": others, "trained": trained}
+
+
+def trained(sent: list[int], loss: float = 0.5, weights: str = "same") -> dict[str, Any]:
+    return {"sent": sent, "loss": loss, "weights": weights}
+
+
+def test_the_model_has_alexnets_proportions() -> None:
+    shapes = [tuple(parameter.shape) for parameter in make_model().parameters()]
+    assert dense(4)(shapes) == pytest.approx(15.9 * 2**20, rel=0.01)
+    assert dense_share(shapes) == pytest.approx(0.94, abs=0.005)
+
+
+def test_payloads() -> None:
+    elements = 65536 + 64 + 640 + 65536
+    assert dense(2)(SHAPES) == 2 * elements
+    # four chunks, two of which a share of one half sends; 64 and 640 elements always travel
+    assert chunks(0.5, 2)(SHAPES) == 2 * 2 * 32768 + 2 * 704 + 4 * 4
+    # rank 4 halves the matrix of 64 x 1024, but not those of 10 x 64 and 32768 x 2
+    assert low_rank(4)(SHAPES) == 4 * (4 * (64 + 1024) + 64 + 4 * 74 + 65536)
+    assert low_rank(5)(SHAPES) == 4 * (5 * (64 + 1024) + 64 + 640 + 65536)
+    assert [least_sent(100.0, nodes) for nodes in (1, 2, 4)] == [0.0, 100.0, 150.0]
+
+
+def test_the_bytes_are_without_those_of_the_meetings() -> None:
+    seconds = {"alone": [1.0] * 3, "ddp": [4.0] * 3, "lazy": [2.0] * 3}
+    ranks = [
+        rank(
+            seconds,
+            [0.0, 0.0, 0.5],
+            alone=trained([10, 10, 10], weights=own),
+            ddp=trained([110, 110, 110]),
+            lazy=trained([60, 60, 60], loss=0.25),
+        )
+        for own in ("one", "other")
+    ]
+    found = wire(ranks, 100, 2, 4)
+    assert (found.mbit, found.steps, found.repetitions, found.disturbed, found.counted) == (100, 7, 3, 1, 2)
+    alone, ddp, lazy = found.rows
+    assert (alone.loss, alone.ratio, alone.step.value) == (None, None, 1.0)
+    assert (ddp.sent, lazy.sent, lazy.loss) == (100, 50, 0.25)
+    assert lazy.ratio == Estimate(2.0, 2.0, 2.0)
+    assert lazy.least == dense(4)(SHAPES)
+    assert from_json(json.loads(json.dumps(found.as_json()))) == found
+
+
+def test_too_many_disturbed_repetitions_all_count() -> None:
+    one = rank({"alone": [1.0, 2.0, 6.0]}, [0.5, 0.0, 0.5], alone=trained([1, 1, 1]))
+    found = wire([one], 100, 2, 4)
+    assert (found.disturbed, found.counted, found.rows[0].step.value) == (2, 3, 2.0)
+    assert "upper bounds" in document.disturbed(found)
+
+
+def test_ranks_that_differ_are_an_error() -> None:
+    alone, seconds = trained([0]), {"alone": [1.0], "lazy": [1.0]}
+    ranks = [rank(seconds, [0.0], alone=alone, lazy=trained([1], weights=own)) for own in ("one", "other")]
+    with pytest.raises(RuntimeError, match="lazy allreduce: ranks have different weights"):
+        wire(ranks, 100, 2, 4)
+
+
+def stored() -> dict[str, Any]:
+    rows = (
+        Row(contenders.ALONE.name, Estimate(0.2), None, 0.0, 0.0, None),
+        Row(contenders.DDP.name, Estimate(2.0, 1.9, 2.1), Estimate(1.0), 1.5e7, 1e7, 0.5),
+        Row(contenders.LAZY.name, Estimate(1.0, 0.9, 1.1), Estimate(2.0), 1e7, 1e7, 0.5),
+    )
+    wires = [Wire(mbit, 40, 36, 0, rows).as_json() for mbit in (1000, 100)]
+    return {"day": "2026-01-01", "machine": MACHINE, "wires": wires}
+
+
+def test_tables() -> None:
+    said = document.tables(stored())
+    assert said.index("**100 Mbit/s, 40 steps, median of 36.**") < said.index("**1000 Mbit/s")
+    assert "| no communication | 200 ms |  |  |  |  |  |  |" in said
+    assert (
+        "| lazy allreduce | 1 s (900 ms to 1.1 s) | 2x | 9.54 MiB | 9.54 MiB | 1.000x | 800 ms | 0.500 |"
+        in said
+    )
+    assert wire_seconds(1e7, 1000) == pytest.approx(0.08)
+
+
+def test_the_page_holds_what_the_json_says() -> None:
+    page = document.PAGE.read_text()
+    assert with_table(page, document.tables(document.read()), document.BEGIN) == page
+    assert END in page
+
+
+def test_the_picture_names_the_fastest(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.gradientflow.plot import fastest, plot
+
+    wires = document.wires(stored())
+    assert fastest(wires[0].rows) == "fastest: lazy allreduce, 1 s"
+    plot(wires, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_each_contender_can_be_chosen_and_has_a_name_of_its_own() -> None:
+    assert len({one.name for one in CONTENDERS.values()}) == len(CONTENDERS)
+    assert [name for name, one in CONTENDERS.items() if one.apart] == ["per-tensor"]

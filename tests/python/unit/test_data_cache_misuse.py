@@ -1,0 +1,140 @@
+"""DataCache's errors: a directory that is taken, ranks that disagree, bad arguments and samples."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import IterableDataset
+
+from far_source import FarSource, another_job, check, node_memory, source
+from roundelay.torch.data import DataCache
+from roundelay.torch.data.arguments import bytes_of
+
+__all__ = ["node_memory", "source"]
+
+MIB = 1 << 20
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_a_directory_belongs_to_one_cache(
+    tmp_path: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = DataCache(source, tmp_path / "disk")
+    with pytest.raises(
+        RuntimeError, match=rf"DataCache number \d+ of this job on node .*, rank 0 .process {os.getpid()}"
+    ):
+        DataCache(source, tmp_path / "disk")
+    another_job(monkeypatch)
+    with pytest.raises(RuntimeError, match=r"is in use by another job that runs, rank 0 .*of its own"):
+        DataCache(source, tmp_path / "disk")
+    check(cache, source)
+    del cache
+    gc.collect()
+    DataCache(source, tmp_path / "disk")
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_ranks_with_different_arguments_all_hear_of_it(
+    source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rank(number: int, **options: Any) -> DataCache:
+        another_job(monkeypatch, rank=number)
+        monkeypatch.setattr("roundelay.torch.data.cache._numbers", iter([1]))
+        return DataCache(source, **options)
+
+    caches = [rank(0), rank(1)]
+    assert caches[0]._cache._place == caches[1]._cache._place
+    text = rf"number 1 of the ranks on node node .* memory is 4294967296 on rank 0 .* and {MIB} on rank 2 "
+    with pytest.raises(ValueError, match=text):
+        rank(2, memory=MIB)
+    with pytest.raises(ValueError, match=text):  # the first text
+        rank(3, version="2")
+    for cache in caches:
+        with pytest.raises(ValueError, match=text):
+            cache[0]
+
+
+class Endless(IterableDataset[int]):
+    """Has neither length nor index."""
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(())
+
+
+class Unmeasured:
+    """Has an index and no length."""
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+MISUSE: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
+    "iterable": (Endless(), {}, TypeError, "map-style dataset.*Endless"),
+    "no length": (Unmeasured(), {}, TypeError, "with a length.*Unmeasured"),
+    "memory": ([1], {"memory": "much"}, ValueError, "memory must be .*'much'"),
+    "little memory": ([1], {"memory": 1000}, ValueError, "at least 1 MiB"),
+    "no room": ([1], {"memory": 0}, ValueError, "memory=0 needs directory="),
+    "no memory": ([1], {"memory": None}, TypeError, "memory must be .*None"),
+    "version": ([1], {"version": 3}, TypeError, "version must be a string"),
+    "directory": ([1], {"directory": 3}, TypeError, "directory must be a path"),
+    "a file": (
+        [1],
+        {"directory": __file__},
+        ValueError,
+        "cannot use directory=.*_misuse.py' on node",
+    ),
+    "unwritable": ([1], {"directory": "/proc/none"}, ValueError, "cannot use directory='/proc/none'"),
+}
+
+
+@pytest.mark.parametrize("case", MISUSE)
+@pytest.mark.usefixtures("node_memory")
+def test_bad_arguments(case: str) -> None:
+    dataset, options, error, text = MISUSE[case]
+    with pytest.raises(error, match=text):
+        DataCache(dataset, **options)
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_bad_samples_and_indices() -> None:
+    cache = DataCache([1, (i for i in range(3))])
+    assert cache[0] == 1
+    with pytest.raises(TypeError, match=r"sample 1 of builtins.list .* type builtins.generator"):
+        cache[1]
+    for index in (2, -3):
+        with pytest.raises(IndexError, match=rf"no sample {index}, only 2"):
+            cache[index]
+    with pytest.raises(TypeError):
+        cache["a"]  # type: ignore[index]
+
+
+def test_without_lmdb_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lmdb", None)
+    with pytest.raises(RuntimeError, match=r"pip install 'roundelay\[data\]'"):
+        DataCache([1])
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_after_its_end_a_cache_says_so(source: FarSource) -> None:
+    cache = DataCache(source)
+    copy = pickle.dumps(cache)
+    del cache
+    gc.collect()
+    with pytest.raises(RuntimeError, match="is gone"):
+        pickle.loads(copy)[0]
+
+
+def test_sizes() -> None:
+    assert bytes_of("4 GiB") == bytes_of("4G") == bytes_of("4 gb") == bytes_of(4 << 30) == 4 << 30
+    assert bytes_of("1.5 MiB") == bytes_of("1536K") == 3 << 19
+    assert bytes_of("0") == bytes_of(0) == 0
+    for text in ("", "-1", "4 GiB 2", "GiB", "1e9"):
+        with pytest.raises(ValueError, match="memory must be"):
+            bytes_of(text)

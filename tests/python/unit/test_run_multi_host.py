@@ -1,0 +1,56 @@
+"""The hosts' answers, in whatever order they and the hosts' ends come."""
+
+from __future__ import annotations
+
+import queue
+import shlex
+from typing import Any, cast
+
+import pytest
+
+from roundelay.run import multi_host
+from roundelay.run.host_starter import ANSWER
+from roundelay.run.multi_host import News
+
+
+class Answering:
+    """A host that has not answered."""
+
+    def __init__(self, name: str) -> None:
+        self.reason = f"{name} does not answer in time"
+
+    def why_not(self) -> str:
+        return self.reason
+
+
+class Script:
+    """A mailbox. Each event happens when it is taken, and leaves its host with a reason."""
+
+    def __init__(self, *events: tuple[Answering, News, str]) -> None:
+        self.events = list(events)
+
+    def get(self, timeout: float) -> tuple[Answering, News]:
+        if not self.events:
+            raise queue.Empty
+        host, what, reason = self.events.pop(0)
+        host.reason = reason
+        return host, what
+
+
+def test_a_host_that_answers_and_ends_hides_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
+    lost, slow = Answering("lost"), Answering("slow")
+    script = Script((lost, News.ANSWERED, ""), (lost, News.ENDED, "lost ended"), (slow, News.ANSWERED, ""))
+    assert not multi_host.meet(cast(Any, [lost, slow]), cast(Any, script), 60.0)
+    assert capfd.readouterr().err == "lost ended\n"
+
+
+def test_a_host_that_ends_after_its_answer_is_named() -> None:
+    script = f"read -r plan; echo {shlex.quote(ANSWER.decode())}'{{}}'; echo broken pipe >&2; exit 255"
+    ssh = ["sh", "-c", script]
+    job = multi_host.Job([("far", 1)], local=[], ssh=ssh, exports=[], interfaces=[], timeout=60.0)
+    mailbox: multi_host.Mailbox = queue.SimpleQueue()
+    host = multi_host.Host(0, job, ["true"], None, mailbox)
+    assert [mailbox.get(timeout=60.0) for _ in range(2)] == [(host, News.ANSWERED), (host, News.ENDED)]
+    why = "far ended before all hosts had answered: broken pipe; start the job again"
+    assert host.why_not() == why
+    host.end_input()
