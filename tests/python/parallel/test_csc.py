@@ -136,7 +136,8 @@ def check_all_chunks_are_dense_bit_for_bit() -> None:
         chance = torch.Generator("cpu").manual_seed(hvd.rank())
         for _ in range(9):
             optimizer.zero_grad()
-            model(torch.randn(4, 9, generator=chance, device="cpu")).square().mean().backward()
+            inputs = torch.randn(4, 9, generator=chance, device="cpu").to(torch.get_default_device())
+            model(inputs).square().mean().backward()
             optimizer.step()
         states = [optimizer.state[one].get("momentum_buffer") for one in model.parameters()]
         return [one.detach() for one in [*model.parameters(), *states] if one is not None]
