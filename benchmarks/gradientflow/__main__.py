@@ -15,8 +15,7 @@ from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.gradientflow import document, result
-from benchmarks.gradientflow.contenders import CONTENDERS
-from benchmarks.workers.gradientflow import WARMUPS
+from benchmarks.gradientflow.contenders import CONTENDERS, WARMUPS
 from roundelay.run.mpi import Mpirun
 from tests.rig import Rig, why_not
 
@@ -37,8 +36,8 @@ def _parser() -> argparse.ArgumentParser:
         "--repetitions",
         type=int,
         nargs="+",
-        default=[30, 100],
-        help="measured steps by wire (default: 30 100)",
+        default=[12, 40],
+        help="measured steps by wire (default: 12 40)",
     )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()

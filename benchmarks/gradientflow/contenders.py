@@ -14,6 +14,8 @@ FP32, HALF = 4, 2  # bytes of an element on the wire
 _CHUNK = 32768  # elements; CSC's default
 _DENSE_BELOW = 4096  # elements: CSC sends smaller parameters whole
 _NORM = 4  # bytes of a chunk's norm
+_DENSE_STEPS = 20  # CSC's first steps, when gradients change most
+WARMUPS = _DENSE_STEPS + 4  # steps before the measured ones: then all have their pools and orders of buckets
 
 
 def dense(width: int) -> Payload:
@@ -71,7 +73,8 @@ DDP = Contender("DDP", "ddp", "", dense(FP32))
 
 
 def _csc(keep: float, name: str, more: str = "") -> Contender:
-    return Contender(name, "roundelay", f"csc:keep={keep}{more},wire=bf16", chunks(keep, HALF))
+    text = f"csc:keep={keep}{more},warmup={_DENSE_STEPS},wire=bf16"
+    return Contender(name, "roundelay", text, chunks(keep, HALF))
 
 
 CONTENDERS = {

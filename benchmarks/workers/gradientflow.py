@@ -22,11 +22,10 @@ from torch.optim.lr_scheduler import LinearLR
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.gradientflow.contenders import CONTENDERS, Contender
+from benchmarks.gradientflow.contenders import CONTENDERS, WARMUPS, Contender
 from benchmarks.gradientflow.task import Digits
 from benchmarks.models import task_loss
 
-WARMUPS = 4  # steps: Roundelay has a pool, and DDP its order of buckets, after two
 _SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 _LEARNING_RATE, _MOMENTUM = 0.005, 0.9
 _SEED = 100
