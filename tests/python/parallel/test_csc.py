@@ -59,8 +59,9 @@ def masks(training: Training, every: list[Sent]) -> list[torch.Tensor]:
 
 def residuals(training: Training) -> list[torch.Tensor]:
     """What this rank keeps back of each parameter: the first part of a bucket's state."""
-    found: dict[int, torch.Tensor] = {}
-    for bucket, sent in zip(training.techniques._buckets, training.techniques.sent(), strict=True):
+    found = {id(parameter): torch.zeros_like(parameter) for parameter in training.parameters}
+    lossy = [bucket for bucket in training.techniques._buckets if bucket.bucket.technique is not None]
+    for bucket, sent in zip(lossy, training.techniques.sent(), strict=True):
         count = max(one.stop for one in sent.bucket.ranges)
         assert bucket.bucket.state is not None
         kept = bucket.bucket.state[: 4 * count].view(torch.float32)
@@ -136,7 +137,8 @@ def check_all_chunks_are_dense_bit_for_bit() -> None:
         chance = torch.Generator("cpu").manual_seed(hvd.rank())
         for _ in range(9):
             optimizer.zero_grad()
-            model(torch.randn(4, 9, generator=chance, device="cpu")).square().mean().backward()
+            inputs = torch.randn(4, 9, generator=chance, device="cpu").to(torch.get_default_device())
+            model(inputs).square().mean().backward()
             optimizer.step()
         states = [optimizer.state[one].get("momentum_buffer") for one in model.parameters()]
         return [one.detach() for one in [*model.parameters(), *states] if one is not None]
