@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import allreduce, launch, train_step
 from benchmarks.gradientflow import __main__ as gradientflow
-from benchmarks.gradientflow.contenders import CONTENDERS
+from benchmarks.gradientflow.contenders import CONTENDERS, WARMUPS
 from benchmarks.table import __main__ as table
 from benchmarks.table import document, samples
 from benchmarks.table.rows import ROWS
@@ -91,11 +91,12 @@ def test_one_row_into_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(600)  # 26 steps in eleven ways
 @pytest.mark.skipif(bool(why_not()), reason="no rig")
 def test_gradientflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every contender trains: its ranks end with the same weights, and send no fewer bytes than they must."""
     gradientflow.main(["--mbit", "1000", "--repetitions", "2", "--output", str(tmp_path)])
-    assert "1000 Mbit/s, 6 steps, median of" in capsys.readouterr().out
+    assert f"1000 Mbit/s, {WARMUPS + 2} steps, median of" in capsys.readouterr().out
     (wire,) = json.loads((tmp_path / "gradientflow.json").read_text())["wires"]
     assert len(wire["rows"]) == len(CONTENDERS)
     assert all(row["sent"] >= row["least"] for row in wire["rows"])
