@@ -147,6 +147,7 @@ def plot_convergence(found: dict[str, Any], path: Path) -> None:
         one.grid(alpha=0.3)
     for row in axes:
         row[0].set_ylabel("test loss")
-    axes[0][0].legend(frameon=False, fontsize=6)
-    figure.suptitle(f"Test loss, mean and range over {found['seeds']} seeds: lower is better", fontsize=12)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=5.5)
+    figure.suptitle(f"Test loss, mean and range of {found['seeds']} seeds", fontsize=12)
     figure.savefig(path)
