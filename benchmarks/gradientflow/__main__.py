@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import launch, show
 from benchmarks.gradientflow import document, result
-from benchmarks.gradientflow.contenders import CONTENDERS, WARMUPS
+from benchmarks.gradientflow.contenders import CONTENDERS, DENSE_STEPS, WARMUPS
 from roundelay.run.mpi import Mpirun
 from tests.rig import Rig, why_not
 
@@ -94,7 +94,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         lines = [document.cells(row, mbit) for row in wire.rows]
         console.print(show.table(document.COLUMNS, lines, texts=1))
     day = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
-    stored = {"day": day, "machine": launch.machine(mpirun), "wires": [wire.as_json() for wire in wires]}
+    stored = {
+        "day": day,
+        "machine": launch.machine(mpirun),
+        "dense_steps": {"CSC": DENSE_STEPS, "PowerSGD": DENSE_STEPS},
+        "wires": [wire.as_json() for wire in wires],
+    }
     show.save(arguments.output / "gradientflow.json", stored)
     (arguments.output / "gradientflow.md").write_text(document.tables(stored))
     _plot(stored, arguments.output / "gradientflow.png")

@@ -14,8 +14,8 @@ FP32, HALF = 4, 2  # bytes of an element on the wire
 _CHUNK = 32768  # elements; CSC's default
 _DENSE_BELOW = 4096  # elements: CSC sends smaller parameters whole
 _NORM = 4  # bytes of a chunk's norm
-_DENSE_STEPS = 20  # CSC's first steps, when gradients change most
-WARMUPS = _DENSE_STEPS + 4  # steps before the measured ones: then all have their pools and orders of buckets
+DENSE_STEPS = 20  # the first ones of CSC and of PowerSGD, when gradients change most
+WARMUPS = DENSE_STEPS + 4  # steps before the measured ones: then all have their pools and orders of buckets
 
 
 def dense(width: int) -> Payload:
@@ -73,7 +73,7 @@ DDP = Contender("DDP", "ddp", "", dense(FP32))
 
 
 def _csc(keep: float, name: str, more: str = "") -> Contender:
-    text = f"csc:keep={keep}{more},warmup={_DENSE_STEPS},wire=bf16"
+    text = f"csc:keep={keep}{more},warmup={DENSE_STEPS},wire=bf16"
     return Contender(name, "roundelay", text, chunks(keep, HALF))
 
 

@@ -66,10 +66,11 @@ def tables(stored: Mapping[str, Any]) -> str:
         f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
         f"Python {machine['python']}, one thread a rank, {stored['day']}."
     )
-    lines = [_filled(where), ""]
+    dense = ", ".join(f"{count} of {name}" for name, count in stored["dense_steps"].items())
+    lines = [_filled(f"{where} The first steps are dense and not measured: {dense}."), ""]
     for wire in wires(stored):
         made = rows(COLUMNS, [cells(row, wire.mbit) for row in wire.rows])
-        lines += [f"**{title(wire)}.** {disturbed(wire)}", "", *made, ""]
+        lines += [_filled(f"**{title(wire)}.** {disturbed(wire)}"), "", *made, ""]
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from torch.optim.lr_scheduler import LinearLR
 
 import roundelay.torch as hvd
 from benchmarks import measure
-from benchmarks.gradientflow.contenders import CONTENDERS, WARMUPS, Contender
+from benchmarks.gradientflow.contenders import CONTENDERS, DENSE_STEPS, WARMUPS, Contender
 from benchmarks.gradientflow.task import Digits
 from benchmarks.models import task_loss
 
@@ -30,7 +30,6 @@ _SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 _LEARNING_RATE, _MOMENTUM = 0.005, 0.9
 _SEED = 100
 _CREWS = 2
-_POWER_SGD_FROM = 2  # the first step in which PowerSGD may compress: DDP orders its buckets anew before
 # With two buckets the hook starts Gloo's operations in another order on each rank, and Gloo aborts.
 _ONE_BUCKET_MIB = 1024
 _APART = {"ROUNDELAY_GRADIENT_POOL": "0", "ROUNDELAY_FUSION_THRESHOLD": "0"}
@@ -113,7 +112,7 @@ def _wrapped(contender: Contender, model: nn.Module, optimizer: torch.optim.SGD,
         state = PowerSGDState(
             crew.group,
             matrix_approximation_rank=int(contender.setting),
-            start_powerSGD_iter=_POWER_SGD_FROM,
+            start_powerSGD_iter=DENSE_STEPS,
         )
         wrapped.register_comm_hook(state, powerSGD_hook)
     elif contender.setting:

@@ -87,11 +87,12 @@ def stored() -> dict[str, Any]:
         Row(contenders.LAZY.name, Estimate(1.0, 0.9, 1.1), Estimate(2.0), 1e7, 1e7, 0.5),
     )
     wires = [Wire(mbit, 40, 36, 0, rows).as_json() for mbit in (1000, 100)]
-    return {"day": "2026-01-01", "machine": MACHINE, "wires": wires}
+    return {"day": "2026-01-01", "machine": MACHINE, "dense_steps": {"CSC": 20}, "wires": wires}
 
 
 def test_tables() -> None:
     said = document.tables(stored())
+    assert "not measured: 20 of CSC." in said.replace("\n", " ")
     assert said.index("**100 Mbit/s, 40 steps, median of 36.**") < said.index("**1000 Mbit/s")
     assert "| no communication | 200 ms |  |  |  |  |  |  |" in said
     assert (
