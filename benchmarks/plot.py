@@ -90,15 +90,15 @@ def plot_data_cache(found: dict[str, Any], path: Path) -> None:
     """Draw samples a second of each kind of epoch."""
     names = [name for name in found["seconds"] if "no transform" not in name]
     names.sort(key=lambda name: found["seconds"][name]["median"], reverse=True)
-    figure, axes = _figure(1, 2, 2.4)
+    figure, axes = _figure(2, 1, 1.9)
     speeds = [found["samples"] / found["seconds"][name]["median"] for name in names]
     colors = [_COLORS["roundelay" if "with a" in name else "none"] for name in names]
-    left, right = axes[0]
-    left.barh(names, speeds, color=colors)
+    (above,), (below,) = axes
+    above.barh(names, speeds, color=colors)
     for place, value in enumerate(speeds):
-        left.text(value, place, f" {value:.0f}", va="center", fontsize=8)
-    left.set_xlim(0, 1.2 * max(speeds))
-    left.set_xlabel("samples a second, all ranks (median epoch)", fontsize=8)
+        above.text(value, place, f" {value:.0f}", va="center", fontsize=8)
+    above.set_xlim(0, 1.2 * max(speeds))
+    above.set_xlabel("samples a second, all ranks (median epoch)", fontsize=8)
     memory = found["memory"]
     processes = found["ranks"] * (1 + found["workers"])
     sizes = {
@@ -106,17 +106,17 @@ def plot_data_cache(found: dict[str, Any], path: Path) -> None:
         f"in memory, by {processes} processes": memory["share"],
         "one copy for each rank": found["ranks"] * memory["kept"],
     }
-    right.barh(
+    below.barh(
         list(sizes),
         [size / 2**20 for size in sizes.values()],
         color=[_COLORS["roundelay"]] * 2 + [_COLORS["none"]],
     )
-    right.set_xlabel("MiB", fontsize=8)
-    for one in (left, right):
+    below.set_xlabel("MiB", fontsize=8)
+    for one in (above, below):
         one.invert_yaxis()
         one.tick_params(labelsize=8)
     figure.suptitle(
-        f"DataCache: a read from the source takes {show.seconds_text(found['delay'])}", fontsize=12
+        f"DataCache: a read from the source takes {show.seconds_text(found['delay'])}", fontsize=10
     )
     figure.savefig(path)
 
@@ -147,6 +147,7 @@ def plot_convergence(found: dict[str, Any], path: Path) -> None:
         one.grid(alpha=0.3)
     for row in axes:
         row[0].set_ylabel("test loss")
-    axes[0][0].legend(frameon=False, fontsize=6)
-    figure.suptitle(f"Test loss, mean and range over {found['seeds']} seeds: lower is better", fontsize=12)
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=5.5)
+    figure.suptitle(f"Test loss, mean and range of {found['seeds']} seeds", fontsize=12)
     figure.savefig(path)

@@ -66,8 +66,8 @@ class GpuKernels {
   [[nodiscard]] virtual Status gather(int device, std::byte* to, std::byte* residual, Chunking of,
                                       std::span<const std::uint32_t> indices, DType dtype,
                                       GpuStream stream) = 0;
-  // Copies chunks that lie side by side in `from` to their places in `to`. No index comes twice. The types are
-  // the same, or those of a cast from halves to fp32.
+  // Copies chunks that lie side by side in `from` to their places in `to`. No index comes twice. The types
+  // are the same, or those of a cast from halves to fp32.
   [[nodiscard]] virtual Status scatter(int device, std::byte* to, DType to_type, const std::byte* from,
                                        DType from_type, Chunking of, std::span<const std::uint32_t> indices,
                                        GpuStream stream) = 0;

@@ -13,10 +13,11 @@
 
 namespace roundelay::compress::csc {
 
-// Returns keep, from 0 to 1, in units of 2^-32; at least one unit.
+// Returns keep, above 0 and at most 1, in units of 2^-32, rounded up.
 constexpr std::uint64_t share_of(double keep) {
-  const auto share = static_cast<std::uint64_t>(keep * 0x1p32 + 0.5);
-  return share > 0 ? share : 1;
+  const double units = keep * 0x1p32;
+  const auto whole = static_cast<std::uint64_t>(units);
+  return static_cast<double>(whole) < units ? whole + 1 : whole;
 }
 
 // Returns the fraction of run / golden ratio, likewise.

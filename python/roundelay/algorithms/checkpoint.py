@@ -45,7 +45,7 @@ class Checkpoint:
             os.close(folder)
         self._saved = step
 
-    def load(self, first: Any, device: torch.device) -> tuple[Any, int]:
+    def load(self, first: Any) -> tuple[Any, int]:
         """Returns the file's state and step; ``first`` and 0 if there is no file.
 
         Collective; ValueError on every rank if the file is no checkpoint of this run.

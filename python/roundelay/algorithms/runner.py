@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -66,10 +67,9 @@ def run(
     settings |= {"a checkpoint": checkpoint is not None, "a first state of digest": digest(this.state).hex()}
     settings |= {"data of digest": this.data_digest} if check else {}
     agree(settings, CALL)
-    kept = None
-    if checkpoint is not None:
-        kept = Checkpoint(checkpoint, checkpoint_every, numbers)
-        this.resume(kept)
+    kept = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, numbers)
+    if kept is not None:
+        everyone_valid(partial(this.resume, kept), CALL)
     with _one_thread(), this.device_context(), progress_bar(progress, steps, this.step) as advance:
         return this.go(steps, kept, advance)
 

@@ -62,7 +62,7 @@ class Run:
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Goes on from a checkpoint, if there is one. Collective; ValueError on every rank."""
-        state, self.step = checkpoint.load(self.state, self._device)
+        state, self.step = checkpoint.load(self.state)
         self.state = checked_state(state, self._device)
 
     def go(self, steps: int, checkpoint: Checkpoint | None, advance: Callable[[], object]) -> Result[Any]:

@@ -41,10 +41,9 @@ class TechniqueBucket {
   [[nodiscard]] std::vector<std::uint32_t> sent() const {
     const std::array parameters = {compress::Slice{0, count_}};
     const auto sent = technique_->sent({count_, DType::kFloat32, parameters}, run_ - 1);
-    std::vector<std::uint32_t> indices(sent->indices);
-    const auto* const from = reinterpret_cast<const std::byte*>(memory_.data()) + sent->indices_at;
-    std::memcpy(indices.data(), from, indices.size() * sizeof(std::uint32_t));
-    return indices;
+    const auto* const state = reinterpret_cast<const std::byte*>(memory_.data());
+    const auto* const first = reinterpret_cast<const std::uint32_t*>(state + sent->indices_at);
+    return {first, first + sent->indices};
   }
   // The outcome of the last operation.
   [[nodiscard]] const compress::TechniqueOutcome& outcome() const { return outcome_; }

@@ -99,9 +99,8 @@ std::vector<std::uint32_t> sent_by(const Technique& technique, const TechniqueMe
   const Bucket& bucket = member.bucket;
   const auto sent = technique.sent({bucket.count, bucket.reduction.dtype, bucket.parameters}, bucket.run - 1);
   REQUIRE(sent.has_value());
-  std::vector<std::uint32_t> indices(sent->indices);
-  std::memcpy(indices.data(), bucket.state.data() + sent->indices_at, sent->indices * sizeof(std::uint32_t));
-  return indices;
+  const auto* const first = reinterpret_cast<const std::uint32_t*>(bucket.state.data() + sent->indices_at);
+  return {first, first + sent->indices};
 }
 
 void require_as(const Model& model, const TechniqueMembers& group) {

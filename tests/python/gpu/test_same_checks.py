@@ -31,7 +31,7 @@ def test_on_a_gpu(job: str) -> None:
 
 @pytest.mark.slow
 def test_strategies_on_a_gpu() -> None:
-    files = [str(TESTS / "parallel" / f"test_{name}.py") for name in ("strategies", "strategy_state")]
+    files = [str(TESTS / "parallel" / f"test_{name}.py") for name in ("strategies", "strategy_state", "csc")]
     env = {"RANKS_DEVICE": "fakegpu", "ROUNDELAY_THETA": "64"}
     run_checks(files, 2, limit_s=150, env=env, fresh=True)
 

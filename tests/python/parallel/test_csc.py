@@ -59,8 +59,9 @@ def masks(training: Training, every: list[Sent]) -> list[torch.Tensor]:
 
 def residuals(training: Training) -> list[torch.Tensor]:
     """What this rank keeps back of each parameter: the first part of a bucket's state."""
-    found: dict[int, torch.Tensor] = {}
-    for bucket, sent in zip(training.techniques._buckets, training.techniques.sent(), strict=True):
+    found = {id(parameter): torch.zeros_like(parameter) for parameter in training.parameters}
+    lossy = [bucket for bucket in training.techniques._buckets if bucket.bucket.technique is not None]
+    for bucket, sent in zip(lossy, training.techniques.sent(), strict=True):
         count = max(one.stop for one in sent.bucket.ranges)
         assert bucket.bucket.state is not None
         kept = bucket.bucket.state[: 4 * count].view(torch.float32)
@@ -136,7 +137,8 @@ def check_all_chunks_are_dense_bit_for_bit() -> None:
         chance = torch.Generator("cpu").manual_seed(hvd.rank())
         for _ in range(9):
             optimizer.zero_grad()
-            model(torch.randn(4, 9, generator=chance, device="cpu")).square().mean().backward()
+            inputs = torch.randn(4, 9, generator=chance, device="cpu").to(torch.get_default_device())
+            model(inputs).square().mean().backward()
             optimizer.step()
         states = [optimizer.state[one].get("momentum_buffer") for one in model.parameters()]
         return [one.detach() for one in [*model.parameters(), *states] if one is not None]
@@ -156,36 +158,45 @@ def check_all_chunks_are_dense_bit_for_bit() -> None:
 
 
 def check_unsent_elements_stay_as_they_are() -> None:
-    """Sent ones take SGD's step, with momentum, weight decay and Nesterov."""
+    for dtype in (torch.float32, torch.bfloat16):
+        _leave_unsent_elements(dtype)
+
+
+def _leave_unsent_elements(dtype: torch.dtype) -> None:
+    """Sent ones take SGD's step, with momentum, weight decay and Nesterov; half parameters have masters."""
     settings: dict[str, Any] = {"momentum": 0.5, "weight_decay": 0.25, "nesterov": True}
-    training = until_buckets(Training(f"csc:keep=0.25,{FINE}", SIZES, lr=0.125, **settings))
+    training = until_buckets(Training(f"csc:keep=0.25,{FINE}", SIZES, 0.125, dtype, **settings))
+    (group,) = training.optimizer.param_groups
+    stepped: list[torch.Tensor] = group["params"]
     for _ in range(6):
-        parameters = [nn.Parameter(one.detach().clone()) for one in training.parameters]
+        parameters = [nn.Parameter(one.detach().clone()) for one in stepped]
         plain = torch.optim.SGD(parameters, lr=0.125, **settings)
         before = []
-        for ours, theirs in zip(training.parameters, parameters, strict=True):
+        for ours, theirs in zip(stepped, parameters, strict=True):
             buffer = training.optimizer.state[ours]["momentum_buffer"].clone()
             plain.state[theirs]["momentum_buffer"] = buffer.clone()
             before.append((theirs.detach().clone(), buffer))
         training.optimizer.zero_grad()
         training.backward()
-        norm = torch.nn.utils.clip_grad_norm_(training.parameters, 1.0)
+        norm = torch.nn.utils.clip_grad_norm_(stepped, 1.0)
         assert len(set(hvd.allgather_object(norm.item()))) == 1
-        for ours, theirs in zip(training.parameters, parameters, strict=True):
+        for ours, theirs in zip(stepped, parameters, strict=True):
             assert ours.grad is not None
             theirs.grad = ours.grad.clone()
-        gradients = [one.grad for one in training.parameters]
+        gradients = [one.grad for one in stepped]
         every = training.techniques.sent()
         training.optimizer.step()
-        assert all(one.grad is gradient for one, gradient in zip(training.parameters, gradients, strict=True))
+        assert all(one.grad is gradient for one, gradient in zip(stepped, gradients, strict=True))
         plain.step()
         for ours, theirs, (weights, buffer), mask in zip(
-            training.parameters, parameters, before, masks(training, every), strict=True
+            stepped, parameters, before, masks(training, every), strict=True
         ):
             now = training.optimizer.state[ours]["momentum_buffer"]
             assert torch.equal(ours, torch.where(mask, theirs, weights))
             assert torch.equal(now, torch.where(mask, plain.state[theirs]["momentum_buffer"], buffer))
         assert not all(mask.all() for mask in masks(training, every))
+        for parameter, master in zip(training.parameters, stepped, strict=True):
+            assert torch.equal(parameter, master.to(dtype))
 
 
 def check_local_momentum_is_that_of_the_formulas() -> None:

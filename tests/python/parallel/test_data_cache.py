@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import roundelay.torch as hvd
 from far_source import FarSource, check
 from ranks import run_checks
-from roundelay.torch.data import DataCache, NodeSampler, sampler
+from roundelay.torch.data import DataCache, NodeSampler, job, sampler
 
 LENGTH, NUMBERS = 40, 100_000  # 400 kB each
 
@@ -109,3 +109,34 @@ def check_the_job_tells_the_sampler_its_nodes() -> None:
     assert list(found) == list(NodeSampler(range(30), nodes, hvd.rank()))
     together = hvd.allgather(torch.tensor(list(found)), name="all")
     assert sorted(together.tolist()) == list(range(30))
+
+
+def check_each_sample_is_read_by_one_node_alone() -> None:
+    with _folder() as folder, mock.patch.object(sampler, "node_name") as seen, _own_node() as node:
+        seen.return_value = node
+        source = FarSource(folder, LENGTH, 100)
+        cache = DataCache(source)
+        shard = NodeSampler(cache)
+        for epoch in range(3):
+            shard.set_epoch(epoch)
+            check([cache[index] for index in shard], source, list(shard))
+            hvd.barrier()
+        if hvd.rank() == 0:
+            reads = source.take_reads()
+            assert len(reads) == LENGTH
+            assert sum(reads.values()) <= LENGTH + hvd.size()  # padding, as above
+        hvd.barrier()
+        kept = cache.stats().memory.kept
+        ranks = hvd.allgather_object(seen.return_value).count(seen.return_value)
+        assert abs(kept - LENGTH * ranks / hvd.size()) <= ranks
+        del cache
+        gc.collect()
+        hvd.barrier()
+
+
+@contextmanager
+def _own_node() -> Iterator[str]:
+    """Lets rank 0 take itself for a node, ranks 1 and 2 for another; returns its name."""
+    node = f"node {(hvd.rank() + 1) // 2}"
+    with mock.patch.object(job, "node_name", return_value=node):
+        yield node

@@ -22,14 +22,16 @@ SHAPES = ((1,), (5, 3), (20_000,), (4, 8, 5, 3))  # the third is too large for t
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("np", [1, 2, 3])
+@pytest.mark.parametrize("np", [2, 3])
 def test_half_wire(np: int) -> None:
     run_checks(__file__, np)
 
 
 def test_users_do_with_gradients_what_they_do_without() -> None:
+    """Without schedule lock: on a busy machine its ends are messages, which a check counts."""
     files = ("test_torch_optimizer.py", "test_gradient_hooks.py", "test_gradient_pool.py")
-    run_checks([str(HERE / file) for file in files], 2, env={WIRE: "bf16", POOLED: "1"})
+    env = {WIRE: "bf16", POOLED: "1", "ROUNDELAY_SCHEDULE_LOCK": "0"}
+    run_checks([str(HERE / file) for file in files], 2, env=env)
 
 
 @contextlib.contextmanager

@@ -297,6 +297,34 @@ def check_uneven_data() -> None:
         _assert_equal_on_all_ranks(parameter, *_masters(optimizer))
 
 
+def check_gradients_travel_in_half() -> None:
+    parameter = _half(torch.bfloat16, 100_000)
+    optimizer = _wrapped([parameter])
+    for step in range(POOL_FROM + 2):
+        optimizer.zero_grad()
+        before = hvd.stats()["bytes"]
+        _backward(parameter, torch.ones(100_000).bfloat16())
+        sent = hvd.stats()["bytes"] - before
+        optimizer.step()
+        assert hvd.size() == 1 or 200_000 <= sent < 210_000, (step, sent)
+
+
+def check_wrapping_again_goes_on_with_the_masters() -> None:
+    parameter = torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+    optimizer = torch.optim.SGD([parameter], lr=2.0**-10)
+    for life in range(3):
+        hvd.DistributedOptimizer(
+            optimizer, op=hvd.Sum, master_weights=True, backward_passes_per_step=life + 1
+        )
+        for _ in range(POOL_FROM + 1):
+            optimizer.zero_grad()
+            for _ in range(life + 1):
+                _backward(parameter, torch.ones(3).bfloat16())
+            optimizer.step()
+    moves = (1 + 2 + 3) * (POOL_FROM + 1) * hvd.size()
+    assert _masters(optimizer)[0].tolist() == [1.0 - moves * 2.0**-10] * 3
+
+
 def check_adasum_combines_the_masters_steps() -> None:
     parameter = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
     plain = torch.optim.SGD([parameter], lr=2.0**-10)

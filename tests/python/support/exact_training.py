@@ -16,15 +16,26 @@ SIZES = (5, 16, 64, 33, 7)
 
 
 class Training:
-    """Parameters, SGD with lr 1 (parameters count what came), and what this rank has given."""
+    """Parameters, SGD with lr 1 (parameters count what came), and what this rank has given.
+
+    dtype: of the parameters; half ones get fp32 masters. settings: SGD's.
+    """
 
     def __init__(
-        self, strategy: Any = "cyclic:parts=3", sizes: Sequence[int] = SIZES, lr: float = 1.0, **settings: Any
+        self,
+        strategy: Any = "cyclic:parts=3",
+        sizes: Sequence[int] = SIZES,
+        lr: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+        **settings: Any,
     ) -> None:
-        self.parameters = [nn.Parameter(torch.zeros(size)) for size in sizes]
+        self.parameters = [nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
         self.given = [torch.zeros(size) for size in sizes]
         plain = torch.optim.SGD(self.parameters, lr=lr, **settings)
-        self.optimizer: Any = hvd.DistributedOptimizer(plain, op=hvd.Sum, strategy=strategy)
+        masters = dtype != torch.float32
+        self.optimizer: Any = hvd.DistributedOptimizer(
+            plain, op=hvd.Sum, strategy=strategy, master_weights=masters
+        )
         self.strategy = hvd.strategies.of(self.optimizer)
         self.chance = torch.Generator("cpu").manual_seed(hvd.rank())
 

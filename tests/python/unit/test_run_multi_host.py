@@ -32,7 +32,8 @@ class Script:
     def get(self, timeout: float) -> tuple[Answering, News]:
         if not self.events:
             raise queue.Empty
-        host, what, host.reason = self.events.pop(0)
+        host, what, reason = self.events.pop(0)
+        host.reason = reason
         return host, what
 
 

@@ -125,7 +125,9 @@ def test_others_are_left_to_the_optimizer() -> None:
         one.grad = torch.ones(one.shape)
     ours[2].grad = None
     before = [one.detach().clone() for one in ours]
-    taken = masked_step(optimizer, {ours[1]: Elements((1, 5), []), ours[2]: Elements((1,), [range(3)])})
+    taken = masked_step(
+        optimizer, {ours[1]: Elements(pool_strides(ours[1]), []), ours[2]: Elements((1,), [range(3)])}
+    )
     assert [id(parameter) for parameter, _ in taken] == [id(ours[1])]
     optimizer.step()
     put_back(taken)

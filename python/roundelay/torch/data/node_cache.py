@@ -81,10 +81,9 @@ class NodeCache:
         if os.path.exists(self._objection):
             raise ValueError(Path(self._objection).read_text())
         if not os.path.exists(self._folder):
-            folder = self._folder
             raise RuntimeError(
-                f"this DataCache of {self._name} is gone ({folder}): the process that made it has ended, or "
-                "runs on another node; every rank makes its own"
+                f"this DataCache of {self._name} is gone ({self._folder}): the process that made it has "
+                "ended, or runs on another node; every rank makes its own"
             )
 
     def _look_up(self, level: int, indices: Sequence[int], places: list[int], samples: list[Any]) -> None:
