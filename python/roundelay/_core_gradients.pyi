@@ -14,9 +14,9 @@ class GradientPool:
     """
 
     # Every rank makes one with the same key (from 1 on, below 2**22) and size. No rank uses its pool before
-    # all ranks have theirs. RuntimeError if there is no memory. results: the parameters' type, and the size of
-    # a second memory for as many elements, which only this rank uses: buckets are cast into it; None: results
-    # stay in place.
+    # all ranks have theirs. RuntimeError if there is no memory. results: the parameters' type, and the size
+    # of a second memory for as many elements, which only this rank uses: buckets are cast into it; None:
+    # results stay in place.
     def __init__(
         self,
         key: int,
