@@ -111,22 +111,22 @@ Status Bucket::prepare(Gradient& gradient) {
   if (!contribution.ok()) return contribution.status();
   ROUNDELAY_RETURN_IF_ERROR(take_in(gradient, parameter));
   slot.taken = {};
-  return prepare_result(slot, gradient.result_owner(parameter));
+  return prepare_result(slot, parameter);
 }
 
-// The result is the tensor that the operation fills. It is the owner's `.grad` where that has a graph or
-// another type than the results.
-Status Bucket::prepare_result(Slot& slot, const at::Tensor& owner) {
-  const at::Tensor& before = owner.grad();
+// The result is the tensor that the operation fills. If `.grad` has a graph, or the parameter has another
+// type than when the pool was made, the result is copied into a tensor outside the pool.
+Status Bucket::prepare_result(Slot& slot, const at::Tensor& parameter) {
+  const at::Tensor& before = parameter.grad();
   Result<at::Tensor> filled = pool_.result(slot.entry, before);
   if (!filled.ok()) return filled.status();
   const bool graph = before.defined() && before.requires_grad();
-  if (!graph && filled->scalar_type() == owner.scalar_type()) {
+  if (!graph && filled->scalar_type() == parameter.scalar_type()) {
     slot.result = *std::move(filled);
     return {};
   }
   slot.source = *std::move(filled);
-  slot.result = before.defined() ? before : at::zeros_like(owner);
+  slot.result = before.defined() ? before : at::zeros_like(parameter);
   return {};
 }
 

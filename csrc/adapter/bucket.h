@@ -97,14 +97,14 @@ class Bucket final : public GradientGroup {
   struct Slot {
     std::size_t entry;
     Taken taken{};        // what the entry contains, if `.grad` is not the entry
-    at::Tensor result{};  // the tensor that becomes the result; undefined if none is in flight
+    at::Tensor result{};  // the tensor that becomes `.grad`; undefined if none is in flight
     at::Tensor source{};  // the tensor that the operation fills, if the result is other memory
   };
 
   [[nodiscard]] Status refuse_in_flight() const;
   [[nodiscard]] Status take_in(const Gradient& gradient, const at::Tensor& parameter);
   [[nodiscard]] Status prepare(Gradient& gradient);
-  [[nodiscard]] Status prepare_result(Slot& slot, const at::Tensor& owner);
+  [[nodiscard]] Status prepare_result(Slot& slot, const at::Tensor& parameter);
   [[nodiscard]] Status prepare_all();
   void drop_results();
 

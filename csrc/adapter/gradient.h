@@ -26,7 +26,7 @@ struct HookRules {
   [[nodiscard]] bool skip_python() const;
 };
 
-// Says what `.grad` contains, or, for a result, the `.grad` of the result owner.
+// Says what `.grad` contains.
 enum class GradientState : unsigned char {
   kLocal,     // this rank's contribution; `.grad` may be undefined
   kInFlight,  // a tensor that an operation is reducing: nobody may touch it
@@ -38,10 +38,6 @@ enum class GradientState : unsigned char {
 //
 // Autograd adds to `.grad` in place. Before it does, make_room() sets aside a gradient that is in flight or
 // reduced: the new contribution is reduced on its own, and its result is added.
-//
-// Results go into the `.grad` of the *result owner*: the parameter, or another tensor that stands for it at
-// the optimizer, such as the fp32 master of a half parameter. In the second case the parameter's own `.grad`
-// has this rank's contributions only, and is undefined once they are reduced.
 class Gradient {
  public:
   // `name` appears in messages. `additive` says whether results of several reductions may be added.
@@ -57,11 +53,6 @@ class Gradient {
   [[nodiscard]] bool wanted() const { return wanted(parameter()); }
   // Marks the parameter as another optimizer's.
   void give_up() { replaced_ = true; }
-  // Makes `owner` the result owner. It has the parameter's shape and device, its own type, and its own
-  // lifetime. Call it while nothing is in flight.
-  void set_result_owner(const at::Tensor& owner) { owner_ = Weak(owner.getIntrusivePtr()); }
-  // Returns the result owner: `parameter` if there is no other.
-  [[nodiscard]] at::Tensor result_owner(const at::Tensor& parameter) const;
   // Returns `.grad` in state kLocal, otherwise an undefined tensor.
   [[nodiscard]] at::Tensor local(const at::Tensor& parameter) const {
     return parameter.defined() && state_ == GradientState::kLocal ? parameter.grad() : at::Tensor();
@@ -86,14 +77,12 @@ class Gradient {
   // Takes this rank's contribution out of `.grad` for a reduction. Undefined if there is none. Errors: as
   // make_room().
   [[nodiscard]] Result<at::Tensor> take(const at::Tensor& parameter);
-  // Makes `tensor`, which an operation will reduce, `.grad`, unless the results have another owner. The
-  // parameter exists.
+  // Makes `tensor`, which an operation will reduce, `.grad`. The parameter exists.
   void send(const at::Tensor& parameter, const at::Tensor& tensor);
   // Counts an operation that was submitted. complete() follows when it is over, or new_step() after a
   // failure.
   void submitted() { ++reductions_; }
-  // Adds the result of an operation to those of earlier ones, in the result owner's type. The last one puts
-  // the sum into the owner's `.grad`.
+  // Adds the result of an operation to those of earlier ones. The last one puts the sum into `.grad`.
   void complete(const at::Tensor& result);
   // Returns the number of operations without a result.
   [[nodiscard]] int reductions() const { return reductions_; }
@@ -110,12 +99,10 @@ class Gradient {
   void set_place(Place place) { place_ = place; }
 
  private:
-  using Weak = c10::weak_intrusive_ptr<c10::TensorImpl>;
   [[nodiscard]] Status set_aside(const at::Tensor& parameter);
-  void publish(const at::Tensor& parameter, const at::Tensor& owner);
+  void publish();
 
-  const Weak parameter_;
-  Weak owner_;  // of results; null: the parameter
+  const c10::weak_intrusive_ptr<c10::TensorImpl> parameter_;
   const std::string name_;
   const bool additive_;
   bool replaced_ = false;

@@ -88,8 +88,8 @@ std::int64_t GradientPool::moved_out() const {
   return wire_.moved_out() + (results_ ? results_->moved_out() : 0);
 }
 
-Result<OperandPtr> GradientPool::operand(const PoolRange& range, std::optional<double> result_factor) {
-  const bool casts = results_ && result_factor;
+Result<OperandPtr> GradientPool::operand(const PoolRange& range, bool cast_back) {
+  const bool casts = results_ && cast_back;
   const PoolRange results = casts ? as_type(range, result_type_) : range;
   const PoolMemory& memory = casts ? *results_ : wire_;
   if (!wire_.contains(range.offset, range.bytes) || !memory.contains(results.offset, results.bytes))
@@ -97,9 +97,8 @@ Result<OperandPtr> GradientPool::operand(const PoolRange& range, std::optional<d
   auto stream = accelerator_.stream_for(device(), "a gradient pool");
   if (!stream.ok()) return stream.status();
   const at::Tensor sent = wire_.elements(range);
-  if (!casts) return Operand::make_in_place(sent, {sent}, wire_.region(), *stream);
-  ++cast_back_;
-  return Operand::make_in_place(sent, {memory.elements(results), *result_factor}, wire_.region(), *stream);
+  if (casts) ++cast_back_;
+  return Operand::make_in_place(sent, casts ? memory.elements(results) : sent, wire_.region(), *stream);
 }
 
 }  // namespace roundelay::adapter

@@ -2,9 +2,8 @@
 // entry; a bucket is a range of entries that is reduced in place.
 //
 // Where results have another type than the gradients that travel, the pool has a second memory for them, the
-// *result memory*. Its entries have the same order and padding, counted in elements. Results of a bucket are
-// cast into it in one pass. They may become the `.grad` of the parameters (gradients are cast to a half type
-// to travel) or of other tensors (fp32 masters of half parameters): Gradient::set_result_owner().
+// *result memory*, of the parameters' type. Its entries have the same order and padding, counted in elements.
+// Results of a bucket are cast into it in one pass, and become the `.grad` of the parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -70,10 +69,9 @@ class GradientPool {
   // they fill an entry. Does nothing on the CPU.
   [[nodiscard]] Status settle();
 
-  // Makes the operand of an allreduce in place. With `result_factor`, results are cast into the result memory
-  // if there is one, and multiplied by this factor there. Errors: kInvalidArgument (the range is not within
-  // the pool).
-  Result<OperandPtr> operand(const PoolRange& range, std::optional<double> result_factor = std::nullopt);
+  // Makes the operand of an allreduce in place. With `cast_back`, results are cast into the result memory if
+  // there is one. Errors: kInvalidArgument (the range is not within the pool).
+  Result<OperandPtr> operand(const PoolRange& range, bool cast_back);
 
   // Counts how often an entry's values had to move out, as somebody held its last tensor.
   [[nodiscard]] std::int64_t moved_out() const;

@@ -143,15 +143,13 @@ Result<OperandPtr> Operand::make(const std::vector<at::Tensor>& inputs, const st
   });
 }
 
-OperandPtr Operand::make_in_place(const at::Tensor& tensor, const CastTo& result, RegionPtr region,
-                                  std::optional<CallerStream> stream) {
+OperandPtr Operand::make_in_place(const at::Tensor& bucket, const at::Tensor& output, RegionPtr region,
+                                  const std::optional<CallerStream>& stream) {
   OperandPtr operand(new Operand);
-  Item bucket = item(tensor, tensor);
-  bucket.output = result.tensor;
-  bucket.factor = result.factor;
-  operand->items_.push_back(std::move(bucket));
+  operand->items_.push_back(item(bucket, bucket));
+  operand->items_.back().output = output;
   operand->region_ = std::move(region);
-  operand->stream_ = std::move(stream);
+  operand->stream_ = stream;
   return operand;
 }
 
@@ -223,7 +221,6 @@ Status Operand::finish() {
     const at::NoGradGuard no_grad;  // the other guard turns gradients on
     if (!item.target.is_same(item.output)) {
       item.output.copy_(item.target);
-      if (item.factor != 1.0) item.output.mul_(item.factor);
     } else if (!item.output.is_inference()) {
       item.output.unsafeGetTensorImpl()->bump_version();  // autograd must notice the write
     }

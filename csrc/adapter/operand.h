@@ -31,14 +31,10 @@ class Operand final : public submit::Results {
   // Makes an operand whose outputs the core allocates. Errors: as make().
   static Result<OperandPtr> make(const std::vector<at::Tensor>& inputs, const std::string& name,
                                  Accelerator& accelerator);
-  // Says where the result of a bucket goes: finish() casts it to this tensor, and multiplies it there.
-  struct CastTo {
-    at::Tensor tensor;  // contiguous; the bucket itself: its result stays there
-    double factor = 1.0;
-  };
-  // Makes the operand of a bucket: a contiguous tensor in this region. `stream` is the caller's on a GPU.
-  static OperandPtr make_in_place(const at::Tensor& tensor, const CastTo& result, RegionPtr region,
-                                  std::optional<CallerStream> stream);
+  // Makes the operand of a bucket: a contiguous tensor in this region. finish() casts the result to `output`;
+  // if that is the bucket itself, the result stays there. `stream` is the caller's on a GPU.
+  static OperandPtr make_in_place(const at::Tensor& bucket, const at::Tensor& output, RegionPtr region,
+                                  const std::optional<CallerStream>& stream);
   // Makes an operand without input, for a join. The core allocates an output of int64.
   static OperandPtr make_number();
 
@@ -71,10 +67,9 @@ class Operand final : public submit::Results {
 
  private:
   struct Item {
-    at::Tensor source;    // contiguous: the input or its copy; undefined: no input
-    at::Tensor target;    // contiguous: the output, its staging copy, or the result of allocate()
-    at::Tensor output;    // the caller's tensor; undefined: the caller gets `target`
-    double factor = 1.0;  // of the copy from `target` to `output`
+    at::Tensor source;  // contiguous: the input or its copy; undefined: no input
+    at::Tensor target;  // contiguous: the output, its staging copy, or the result of allocate()
+    at::Tensor output;  // the caller's tensor; undefined: the caller gets `target`
     at::ScalarType type = at::kLong;
     std::byte* output_data = nullptr;
     const std::byte* input_data = nullptr;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "adapter/gradient_pool.h"
@@ -25,7 +24,7 @@ struct Reduction {
   int op;  // the value of a ReduceOp
   double prescale_factor;
   double postscale_factor;
-  std::optional<double> result_factor{};  // of results in the pool's result memory; none: it gets no results
+  bool cast_back;  // results are cast into the pool's result memory if it has one
 };
 
 // Submits an allreduce in place, which takes this technique. Call it with the GIL. Raises ValueError if the

@@ -64,7 +64,7 @@ submit::Handle allreduce(BoundPool& pool, const adapter::PoolRange& range, const
   request.technique = technique.text;
   const bool stale = pool.context.lock() != global_context();
   return submit(stale ? Status::invalid("this gradient pool was made before the last init()")
-                      : pool.pool.operand(range, reduction.result_factor),
+                      : pool.pool.operand(range, reduction.cast_back),
                 std::move(request), {pool.process_set, false}, {}, technique.technique);
 }
 
@@ -92,7 +92,7 @@ void bind_gradient_pool(py::module_& module) {
       .def(
           "allreduce_async",
           [](BoundPool& self, std::size_t size, at::ScalarType type, const std::string& name, int op) {
-            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0, std::nullopt}, {});
+            return allreduce(self, {0, size, type}, name, {op, 1.0, 1.0, false}, {});
           },
           py::arg("size"), py::arg("dtype"), py::arg("name"), py::arg("op"));
 }

@@ -37,8 +37,8 @@ py::bytes bytes_of(const std::vector<std::uint8_t>& values) {
 }
 
 std::unique_ptr<Bucket> make_bucket(const std::string& name, BoundPool& pool, int op, double prescale_factor,
-                                    double postscale_factor, double result_factor) {
-  const Reduction reduction{op, prescale_factor, postscale_factor, result_factor};
+                                    double postscale_factor) {
+  const Reduction reduction{op, prescale_factor, postscale_factor, true};
   auto submit = [&pool, reduction](const std::string& operation, const adapter::PoolRange& range,
                                    const adapter::TechniqueUse& technique) {
     return allreduce(pool, range, operation, reduction, technique);
@@ -116,7 +116,6 @@ void bind_gradient(py::module_& module) {
       .def_property_readonly("wanted", [](const Gradient& self) { return self.wanted(); })
       .def_property_readonly("reductions", &Gradient::reductions)
       .def("local", [](const Gradient& self) { return unless_undefined(self.local(self.parameter())); })
-      .def("set_result_owner", &Gradient::set_result_owner, py::arg("owner"))
       .def("set_passes", &Gradient::set_passes, py::arg("passes"))
       .def("take", [](Gradient& self) { return unless_undefined(value_of(self.take(self.parameter()))); })
       .def(
@@ -158,8 +157,7 @@ void bind_group(py::module_& module) {
 void bind_bucket(py::module_& module) {
   py::class_<Bucket, GradientGroup>(module, "Bucket")
       .def(py::init(&make_bucket), py::arg("name"), py::arg("pool"), py::arg("op"),
-           py::arg("prescale_factor"), py::arg("postscale_factor"), py::arg("result_factor") = 1.0,
-           py::keep_alive<1, 3>())
+           py::arg("prescale_factor"), py::arg("postscale_factor"), py::keep_alive<1, 3>())
       .def("add", &Bucket::add, py::arg("gradient"), py::arg("entry"))
       .def("arrived", &arrived, py::arg("gradient"))
       .def("submit", [](Bucket& self) { check(self.submit()); })

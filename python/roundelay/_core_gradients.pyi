@@ -14,8 +14,9 @@ class GradientPool:
     """
 
     # Every rank makes one with the same key (from 1 on, below 2**22) and size. No rank uses its pool before
-    # all ranks have theirs. RuntimeError if there is no memory. results: the type and size of a second memory
-    # for as many elements, which only this rank uses: buckets are cast into it; None: results stay in place.
+    # all ranks have theirs. RuntimeError if there is no memory. results: the parameters' type, and the size
+    # of a second memory for as many elements, which only this rank uses: buckets are cast into it; None:
+    # results stay in place.
     def __init__(
         self,
         key: int,
@@ -75,9 +76,6 @@ class Gradient:
     def submitted(self) -> None: ...
     def complete(self, result: torch.Tensor) -> None: ...
     def new_step(self) -> None: ...  # makes `.grad` local again, and forgets what was in flight
-    # Makes results go into the `.grad` of `owner`, in its type. It has the parameter's shape and device, and
-    # its own lifetime. The parameter's `.grad` is None once it is reduced.
-    def set_result_owner(self, owner: torch.Tensor) -> None: ...
     def give_up(self) -> None: ...  # marks the parameter as another optimizer's
 
 class BeforeHook:
@@ -128,7 +126,6 @@ class GradientGroup:
 class Bucket(GradientGroup):
     """A range of a pool, reduced in the pool once in a step. Later reductions of the step are Python's."""
 
-    # result_factor: multiplies results after their cast into the pool's second memory.
     def __init__(
         self,
         name: str,
@@ -136,7 +133,6 @@ class Bucket(GradientGroup):
         op: int,
         prescale_factor: float,
         postscale_factor: float,
-        result_factor: float = 1.0,
     ) -> None: ...
     def add(self, gradient: Gradient, entry: int) -> None: ...  # type: ignore[override]
     # Copies a ready gradient in, made dense, and submits the bucket if it is full. Returns False, and does

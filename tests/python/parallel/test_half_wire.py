@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from parity.rules import expect_bits, mine, reduced, values
+from parity.rules import expect_bits, reduced, values
 from ranks import run_checks
 from roundelay import _core
 from roundelay.torch.optimizer import wrapper_of
@@ -197,103 +197,30 @@ def check_overflow_in_the_half_type_is_seen_by_all() -> None:
         torch.testing.assert_close(parameters[0].data, torch.full((3,), -0.1 * 2 * hvd.size()))
 
 
-def check_a_refused_submission_keeps_the_contributions() -> None:
-    one = _Masters("refused", (5, 33), torch.float32, op=99, own=True)
-    for parameter in one.parameters:
-        parameter.grad = torch.full_like(parameter, 3.0)
-    with pytest.raises(ValueError, match="op must be one of"):
-        one.bucket.submit()
-    assert [gradient_of(parameter) for parameter in one.parameters] == [[3.0] * 5, [3.0] * 33]
-
-
-class _Masters:
-    """A bucket whose results are fp32, and belong to other tensors than its parameters unless `own`."""
-
-    keys = 200
-
-    def __init__(
-        self,
-        name: str,
-        sizes: Sequence[int],
-        dtype: torch.dtype,
-        op: int = hvd.Average,
-        factor: float = 1.0,
-        own: bool = False,
-    ) -> None:
-        _Masters.keys += 1
-        self.parameters = [torch.nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
-        self.masters = [torch.nn.Parameter(p.detach().float()) for p in self.parameters]
-        padded = [-(-size // 32) * 32 for size in sizes]
-        device = self.parameters[0].device
-        self.pool = _core.GradientPool(
-            _Masters.keys, 2 * sum(padded), 0, device, (torch.float32, 4 * sum(padded))
-        )
-        self.bucket = _core.Bucket(name, self.pool, op, 1.0, 1.0, factor)
-        self.gradients = []
-        begin = 0
-        for index, (parameter, master) in enumerate(zip(self.parameters, self.masters, strict=True)):
-            gradient = _core.Gradient(parameter, f"{name}.{index}", True)
-            if not own:
-                gradient.set_result_owner(master)
-            self.bucket.add(gradient, self.pool.add(2 * begin, parameter, torch.bfloat16))
-            self.gradients.append(gradient)
-            begin += padded[index]
-        hvd.barrier()  # all ranks have made their parts
-
-
-def check_results_of_other_tensors() -> None:
-    """As fp32 masters of bf16 parameters have them: fp32, multiplied after the cast, in their `.grad`."""
-    one = _Masters("masters", (5, 40_000, 7), torch.bfloat16, factor=1 / 3)
+def check_kept_results_move_out_of_the_second_memory() -> None:
+    parameters = make_parameters(2)
+    optimizer = _wrapped(parameters, op=hvd.Sum, compression=hvd.Compression.fp16)
+    use_pool(optimizer)
     kept: list[torch.Tensor] = []
-    for step in range(4):
-        one.bucket.new_step()
-        parts = [
-            [values(torch.bfloat16, rank, *p.shape, seed=10 * step + i) for rank in range(hvd.size())]
-            for i, p in enumerate(one.parameters)
-        ]
-        for parameter, part in zip(one.parameters, parts, strict=True):
-            parameter.grad = mine(part, hvd.global_process_set)
-        one.bucket.submit()
-        one.bucket.finish()
-        one.pool.settle()
-        for master, parameter, part in zip(one.masters, one.parameters, parts, strict=True):
-            assert parameter.grad is None
-            assert master.grad is not None
-            right = reduced(part, hvd.Average).float() * (1 / 3)
-            expect_bits(master.grad, right, f"step {step}")
-        if step == 0:
-            kept = [master.grad for master in one.masters if master.grad is not None]
-            copies = [gradient.clone() for gradient in kept]
-            for master in one.masters:
-                master.grad = None
-        elif step == 1:
-            assert all(torch.equal(*pair) for pair in zip(kept, copies, strict=True))  # they have moved out
-            for master in one.masters:
-                assert master.grad is not None
-                master.grad.zero_()  # and stays the entry
-    assert one.pool.counters == {
-        "gradients_copied": 4 * 3,
-        "buckets_cast_back": 4,
-        "gradients_moved_out": 3,
-    }
+    with _counting() as work:
+        for value in (1.0, 2.0):
+            add_gradients(*((parameter, value) for parameter in parameters))
+            optimizer.step()
+            kept += [parameter.grad for parameter in parameters if parameter.grad is not None]
+            optimizer.zero_grad()
+    assert [one.tolist() for one in kept] == [[value * hvd.size()] * 3 for value in (1, 1, 2, 2)]
+    assert work["gradients_moved_out"] == (2 if hvd.size() > 1 else 0)
 
 
-def check_results_of_other_tensors_add_up() -> None:
-    """A second contribution before the step, as Python reduces it, comes in the half type."""
-    one = _Masters("twice", (4,), torch.bfloat16)
-    (parameter,), (master,), (gradient,) = one.parameters, one.masters, one.gradients
-    parameter.grad = torch.full_like(parameter, hvd.rank() + 1.0)
-    one.bucket.submit()
-    one.bucket.finish()
-    one.pool.settle()
-    mean = sum_of_ranks() / hvd.size()
-    assert gradient_of(master) == [mean] * 4
-    parameter.grad = torch.full_like(parameter, 8.0)
-    assert gradient.local() is None  # it is reduced; what a hook does before autograd adds:
-    contribution = gradient.take()
-    assert contribution is None
-    gradient.submitted()
-    gradient.complete(torch.full((4,), 0.5, dtype=torch.bfloat16))
-    assert gradient_of(master) == [mean + 0.5] * 4
-    assert master.grad is not None
-    assert master.grad.dtype == torch.float32
+def check_a_refused_submission_keeps_the_contributions() -> None:
+    size, padded = 33, 64
+    parameter = torch.nn.Parameter(torch.zeros(size))
+    results = (torch.float32, 4 * padded)
+    pool = _core.GradientPool(200, 2 * padded, 0, parameter.device, results)
+    hvd.barrier()  # all ranks have made their parts
+    bucket = _core.Bucket("refused", pool, 99, 1.0, 1.0)
+    bucket.add(_core.Gradient(parameter, "refused", True), pool.add(0, parameter, torch.bfloat16))
+    parameter.grad = torch.full_like(parameter, 3.0)
+    with pytest.raises(ValueError, match="op must be one of"):
+        bucket.submit()
+    assert gradient_of(parameter) == [3.0] * size
