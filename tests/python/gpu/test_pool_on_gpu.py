@@ -28,7 +28,7 @@ from parallel.test_gradient_pool import (  # noqa: F401  on a GPU, too
 from parallel.test_half_wire import (  # noqa: F401
     check_each_gradient_is_cast_once,
     check_every_bit_is_horovods,
-    check_results_of_other_tensors,
+    check_kept_results_move_out_of_the_second_memory,
     check_what_changes_after_its_cast_is_cast_again,
 )
 from ranks import run_checks
