@@ -41,6 +41,35 @@ def test_a_directory_belongs_to_one_cache(
 
 
 @pytest.mark.usefixtures("node_memory")
+def test_a_cache_that_could_not_be_made_leaves_its_directory(tmp_path: Path, source: FarSource) -> None:
+    class Absent(FarSource):
+        def __getitem__(self, index: int) -> Any:
+            raise ConnectionError("the store does not answer")
+
+    with pytest.raises(ConnectionError):
+        DataCache(Absent(tmp_path), tmp_path / "disk")  # it has no record yet
+    check(DataCache(source, tmp_path / "disk"), source)
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_a_cache_that_could_not_be_flushed_leaves_its_directory(
+    tmp_path: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_folder: Path) -> None:
+        flushed.append(1)
+        raise OSError("no space left on device")
+
+    flushed: list[int] = []
+    cache = DataCache(source, tmp_path / "disk")
+    with monkeypatch.context() as patched:
+        patched.setattr("roundelay.torch.data.disk_folder.flush", full)
+        del cache
+        gc.collect()
+    assert flushed
+    check(DataCache(source, tmp_path / "disk"), source)
+
+
+@pytest.mark.usefixtures("node_memory")
 def test_ranks_with_different_arguments_all_hear_of_it(
     source: FarSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,10 +62,10 @@ class DiskFolder:
         if own is not None:
             try:
                 _write(self._owner, said)
+                share(own)
             except BaseException:
                 release(own)
                 raise
-            share(own)
             return own
         there = _read(self._owner) or {}
         if {name: there.get(name) for name in owner} != owner:
@@ -132,14 +132,20 @@ class DiskFolder:
         try:
             with held(self._directory, _GATE_LIMIT_S):
                 own = lock_unused(self.path)
-                record = _read(self._record)
-                if own is None or record is None:
-                    return
-                flush(self.path)
-                _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": True})
-                release(own)
+                if own is not None:
+                    try:
+                        self._note_on_disk()
+                    finally:
+                        release(own)
         except OSError:
             return  # the record still says that the file may not be on disk
+
+    def _note_on_disk(self) -> None:
+        """Waits until all is on disk, and says so in the record, if there is one. Raises OSError."""
+        record = _read(self._record)
+        if record is not None:
+            flush(self.path)
+            _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": True})
 
 
 def _boot() -> str:
