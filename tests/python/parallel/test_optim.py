@@ -19,7 +19,7 @@ from roundelay.torch.optim.trial import PAIRS
 
 TRIAL_STEPS = 1 + 2 * PAIRS
 WORLD = hvd.global_process_set
-Model = nn.Sequential
+Model = Any  # nn.Sequential, whose items mypy takes for modules or tensors
 
 
 @pytest.mark.parametrize("np", [1, 2, pytest.param(4, marks=pytest.mark.nightly)])
@@ -199,7 +199,7 @@ def raised(optimizer: Any, tensors: list[nn.Parameter], grads: list[torch.Tensor
 
 
 def same_text(error: Exception) -> str:
-    texts = hvd.allgather_object(str(error))
+    texts: list[str] = hvd.allgather_object(str(error))
     assert len(set(texts)) == 1, texts
     return texts[0]
 

@@ -17,7 +17,7 @@ from roundelay.torch.optim.norms import norms, shares
 
 SHAPES = ((16, 3, 3, 3), (16,), (40, 33), (40,), (), (7, 1))
 STEPS = 4
-Make = Callable[..., torch.optim.Optimizer]
+Make = Callable[..., Any]
 
 
 def parameters(seed: int = 1) -> list[nn.Parameter]:

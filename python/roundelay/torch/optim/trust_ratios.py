@@ -1,7 +1,9 @@
-"""Trust ratios of layers: each rank computes all of them, or its share, and an allgather brings the others.
+"""Trust ratios of layers: each rank computes all of them, or its share and gets the others.
 
 The ranks agree first on the optimizer and its layers, and compare all ratios of the first step. After that a
-step that shares them has one operation of constant name and shape, which the response cache knows.
+step that shares them has one operation: the sum of vectors in which each rank fills its layers' places, and
+the others are 0, so that it changes no bit. It does an allgather's work, but the response cache and the
+schedule lock know only operations whose shapes are alike on all ranks.
 
 Source: "PTO", parallel tensor operators, in Shi et al. (arXiv 2010.10458).
 """
@@ -20,14 +22,14 @@ import torch
 from roundelay import _core
 from roundelay.errors import MismatchError
 from roundelay.torch.functions import allgather_object
-from roundelay.torch.operations import allgather
+from roundelay.torch.operations import Sum, allgather, allreduce_
 from roundelay.torch.operations.common import Call, row_of_this_rank
 from roundelay.torch.operations.join import after_join
 from roundelay.torch.optim.norms import shares
 from roundelay.torch.optim.report import NormsReport
 from roundelay.torch.optim.trial import Trial
 from roundelay.torch.optimizer import job_number
-from roundelay.torch.process_sets import ProcessSet, member_id
+from roundelay.torch.process_sets import ProcessSet
 
 MODES = ("auto", True, False)
 Description = Sequence[tuple[str, str]]  # names and values, which are equal on all ranks
@@ -86,7 +88,7 @@ class TrustRatios:
         if self._ranks > 1 and self._state != self._agreed:
             return Call("allgather", _AGREE, self.process_set, shown=self._owner)
         if self._ranks > 1 and self._shares_now():
-            return Call("allgather", self._name, self.process_set, shown=self._owner)
+            return Call("allreduce", self._name, self.process_set, shown=self._owner)
         return nullcontext()
 
     def agree(self, description: Callable[[], Description]) -> None:
@@ -182,21 +184,22 @@ class TrustRatios:
         self._agreed = None  # if the job goes on, the ranks compare again
         raise MismatchError(
             f"{self._owner}(distributed_norms=True): {text}. Gradients and weights must be equal on all "
-            "ranks: wrap the optimizer in hvd.DistributedOptimizer and call hvd.broadcast_parameters. Machines of "
-            "several kinds, or other numbers of threads, need distributed_norms=False"
+            "ranks: wrap the optimizer in hvd.DistributedOptimizer and call hvd.broadcast_parameters. "
+            "Machines of several kinds, or other numbers of threads, need distributed_norms=False"
         )
 
     def _shared(self, layers: Layers, plan: _Plan) -> list[float]:
-        """Computes this rank's share and gathers the others'."""
-        row = torch.empty(1 + len(plan.mine), dtype=torch.float64, device="cpu")
-        row[0] = layers.fingerprint()
+        """Computes this rank's share and gets the others'."""
+        row = torch.zeros(self._ranks + len(layers.sizes), dtype=torch.float64, device="cpu")
+        row[plan.rank] = 1 + layers.fingerprint()
         if plan.mine:
-            row[1:] = layers.ratios(plan.mine)
-        gathered = _core.allgather([row], self._name, member_id(self.process_set))[0]
-        if len(gathered) != plan.length:  # a rank has joined and brings none
+            row[plan.places] = layers.ratios(plan.mine)
+        allreduce_(row, name=self._name, op=Sum, process_set=self.process_set)
+        fingerprints, ratios = row[: self._ranks], row[self._ranks :]
+        if not bool(fingerprints.all()):  # a rank has joined and brings none
             return self._all(layers)
-        self._check_present(layers, gathered[plan.heads])
-        return _list(gathered[plan.places])
+        self._check_present(layers, fingerprints)
+        return _list(ratios)
 
     def _check_present(self, layers: Layers, fingerprints: torch.Tensor) -> None:
         """Raises MismatchError on all ranks if they have gradients for other layers."""
@@ -214,23 +217,18 @@ class TrustRatios:
         has, lacks = (first, second) if one[number] else (second, first)
         raise MismatchError(
             f"{self._owner}: rank {has} has a gradient for layer {number}, rank {lacks} has none: "
-            "wrap the optimizer in hvd.DistributedOptimizer, or reduce the same gradients on every rank before step()"
+            "wrap the optimizer in hvd.DistributedOptimizer, or reduce the same gradients on every rank "
+            "before step()"
         )
 
 
 class _Plan:
-    """The layers of the ranks, and their places in what the allgather brings."""
+    """The layers of this rank, and their places in the sum: all ranks' fingerprints come first."""
 
     def __init__(self, layers: Sequence[Sequence[int]], rank: int) -> None:
+        self.rank = rank
         self.mine = layers[rank]
-        self.length = sum(1 + len(numbers) for numbers in layers)
-        self.heads: list[int] = []  # the place of each rank's fingerprint
-        self.places = torch.empty(self.length - len(layers), dtype=torch.int64, device="cpu")
-        begin = 0
-        for numbers in layers:
-            self.heads.append(begin)
-            self.places[list(numbers)] = torch.arange(begin + 1, begin + 1 + len(numbers), device="cpu")
-            begin += 1 + len(numbers)
+        self.places = [len(layers) + number for number in self.mine]
 
 
 def _list(ratios: torch.Tensor) -> list[float]:
