@@ -50,7 +50,7 @@ class Cluster:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lars", description=__doc__)
     parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=list(SHAPES))
-    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="(default: 2 4)")
+    parser.add_argument("--ranks", type=int, nargs="*", default=[2, 4], help="(default: 2 4; none: the model alone)")
     parser.add_argument("--calls", type=int, default=5, help="calls in a row, of which the fastest counts")
     parser.add_argument("--repetitions", type=int, default=15, help="measurements of each way (default: 15)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
@@ -77,8 +77,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         jobs.append({"ranks": ranks, "cells": [measure.summarised(cell) for cell in cells]})
     models = [modelled(name) for name in arguments.models]
     console = show.console()
-    console.print(f"Trust ratios of a step  {others_text([c for job in jobs for c in job['cells']])}")
-    console.print(show.table(_COLUMNS, [row(job["ranks"], c) for job in jobs for c in job["cells"]], texts=1))
+    if jobs:
+        console.print(f"Trust ratios of a step  {others_text([c for job in jobs for c in job['cells']])}")
+        rows = [row(job["ranks"], cell) for job in jobs for cell in job["cells"]]
+        console.print(show.table(_COLUMNS, rows, texts=1))
     console.print(f"The model, for {Cluster.ranks} GPUs")
     console.print(show.table(_COLUMNS, [row(Cluster.ranks, cell) for cell in models], texts=1))
     docs = Path(__file__).resolve().parent.parent / "docs"
