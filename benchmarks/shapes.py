@@ -1,4 +1,4 @@
-"""The parameters of ResNet-50, as shapes: 161 tensors, 97.5 MiB in fp32."""
+"""The parameters of models, as shapes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def _convolution(inputs: int, outputs: int, kernel: int) -> list[Shape]:
 
 
 def resnet50() -> list[Shape]:
-    """List the shapes in the order of the layers. backward() computes the gradients in the opposite order."""
+    """List 161 shapes, 97.5 MiB in fp32, in the order of the layers.
+
+    backward() computes the gradients in the opposite order.
+    """
     shapes = _convolution(3, 64, 7)
     channels = 64
     for width, blocks in _STAGES:
@@ -26,3 +29,16 @@ def resnet50() -> list[Shape]:
                 shapes += _convolution(channels, width * _EXPANSION, 1)
             channels = width * _EXPANSION
     return [*shapes, (_CLASSES, channels), (_CLASSES,)]
+
+
+def gpt2() -> list[Shape]:
+    """List the shapes of GPT-2 small: 148 tensors, 475 MiB in fp32."""
+    words, length, width, blocks = 50257, 1024, 768, 12
+    norm: list[Shape] = [(width,), (width,)]
+    attention: list[Shape] = [(width, 3 * width), (3 * width,), (width, width), (width,)]
+    perceptron: list[Shape] = [(width, 4 * width), (4 * width,), (4 * width, width), (width,)]
+    block = [*norm, *attention, *norm, *perceptron]
+    return [(words, width), (length, width), *block * blocks, *norm]
+
+
+SHAPES = {"resnet50": resnet50, "gpt2": gpt2}

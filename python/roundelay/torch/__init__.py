@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import torch as _torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 
 from roundelay.errors import HorovodInternalError, NotInThisVersionError
@@ -160,6 +162,8 @@ _LATER = {"run"}
 
 
 def __getattr__(name: str) -> object:
+    if name == "optim":
+        return importlib.import_module("roundelay.torch.optim")
     if name in _LATER:
         raise NotInThisVersionError(f"hvd.{name} is not in this version of Roundelay yet")
     raise AttributeError(f"module 'roundelay.torch' has no attribute {name!r}")

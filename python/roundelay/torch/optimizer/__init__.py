@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from roundelay.torch.optimizer.distributed import DistributedOptimizer, restart_scopes, wrapped, wrapper_of
+from roundelay.torch.optimizer.distributed import (
+    DistributedOptimizer,
+    job_number,
+    restart_scopes,
+    wrapped,
+    wrapper_of,
+)
 
-__all__ = ["DistributedOptimizer", "restart_scopes", "wrapped", "wrapper_of"]
+__all__ = ["DistributedOptimizer", "job_number", "restart_scopes", "wrapped", "wrapper_of"]

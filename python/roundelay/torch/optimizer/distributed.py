@@ -60,6 +60,11 @@ def restart_scopes() -> None:
         wrapper.restart()
 
 
+def job_number() -> int:
+    """Returns a number that differs between the jobs of this process."""
+    return _scopes.first
+
+
 class Wrapper:
     """The hooks and methods of one wrapped optimizer. It does not keep the optimizer alive."""
 
