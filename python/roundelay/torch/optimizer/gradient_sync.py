@@ -350,6 +350,7 @@ class GradientSync:
             rows = allgather(counts, f"{self._prefix}.parameters", self._rule.process_set).tolist()
             other = next((row for row in rows if row[1:] != rows[0][1:]), None)
             if other is None:
+                self.techniques.check_strategies()
                 raise
             has = [
                 f"rank {rank} has {number} in {groups} groups" for rank, number, groups in (rows[0], other)

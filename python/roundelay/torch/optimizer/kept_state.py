@@ -6,7 +6,6 @@ buckets that these were in; loading it anywhere else is a ValueError that says s
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -15,11 +14,11 @@ import torch
 
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
+from roundelay.torch.optimizer.equality import digest_of
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning.buckets import Cuts, Layout
 
 _FORMAT = 2
-_DIGEST_BYTES = 8
 
 Parameters = dict[str, tuple[tuple[int, ...], str]]  # shape and dtype by name
 
@@ -124,8 +123,7 @@ class KeptState:
     def digest(self) -> bytes:
         """Returns a digest of what must be equal on all ranks; never zero."""
         buckets = sorted((name, one.technique, one.run) for name, one in self.buckets.items())
-        shared = repr((self.step, self.layout, self.scale, buckets))
-        return b"\1" + hashlib.blake2b(shared.encode(), digest_size=_DIGEST_BYTES - 1).digest()
+        return digest_of(repr((self.step, self.layout, self.scale, buckets)))
 
     def give(self, buckets: Mapping[str, Bucket]) -> None:
         """Gives the buckets their techniques and states. ValueError: one does not fit."""

@@ -21,6 +21,14 @@ from roundelay.torch import strategies
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.operations import LINEAR_OPS
+from roundelay.torch.optimizer.equality import (
+    DIGEST_BYTES,
+    NO_DIGEST,
+    both_ways,
+    check_strategies,
+    digest_of,
+    equal,
+)
 from roundelay.torch.optimizer.kept_state import KeptBucket, KeptState, Parameters, parameters_of
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
@@ -29,7 +37,6 @@ from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, bytes of gradients, bytes sent
 LONGEST_PROPOSAL = 256  # bytes
 _STEP_BYTES = 8
-_DIGEST_BYTES = 8
 
 
 class _RoundResult(NamedTuple):
@@ -38,7 +45,8 @@ class _RoundResult(NamedTuple):
     here: bytes  # a byte for each rank
     unflushed: int  # whether some rank may keep something back
     step: int  # rank 0's
-    restored: bytes  # the largest digest of what ranks have loaded, and the complement of the smallest
+    strategies: bytes  # digests of the strategies' texts, both ways (equality.py)
+    restored: bytes  # digests of what the ranks have loaded, both ways
     proposal: bytes | None
 
 
@@ -58,6 +66,7 @@ class Techniques:
     ) -> None:
         kind = type(strategy)
         self._strategy = strategy
+        self._digest = digest_of(strategy.text)
         self._op = op
         self._set = process_set
         self.prefix = prefix
@@ -223,11 +232,11 @@ class Techniques:
         if not (self.asks or self._proposes):
             return []
         leads = self._set.rank() == 0
-        digest = self._restored.digest() if self._restored is not None else bytes(_DIGEST_BYTES)
+        restored = self._restored.digest() if self._restored is not None else NO_DIGEST
         values = [int(index == self._set.rank()) for index in range(self._set.size())]
         values.append(int(self._flushing and not self._empty_here))
         values += (self._step if leads else 0).to_bytes(_STEP_BYTES, "big")
-        values += [*digest, *(255 - byte for byte in digest)]
+        values += [*both_ways(self._digest), *both_ways(restored)]
         if self._proposes:
             proposal = self._proposal() if leads else b""
             values += [*proposal, *bytes(2 + LONGEST_PROPOSAL - len(proposal))]
@@ -250,10 +259,13 @@ class Techniques:
         if not (self.asks or self._proposes):
             return 0
         proposal = 2 + LONGEST_PROPOSAL if self._proposes else 0
-        return self._set.size() + 1 + _STEP_BYTES + 2 * _DIGEST_BYTES + proposal
+        return self._set.size() + 1 + _STEP_BYTES + 4 * DIGEST_BYTES + proposal
 
     def apply(self, values: bytes) -> None:
-        """Takes values(), combined. MismatchError, on all ranks, if they have loaded different states."""
+        """Takes values(), combined.
+
+        MismatchError, on all ranks: they have different strategies, or have loaded different states.
+        """
         self._empty_everywhere = False
         if not values:
             return
@@ -261,6 +273,8 @@ class Techniques:
         self._some_joined = not all(result.here)
         if self._some_joined:
             return
+        if not equal(result.strategies):
+            self.check_strategies()
         self._check_restored(result.restored)
         self._step = result.step
         self._empty_everywhere = self._flushing and result.unflushed == 0
@@ -270,20 +284,25 @@ class Techniques:
     def _parse(self, values: bytes) -> _RoundResult:
         size = self._set.size()
         step = size + 1
-        digest = step + _STEP_BYTES
-        proposal = digest + 2 * _DIGEST_BYTES
+        texts = step + _STEP_BYTES
+        restored = texts + 2 * DIGEST_BYTES
+        proposal = restored + 2 * DIGEST_BYTES
         length = int.from_bytes(values[proposal : proposal + 2], "big")
         return _RoundResult(
             values[:size],
             values[size],
-            int.from_bytes(values[step:digest], "big"),
-            values[digest:proposal],
+            int.from_bytes(values[step:texts], "big"),
+            values[texts:restored],
+            values[restored:proposal],
             values[proposal + 2 : proposal + 1 + length] if length else None,
         )
 
+    def check_strategies(self) -> None:
+        """Raises MismatchError, on all ranks, if their strategies differ. All ranks call it."""
+        check_strategies(self._strategy.text, self.prefix, self._set)
+
     def _check_restored(self, digests: bytes) -> None:
-        most, least = digests[:_DIGEST_BYTES], digests[_DIGEST_BYTES:]
-        if any(255 - high != low for high, low in zip(most, least, strict=True)):
+        if not equal(digests):
             self._restored = None
             raise MismatchError(
                 f"the ranks have loaded states of strategy {self._strategy.text} that do not belong "
