@@ -11,19 +11,24 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
-from roundelay.algorithms.trees import containers, digest
+from roundelay.algorithms.trees import Outline, containers, digest
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Checkpoint:
     """The file of a run. Rank 0 alone reads and writes it; the others hear from rank 0 what it has."""
 
-    def __init__(self, path: str | os.PathLike[str], every: int, run: Mapping[str, int]) -> None:
-        """every: steps between two writes. run: numbers on which the bits depend; they are in the file."""
+    def __init__(self, path: str | os.PathLike[str], every: int, run: Mapping[str, int], first: Any) -> None:
+        """every: steps between two writes. run, first: numbers on which the bits depend, and the first state.
+
+        The file has the numbers and the first state's form.
+        """
         self._path = Path(path)
         self._every = every
         self._run = {"format": FORMAT, **run}
+        self._first = Outline.of(first)
+        self._classes = list(containers(first))
         self._saved = -1  # the step in the file
 
     def save(self, state: Any, step: int, finished: bool) -> None:
@@ -31,7 +36,14 @@ class Checkpoint:
         due = finished or (step > 0 and step % self._every == 0)
         if hvd.rank() != 0 or not due or step == self._saved:
             return
-        content = {**self._run, "step": step, "digest": digest(state), "state": state}
+        first = tuple(self._first)  # no class: load() takes those of the state alone
+        content = {
+            **self._run,
+            "first": first,
+            "step": step,
+            "digest": digest((first, state)),
+            "state": state,
+        }
         beside = self._path.with_name(f"{self._path.name}.new")
         with beside.open("wb") as file:
             torch.save(content, file)
@@ -45,8 +57,8 @@ class Checkpoint:
             os.close(folder)
         self._saved = step
 
-    def load(self, first: Any) -> tuple[Any, int]:
-        """Returns the file's state and step; ``first`` and 0 if there is no file.
+    def load(self) -> tuple[Any, int] | None:
+        """Returns the file's state and step; None if there is no file.
 
         Collective; ValueError on every rank if the file is no checkpoint of this run.
         """
@@ -54,16 +66,22 @@ class Checkpoint:
         if error is not None:
             raise ValueError(f"checkpoint {self._path} cannot be read: {error}")
         if content is None:
-            return first, 0
-        found = self._parsed(content, first)
+            return None
+        found = self._parsed(content)
         for name, value in self._run.items():
             if found.get(name) != value:
                 raise ValueError(
                     f"checkpoint {self._path} has {name} {found.get(name)}, this run has {value}: "
                     "name another file, or delete this one"
                 )
-        if digest(found["state"]) != found["digest"]:
+        if digest((found["first"], found["state"])) != found["digest"]:
             raise ValueError(f"checkpoint {self._path} is damaged: its digest is not that of its state")
+        other = Outline(*found["first"])
+        if other != self._first:
+            raise ValueError(
+                f"checkpoint {self._path} is of another algorithm: of its first state "
+                f"{self._first.difference(other)}: name another file, or delete this one"
+            )
         self._saved = found["step"]
         return found["state"], found["step"]
 
@@ -76,11 +94,11 @@ class Checkpoint:
         except FileNotFoundError:
             folder = self._path.parent
             return None, None if folder.is_dir() else f"there is no folder {folder}"
-        except OSError as error:
-            return None, str(error)
+        except Exception as error:  # the others wait to hear of it: a name with a null byte, too large a file
+            return None, str(error) or type(error).__name__
 
-    def _parsed(self, content: bytes, first: Any) -> dict[str, Any]:
-        classes: list[Any] = [complex, *containers(first)]
+    def _parsed(self, content: bytes) -> dict[str, Any]:
+        classes: list[Any] = [complex, *self._classes]
         try:
             with torch.serialization.safe_globals(classes):
                 found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

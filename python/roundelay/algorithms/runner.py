@@ -67,7 +67,7 @@ def run(
     settings |= {"a checkpoint": checkpoint is not None, "a first state of digest": digest(this.state).hex()}
     settings |= {"data of digest": this.data_digest} if check else {}
     agree(settings, CALL)
-    kept = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, numbers)
+    kept = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_every, numbers, this.state)
     if kept is not None:
         everyone_valid(partial(this.resume, kept), CALL)
     with _one_thread(), this.device_context(), progress_bar(progress, steps, this.step) as advance:

@@ -62,8 +62,10 @@ class Run:
 
     def resume(self, checkpoint: Checkpoint) -> None:
         """Goes on from a checkpoint, if there is one. Collective; ValueError on every rank."""
-        state, self.step = checkpoint.load(self.state)
-        self.state = checked_state(state, self._device)
+        found = checkpoint.load()
+        if found is not None:
+            state, self.step = found
+            self.state = checked_state(state, self._device)
 
     def go(self, steps: int, checkpoint: Checkpoint | None, advance: Callable[[], object]) -> Result[Any]:
         """Makes steps until there are enough or the criterion holds. Collective."""

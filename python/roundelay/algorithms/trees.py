@@ -88,6 +88,36 @@ class Shape:
         return f"{str(self.dtype).removeprefix('torch.')} {list(self.size)}"
 
 
+class Outline(NamedTuple):
+    """The form of a tree in words."""
+
+    kinds: str  # the classes of its containers
+    forms: dict[str, str]  # by path: a tensor's dtype and shape, another leaf's type
+
+    @classmethod
+    def of(cls, tree: Any) -> Outline:
+        """Returns the outline of a tree."""
+        return cls(_kinds(tree), {path: _form(leaf) for path, leaf in leaves(tree)})
+
+    def difference(self, other: Outline) -> str:
+        """Returns how ``other`` differs, as text: the first leaf that does, or the containers."""
+        for path in {**self.forms, **other.forms}:
+            mine, theirs = (one.forms.get(path, "missing") for one in (self, other))
+            if mine != theirs:
+                return f"{named(path)} is {theirs}, not {mine}"
+        return f"the containers are {other.kinds}, not {self.kinds}"
+
+
+def _form(leaf: Any) -> str:
+    if isinstance(leaf, torch.Tensor):
+        return str(Shape(leaf.shape, leaf.dtype))
+    return str(leaf) if isinstance(leaf, Shape) else type(leaf).__qualname__
+
+
+def _kinds(tree: Any) -> str:
+    return ", ".join(kind.__qualname__ for kind in containers(tree))
+
+
 class Flat(NamedTuple):
     """The leaves of a partial result in the form that they have on every rank, with their paths."""
 
@@ -103,7 +133,7 @@ class Layout:
         self.shapes = [Shape(tensor.shape, tensor.dtype) for tensor in flat.tensors]
         shapes = iter(self.shapes)
         self.tree = rebuilt(tree, lambda *_: next(shapes))
-        self._text = f"{self._named_shapes()} {_kinds(tree)}"
+        self._text = str(Outline.of(self.tree))
         number = hashlib.blake2b(self._text.encode(), digest_size=7).digest()
         self.number = int.from_bytes(number, "little")  # equal layouts have equal numbers
 
@@ -126,19 +156,8 @@ class Layout:
         return self.number
 
     def difference(self, other: Layout) -> str:
-        """Returns how ``other`` differs: the first leaf that does, as text."""
-        mine, theirs = self._named_shapes(), other._named_shapes()
-        for path in {**mine, **theirs}:
-            if mine.get(path) != theirs.get(path):
-                return f"{named(path)} is {theirs.get(path, 'missing')}, not {mine.get(path, 'missing')}"
-        return f"the containers are {_kinds(other.tree)}, not {_kinds(self.tree)}"
-
-    def _named_shapes(self) -> dict[str, str]:
-        return dict(zip(self.paths, map(str, self.shapes), strict=True))
-
-
-def _kinds(tree: Any) -> str:
-    return ", ".join(kind.__qualname__ for kind in containers(tree))
+        """Returns how ``other`` differs, as text."""
+        return Outline.of(self.tree).difference(Outline.of(other.tree))
 
 
 def named(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -206,6 +207,32 @@ def check_checkpoints_of_something_else() -> None:
             run(DESCENT, rows, 2, checkpoint=file)
         with pytest.raises(ValueError, match="there is no folder"):
             run(DESCENT, rows, 2, checkpoint=folder / "none" / "run.pt")
+        with pytest.raises(ValueError, match="cannot be read: embedded null byte"):
+            run(DESCENT, rows, 2, checkpoint="a\0b")  # rank 0 alone opens it
+
+
+def check_checkpoints_of_another_algorithm() -> None:
+    rows = _rows(50)
+    first = {"weights": torch.ones(2), "steps": 0}
+    weights = r"leaf \['weights'\] is float32 \[2\], not "
+    differences: dict[str, Any] = {
+        weights + r"float32 \[3\]": {**first, "weights": torch.ones(3)},
+        weights + r"float64 \[2\]": {**first, "weights": torch.ones(2).double()},
+        r"leaf \['steps'\] is int, not missing": {"weights": torch.ones(2)},
+        "the containers are dict, not OrderedDict": OrderedDict(first),
+    }
+
+    def counting(state: Any) -> Algorithm[Any]:
+        return Algorithm(state, lambda _, part: part.sum(), lambda old, _: {**old, "steps": [1, 2]})
+
+    with _folder() as folder:
+        file = folder / "run.pt"
+        run(counting(first), rows, 1, checkpoint=file)
+        for text, other in differences.items():
+            with pytest.raises(ValueError, match=f"is of another algorithm: .*{text}: name another file"):
+                run(counting(other), rows, 2, checkpoint=file)
+        again = run(counting({**first, "weights": torch.zeros(2)}), rows, 2, checkpoint=file)
+        assert (again.steps, again.state["steps"]) == (2, [1, 2])  # the state's form may change on the way
 
 
 def check_one_rank_says_it() -> None:

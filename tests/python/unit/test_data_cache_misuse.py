@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pickle
 import sys
@@ -15,11 +16,19 @@ from torch.utils.data import IterableDataset
 
 from far_source import FarSource, another_job, check, node_memory, source
 from roundelay.torch.data import DataCache
+from roundelay.torch.data import cache as cache_module
 from roundelay.torch.data.arguments import bytes_of
 
 __all__ = ["node_memory", "source"]
 
 MIB = 1 << 20
+
+
+class Absent(FarSource):
+    """Cannot be read."""
+
+    def __getitem__(self, index: int) -> Any:
+        raise ConnectionError("the store does not answer")
 
 
 @pytest.mark.usefixtures("node_memory")
@@ -42,10 +51,6 @@ def test_a_directory_belongs_to_one_cache(
 
 @pytest.mark.usefixtures("node_memory")
 def test_a_cache_that_could_not_be_made_leaves_its_directory(tmp_path: Path, source: FarSource) -> None:
-    class Absent(FarSource):
-        def __getitem__(self, index: int) -> Any:
-            raise ConnectionError("the store does not answer")
-
     with pytest.raises(ConnectionError):
         DataCache(Absent(tmp_path), tmp_path / "disk")  # it has no record yet
     check(DataCache(source, tmp_path / "disk"), source)
@@ -75,7 +80,8 @@ def test_ranks_with_different_arguments_all_hear_of_it(
 ) -> None:
     def rank(number: int, **options: Any) -> DataCache:
         another_job(monkeypatch, rank=number)
-        monkeypatch.setattr("roundelay.torch.data.cache._numbers", iter([1]))
+        monkeypatch.setattr(cache_module, "_numbers", iter([1]))
+        monkeypatch.setattr(cache_module, "_free", [])
         return DataCache(source, **options)
 
     caches = [rank(0), rank(1)]
@@ -88,6 +94,26 @@ def test_ranks_with_different_arguments_all_hear_of_it(
     for cache in caches:
         with pytest.raises(ValueError, match=text):
             cache[0]
+
+
+@pytest.mark.usefixtures("node_memory")
+def test_an_attempt_that_failed_on_one_rank_does_not_count(
+    tmp_path: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers: dict[int, tuple[Iterator[int], list[int]]] = {rank: (itertools.count(1), []) for rank in (0, 1)}
+
+    def rank(number: int, dataset: FarSource) -> DataCache:
+        another_job(monkeypatch, rank=number)
+        monkeypatch.setattr(cache_module, "_numbers", numbers[number][0])
+        monkeypatch.setattr(cache_module, "_free", numbers[number][1])
+        return DataCache(dataset, tmp_path / "disk")
+
+    with pytest.raises(ConnectionError):
+        rank(0, Absent(tmp_path))
+    first, again = rank(1, source), rank(0, source)
+    assert again._cache._place == first._cache._place
+    assert [DataCache(source)._cache._place for _ in range(2)] != [again._cache._place] * 2
+    check(again, source)
 
 
 class Endless(IterableDataset[int]):

@@ -82,6 +82,7 @@ def test_what_comes_back_may_be_written_to_and_is_alone() -> None:
         ),
         *(np.float32(3), np.bool_(True), np.datetime64("2026-01-02"), np.array(["a", "bcd"]), np.array(5)),
         *(np.arange(6).reshape(2, 3).T, np.zeros((0, 3), "<u2"), np.array([1 + 2j]), np.array([{}], object)),
+        *(np.str_(""), np.bytes_(b""), np.array([""]), np.empty(0, "U")),
         *((), [], {}, (1, [2, (3,)]), {"a": 1, 2: (b"x", None), (3, 4): [torch.ones(2)]}),
         *(
             Pair(torch.ones(2), 3),

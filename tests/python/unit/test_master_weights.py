@@ -90,6 +90,38 @@ def test_zero_grad_clears_both_and_the_models_own_counts_too() -> None:
     assert_equal(masters_of(optimizer), before)
 
 
+def test_zeros_end_with_the_parameters_gradients() -> None:
+    """A gradient of zero moves weights by momentum and decay; no gradient does not."""
+    model, optimizer = make_wrapped(make=KINDS["adamw"])
+    train(model, optimizer, make_batches(torch.bfloat16, 2))
+    before = [m.clone() for m in masters_of(optimizer)]
+    optimizer.zero_grad(set_to_none=False)
+    optimizer.step()
+    moved = [m.clone() for m in masters_of(optimizer)]
+    assert all(not torch.equal(a, b) for a, b in zip(before, moved, strict=True))
+    optimizer.zero_grad(set_to_none=False)
+    model.zero_grad()
+    optimizer.step()
+    assert_equal(masters_of(optimizer), moved)
+    assert [m.grad for m in masters_of(optimizer)] == [None] * 4
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_a_masters_own_gradient_outlives_the_parameters(clip: bool) -> None:
+    model, optimizer = make_wrapped(make=lambda p: torch.optim.SGD(p, lr=1.0))
+    loss_of(model, make_batches(torch.bfloat16, 1)[0]).backward()
+    if clip:
+        torch.nn.utils.clip_grad_norm_(masters_of(optimizer), 1e-3)
+    optimizer.step()
+    model.zero_grad()
+    before = [m.clone() for m in masters_of(optimizer)]
+    first, *others = masters_of(optimizer)
+    first.grad = torch.ones_like(first)
+    optimizer.step()
+    assert_equal(masters_of(optimizer), [before[0] - 1, *before[1:]])
+    assert [m.grad for m in others] == [None] * 3
+
+
 def test_backwards_add_up_in_the_parameters_type() -> None:
     model, optimizer = make_wrapped()
     batches = make_batches(torch.bfloat16, 3)

@@ -138,6 +138,8 @@ def test_copies_and_pickles_are_plain_and_bring_the_masters() -> None:
         assert not hasattr(copied, "synchronize")
         assert "master_weights" not in copied.state_dict()
         assert all(a is b for a, b in zip(masters_of(copied), its_model.parameters(), strict=True))
+        with pytest.raises(ValueError, match="has fp32 masters, .* master_weights=True again"):
+            hvd.DistributedOptimizer(copied, its_model.named_parameters())
         hvd.DistributedOptimizer(copied, its_model.named_parameters(), master_weights=True)
         assert_equal(masters_of(copied), masters_of(optimizer))
         again = copy.deepcopy((model, optimizer))

@@ -21,6 +21,7 @@ from roundelay.torch.data.node_cache import NodeCache, Place
 from roundelay.torch.data.store import lmdb_module
 
 _numbers = itertools.count(1)  # of the caches that this process makes
+_free: list[int] = []  # numbers of caches that could not be made; the next attempts take them
 
 
 class DataCache(Dataset[Any]):
@@ -57,7 +58,16 @@ class DataCache(Dataset[Any]):
         given = arguments.read(dataset, directory, memory, version)
         self.dataset, self.transform = dataset, transform
         self._length = given.length
-        member, number = job.this_process(), next(_numbers)
+        number = _next_number()
+        try:
+            self._meet(given, number)
+        except BaseException:
+            _free.append(number)
+            raise
+
+    def _meet(self, given: arguments.Arguments, number: int) -> None:
+        """Finds or makes the cache that this node's ranks have under a number."""
+        member = job.this_process()
         directory = None if given.directory is None else Path(given.directory)
         folder, disk = MemoryFolder(member, number), _Disk()
         try:
@@ -108,6 +118,13 @@ class DataCache(Dataset[Any]):
     def stats(self) -> CacheStats:
         """Returns what all processes of the node have read since the first rank made the cache, by level."""
         return self._cache.stats()
+
+
+def _next_number() -> int:
+    try:
+        return _free.pop()
+    except IndexError:
+        return next(_numbers)
 
 
 @dataclass

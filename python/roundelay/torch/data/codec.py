@@ -71,7 +71,7 @@ class _Encoder:
         if kind is torch.Tensor and _is_plain(value):
             data = value.contiguous().reshape(-1).view(torch.uint8).numpy()
             return ["tensor", *self._keep(data), str(value.dtype).removeprefix("torch."), list(value.shape)]
-        if (kind is np.ndarray or isinstance(value, np.generic)) and value.dtype.kind in _PLAIN_ARRAYS:
+        if (kind is np.ndarray or isinstance(value, np.generic)) and _is_row_of_values(value.dtype):
             data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
             name = "array" if kind is np.ndarray else "scalar"
             return [name, *self._keep(data), value.dtype.str, list(value.shape)]
@@ -159,6 +159,11 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.device.type == "cpu"
         and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
     )
+
+
+def _is_row_of_values(dtype: np.dtype[Any]) -> bool:
+    """Returns whether an array's data are its values. Empty strings have no data, and NumPy reads none."""
+    return dtype.kind in _PLAIN_ARRAYS and dtype.itemsize > 0
 
 
 def _is_image(value: Any) -> bool:

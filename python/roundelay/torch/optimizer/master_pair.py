@@ -12,9 +12,15 @@ class _Version:
 
     __slots__ = ("_number", "_tensor")
 
-    def __init__(self, tensor: torch.Tensor) -> None:
+    def __init__(self, tensor: torch.Tensor, changed: bool = False) -> None:
+        """changed: it was changed already."""
         self._tensor = weakref.ref(tensor)  # a gradient that is held moves out of its pool
-        self._number = tensor._version
+        self._number = None if changed else tensor._version
+
+    @property
+    def is_outdated(self) -> bool:
+        """Returns whether it was given as changed."""
+        return self._number is None
 
     def of(self, tensor: torch.Tensor) -> bool:
         """Returns whether this is the same object, changed or not."""
@@ -36,7 +42,7 @@ class MasterPair:
         self.name = name
         self.master = torch.nn.Parameter(parameter.detach().to(torch.float32))
         self._taken: _Version | None = None  # the parameter's gradient; None: the master has none of it
-        self._given: _Version | None = None  # the master's; None: it was changed after it was given
+        self._given: _Version | None = None  # the master's, outdated if it was changed after it was given
         self.note_weight()
         if master is not None:
             self.keep_where_equal(master.to(self.master.device))
@@ -68,12 +74,12 @@ class MasterPair:
 
     def note_change(self) -> None:
         """Notes that the master's gradient was changed without a new version."""
-        self._given = None
+        self._given = None if self.master.grad is None else _Version(self.master.grad, changed=True)
 
     def settle_step(self) -> None:
         """Ends a step. Optimizers may change gradients; these changes do not count as the users'."""
         if self._given is not None and self.master.grad is not None:
-            self._given = _Version(self.master.grad)
+            self._given = _Version(self.master.grad, self._given.is_outdated)
 
     def source(self, arrived: bool) -> torch.Tensor | None:
         """Returns the parameter's gradient if the master is to get it.
@@ -83,15 +89,14 @@ class MasterPair:
         gradient = self.parameter.grad
         if gradient is None:
             if self._taken is not None:
-                self.master.grad = None
-                self.forget_gradient()
+                self._drop_gradient()
             return None
         if self._taken is None:
             return gradient
         changed = self._given is None or not self._given.is_current(self.master.grad)
         if self._taken.is_current(gradient):
             if changed:
-                self._given = None
+                self.note_change()
             return None
         if changed and (self._taken.of(gradient) or not arrived):
             raise RuntimeError(
@@ -101,6 +106,12 @@ class MasterPair:
                 "next backward()"
             )
         return gradient
+
+    def _drop_gradient(self) -> None:
+        """Ends the master's gradient with the parameter's, unless the user has set another one since."""
+        if self._given is None or self.master.grad is None or self._given.of(self.master.grad):
+            self.master.grad = None
+        self.forget_gradient()
 
     def room(self, gradient: torch.Tensor) -> torch.Tensor:
         """Makes the master's gradient and returns it, to be overwritten if it is dense."""

@@ -65,14 +65,13 @@ class MasterWeights:
         """
         if not isinstance(wanted, bool):
             raise ValueError(f"master_weights is {wanted!r}, but must be True or False")
-        if present is None or not present.enabled:
-            return cls(wanted)
-        if not wanted:
+        has = present is not None and present.enabled
+        if not wanted and (has or optimizer.__dict__.get(_CARRIED)):
             raise ValueError(
                 f"this {type(optimizer).__name__} has fp32 masters, which are more exact than its parameters"
                 ": give DistributedOptimizer master_weights=True again, or a new optimizer of the parameters"
             )
-        return present
+        return present if present is not None and has else cls(wanted)
 
     def adopt(self, optimizer: torch.optim.Optimizer, names: Mapping[int, str]) -> None:
         """Gives masters to half parameters that have none; frozen ones wait until they are wanted.
@@ -188,6 +187,7 @@ class MasterWeights:
             optimizer.param_groups = masters
         for pair in self._by_master.values():
             pair.forget_gradient()
+            pair.note_gradient()  # both are zero, if they are there
 
     def add_param_group(self, optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> None:
         """Adds a group of parameters; adopt() makes their masters. ValueError: some are there already."""
