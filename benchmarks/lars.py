@@ -50,7 +50,9 @@ class Cluster:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lars", description=__doc__)
     parser.add_argument("--models", nargs="+", choices=sorted(SHAPES), default=list(SHAPES))
-    parser.add_argument("--ranks", type=int, nargs="*", default=[2, 4], help="(default: 2 4; none: the model alone)")
+    parser.add_argument(
+        "--ranks", type=int, nargs="*", default=[2, 4], help="(default: 2 4; none: the model alone)"
+    )
     parser.add_argument("--calls", type=int, default=5, help="calls in a row, of which the fastest counts")
     parser.add_argument("--repetitions", type=int, default=15, help="measurements of each way (default: 15)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
 import torch as _torch  # noqa: F401  the core links to torch's libraries: they must be loaded first
 
@@ -81,6 +82,9 @@ from roundelay.torch.process_sets import ProcessSet, add_process_set, global_pro
 from roundelay.torch.report import report
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
 
+if TYPE_CHECKING:
+    from roundelay.torch import optim
+
 __all__ = [
     "Adasum",
     "Average",
@@ -141,6 +145,7 @@ __all__ = [
     "mpi_ops",
     "mpi_threads_supported",
     "nccl_built",
+    "optim",
     "poll",
     "rank",
     "reducescatter",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 
-from roundelay.torch.operations import Max, allreduce, barrier
+from roundelay.torch.operations import Max, allreduce_
 from roundelay.torch.optim.report import NormsReport
 from roundelay.torch.process_sets import ProcessSet
 
@@ -22,6 +22,7 @@ class Trial:
         """name: begins the names of its operations."""
         self._set = process_set
         self._name = name
+        self.start = f"{name}.start"  # the operation in which the ranks meet before each measurement
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
 
     def way(self) -> bool:
@@ -34,7 +35,7 @@ class Trial:
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
         way = self.way()
-        barrier(self._set)
+        allreduce_(torch.zeros(1, device="cpu"), name=self.start, op=Max, process_set=self._set)
         begin = time.perf_counter()
         found = ratios()
         self._seconds[way].append(time.perf_counter() - begin)
@@ -49,6 +50,7 @@ class Trial:
             return None
         medians = [statistics.median(self._seconds[way][1:]) for way in (False, True)]
         mine = torch.tensor(medians, dtype=torch.float64, device="cpu")
-        each, together = allreduce(mine, name=f"{self._name}.trial", op=Max, process_set=self._set).tolist()
+        allreduce_(mine, name=f"{self._name}.trial", op=Max, process_set=self._set)
+        each, together = mine.tolist()
         better = "sharing was faster" if together < each else "sharing was not faster"
         return NormsReport(together < each, f"{better} in the first steps", each, together)

@@ -87,9 +87,10 @@ class TrustRatios:
         self._state = (job_number(), self._ranks, _joins.get(self.process_set, 0), layout)
         if self._ranks > 1 and self._state != self._agreed:
             return Call("allgather", _AGREE, self.process_set, shown=self._owner)
-        if self._ranks > 1 and self._shares_now():
-            return Call("allreduce", self._name, self.process_set, shown=self._owner)
-        return nullcontext()
+        name = self._next_operation() if self._ranks > 1 else None
+        if name is None:
+            return nullcontext()
+        return Call("allreduce", name, self.process_set, shown=self._owner)
 
     def agree(self, description: Callable[[], Description]) -> None:
         """Raises MismatchError on all ranks if they describe the optimizer differently.
@@ -147,10 +148,11 @@ class TrustRatios:
             self.report, self._trial = choice, None
         return found
 
-    def _shares_now(self) -> bool:
-        if self._plan is None or self.report.shared is False:
-            return False
-        return self._trial is None or self._trial.way()
+    def _next_operation(self) -> str | None:
+        """Returns the name of the operation in which the ranks meet in this step; None: in none of them."""
+        if self.report.shared is False:
+            return None
+        return self._name if self._trial is None else self._trial.start
 
     @staticmethod
     def _all(layers: Layers) -> list[float]:
