@@ -333,7 +333,7 @@ def check_a_restart_without_the_strategys_state_says_so_once() -> None:
         again.optimizer.load_state_dict(optimizer_state)
         if with_state:
             again.strategy.load_state_dict(state)
-        assert again.techniques.keeps_something() == with_state
+        assert again.techniques.may_keep() == with_state
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             for _ in range(3):
@@ -359,16 +359,73 @@ def check_a_sparse_gradient_is_an_error_on_every_rank() -> None:
 
 def check_ranks_with_other_settings_get_both_texts() -> None:
     """Before a gradient is used, and also where the core sees no difference: masked and none."""
-    for others in (f"csc:keep=0.5,{FINE}", f"csc:keep=0.25,{FINE},momentum=none", "cyclic:parts=3", "dense"):
-        ours = f"csc:keep=0.25,{FINE}"
+    ours = f"csc:keep=0.25,{FINE}"
+    for others in (f"csc:keep=0.5,{FINE}", f"csc:keep=0.25,{FINE},momentum=none", "cyclic:parts=3"):
         training = Training(ours if hvd.rank() == 0 else others, SIZES)
         with pytest.raises(MismatchError, match="differ between ranks") as raised:
             training.step()
         for text in (ours, others):
             assert repr(hvd.strategies.parse(text).text) in str(raised.value)
-        training.optimizer.zero_grad()
         hvd.DistributedOptimizer(training.optimizer, op=hvd.Sum, strategy=ours)  # the cure
         training.step()
+    training = Training(ours if hvd.rank() == 0 else "dense", SIZES)
+    with pytest.raises(MismatchError, match="'csc:.*'dense'|'dense'.*'csc:"):
+        training.step()
+
+
+def check_a_step_that_raises_changes_nothing() -> None:
+    """A hook that raises between the strategy's two hooks, or zero_grad() after it, loses no gradient."""
+    for momentum in ("masked", "local"):
+        training = until_buckets(Training(f"csc:keep=0.25,{FINE},momentum={momentum}", SIZES, momentum=0.5))
+        plain = until_buckets(Training(f"csc:keep=0.25,{FINE},momentum={momentum}", SIZES, momentum=0.5))
+        training.optimizer.zero_grad()
+        training.backward()
+        gradients = [one.grad for one in training.parameters]
+        weights = [one.detach().clone() for one in training.parameters]
+        failing = training.optimizer.register_step_pre_hook(_fail)
+        with pytest.raises(RuntimeError, match="on purpose"):
+            training.optimizer.step()
+        failing.remove()
+        assert all(map(torch.equal, training.parameters, weights))
+        assert not all(
+            one.grad is gradient for one, gradient in zip(training.parameters, gradients, strict=True)
+        )
+        training.optimizer.step()
+        assert all(one.grad is gradient for one, gradient in zip(training.parameters, gradients, strict=True))
+        plain.step()
+        assert all(map(torch.equal, training.parameters, plain.parameters))
+        for one in (training, plain):
+            one.step()
+        assert all(map(torch.equal, training.parameters, plain.parameters))
+        training.optimizer.zero_grad()
+        training.backward()
+        failing = training.optimizer.register_step_pre_hook(_fail)
+        with pytest.raises(RuntimeError, match="on purpose"):
+            training.optimizer.step()
+        failing.remove()
+        training.optimizer.zero_grad()
+        assert all(one.grad is None for one in training.parameters)
+
+
+def _fail(*_: Any) -> None:
+    raise RuntimeError("on purpose")
+
+
+def check_an_overflow_in_a_flush_says_what_is_lost() -> None:
+    training = until_buckets(Training(f"csc:keep=0.1,{FINE}", SIZES))
+    scaler = torch.amp.GradScaler("cpu", init_scale=1.0)
+    training.strategy.flush()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for overflows in (True, True, False):
+            training.optimizer.zero_grad()
+            training.backward(scaler=scaler, infinity=overflows and hvd.rank() == 1)
+            scaler.step(training.optimizer)
+            scaler.update()
+    said = [str(one.message) for one in caught if "these gradients are lost" in str(one.message)]
+    assert len(said) == int(hvd.rank() == 0)
+    assert all(one.isfinite().all() for one in [*training.parameters, *residuals(training)])
+    assert len(set(hvd.allgather_object(str(training.parameters)))) == 1
 
 
 def check_a_closure_and_another_momentum_are_refused() -> None:
@@ -379,7 +436,9 @@ def check_a_closure_and_another_momentum_are_refused() -> None:
     training.check_all_came()
     local = until_buckets(Training(f"csc:keep=0.25,{FINE},momentum=local", SIZES, momentum=0.5))
     local.optimizer.param_groups[0]["momentum"] = 0.25
-    with pytest.raises(ValueError, match=r"accumulates momentum 0\.5, and the optimizer's is 0\.25"):
+    with pytest.raises(
+        ValueError, match=r"accumulates momentum=0\.5, nesterov=False, and the optimizer has momentum=0\.25"
+    ):
         local.step()
     local.optimizer.param_groups[0]["momentum"] = 0.5
     local.optimizer.step()

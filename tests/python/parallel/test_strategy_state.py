@@ -122,29 +122,47 @@ def _load_back(strategy: str) -> None:
     weights = [parameter.detach().clone() for parameter in training.parameters]
     given = [one.clone() for one in training.given]
     chance = training.chance.get_state()
-    for _ in range(5):
-        training.step()
-    for steps in (4, 0):  # with buckets in use; and before the first step
+    trained = []
+    for _ in range(2):
         again = Training(strategy, sizes)
-        for _ in range(steps):
-            again.step()
         again.strategy.load_state_dict(copy.deepcopy(state))
         assert _equal(again.strategy.state_dict(), state)
         again.chance.set_state(chance)
         for parameter, weight in zip(again.parameters, weights, strict=True):
             parameter.data.copy_(weight)
         again.given = [one.clone() for one in given]
-        if steps == 0:  # the first two steps are dense, as there are no buckets yet
-            for _ in range(2):
-                again.step()
-                assert _bytes_kept(again.strategy.state_dict()) == _bytes_kept(state)
-            assert again.techniques.stateful
-            again.check_all_came()
-        else:
-            for _ in range(5):
-                again.step()
-            assert all(map(torch.equal, again.parameters, training.parameters))
-            assert _equal(again.strategy.state_dict(), training.strategy.state_dict())
+        for number in range(2):  # they are dense, as there are no buckets yet
+            again.step()
+            assert _equal(again.strategy.state_dict(), {**state, "step": state["step"] + number + 1})
+        assert again.techniques.stateful
+        for _ in range(5):
+            again.step()
+        trained.append(again)
+    first, second = trained
+    assert all(map(torch.equal, first.parameters, second.parameters))
+    assert _equal(first.strategy.state_dict(), second.strategy.state_dict())
+    first.check_all_came()
+
+
+def check_a_state_is_not_loaded_into_buckets_in_use() -> None:
+    """They keep something else, which would be lost or sent twice."""
+    for strategy in STRATEGIES:
+        training = Training(strategy)
+        for _ in range(5):
+            training.step()
+        state = training.strategy.state_dict()
+        training.step()
+        kept = copy.deepcopy(training.strategy.state_dict())
+        with pytest.raises(ValueError, match="only before the first step"):
+            training.strategy.load_state_dict(state)
+        assert _equal(training.strategy.state_dict(), kept)
+        training.check_all_came()
+        hvd.DistributedOptimizer(training.optimizer, op=hvd.Sum, strategy=strategy)  # as the error says
+        again = hvd.strategies.of(training.optimizer)
+        again.load_state_dict(state)
+        assert _equal(again.state_dict(), state)
+        for _ in range(4):
+            training.step()
 
 
 def _equal(these: dict[str, Any], those: dict[str, Any]) -> bool:
@@ -172,13 +190,17 @@ def check_states_of_others_are_refused() -> None:
         ({**state, "world_size": 64}, "another world size: it is of a job of 64 ranks"),
         ({**state, "strategy": "cyclic:parts=7"}, "another strategy"),
         ({**state, "parameters": {**state["parameters"], "more": [[3], "float32"]}}, "another model: 'more'"),
-        ({**state, "cuts": [1, 0]}, "other buckets"),
     ]
+    again = Training()
     for other, words in wrong:
         with pytest.raises(ValueError, match="state") as raised:
-            training.strategy.load_state_dict(other)
+            again.strategy.load_state_dict(other)
         assert words in str(raised.value)
-    training.check_all_came()  # nothing has changed
+    assert not again.techniques.may_keep()  # nothing has changed
+    for _ in range(4):
+        again.step()
+    again.check_all_came()
+    training.check_all_came()
 
 
 def check_ranks_that_loaded_different_states() -> None:
@@ -194,6 +216,39 @@ def check_ranks_that_loaded_different_states() -> None:
     again.optimizer.zero_grad()
     for _ in range(4):
         again.step()
+
+
+def check_a_loaded_state_is_not_lost_by_wrapping_again() -> None:
+    training = Training()
+    for _ in range(4):
+        training.step()
+    again = Training()
+    again.strategy.load_state_dict(training.strategy.state_dict())
+    with pytest.raises(ValueError, match="has loaded a state"):
+        hvd.DistributedOptimizer(again.optimizer, op=hvd.Sum, strategy="cyclic:parts=3")
+    assert again.techniques.may_keep()
+    for _ in range(4):
+        again.step()
+
+
+def check_a_new_job_begins_with_nothing_kept() -> None:
+    for strategy in STRATEGIES:
+        used, loaded = Training(strategy), Training(strategy)
+        for _ in range(5):
+            used.step()
+        loaded.strategy.load_state_dict(used.strategy.state_dict())
+        hvd.shutdown()
+        hvd.init()
+        assert not used.techniques.may_keep()
+        assert not loaded.techniques.may_keep()
+        for training in (used, loaded):
+            for parameter, given in zip(training.parameters, training.given, strict=True):
+                parameter.data.zero_()
+                given.zero_()
+            for _ in range(5):
+                training.step()
+            assert training.techniques.stateful
+            training.check_all_came()
 
 
 def check_state_stays_with_its_optimizer() -> None:

@@ -102,6 +102,10 @@ def test_short_texts() -> None:
         ({"wire": "fp8"}, "wire is 'fp8', but must be one of none, fp16, bf16"),
         ({"dense_below": -1}, "dense_below is -1"),
         ({"dense_parameters": "head"}, "dense_parameters is 'head', but must be a list of names"),
+        ({"dense_parameters": 3}, "dense_parameters is 3, but must be a list of names"),
+        ({"dense_parameters": ["a", 3]}, "dense_parameters has 3, but must have names"),
+        ({"dense_parameters": ["a,b"]}, "dense_parameters has 'a,b', but must have names without any of"),
+        ({"dense_parameters": [""]}, "dense_parameters has ''"),
     ],
 )
 def test_wrong_arguments(arguments: dict[str, Any], words: str) -> None:
@@ -159,7 +163,7 @@ def test_wrong_texts(text: str, words: str) -> None:
             two_momenta(),
             CSC(momentum="local"),
             {},
-            "their groups have 0.0, 0.5: give all groups the same momentum",
+            "momentum=0, nesterov=False and momentum=0.5, nesterov=False: give all groups the same",
         ),
     ],
 )

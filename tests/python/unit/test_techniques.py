@@ -17,7 +17,8 @@ import torch
 from roundelay.errors import MismatchError
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.operations import Max, Sum
-from roundelay.torch.optimizer.techniques import LONGEST_PROPOSAL, Techniques
+from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL
+from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Bucket as View
 from roundelay.torch.strategies import Spec, Strategy

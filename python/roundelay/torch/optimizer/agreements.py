@@ -16,8 +16,18 @@ asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there h
 
 
 def check_nothing_is_kept(techniques: Techniques | None, strategy: str, process_set: ProcessSet) -> None:
-    """Raises ValueError on all ranks if techniques keep gradients back on one of them."""
-    if techniques is None or not techniques.stateful:
+    """Raises ValueError on all ranks if techniques keep gradients back on one of them.
+
+    A rank that has loaded a state, which waits for buckets, raises too.
+    """
+    if techniques is None:
+        return
+    if techniques.restored is not None:
+        raise ValueError(
+            f"strategy {strategy} has loaded a state, which another one would not send: give the optimizer "
+            "to DistributedOptimizer for the last time before you load the state"
+        )
+    if not techniques.stateful:
         return
     keeps = torch.tensor([int(techniques.keeps_something())], device="cpu")
     if int(allreduce(keeps, name="strategy.kept", op=Max, process_set=process_set)) > 0:

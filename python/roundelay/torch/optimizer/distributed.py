@@ -102,7 +102,7 @@ class Wrapper:
         self._additions = [*self._methods, *self._fields]
         self._extend(optimizer, "add_param_group", after=self._take_parameters)
         if self._sync is not None:
-            self._extend(optimizer, "zero_grad", self._settle_failed_backward, self._sync.new_step)
+            self._extend(optimizer, "zero_grad", self._settle_failures, self._sync.new_step)
             weakref.finalize(optimizer, self._sync.close).atexit = False
         if masters.enabled:
             self._give_masters(optimizer)
@@ -186,7 +186,10 @@ class Wrapper:
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
         optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
 
-    def _settle_failed_backward(self) -> None:
+    def _settle_failures(self) -> None:
+        """Settles what a backward or a step that raised has left."""
+        if self._strategy is not None:
+            self._strategy.abandon_step()
         if self._sync is not None and self._sync.unsettled():
             self._sync.synchronize()
 
@@ -244,6 +247,8 @@ class Wrapper:
         """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
         if self._strategy is not None:
             self._strategy.agree_on_overflow(found)
+        if self._sync is not None:
+            self._sync.techniques.note_overflow(found.values())
 
     @property
     def keeps_back(self) -> bool:

@@ -108,14 +108,6 @@ class KeptState:
             theirs, ours = (_shown(each.get(differing)) for each in (self.parameters, parameters))
             raise ValueError(f"this state is of another model: {differing!r} {theirs} there, and {ours} here")
 
-    def check_cuts(self, buckets: Iterable[str], layout: Layout) -> None:
-        """Raises ValueError if its buckets are others than these, which are in use."""
-        if self.layout is not None and (self.layout != layout or not {*self.buckets} <= {*buckets}):
-            raise ValueError(
-                "this state is of other buckets than those in use: load it before the first step, and the "
-                "buckets will be the same"
-            )
-
     def rescaled(self, factor: float) -> KeptState:
         """Returns the same with states that count so many times as much."""
         return replace(self, scale=self.scale * factor)

@@ -12,8 +12,12 @@ A strategy without techniques costs no call for each bucket, and no byte in the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
 
 from roundelay import _core
 from roundelay.errors import MismatchError
@@ -21,33 +25,15 @@ from roundelay.torch import strategies
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.operations import LINEAR_OPS
-from roundelay.torch.optimizer.equality import (
-    DIGEST_BYTES,
-    NO_DIGEST,
-    both_ways,
-    check_strategies,
-    digest_of,
-    equal,
-)
+from roundelay.torch.optimizer import equality
+from roundelay.torch.optimizer.equality import both_ways
 from roundelay.torch.optimizer.kept_state import KeptBucket, KeptState, Parameters, parameters_of
+from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL, STEP_BYTES, RoundResult, round_length
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
 Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, bytes of gradients, bytes sent
-LONGEST_PROPOSAL = 256  # bytes
-_STEP_BYTES = 8
-
-
-class _RoundResult(NamedTuple):
-    """The combined values of a round, taken apart."""
-
-    here: bytes  # a byte for each rank
-    unflushed: int  # whether some rank may keep something back
-    step: int  # rank 0's
-    strategies: bytes  # digests of the strategies' texts, both ways (equality.py)
-    restored: bytes  # digests of what the ranks have loaded, both ways
-    proposal: bytes | None
 
 
 class Techniques:
@@ -66,7 +52,7 @@ class Techniques:
     ) -> None:
         kind = type(strategy)
         self._strategy = strategy
-        self._digest = digest_of(strategy.text)
+        self._digest = equality.digest_of(strategy.text)
         self._op = op
         self._set = process_set
         self.prefix = prefix
@@ -85,6 +71,7 @@ class Techniques:
         self._some_joined = False  # by the last round; techniques then do not apply, and stay as they are
         self._empty_here = False  # this rank's states are empty, and stay so while flushing
         self._empty_everywhere = False  # the states of all ranks are empty, by the last round's values
+        self._overflow_said = False  # the warning of note_overflow()
         self._restored: KeptState | None = None  # loaded, and waits for the buckets
 
     # -- buckets
@@ -103,7 +90,8 @@ class Techniques:
         self._ask()
 
     def restart(self) -> None:
-        """Begins a new job, which has no buckets yet."""
+        """Begins a new job, which has no buckets yet. A loaded state was for the last one."""
+        self._restored = None
         self._buckets, self._views, self._asked, self._keeps = [], [], [], []
         self._flushing = self._empty_everywhere = self._flush_this_step = self._some_joined = False
 
@@ -187,6 +175,8 @@ class Techniques:
 
     def sent(self) -> list[strategies.Sent]:
         """Returns the buckets that have a technique, and which part of them was sent in this step."""
+        if not self.asks:
+            return []
         return [
             strategies.Sent(view, tuple(one.core.parameter for one in bucket.members), _part(bucket.bucket))
             for bucket, view, technique in zip(self._buckets, self._views, self._asked, strict=True)
@@ -232,10 +222,10 @@ class Techniques:
         if not (self.asks or self._proposes):
             return []
         leads = self._set.rank() == 0
-        restored = self._restored.digest() if self._restored is not None else NO_DIGEST
+        restored = self._restored.digest() if self._restored is not None else equality.NO_DIGEST
         values = [int(index == self._set.rank()) for index in range(self._set.size())]
         values.append(int(self._flushing and not self._empty_here))
-        values += (self._step if leads else 0).to_bytes(_STEP_BYTES, "big")
+        values += (self._step if leads else 0).to_bytes(STEP_BYTES, "big")
         values += [*both_ways(self._digest), *both_ways(restored)]
         if self._proposes:
             proposal = self._proposal() if leads else b""
@@ -258,8 +248,7 @@ class Techniques:
         """Returns the number of bytes in values()."""
         if not (self.asks or self._proposes):
             return 0
-        proposal = 2 + LONGEST_PROPOSAL if self._proposes else 0
-        return self._set.size() + 1 + _STEP_BYTES + 4 * DIGEST_BYTES + proposal
+        return round_length(self._set.size(), self._proposes)
 
     def apply(self, values: bytes) -> None:
         """Takes values(), combined.
@@ -269,11 +258,11 @@ class Techniques:
         self._empty_everywhere = False
         if not values:
             return
-        result = self._parse(values)
+        result = RoundResult.parse(values, self._set.size())
         self._some_joined = not all(result.here)
         if self._some_joined:
             return
-        if not equal(result.strategies):
+        if not equality.equal(result.strategies):
             self.check_strategies()
         self._check_restored(result.restored)
         self._step = result.step
@@ -281,28 +270,12 @@ class Techniques:
         if result.proposal is not None:
             self._strategy.agreed(result.proposal)
 
-    def _parse(self, values: bytes) -> _RoundResult:
-        size = self._set.size()
-        step = size + 1
-        texts = step + _STEP_BYTES
-        restored = texts + 2 * DIGEST_BYTES
-        proposal = restored + 2 * DIGEST_BYTES
-        length = int.from_bytes(values[proposal : proposal + 2], "big")
-        return _RoundResult(
-            values[:size],
-            values[size],
-            int.from_bytes(values[step:texts], "big"),
-            values[texts:restored],
-            values[restored:proposal],
-            values[proposal + 2 : proposal + 1 + length] if length else None,
-        )
-
     def check_strategies(self) -> None:
         """Raises MismatchError, on all ranks, if their strategies differ. All ranks call it."""
-        check_strategies(self._strategy.text, self.prefix, self._set)
+        equality.check_strategies(self._strategy.text, self.prefix, self._set)
 
     def _check_restored(self, digests: bytes) -> None:
-        if not equal(digests):
+        if not equality.equal(digests):
             self._restored = None
             raise MismatchError(
                 f"the ranks have loaded states of strategy {self._strategy.text} that do not belong "
@@ -317,11 +290,8 @@ class Techniques:
             self._flushing = False
             self._ask()
         else:
-            self._empty_here = not self._unflushed()
+            self._empty_here = not self.keeps_something()
         self._empty_everywhere = False
-
-    def _unflushed(self) -> bool:
-        return any(bucket.bucket.unflushed for bucket in self._buckets)
 
     # -- state
 
@@ -334,6 +304,19 @@ class Techniques:
         """Whether techniques have state, or will get a loaded one."""
         return self.stateful or self._restored is not None
 
+    def note_overflow(self, found: Iterable[torch.Tensor]) -> None:
+        """Warns once, on rank 0, if a step that flushes is skipped. found: GradScaler's, not 0: overflow."""
+        flushes = self.stateful and (self._flushing or self._flush_this_step)
+        if not flushes or self._overflow_said or not any(map(bool, found)):
+            return
+        self._overflow_said = True
+        if self._set.rank() == 0:
+            text = (
+                f"GradScaler skips a step in which strategy {self._strategy.text} sends all it kept back: "
+                "these gradients are lost (docs/strategies.md#what-is-kept-back-and-checkpoints)"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
     def rescale(self, factor: float) -> None:
         """Multiplies what techniques keep back, and a loaded state that waits for its buckets."""
         if self._restored is not None:
@@ -343,8 +326,8 @@ class Techniques:
                 bucket.bucket.rescale(factor)
 
     def keeps_something(self) -> bool:
-        """Returns whether gradients may be kept back on this rank."""
-        return self._unflushed() or self._restored is not None
+        """Returns whether this rank's buckets keep gradients back."""
+        return any(bucket.bucket.unflushed for bucket in self._buckets)
 
     @property
     def restored(self) -> Layout | None:
@@ -353,7 +336,8 @@ class Techniques:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what the techniques keep on this rank."""
-        kept = self._restored if self._restored is not None else self._kept()
+        restored = self._restored
+        kept = self._kept() if restored is None else replace(restored, step=self._step)
         return kept.to_dict()
 
     def _kept(self) -> KeptState:
@@ -387,20 +371,21 @@ class Techniques:
         return parameters_of((self._short(one.name), one) for one in self._gradients.values())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned, now or when there are buckets.
+        """Takes back what state_dict() returned, when there are buckets.
 
-        ValueError: it does not fit.
+        ValueError, and nothing has changed: it does not fit, or buckets are in use. These may keep gradients
+        back that belong to other weights, and the ranks compare states only in the round before their use.
         """
+        if self._buckets:
+            raise ValueError(
+                f"strategy {self._strategy.text} takes a state only before the first step: call its flush() "
+                "and take a step, give the optimizer to DistributedOptimizer again, and load then"
+            )
         kept = KeptState.from_dict(state)
         kept.check(self._strategy.text, self._set, self._parameters())
-        layout = self._layout()
         if kept.layout is not None and not _core.config().gradient_pool:
             raise ValueError("this state needs buckets: load it without ROUNDELAY_GRADIENT_POOL=0")
-        if layout is None:
-            self._restored = kept if kept.layout is not None else None
-        else:
-            kept.check_cuts((self._short(bucket.name) for bucket in self._buckets), layout)
-            self._give(kept)
+        self._restored = kept if kept.layout is not None else None
         self._step = kept.step
 
 

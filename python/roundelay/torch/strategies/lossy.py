@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -58,12 +59,11 @@ class Lossy(Strategy):
         self.warmup = checked_schedule(warmup)
         self.message_wire = checked_wire(wire)
         self.dense_below = whole_number("dense_below", dense_below, 0)
-        if isinstance(dense_parameters, str):
-            raise ValueError(f"dense_parameters is {dense_parameters!r}, but must be a list of names")
-        self.dense_parameters = tuple(dict.fromkeys(dense_parameters))
+        self.dense_parameters = checked_names(dense_parameters)
         self._sgd_momentum = 0.0
         self._nesterov = False
         self._taken: sgd_steps.Taken = []
+        self._own_step: Callable[[], None] | None = None  # waits for the end of the optimizer's
         self._stepped = self._loaded = False
 
     # -- to override
@@ -136,8 +136,8 @@ class Lossy(Strategy):
         if len(found) > 1:
             raise ValueError(
                 f"strategy {self.text} accumulates one momentum for all parameters, but their groups have "
-                f"{', '.join(str(each) for each, _ in sorted(found))}: give all groups the same momentum and "
-                "nesterov, or the strategy momentum='masked'"
+                f"{' and '.join(_momentum_text(*each) for each in sorted(found))}: give all groups the same, "
+                "or the strategy momentum='masked'"
             )
         return found.pop()
 
@@ -181,7 +181,8 @@ class Lossy(Strategy):
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Steps what the optimizer's own step would treat wrongly, and hides it from that."""
+        """Hides from the optimizer's step what it would treat wrongly; after_step() steps that."""
+        self.abandon_step()
         if not self._stepped:
             self._stepped = True
             self._say_how_it_begins(optimizer)
@@ -192,35 +193,50 @@ class Lossy(Strategy):
         if self.momentum == "masked":
             elements = sgd_steps.sent_elements(self._kept().sent())
             stepped = {self.context.stepped(parameter): found for parameter, found in elements.items()}
-            self._taken = sgd_steps.masked_step(optimizer, stepped)
+            self._taken = sgd_steps.take(optimizer, stepped.keys())
+            self._own_step = partial(sgd_steps.masked_step, optimizer, stepped)
         else:
-            self._taken = self._local_step(optimizer)
+            accumulated = self._accumulated(optimizer)
+            self._taken = sgd_steps.take(optimizer, accumulated)
+            self._own_step = partial(sgd_steps.step_without_momentum, optimizer, accumulated)
 
-    def _local_step(self, optimizer: torch.optim.SGD) -> sgd_steps.Taken:
+    def _accumulated(self, optimizer: torch.optim.SGD) -> set[torch.Tensor]:
+        """Returns the tensors to step whose gradients have the momentum already."""
         now = self._one_momentum(optimizer)
         if now != (self._sgd_momentum, self._nesterov):
             raise ValueError(
-                f"strategy {self.text} accumulates momentum {self._sgd_momentum}, and the optimizer's is "
-                f"{now[0]} by now: keep it constant (cycle_momentum=False), or give momentum='masked'"
+                f"strategy {self.text} accumulates {_momentum_text(self._sgd_momentum, self._nesterov)}, and "
+                f"the optimizer has {_momentum_text(*now)} by now: keep it constant (cycle_momentum=False), "
+                "or give momentum='masked'"
             )
-        accumulated = {
-            self.context.stepped(parameter)
-            for sent in self._kept().sent()
-            for number, parameter in enumerate(sent.parameters)
-            if parameter is not None and number not in self.dense_in(sent.bucket)
-        }
-        return sgd_steps.step_without_momentum(optimizer, accumulated)
+        accumulated = set()
+        for sent in self._kept().sent():
+            dense = set(self.dense_in(sent.bucket))
+            accumulated |= {
+                self.context.stepped(parameter)
+                for number, parameter in enumerate(sent.parameters)
+                if parameter is not None and number not in dense
+            }
+        return accumulated
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives parameters their gradients back, and steps them."""
+        own_step = self._own_step
+        self.abandon_step()
+        if own_step is not None:
+            own_step()
+
+    def abandon_step(self) -> None:
         """Gives parameters their gradients back."""
-        taken, self._taken = self._taken, []
+        taken, self._taken, self._own_step = self._taken, [], None
         sgd_steps.put_back(taken)
 
     def _say_how_it_begins(self, optimizer: torch.optim.Optimizer) -> None:
         if optimizer.state and not self._loaded and self.context.process_set.rank() == 0:
             text = (
-                f"strategy {self.text} begins with nothing kept back: the optimizer has a state, but none "
-                "was loaded into the strategy (docs/strategies.md#what-is-kept-back-and-checkpoints)"
+                f"strategy {self.text} begins with nothing kept back and at step 0 of its warm-up: the "
+                "optimizer has a state, but none was loaded into the strategy "
+                "(docs/strategies.md#what-is-kept-back-and-checkpoints)"
             )
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
@@ -231,8 +247,26 @@ class Lossy(Strategy):
 
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
+        self.abandon_step()
         super().detach()
         self._stepped = self._loaded = False
+
+
+def _momentum_text(momentum: float, nesterov: bool) -> str:
+    return f"momentum={momentum:g}, nesterov={nesterov}"
+
+
+def checked_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the names, each once. ValueError: they are no names, or have marks that texts need."""
+    found = (
+        tuple(dict.fromkeys(names)) if isinstance(names, Iterable) and not isinstance(names, str) else None
+    )
+    if found is None:
+        raise ValueError(f"dense_parameters is {names!r}, but must be a list of names")
+    for name in found:
+        if not isinstance(name, str) or not name or any(mark in name for mark in ":,=+"):
+            raise ValueError(f"dense_parameters has {name!r}, but must have names without any of : , = +")
+    return found
 
 
 def checked_keep(keep: Any) -> float:

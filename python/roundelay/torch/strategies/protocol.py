@@ -195,6 +195,9 @@ class Strategy:
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Works after ``step()``, which calls it at its end."""
 
+    def abandon_step(self) -> None:
+        """Undoes before_step() where ``step()`` has raised after it. zero_grad() calls it every time."""
+
     def propose(self) -> bytes | None:
         """Returns what rank 0 of the process set wants all ranks to know, at most 256 bytes; None: nothing.
 
@@ -222,9 +225,9 @@ class Strategy:
         return self._kept().state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned, bit for bit. All ranks call it, best before the first step.
+        """Takes back what state_dict() returned, bit for bit. All ranks call it, before the first step.
 
-        ValueError: it is the state of another rank, model, world size or strategy.
+        ValueError: it is the state of another rank, model, world size or strategy, or buckets are in use.
         """
         self._kept().load_state_dict(state)
 
@@ -234,7 +237,8 @@ class Strategy:
         """Makes the next step send all that techniques keep back; they keep nothing after it.
 
         Every rank calls it, between two steps. Call it a step before a checkpoint that shall do without
-        state_dict(), and before the optimizer gets another strategy.
+        state_dict(), and before the optimizer gets another strategy. If GradScaler skips that step, all that was
+        kept back is lost: it was sent with the infinite gradients.
         """
         self._kept().flush()
 

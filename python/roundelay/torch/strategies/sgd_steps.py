@@ -1,7 +1,7 @@
 """Steps of torch.optim.SGD for gradients of which a part was sent: masked, and without momentum.
 
-Both take ``.grad`` away from the parameters that they step themselves, so that the optimizer's own step
-leaves those as they are. The caller puts it back after that step.
+The caller takes ``.grad`` of these parameters away, so that the optimizer's own step leaves them as they are,
+puts it back after that step, and then calls one of the two. So a step that raises before has changed nothing.
 """
 
 from __future__ import annotations
@@ -77,14 +77,12 @@ def sent_elements(sent: Iterable[Sent]) -> dict[torch.Tensor, Elements]:
 
 
 @torch.no_grad()
-def masked_step(optimizer: torch.optim.SGD, elements: Mapping[torch.Tensor, Elements]) -> Taken:
+def masked_step(optimizer: torch.optim.SGD, elements: Mapping[torch.Tensor, Elements]) -> None:
     """Steps these elements of these tensors; neither weights nor momentum of their others change.
 
-    An element's step has the bits of SGD's own. All other parameters are left to the optimizer. Source: the
-    momentum correction of GradientFlow (arXiv 1902.06855).
+    An element's step has the bits of SGD's own. Source: the momentum correction of GradientFlow (arXiv
+    1902.06855).
     """
-    taken: Taken = []
-    _check_owned(optimizer, elements.keys())
     for group in optimizer.param_groups:
         flats = _Flats()
         for parameter in group["params"]:
@@ -93,19 +91,14 @@ def masked_step(optimizer: torch.optim.SGD, elements: Mapping[torch.Tensor, Elem
             gradient = _dense(parameter.grad)
             buffer = _buffer(optimizer.state[parameter], gradient) if group["momentum"] != 0 else None
             flats.add(parameter, gradient, buffer, elements[parameter])
-            taken.append((parameter, parameter.grad))
         if flats.parameters:
             _sgd(group, flats.parameters, flats.gradients, flats.buffers, group["momentum"])
             flats.copy_back()
-    _take(taken)
-    return taken
 
 
 @torch.no_grad()
-def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
+def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> None:
     """Steps these parameters by their gradients, which contain the momentum already."""
-    taken: Taken = []
-    _check_owned(optimizer, parameters)
     for group in optimizer.param_groups:
         stepped = [one for one in group["params"] if one.grad is not None and one in parameters]
         gradients = [one.grad for one in stepped]
@@ -113,29 +106,27 @@ def step_without_momentum(optimizer: torch.optim.SGD, parameters: Set[torch.Tens
             _sgd(group, stepped, gradients, [None] * len(stepped), 0.0)
         for parameter in stepped:
             optimizer.state.pop(parameter, None)  # its own momentum, from before: SGD has nothing else there
-        taken += zip(stepped, gradients, strict=True)
-    _take(taken)
-    return taken
 
 
-def _check_owned(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> None:
+def take(optimizer: torch.optim.SGD, parameters: Set[torch.Tensor]) -> Taken:
+    """Takes the gradients of these parameters away. ValueError: the optimizer has not all of them."""
     owned = {parameter for group in optimizer.param_groups for parameter in group["params"]}
     if not parameters <= owned:
         raise ValueError(
             "the optimizer's groups have other tensors than those whose gradients were sent in part: their "
             "momentum cannot be corrected; give the strategy momentum=None"
         )
+    taken = [(one, one.grad) for one in parameters if one.grad is not None]
+    for parameter, _ in taken:
+        parameter.grad = None
+    return taken
 
 
 def put_back(taken: Taken) -> None:
-    """Gives the parameters their gradients again."""
+    """Gives the parameters their gradients again, but for those that have got new ones."""
     for parameter, gradient in taken:
-        parameter.grad = gradient
-
-
-def _take(taken: Taken) -> None:
-    for parameter, _ in taken:
-        parameter.grad = None
+        if parameter.grad is None:
+            parameter.grad = gradient
 
 
 def _buffer(state: dict[str, Any], like: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,44 @@
+"""The bytes that the techniques of one optimizer have in an agreement round (techniques.py)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from roundelay.torch.optimizer.equality import DIGEST_BYTES
+
+LONGEST_PROPOSAL = 256  # bytes
+STEP_BYTES = 8
+
+
+class RoundResult(NamedTuple):
+    """The combined values of a round, taken apart."""
+
+    here: bytes  # a byte for each rank
+    unflushed: int  # whether some rank may keep something back
+    step: int  # rank 0's
+    strategies: bytes  # digests of the strategies' texts, both ways (equality.py)
+    restored: bytes  # digests of what the ranks have loaded, both ways
+    proposal: bytes | None
+
+    @classmethod
+    def parse(cls, values: bytes, size: int) -> RoundResult:
+        """Takes the combined values of so many ranks apart."""
+        step = size + 1
+        strategies = step + STEP_BYTES
+        restored = strategies + 2 * DIGEST_BYTES
+        proposal = restored + 2 * DIGEST_BYTES
+        length = int.from_bytes(values[proposal : proposal + 2], "big")
+        return cls(
+            values[:size],
+            values[size],
+            int.from_bytes(values[step:strategies], "big"),
+            values[strategies:restored],
+            values[restored:proposal],
+            values[proposal + 2 : proposal + 1 + length] if length else None,
+        )
+
+
+def round_length(size: int, proposes: bool) -> int:
+    """Returns the number of bytes of each rank, of so many. proposes: the strategy makes proposals."""
+    proposal = 2 + LONGEST_PROPOSAL if proposes else 0
+    return size + 1 + STEP_BYTES + 4 * DIGEST_BYTES + proposal
