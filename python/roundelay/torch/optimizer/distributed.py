@@ -1,9 +1,8 @@
 """``DistributedOptimizer`` returns the optimizer it was given, with gradients kept equal on all ranks.
 
 The object keeps its class, parameter groups, state and hooks. Hooks on the parameters (gradient_sync.py) and
-before and after ``step`` synchronise. They run in whatever order learning rate schedulers and GradScaler wrap
-``step``. A copied or unpickled optimizer is a plain one of the original class, without hooks: give it to
-``DistributedOptimizer`` again.
+before and after ``step`` synchronise. They run in whatever order schedulers and GradScaler wrap ``step``. A
+copied or unpickled optimizer is a plain one of the original class: give it to ``DistributedOptimizer`` again.
 """
 
 from __future__ import annotations
@@ -47,8 +46,6 @@ from roundelay.torch.tuning.buckets import Cuts
 
 OptimizerT = TypeVar("OptimizerT", bound=torch.optim.Optimizer)
 _wrapped: weakref.WeakKeyDictionary[torch.optim.Optimizer, Wrapper] = weakref.WeakKeyDictionary()
-
-
 _scopes = Scopes()
 
 
@@ -363,9 +360,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     check_passes(backward_passes_per_step)
     op, factor = checked_reduction(op, gradient_predivide_factor)
     chosen, compression = chosen_strategy(strategy, compression, op)
-    given = [parameter for group in parameters for parameter in group]
     chosen.check(optimizer, op, factor, names_of(parameters, names).values(), backward_passes_per_step)
-    grouping = assign(num_groups, groups, given)
+    grouping = assign(num_groups, groups, [parameter for group in parameters for parameter in group])
     set_id(process_set)
     watch(wrapper_of)
     _leave(optimizer)
@@ -398,8 +394,8 @@ def _leave(optimizer: torch.optim.Optimizer) -> None:
 
 def _joined(process_set: ProcessSet, last_rank: int) -> None:
     number = process_set.process_set_id
-    wrappers = [wrapper for _, wrapper in wrapped() if wrapper.process_set.process_set_id == number]
-    agree_on_steps(process_set, last_rank, [wrapper.techniques() for wrapper in wrappers])
+    there = [each.techniques() for _, each in wrapped() if each.process_set.process_set_id == number]
+    agree_on_steps(process_set, last_rank, there)
 
 
 after_join.append(_joined)
