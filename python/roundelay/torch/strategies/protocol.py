@@ -237,8 +237,8 @@ class Strategy:
         """Makes the next step send all that techniques keep back; they keep nothing after it.
 
         Every rank calls it, between two steps. Call it a step before a checkpoint that shall do without
-        state_dict(), and before the optimizer gets another strategy. If GradScaler skips that step, all that was
-        kept back is lost: it was sent with the infinite gradients.
+        state_dict(), and before the optimizer gets another strategy. If GradScaler skips that step, all that
+        was kept back is lost: it was sent with the infinite gradients.
         """
         self._kept().flush()
 
