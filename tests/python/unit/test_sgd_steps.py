@@ -127,7 +127,10 @@ def test_others_are_left_to_the_optimizer() -> None:
         one.grad = torch.ones(one.shape)
     ours[2].grad = None
     before = [one.detach().clone() for one in ours]
-    elements = {ours[1]: Elements(pool_strides(ours[1]), []), ours[2]: Elements((1,), [range(3)])}
+    elements: dict[torch.Tensor, Elements] = {
+        ours[1]: Elements(pool_strides(ours[1]), []),
+        ours[2]: Elements((1,), [range(3)]),
+    }
     taken = take(optimizer, elements.keys())
     assert [id(parameter) for parameter, _ in taken] == [id(ours[1])]
     optimizer.step()
