@@ -129,6 +129,7 @@ TEST_CASE("csc is its slow model on whole numbers, and nothing is lost", "[techn
     const int ranks = 1 + round % 4;
     Model model = some_model(random);
     const DType dtype = random() % 3 == 0 ? DType::kFloat64 : DType::kFloat32;
+    if (round % 5 == 0) model.chunk = model.count + random() % 100;
     const TechniquePtr technique = make(text_for(model));
     TechniqueMembers group(ranks);
     set_up(group, *technique, model, dtype);
@@ -165,6 +166,7 @@ TEST_CASE("csc with local momentum is its slow model", "[technique][csc]") {
   for (int round = 0; round < 40; ++round) {
     const int ranks = 1 + round % 4;
     Model model = some_model(random, 0.5);
+    if (round % 5 == 0) model.chunk = model.count + random() % 100;
     const TechniquePtr technique = make(text_for(model));
     TechniqueMembers group(ranks);
     set_up(group, *technique, model, DType::kFloat32);
@@ -238,7 +240,7 @@ TEST_CASE("half types on the wire: what the rounding loses stays in the residual
         group.run(*technique);
         const std::size_t chosen = sent_by(*technique, member).size();
         REQUIRE(member.called_bytes ==
-                (30 + std::min<std::size_t>(chosen * 64, 1000)) * 2 + (chosen > 0 ? 64 : 0));
+                (30 + std::min<std::size_t>(chosen * 64, 1000)) * 2 + 16 * sizeof(float));
         for (std::size_t i = 0; i < model.count; ++i) {
           const double result = element(member, i);
           std::array<std::byte, 2> half{};
@@ -254,6 +256,63 @@ TEST_CASE("half types on the wire: what the rounding loses stays in the residual
         }
       }
       CHECK(rounded);
+    }
+  }
+}
+
+TEST_CASE("buckets of halves: what the rounding of a residual loses stays in it", "[technique][csc]") {
+  std::mt19937 random(6);
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const TechniquePtr technique = make("csc:chunk=100,keep=0.5");  // of one chunk, all or nothing
+    Model model;
+    model.parameters = {{0, 90}};
+    model.count = 90;
+    TechniqueMembers group(1);
+    set_up(group, *technique, model, dtype);
+    TechniqueMember& member = *group.members.front();
+    std::vector<double> came(model.count), sent(model.count);
+    bool all_went = false, rounded = false;
+    for (int step = 0; step < 12; ++step) {
+      for (std::size_t i = 0; i < model.count; ++i) {
+        const double value = std::ldexp(static_cast<double>(128 + random() % 128), step % 3 == 0 ? -7 : -9);
+        reference::write(dtype, member.bytes.data() + i * size_of(dtype), value);
+        came[i] += value;
+      }
+      group.run(*technique);
+      all_went = all_went || !sent_by(*technique, member).empty();
+      for (std::size_t i = 0; i < model.count; ++i) {
+        sent[i] += element(member, i);
+        REQUIRE(sent[i] + kept(member, i) == came[i]);
+        rounded = rounded || (element(member, i) != 0 && kept(member, i) != 0);
+      }
+    }
+    CHECK(all_went);
+    CHECK(rounded == (dtype == DType::kBFloat16));
+  }
+}
+
+TEST_CASE("a chunk that is larger than the bucket costs no more than the bucket", "[technique][csc]") {
+  for (const std::string more : {"", ",wire=bf16", ",momentum=0.5", ",norms=previous,momentum=0.5"}) {
+    const TechniquePtr technique = make("csc:chunk=100000,keep=1" + more);
+    const TechniquePtr fitting = make("csc:chunk=60,keep=1" + more);
+    INFO(technique->text());
+    CHECK(technique->state_bytes(60, DType::kFloat32, {}) == fitting->state_bytes(60, DType::kFloat32, {}));
+    CHECK(technique->sent({60, DType::kFloat32, {}}, 0)->chunk == 60);
+    const bool in_place = more.empty();
+    const std::size_t bytes = more == ",wire=bf16" ? 2 : 4;
+    TechniqueMembers group(2);
+    Model model;
+    model.parameters = {{0, 60}};
+    model.count = 60;
+    set_up(group, *technique, model, DType::kFloat32);
+    for (int step = 0; step < 3; ++step) {
+      bring(group, Gradients(2, std::vector<double>(60, 1.0)));
+      group.run(*technique);
+      for (auto& member : group.members) {
+        REQUIRE(member->called_bytes == 60 * bytes + (in_place ? 0 : sizeof(float)));
+        REQUIRE(member->stage.most_bytes <= 64 * sizeof(float));
+        REQUIRE(element(*member, 59) > 0);
+      }
     }
   }
 }
@@ -324,6 +383,92 @@ TEST_CASE("an overflow anywhere on one rank is a NaN on all, and the next run is
           for (std::size_t i = 0; i < model.count; ++i) REQUIRE(std::isfinite(kept(*member, i)));
         }
       }
+    }
+  }
+}
+
+TEST_CASE("an overflow is seen in a run that sends no chunk, and in a dense parameter", "[technique][csc]") {
+  std::mt19937 random(7);
+  const std::size_t chunks = GENERATE(1U, 2U, 3U);
+  const std::string more = GENERATE("", ",norms=previous", ",wire=bf16", ",momentum=0.5",
+                                    ",norms=previous,wire=fp16", ",norms=previous,momentum=0.5,nesterov=1");
+  const bool with_dense = GENERATE(false, true);
+  Model model;
+  model.parameters = {{0, 50 * chunks - 3}};
+  if (with_dense) model.parameters.push_back({50 * chunks, 20});
+  model.count = 50 * chunks + (with_dense ? 20 : 0);
+  const TechniquePtr technique =
+      make("csc:chunk=50,before=7,keep=0.125" + std::string(with_dense ? ",dense=1" : "") + more);
+  bool without_chunks = false;
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    for (int at_step = 0; at_step < 9; ++at_step) {
+      TechniqueMembers group(2);
+      set_up(group, *technique, model, DType::kFloat32);
+      for (int step = 0; step < 11; ++step) {
+        Gradients gradients = some_gradients(model, 2, 10, random);
+        const Slice where = model.parameters[with_dense && at_step % 2 == 0 ? 1 : 0];
+        const std::size_t at = where.first + random() % where.count;
+        if (step == at_step) gradients[1][at] = bad;
+        bring(group, gradients);
+        group.run(*technique);
+        if (step == at_step && sent_by(*technique, *group.members[0]).empty()) without_chunks = true;
+        INFO(technique->text() << ", step " << step << ", element " << at);
+        for (auto& member : group.members) {
+          REQUIRE(std::memcmp(member->bytes.data(), group.members[0]->bytes.data(), member->bytes.size()) ==
+                  0);
+          const bool found = has_nan(*member, model.parameters) || std::isinf(element(*member, at));
+          REQUIRE(found == (step == at_step));
+        }
+      }
+    }
+  }
+  CHECK(without_chunks);
+}
+
+TEST_CASE("finite gradients give finite results, however large their norm is", "[technique][csc]") {
+  const std::string more = GENERATE("", ",norms=previous", ",momentum=0.5");
+  const TechniquePtr technique = make("csc:chunk=50,keep=0.125" + more);
+  Model model;
+  model.parameters = {{0, 1000}};
+  model.count = 1000;
+  TechniqueMembers group(3);
+  set_up(group, *technique, model, DType::kFloat32);
+  for (int step = 0; step < 4; ++step) {
+    Gradients gradients(3, std::vector<double>(1000, 1.0));
+    if (step == 1) gradients[1].assign(1000, 1e38);
+    bring(group, gradients);
+    group.run(*technique);
+    for (auto& member : group.members) {
+      REQUIRE_FALSE(has_nan(*member, model.parameters));
+      for (std::size_t i = 0; i < model.count; ++i) REQUIRE(std::isfinite(kept(*member, i)));
+    }
+  }
+}
+
+TEST_CASE("a flush clears the momentum, the norms and the indices", "[technique][csc]") {
+  std::mt19937 random(8);
+  for (int round = 0; round < 12; ++round) {
+    Model model = some_model(random, 0.5);
+    model.previous = round % 2 == 0;
+    const TechniquePtr technique = make(text_for(model));
+    TechniqueMembers group(2);
+    set_up(group, *technique, model, DType::kFloat32);
+    model.begin(2);
+    for (int step = 0; step < 16; ++step) {
+      INFO(technique->text() << ", step " << step);
+      const Gradients gradients = some_gradients(model, 2, 7, random);
+      bring(group, gradients);
+      if (step % 5 == 4) {
+        group.run_dense(technique.get());
+        model.flush(gradients);
+        for (auto& member : group.members)
+          REQUIRE(member->state == std::vector<double>(member->state.size(), 0.0));
+      } else {
+        group.run(*technique);
+        model.step(gradients);
+        require_sent(model, *technique, group, sizeof(float));
+      }
+      require_as(model, group);
     }
   }
 }
