@@ -173,6 +173,7 @@ Result<at::Tensor> Bucket::technique_state() {
 void Bucket::complete() {
   in_flight_.reset();
   technique_.complete(range_.bytes);
+  pool_.completed();
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     if (!slot.result.defined()) continue;
@@ -187,10 +188,18 @@ void Bucket::complete() {
   }
 }
 
-void Bucket::abandon() {
+void Bucket::abandon(bool failed) {
   if (in_flight_) technique_.fail();
+  if (in_flight_ && failed) restore_contributions();
   in_flight_.reset();
   drop_results();
+}
+
+// The operation has not touched a result that is no tensor of the pool.
+void Bucket::restore_contributions() {
+  for (const Slot& slot : slots_) {
+    if (slot.result.defined() && !slot.source.defined()) pool_.restore(slot.entry);
+  }
 }
 
 void Bucket::drop_results() {

@@ -53,13 +53,14 @@ class Bucket final : public GradientGroup {
   // Gradient::make_room(). Throws as Submit; nothing is in flight then.
   [[nodiscard]] Status submit();
 
-  // Returns the operation in flight: the caller waits for it, then calls complete() or, if it failed,
-  // abandon().
+  // Returns the operation in flight: the caller waits for it, then calls complete() or, if it failed or its
+  // results are not needed, abandon().
   [[nodiscard]] std::optional<submit::Handle> in_flight() const { return in_flight_; }
   // Gives each gradient its result.
   void complete();
-  // Drops the results of an operation that failed or that nobody waits for.
-  void abandon();
+  // Ignores the results of the operation in flight, which is over. If it has failed, each `.grad` gets its
+  // contribution back, as the pool has it: validation errors leave the pool as it was.
+  void abandon(bool failed);
 
   // Chooses the technique that reduces the bucket from the next submit() on: TechniqueChoice::choose(). Call
   // it when all gradients were added. Errors: kUnavailable too if the bucket is in flight; those of Levels
@@ -106,6 +107,7 @@ class Bucket final : public GradientGroup {
   [[nodiscard]] Status prepare(Gradient& gradient);
   [[nodiscard]] Status prepare_result(Slot& slot, const at::Tensor& parameter);
   [[nodiscard]] Status prepare_all();
+  void restore_contributions();
   void drop_results();
 
   GradientPool& pool_;

@@ -1,5 +1,6 @@
 #include "adapter/gradient_pool.h"
 
+#include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 
 #include <utility>
@@ -30,9 +31,10 @@ GradientPool::GradientPool(RegionPtr region, c10::Device device, Accelerator& ac
 }
 
 Result<std::size_t> GradientPool::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
+  ROUNDELAY_RETURN_IF_ERROR(wire_.check(offset, parameter, type));
   if (results_) {
     const PoolRange place = as_type({offset, 0, type}, result_type_);
-    Result<std::size_t> added = results_->add(place.offset, parameter, result_type_);
+    const Result<std::size_t> added = results_->add(place.offset, parameter, result_type_);
     if (!added.ok()) return added;
   }
   return wire_.add(offset, parameter, type);
@@ -68,6 +70,13 @@ Result<at::Tensor> GradientPool::result(std::size_t index, const at::Tensor& bef
   return memory.renew(index);
 }
 
+void GradientPool::restore(std::size_t index) {
+  if (!results_) return;
+  const c10::InferenceMode normal(false);
+  const at::NoGradGuard no_grad;  // the other guard turns gradients on
+  results_->elements(results_->range(index)).copy_(wire_.elements(wire_.range(index)));
+}
+
 void GradientPool::trim() const {
 #ifdef __GLIBC__
   if (device().is_cpu()) malloc_trim(0);
@@ -88,7 +97,7 @@ std::int64_t GradientPool::moved_out() const {
   return wire_.moved_out() + (results_ ? results_->moved_out() : 0);
 }
 
-Result<OperandPtr> GradientPool::operand(const PoolRange& range, bool cast_back) {
+Result<OperandPtr> GradientPool::operand(const PoolRange& range, bool cast_back) const {
   const bool casts = results_ && cast_back;
   const PoolRange results = casts ? as_type(range, result_type_) : range;
   const PoolMemory& memory = casts ? *results_ : wire_;
@@ -97,7 +106,6 @@ Result<OperandPtr> GradientPool::operand(const PoolRange& range, bool cast_back)
   auto stream = accelerator_.stream_for(device(), "a gradient pool");
   if (!stream.ok()) return stream.status();
   const at::Tensor sent = wire_.elements(range);
-  if (casts) ++cast_back_;
   return Operand::make_in_place(sent, casts ? memory.elements(results) : sent, wire_.region(), *stream);
 }
 

@@ -3,7 +3,8 @@
 //
 // Where results have another type than the gradients that travel, the pool has a second memory for them, the
 // *result memory*, of the parameters' type. Its entries have the same order and padding, counted in elements.
-// Results of a bucket are cast into it in one pass, and become the `.grad` of the parameters.
+// When a bucket was reduced, one copy casts all its results into it. They become the `.grad` of the
+// parameters, whose tensors are made when the bucket is submitted.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -61,6 +62,10 @@ class GradientPool {
   // elements are undefined until then), otherwise of the entry. It is `before` if that is such a tensor.
   // Others that somebody holds keep their values.
   Result<at::Tensor> result(std::size_t index, const at::Tensor& before);
+  // Copies what the entry contains to its result, in the current stream. An operation that was refused has
+  // left the entry as it was: the result then is the contribution, rounded once. Does nothing without a
+  // result memory.
+  void restore(std::size_t index);
 
   // Has the C library return free memory to the system: that of gradients which entries have replaced. Small
   // blocks between them keep it otherwise. Does nothing on a GPU.
@@ -71,14 +76,16 @@ class GradientPool {
 
   // Makes the operand of an allreduce in place. With `cast_back`, results are cast into the result memory if
   // there is one. Errors: kInvalidArgument (the range is not within the pool).
-  Result<OperandPtr> operand(const PoolRange& range, bool cast_back);
+  [[nodiscard]] Result<OperandPtr> operand(const PoolRange& range, bool cast_back) const;
 
   // Counts how often an entry's values had to move out, as somebody held its last tensor.
   [[nodiscard]] std::int64_t moved_out() const;
   // Counts the gradients that were copied or cast into the pool.
   [[nodiscard]] std::int64_t copied() const { return wire_.copied(); }
-  // Counts the operations whose results are cast into the result memory.
+  // Counts the buckets whose results were cast into the result memory. Call completed() for each bucket that
+  // was reduced.
   [[nodiscard]] std::int64_t cast_back() const { return cast_back_; }
+  void completed() { cast_back_ += results_ ? 1 : 0; }
 
   // Counts the buckets that are submitted in a step. take_turns() returns their number and ends the step.
   int next_turn() { return ++turns_; }

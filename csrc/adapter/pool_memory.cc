@@ -21,6 +21,10 @@ c10::DataPtr in_region(const RegionPtr& region, std::size_t offset, c10::Device 
           [](void* held) { delete static_cast<RegionPtr*>(held); }, device};
 }
 
+std::size_t size_in_bytes(const at::Tensor& parameter, at::ScalarType type) {
+  return static_cast<std::size_t>(parameter.numel()) * c10::elementSize(type);
+}
+
 // Up to this size, in bytes, a plain loop is faster than torch's copy_, whose overhead exceeds the copy.
 constexpr std::size_t kSmall = std::size_t{16} << 10U;
 
@@ -37,14 +41,18 @@ PoolMemory::PoolMemory(RegionPtr region, c10::Device device) : region_(std::move
   if (!device_.is_cpu()) elements({0, region_->own.size(), at::kByte}).zero_();
 }
 
+Status PoolMemory::check(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) const {
+  if (contains(offset, size_in_bytes(parameter, type))) return {};
+  return Status::invalid("an entry must lie within its gradient pool");
+}
+
 Result<std::size_t> PoolMemory::add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) {
-  const auto bytes = static_cast<std::size_t>(parameter.numel()) * c10::elementSize(type);
-  if (!contains(offset, bytes)) return Status::invalid("an entry must lie within its gradient pool");
+  ROUNDELAY_RETURN_IF_ERROR(check(offset, parameter, type));
   // Torch gives gradients these strides.
   const at::Tensor like = parameter.is_non_overlapping_and_dense()
                               ? parameter
                               : at::empty(parameter.sizes(), parameter.options());
-  entries_.push_back({offset, bytes, like.sizes().vec(), like.strides().vec(), type,
+  entries_.push_back({offset, size_in_bytes(parameter, type), like.sizes().vec(), like.strides().vec(), type,
                       c10::weak_intrusive_ptr<c10::StorageImpl>(c10::intrusive_ptr<c10::StorageImpl>())});
   return entries_.size() - 1;
 }

@@ -38,8 +38,10 @@ class PoolMemory {
     return offset <= region_->own.size() && bytes <= region_->own.size() - offset;
   }
 
+  // Checks whether add() can succeed. Errors: kInvalidArgument (the entry is not within the region).
+  [[nodiscard]] Status check(std::size_t offset, const at::Tensor& parameter, at::ScalarType type) const;
   // Adds an entry of this type for the gradient of `parameter` at a byte offset, and returns its index.
-  // Errors: kInvalidArgument (the entry is not within the region).
+  // Errors: as check().
   Result<std::size_t> add(std::size_t offset, const at::Tensor& parameter, at::ScalarType type);
   // Removes all entries. Tensors of them that somebody holds keep their values: these move out of the memory.
   void clear();

@@ -134,13 +134,21 @@ TechniqueUse TechniqueChoice::next() {
 
 void TechniqueChoice::complete(std::size_t bytes) {
   last_run_.reset();
-  if (!kept_ || !kept_->outcome.applied) return count(kDense, bytes, bytes);
+  if (!applied()) return count(kDense, bytes, bytes);
   count(text_, bytes, kept_->outcome.called_bytes);
   used_ = !flushing_;
   if (!flushing_) last_run_ = run_;
-  run_ = flushing_ ? 0 : run_ + 1;
+  next_run();
   if (flushing_ && state_.defined()) clean_version_ = state_._version();
 }
+
+void TechniqueChoice::fail() {
+  used_ = true;
+  last_run_.reset();
+  if (applied()) next_run();
+}
+
+bool TechniqueChoice::applied() const { return kept_ && kept_->outcome.applied; }
 
 void TechniqueChoice::count(std::string_view technique, std::size_t bytes, std::size_t called_bytes) {
   auto row = std::find_if(traffic_.begin(), traffic_.end(),

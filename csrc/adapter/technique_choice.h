@@ -73,16 +73,14 @@ class TechniqueChoice {
   // applies, because a rank has joined, flushes nothing: unflushed() then remains true.
   void flush_next() { flush_next_ = kept_ != nullptr; }
 
-  // Returns what the next operation takes. The caller then calls submitted(), and complete() or fail() when
-  // the operation is over.
+  // Returns what the next operation takes. The caller then calls submitted(), and complete() or, if nobody
+  // takes the results, fail() when the operation is over.
   [[nodiscard]] TechniqueUse next();
   void submitted() { flushing_ = std::exchange(flush_next_, false); }
   // `bytes`: of the gradients.
   void complete(std::size_t bytes);
-  void fail() {
-    used_ = true;
-    last_run_.reset();
-  }
+  // Counts an operation that has succeeded as a run too, as the other ranks do.
+  void fail();
 
   // Returns one for each technique that was used.
   [[nodiscard]] const std::vector<TechniqueTraffic>& traffic() const { return traffic_; }
@@ -93,6 +91,9 @@ class TechniqueChoice {
                                                    const BucketElements& elements,
                                                    std::span<const int> levels) const;
   void count(std::string_view technique, std::size_t bytes, std::size_t called_bytes);
+  // Returns whether the technique has carried out the last operation.
+  [[nodiscard]] bool applied() const;
+  void next_run() { run_ = flushing_ ? 0 : run_ + 1; }
 
   std::string text_, flush_text_;
   std::shared_ptr<Kept> kept_;  // null: dense

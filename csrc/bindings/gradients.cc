@@ -61,13 +61,15 @@ void finish(Bucket& bucket) {
 }
 
 void abandon(Bucket& bucket) {
+  bool failed = false;
   if (const std::optional<submit::Handle> handle = bucket.in_flight()) {
     try {
       synchronize(*handle);
     } catch (const std::runtime_error&) {  // the first failure is being raised already
+      failed = true;                       // finish() has taken the handle, or it fails here
     }
   }
-  bucket.abandon();
+  bucket.abandon(failed);
 }
 
 std::optional<std::string> technique_of(const Bucket& bucket) {

@@ -70,6 +70,7 @@ inline constexpr int kNormSums = 512;
 
 // Returns the norm of accumulate() for this sum of magnitudes.
 [[gnu::always_inline]] constexpr float kept_norm(double sum) {
+  if (is_finite(sum) && sum > static_cast<double>(kMostNorm)) return kMostNorm;
   const float norm = same_nan(static_cast<float>(sum));
   return norm < kLeastNorm ? kLeastNorm : norm;
 }

@@ -62,6 +62,8 @@ Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype);
 
 // The norm that accumulate() gives at least. So a chunk that has elements has a larger norm than zero.
 inline constexpr float kLeastNorm = 0x1p-126F;
+// The norm that accumulate() gives at most if all numbers are finite. So the sum over 65536 ranks is finite.
+inline constexpr float kMostNorm = 0x1.fffffep+111F;
 
 // Computes residual[i] += values[i], sets the values to zero, and returns the residual's norm, in one pass.
 // With momentum m, which is updated first, the residual takes

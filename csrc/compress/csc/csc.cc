@@ -17,7 +17,8 @@
 //
 // An element that is not finite is not kept. The norm of its chunk is not finite either, and then the result
 // of all ranks contains a NaN, in whatever chunk it was: so loss scaling sees the overflow. The next run is
-// clean. A run without norms (K = 0) does not notice it.
+// clean. Therefore the ranks agree on the norms of every run with a message, also if nothing is chosen by
+// them (K = 0). Gradients that go where they lie show an overflow themselves.
 //
 // The state: the residual, the momentum if there is any, the norms, and the indices of the chunks that were
 // sent.
@@ -71,7 +72,7 @@ class Csc final : public Technique {
   }
   std::size_t kept_numbers(std::size_t count) const override { return has_momentum() ? 2 * count : count; }
   std::optional<SentChunks> sent(const BucketShape& shape, std::uint64_t run) const override {
-    return SentChunks{options_.chunk, chosen_in(options_, shape, run),
+    return SentChunks{chunking_of(options_, shape.count).chunk, chosen_in(options_, shape, run),
                       places(shape.count, shape.dtype).indices, options_.dense};
   }
 
@@ -91,7 +92,7 @@ class Csc final : public Technique {
   [[nodiscard]] bool has_momentum() const { return options_.momentum.factor != 0; }
   [[nodiscard]] Places places(std::size_t count, DType dtype) const {
     const std::size_t residual = count * size_of(residual_type(dtype));
-    const std::size_t each = aligned(Chunking{count, options_.chunk}.chunks() * sizeof(float));
+    const std::size_t each = aligned(chunking_of(options_, count).chunks() * sizeof(float));
     const std::size_t norms = aligned(has_momentum() ? 2 * residual : residual);
     return {residual, norms, norms + each, norms + 2 * each};
   }
@@ -118,7 +119,7 @@ kernels::Kept Csc::kept_in(const Bucket& bucket) const {
 
 std::span<float> Csc::norms_in(const Bucket& bucket) const {
   std::byte* const at = bucket.state.data() + places(bucket.count, bucket.reduction.dtype).norms;
-  return {reinterpret_cast<float*>(at), Chunking{bucket.count, options_.chunk}.chunks()};
+  return {reinterpret_cast<float*>(at), chunking_of(options_, bucket.count).chunks()};
 }
 
 std::span<std::uint32_t> Csc::indices_in(const Bucket& bucket, std::size_t chosen) const {
@@ -268,11 +269,8 @@ Task Csc::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
     call = sum_of(norms, stage);
     co_await Calling(stage.fabric(), call, "norms");
   }
-  if (plan.agreement != Agreement::kNever) {
-    std::byte* const seen = bucket.buffer.data() + plan.first * size_of(plan.dtype);
-    bad = math.mark_overflow(seen, plan.dtype, norms);
-  }
-  co_return bad;
+  std::byte* const seen = bucket.buffer.data() + plan.first * size_of(plan.dtype);
+  co_return math.mark_overflow(seen, plan.dtype, norms);
 }
 
 Task Csc::run_in_place(Stage& stage, Bucket bucket) const {

@@ -10,15 +10,17 @@ namespace {
 // How many chunks go in each run.
 class Quotas {
  public:
-  // Momentum would change what goes densely, and another type on the wire needs a message.
+  // Momentum would change what goes densely, another type on the wire needs a message, and a bucket of halves
+  // has no place for what the rounding of a residual loses.
   Quotas(const Options& options, std::size_t lossy, DType dtype, DType wire)
-      : options_(options), lossy_(lossy), may_stay_(wire == dtype && options.momentum.factor == 0) {}
+      : options_(options),
+        lossy_(lossy),
+        may_stay_(wire == dtype && options.momentum.factor == 0 &&
+                  (kernels::residual_type(dtype) == dtype || options.share == share_of(1) || lossy == 0)) {}
   [[nodiscard]] std::size_t in(std::uint64_t run) const {
     return quota(options_.share, options_.before, lossy_, run);
   }
   [[nodiscard]] bool in_place(std::uint64_t run) const { return may_stay_ && in(run) == lossy_; }
-  // Returns whether the run needs norms.
-  [[nodiscard]] bool chooses(std::uint64_t run) const { return in(run) > 0 && !in_place(run); }
   // Returns whether the norms of the run before choose.
   [[nodiscard]] bool by_last(std::uint64_t run) const {
     return options_.by_last_norms && run > 0 && !in_place(run - 1);
@@ -41,7 +43,7 @@ Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run
   const DType wire = shape.dtype == DType::kFloat32 ? options.wire.value_or(shape.dtype) : shape.dtype;
   const Quotas quotas(options, map.lossy_chunks(), shape.dtype, wire);
   Plan plan{};
-  plan.chunking = {shape.count, options.chunk};
+  plan.chunking = chunking_of(options, shape.count);
   plan.dtype = shape.dtype;
   plan.wire = wire;
   plan.chosen = quotas.in(run);
@@ -49,15 +51,16 @@ Plan plan_of(const Options& options, const BucketShape& shape, std::uint64_t run
   plan.by_last = quotas.by_last(run);
   plan.first = map.first_element();
   const std::size_t dense = map.dense_elements();
-  const std::size_t elements = dense + std::min(plan.chosen * options.chunk, shape.count);
-  if (quotas.chooses(run) && !plan.by_last) {
+  const std::size_t chosen = plan.chosen * plan.chunking.chunk;
+  const std::size_t elements = dense + std::min(chosen, shape.count);
+  if (plan.chosen > 0 && !plan.by_last) {
     plan.agreement = Agreement::kBefore;
-  } else if (options.by_last_norms && quotas.chooses(run + 1)) {
+  } else {
     plan.agreement = wire == DType::kFloat32 && elements > 0 ? Agreement::kWith : Agreement::kAfter;
   }
   plan.dense_at = plan.agreement == Agreement::kWith ? plan.chunking.chunks() : 0;
   plan.chunks_at = plan.dense_at + dense;
-  plan.room = plan.chunks_at + plan.chosen * options.chunk;
+  plan.room = plan.chunks_at + chosen;
   plan.sent = plan.dense_at + elements;
   return plan;
 }

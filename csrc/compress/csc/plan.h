@@ -1,6 +1,7 @@
 // What one run of csc does. The host knows it without the norms.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -21,22 +22,23 @@ struct Options {
   std::optional<DType> wire;  // of fp32 elements; none: as they are
 };
 
-// When the ranks agree on the norms of a run.
+// When the ranks agree on the norms of a run that is not in place. They always do: a norm that is not finite
+// tells all ranks of an overflow on one.
 enum class Agreement : std::uint8_t {
-  kNever,   // no run needs them
-  kBefore,  // before the chunks go, as they choose them
-  kWith,    // in the message, for the next run
+  kBefore,  // before the chunks go, as the norms choose them
+  kWith,    // in the message
   kAfter    // after the message, as it has another type, or there is none
 };
 
 struct Plan {
   Chunking chunking;
   DType dtype, wire;
-  std::size_t chosen;  // chunks to send
-  bool in_place;       // all chunks go, where they lie, and there is no message
-  bool by_last;        // the norms of the last run choose
-  Agreement agreement;
-  // The message has norms, dense elements and chunks, in elements of `wire`.
+  std::size_t chosen;   // chunks to send
+  bool in_place;        // all chunks go, where they lie, and there is no message
+  bool by_last;         // the norms of the last run choose
+  Agreement agreement;  // without meaning for a run in place
+  // The message has norms (if they go with it), dense elements and chunks. The dense elements and the chunks
+  // begin here, in elements of `wire`.
   std::size_t dense_at, chunks_at;
   std::size_t room;   // of whole chunks
   std::size_t sent;   // the last chunk may be short: it is the last one of the message
@@ -48,8 +50,12 @@ struct Plan {
 // Returns how many chunks that run sends.
 [[nodiscard]] std::size_t chosen_in(const Options& options, const BucketShape& shape, std::uint64_t run);
 
+// Returns the chunks of a bucket with this number of elements. None is larger than the bucket.
+[[nodiscard]] inline Chunking chunking_of(const Options& options, std::size_t count) {
+  return {count, std::min(options.chunk, std::max<std::size_t>(1, count))};
+}
 [[nodiscard]] inline ChunkMap map_of(const Options& options, const BucketShape& shape) {
-  return {shape.count, shape.parameters, options.chunk, options.dense};
+  return {shape.count, shape.parameters, chunking_of(options, shape.count).chunk, options.dense};
 }
 
 }  // namespace roundelay::compress::csc

@@ -20,7 +20,7 @@ constexpr std::uint64_t share_of(double keep) {
   return static_cast<double>(whole) < units ? whole + 1 : whole;
 }
 
-// Returns the fraction of run / golden ratio, likewise.
+// Returns the fraction of run / golden ratio in units of 2^-32. The error is below run / 2 units.
 constexpr std::uint32_t phase_of(std::uint64_t run) {
   constexpr std::uint32_t kGoldenRatio = 0x9e3779b9;  // its reciprocal
   return static_cast<std::uint32_t>(run) * kGoldenRatio;

@@ -67,8 +67,9 @@ class JobTimeline {
   mutable Mutex mutex_;
   CondVar changed_;
   bool aborted_ GUARDED_BY(mutex_) = false;
-  std::set<int> ended_
-      GUARDED_BY(mutex_);  // ranks that have sent a last chunk since the start; some send two
+  // Ranks that have sent a last chunk since the start. One that leaves after the timeline was stopped sends a
+  // second one.
+  std::set<int> ended_ GUARDED_BY(mutex_);
   const std::unique_ptr<timeline::TimelineFile> file_ GUARDED_BY(mutex_);
 };
 

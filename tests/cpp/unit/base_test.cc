@@ -37,6 +37,21 @@ TEST_CASE("a bound process counts the cores of the others too", "[base]") {
   CHECK_FALSE(too_many);
 }
 
+TEST_CASE("the cores of a cgroup are read", "[base]") {
+  CHECK(cores_in("0-3,8,10-11") == 7);
+  CHECK(cores_in("5") == 1);
+  for (const char* wrong : {"", "0-", "-1", "3-1", "0,", "0-3x", "all", "0-3\n1"}) {
+    INFO(wrong);
+    CHECK(cores_in(wrong) == 0);
+  }
+  CHECK(cgroup_in("0::/system.slice/slurmstepd.scope/job_7/step_0\n") ==
+        "/system.slice/slurmstepd.scope/job_7/step_0");
+  CHECK(cgroup_in("9:cpuset:/a\n1:name=systemd:/\n0::/\n") == "/");
+  CHECK(cgroup_in("0::/../other").empty());
+  CHECK(cgroup_in("3:cpuset:/a\n").empty());
+  CHECK(cgroup_in("").empty());
+}
+
 TEST_CASE("a status is success or a code with a message", "[base]") {
   CHECK(Status{}.ok());
   CHECK(Status{}.code() == StatusCode::kOk);

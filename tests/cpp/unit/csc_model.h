@@ -84,7 +84,6 @@ struct Model {
   [[nodiscard]] bool stays(std::uint64_t n) const {
     return may_stay && momentum == 0 && quota_in(n) == chunks;
   }
-  [[nodiscard]] bool chooses(std::uint64_t n) const { return quota_in(n) > 0 && !stays(n); }
 
   void take_in(std::size_t r, const std::vector<double>& gradient, std::vector<double>& norms) {
     for (std::size_t i = 0; i < count; ++i) {
@@ -102,16 +101,15 @@ struct Model {
   }
   void choose(const std::vector<double>& norms) {
     const bool by_last = previous && run > 0 && !stays(run - 1);
+    norms_sent = norms.size();
     const std::vector<double>& by = by_last ? last_norms : norms;
     std::vector<std::uint32_t> order;
     for (std::uint32_t c = 0; c < lossy.size(); ++c)
       if (lossy[c]) order.push_back(c);
-    if (chooses(run))
-      std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return by[a] > by[b]; });
+    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return by[a] > by[b]; });
     order.resize(quota_in(run));
     std::sort(order.begin(), order.end());
     chosen = order;
-    if ((chooses(run) && !by_last) || (previous && chooses(run + 1))) norms_sent = norms.size();
     last_norms = norms;
   }
   void send(std::size_t r, const std::vector<double>& gradient) {

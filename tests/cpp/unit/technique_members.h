@@ -1,6 +1,7 @@
 // Members of a group that reduce buckets by a technique, stepped from one thread over the inproc fabric.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@ class TestStage final : public Stage {
   Arithmetic& math() override { return math_; }
   Result<std::byte*> scratch(std::size_t bytes) override {
     if (no_memory) return Status::unavailable("no memory");
+    most_bytes = std::max(most_bytes, bytes);
     memory_.emplace_back(bytes / sizeof(double) + 1, -12345.678);
     return reinterpret_cast<std::byte*>(memory_.back().data());
   }
@@ -30,6 +32,7 @@ class TestStage final : public Stage {
   void end() { memory_.clear(); }
 
   bool no_memory = false;
+  std::size_t most_bytes = 0;  // that scratch() was asked for
 
  private:
   collective::Fabric& fabric_;

@@ -233,6 +233,26 @@ def check_a_rank_that_differs_is_an_error_on_all() -> None:
     hvd.barrier()
 
 
+def check_an_operation_that_one_rank_ignores_is_a_run_on_all() -> None:
+    one = Pooled("ignored")
+    one.bucket.set_technique("csc:chunk=16,keep=0.5")
+    for flush in (False, False, True, False):
+        if flush:
+            one.bucket.flush_next()
+        before = one.bucket.run
+        one.start(_ones())
+        if hvd.rank() == 0:
+            one.bucket.abandon()
+        else:
+            one.bucket.finish()
+        assert one.bucket.run == (0 if flush else before + 1)
+        for result in one.reduce(_ones()):  # the quota depends on the run
+            assert torch.equal(hvd.allreduce(result, op=hvd.Max), hvd.allreduce(result, op=hvd.Min))
+    one.bucket.flush_next()
+    one.reduce(_ones())
+    assert not one.bucket.unflushed
+
+
 def check_only_sums_of_floating_point_take_a_technique() -> None:
     one = Pooled("min", hvd.Min)
     one.bucket.set_technique("negate")

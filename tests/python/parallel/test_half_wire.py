@@ -14,6 +14,7 @@ import roundelay.torch as hvd
 from parity.rules import expect_bits, reduced, values
 from ranks import run_checks
 from roundelay import _core
+from roundelay.errors import MismatchError
 from roundelay.torch.optimizer import wrapper_of
 from small_gradients import POOLED, WIRE, add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool
 
@@ -224,3 +225,47 @@ def check_a_refused_submission_keeps_the_contributions() -> None:
     with pytest.raises(ValueError, match="op must be one of"):
         bucket.submit()
     assert gradient_of(parameter) == [3.0] * size
+    assert pool.counters["buckets_cast_back"] == 0
+
+
+def check_ranks_that_differ_keep_their_contributions() -> None:
+    """As in a pool whose results have the type that travels, but for the one rounding."""
+    size, padded = 33, 64
+    parameter = torch.nn.Parameter(torch.zeros(size))
+    pool = _core.GradientPool(201, 2 * padded, 0, parameter.device, (torch.float32, 4 * padded))
+    hvd.barrier()  # all ranks have made their parts
+    bucket = _core.Bucket("mismatch", pool, hvd.Sum, 1.0, 1.0)
+    bucket.add(_core.Gradient(parameter, "mismatch", True), pool.add(0, parameter, torch.bfloat16))
+    parameter.grad = torch.ones_like(parameter)
+    bucket.submit()
+    bucket.finish()
+    if hvd.size() == 1:
+        return
+    assert gradient_of(parameter) == [float(hvd.size())] * size
+    bucket.set_technique("negate" if hvd.rank() == 0 else "cyclic:parts=4")
+    own = values(torch.float32, hvd.rank(), size)
+    bucket.new_step()
+    parameter.grad = own.clone()
+    bucket.submit()
+    with pytest.raises(MismatchError, match="negate"):
+        bucket.finish()
+    bucket.abandon()
+    assert parameter.grad is not None
+    assert torch.equal(parameter.grad, own.to(torch.bfloat16).to(torch.float32))
+    assert pool.counters["buckets_cast_back"] == 1
+
+
+def check_an_entry_that_is_refused_leaves_no_trace() -> None:
+    """The second memory has room for it, the first has not."""
+    size = 32
+    parameter = torch.nn.Parameter(torch.zeros(size))
+    pool = _core.GradientPool(202, 2 * size, 0, parameter.device, (torch.float32, 8 * size))
+    hvd.barrier()  # all ranks have made their parts
+    with pytest.raises(ValueError, match="within its gradient pool"):
+        pool.add(2 * size, parameter, torch.bfloat16)
+    bucket = _core.Bucket("entry", pool, hvd.Sum, 1.0, 1.0)
+    bucket.add(_core.Gradient(parameter, "entry", True), pool.add(0, parameter, torch.bfloat16))
+    parameter.grad = torch.ones_like(parameter)
+    bucket.submit()
+    bucket.finish()
+    assert gradient_of(parameter) == [float(hvd.size())] * size

@@ -346,9 +346,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     step (docs/strategies.md), as an object or as text such as "dense:wire=bf16"; None: ROUNDELAY_STRATEGY's.
     master_weights: the optimizer works on fp32 copies of fp16 and bf16 parameters (docs/master_weights.md).
 
-    The optimizer gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()`` and
-    ``set_backward_passes_per_step(n)``. Raises ValueError for wrong arguments and before ``init``, and if the
-    optimizer's present strategy keeps gradients back.
+    It gains ``synchronize()``, ``skip_synchronize()``, ``no_sync()``, ``set_backward_passes_per_step(n)``.
+    Raises ValueError for wrong arguments, before ``init``, and if its present strategy keeps gradients back.
     """
     _core.size()
     check_optimizer(optimizer)
