@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from csc_training import FINE, SIZES, residuals, until_buckets
 from exact_training import Training
-from parallel.test_csc import FINE, SIZES, residuals, until_buckets
 from ranks import run_checks
 
 
