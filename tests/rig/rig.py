@@ -157,6 +157,8 @@ class Rig:
         hosts = ",".join(f"{self.host(node)}:{count}" for node, count in enumerate(slots))
         settings = {
             "plm_ssh_agent": str(self.commands / "ssh"),
+            # Every rig has the same pids: what a killed one has left in /tmp would be in the next one's way.
+            "prte_tmpdir_base": self._folder.name,
             "mpi_yield_when_idle": "1",  # the nodes share the machine's cores, which no node knows
             "pml": "ob1",
             "btl": "self,sm,tcp",
