@@ -50,16 +50,6 @@ def reasons(cells: Sequence[dict[str, Any]]) -> list[str]:
     return [f"-  {why} ({', '.join(sorted(types))})" for why, types in found.items()]
 
 
-def _plot(found: dict[str, Any], path: Path) -> None:
-    try:
-        from benchmarks.plot import plot_allreduce
-    except ImportError:
-        print("no plot, matplotlib is missing: pip install matplotlib")
-        return
-    plot_allreduce(found, path)
-    print(f"wrote {path}")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
@@ -85,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             console.print(line, highlight=False)
     result = {"machine": launch.machine(mpirun), "jobs": jobs}
     show.save(arguments.output / "allreduce.json", result)
-    _plot(result, arguments.output / "allreduce.png")
+    show.draw("benchmarks.plot", "plot_allreduce", result, arguments.output / "allreduce.png")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     picture = docs / "images" / "convergence.png" if arguments.docs else stored.with_suffix(".png")
     found = {"machine": launch.machine(mpirun), "seeds": arguments.seeds, "jobs": jobs}
     show.save(stored, found)
-    _draw(found, picture)
+    show.draw("benchmarks.plot", "plot_convergence", found, picture)
 
 
 def rows(job: dict[str, Any]) -> list[list[str]]:
@@ -86,17 +86,6 @@ def rows(job: dict[str, Any]) -> list[list[str]]:
         sent = statistics.mean(run["sent"] for run in runs)
         made.append([job["task"], strategy, str(job["ranks"]), *columns, f"{sent:.1%}"])
     return made
-
-
-def _draw(found: dict[str, Any], path: Path) -> None:
-    """Draw the curves, where matplotlib is installed."""
-    try:
-        from benchmarks import plot
-    except ImportError as error:
-        print(f"no picture: {error}")
-        return
-    plot.plot_convergence(found, path)
-    print(f"wrote {path}")
 
 
 if __name__ == "__main__":

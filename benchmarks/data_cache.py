@@ -86,10 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     result = {"machine": launch.machine(mpirun), "ranks": arguments.ranks, **spec, **found}
     show.save(arguments.output / f"data_cache{'_disk' if arguments.disk else ''}.json", result)
     if arguments.plot is not None:
-        from benchmarks.plot import plot_data_cache
-
-        plot_data_cache(result, arguments.plot)
-        print(f"wrote {arguments.plot}")
+        show.draw("benchmarks.plot", "plot_data_cache", result, arguments.plot)
 
 
 if __name__ == "__main__":

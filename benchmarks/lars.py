@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     picture = docs / "images" / "lars.png" if arguments.docs else stored.with_suffix(".png")
     found = {"machine": launch.machine(mpirun), "jobs": jobs, "model": models}
     show.save(stored, found)
-    _draw(found, picture)
+    show.draw("benchmarks.plot_lars", "plot", found, picture)
 
 
 def modelled(name: str) -> dict[str, Any]:
@@ -103,17 +103,6 @@ def modelled(name: str) -> dict[str, Any]:
         "layers": len(sizes),
         "seconds": {way: {"median": one, "low": one, "high": one} for way, one in seconds.items()},
     }
-
-
-def _draw(found: dict[str, Any], path: Path) -> None:
-    """Draw the times, where matplotlib is installed."""
-    try:
-        from benchmarks import plot_lars
-    except ImportError as error:
-        print(f"no picture: {error}")
-        return
-    plot_lars.plot(found, path)
-    print(f"wrote {path}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -106,3 +107,17 @@ def _module_and_arguments() -> list[str]:
     started = Path(sys.argv[0])
     name = started.parent.name if started.stem == "__main__" else started.stem
     return [f"benchmarks.{name}", *sys.argv[1:]]
+
+
+def draw(module: str, function: str, found: Any, path: Path) -> None:
+    """Draw what was measured into a file, by a function of a module that imports matplotlib.
+
+    Says so where matplotlib is missing.
+    """
+    try:
+        drawing = getattr(importlib.import_module(module), function)
+    except ImportError:
+        print("no plot, matplotlib is missing: pip install matplotlib")
+        return
+    drawing(found, path)
+    print(f"wrote {path}")

@@ -50,16 +50,6 @@ def rows(cells: Sequence[dict[str, Any]]) -> list[list[str]]:
     return made
 
 
-def _plot(found: dict[str, Any], path: Path) -> None:
-    try:
-        from benchmarks.plot import plot_train_step
-    except ImportError:
-        print("no plot, matplotlib is missing: pip install matplotlib")
-        return
-    plot_train_step(found, path)
-    print(f"wrote {path}")
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
@@ -94,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         console.print(others_text(cells), highlight=False)
     result = {"machine": launch.machine(mpirun), "jobs": jobs}
     show.save(arguments.output / "train_step.json", result)
-    _plot(result, arguments.output / "train_step.png")
+    show.draw("benchmarks.plot", "plot_train_step", result, arguments.output / "train_step.png")
 
 
 if __name__ == "__main__":

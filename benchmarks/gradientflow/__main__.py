@@ -60,13 +60,7 @@ def _measure(mpirun: Mpirun, mbit: int, repetitions: int, arguments: argparse.Na
 
 
 def _plot(stored: Mapping[str, Any], path: Path) -> None:
-    try:
-        from benchmarks.gradientflow.plot import plot
-    except ImportError:
-        print("no plot, matplotlib is missing: pip install matplotlib")
-        return
-    plot(document.wires(stored), path)
-    print(f"wrote {path}")
+    show.draw("benchmarks.gradientflow.plot", "plot", document.wires(stored), path)
 
 
 def _render(stored: Mapping[str, Any]) -> None:

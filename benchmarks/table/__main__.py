@@ -49,13 +49,7 @@ def _measure(name: str, run: Run, machine: Mapping[str, Any], quick: bool) -> di
 
 
 def _plot(rows: document.Rows, path: Path) -> None:
-    try:
-        from benchmarks.table.plot import plot
-    except ImportError:
-        print("no plot, matplotlib is missing: pip install matplotlib")
-        return
-    plot(document.results(rows), path)
-    print(f"wrote {path}")
+    show.draw("benchmarks.table.plot", "plot", document.results(rows), path)
 
 
 def _render(rows: document.Rows) -> None:
