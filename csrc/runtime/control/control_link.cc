@@ -32,18 +32,40 @@ void ControlLink::send_to_others(const wire::Message& message) {
   }
 }
 
-void ControlLink::abort(const wire::Abort& cause, int heard_from) {
-  if (std::exchange(aborted_, true)) return;
-  // The message goes through rank 0, so that every rank gets it once. A rank that cannot reach rank 0 finds
-  // the fault by itself. When rank 0 has left, the ranks of a smaller set tell each other.
-  const bool through_rank_0 = rank_ != 0 && lanes_.shares_open_lane(0);
-  for (int rank = 0; rank < size_; ++rank) {
-    // The culprit gets the message too: a stopped process reads it when it goes on.
-    const bool tell =
-        rank != rank_ && rank != heard_from && (through_rank_0 ? rank == 0 : lanes_.shares_open_lane(rank));
-    if (tell) send(rank, cause);
+void ControlLink::abort(const wire::Abort& fault) {
+  if (ended_) return;
+  const bool rank_0_decides = rank_ != 0 && fault.culprit != 0 && lanes_.shares_open_lane(0);
+  if (!rank_0_decides) return end(proposed_.value_or(fault));
+  if (proposed_) return;
+  proposed_ = fault;
+  send(0, fault);
+}
+
+void ControlLink::abort(const wire::Abort& fault, int from) {
+  if (ended_) return;
+  if (from == 0 || rank_ == 0) return end(fault);
+  abort(fault);
+}
+
+bool ControlLink::decide(TimePoint now) {
+  if (!proposed_ || ended_) return false;
+  if (decision_due_ == Deadline::never()) decision_due_ = Deadline::at(now + kDecision);
+  if (!decision_due_.passed(now)) return false;
+  end(*proposed_);
+  return true;
+}
+
+// Rank 0 tells each rank once; a rank that cannot reach it finds the fault by itself. When rank 0 has left,
+// the ranks of a smaller set tell each other. The culprit gets the message too: a stopped process reads it
+// when it goes on.
+void ControlLink::end(const wire::Abort& fault) {
+  if (std::exchange(ended_, true)) return;
+  decision_due_ = Deadline::never();
+  const bool rank_0_tells = rank_ != 0 && lanes_.shares_open_lane(0);
+  for (int rank = 0; rank < size_ && !rank_0_tells; ++rank) {
+    if (rank != rank_ && lanes_.shares_open_lane(rank)) send(rank, fault);
   }
-  sink_.abort(Status::aborted(cause.text));
+  sink_.abort(Status::aborted(fault.text));
 }
 
 }  // namespace roundelay::runtime

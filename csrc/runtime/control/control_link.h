@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
+#include "base/clock.h"
 #include "channel/channel.h"
 #include "runtime/control/lane_control.h"
 #include "runtime/control/negotiation_sink.h"
@@ -33,26 +35,39 @@ class ControlLink {
   void send_to_each(std::span<const int> ranks, const wire::Message& message);
   // Sends to all ranks of the world but this one.
   void send_to_others(const wire::Message& message);
-  // Ends communication: tells the other ranks except `heard_from`, which has reported the fault, then the
-  // sink. Later calls do nothing.
-  void abort(const wire::Abort& cause, int heard_from);
-  // Ends communication after a fault that this rank has found itself.
-  void abort(const wire::Abort& cause) { abort(cause, rank_); }
-  [[nodiscard]] bool aborted() const { return aborted_; }
+  // Ends communication after a fault that this rank has found itself. Rank 0 decides which of several faults
+  // all ranks raise, as ranks may find them at the same moment: another rank tells rank 0 and the sink hears
+  // of the abort when rank 0 has answered, or by decide(). Later calls do nothing.
+  void abort(const wire::Abort& fault);
+  // Ends communication after a fault that the rank `from` has reported.
+  void abort(const wire::Abort& fault, int from);
+  // Raises this rank's own fault if rank 0 has not answered for kDecision. Returns true if it did.
+  bool decide(TimePoint now);
+  // Returns when decide() is due.
+  [[nodiscard]] Deadline next_due() const { return decision_due_; }
+  // Returns true from the first abort() on: nothing new begins.
+  [[nodiscard]] bool aborted() const { return ended_ || proposed_; }
 
   // Returns the counters. The link counts messages; the negotiator counts the rest here.
   ControlCounters& counters() { return counters_; }
   [[nodiscard]] const ControlCounters& counters() const { return counters_; }
 
+  // A message to rank 0 and back takes milliseconds. A rank 0 that is stopped must not keep the others for
+  // long.
+  static constexpr Duration kDecision = std::chrono::seconds(1);
+
  private:
   void send_bytes(int to, ConstByteSpan message);
+  void end(const wire::Abort& fault);
 
   channel::Channel& channel_;
   const int rank_;
   const int size_;
   const LaneControls& lanes_;
   NegotiationSink& sink_;
-  bool aborted_ = false;
+  std::optional<wire::Abort> proposed_;  // rank 0 knows of this fault
+  Deadline decision_due_ = Deadline::never();
+  bool ended_ = false;  // the sink knows the cause
   ControlCounters counters_;
 };
 

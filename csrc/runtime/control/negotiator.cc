@@ -39,14 +39,16 @@ bool Negotiator::step(TimePoint now) {
   // Receiving comes first: it takes back wake-ups, and those may be meant for what follows.
   bool moved = receive_all(now);
   moved = take_inbox(now) || moved;
-  if (link_.aborted()) return moved;
-  moved = report_news(now) || moved;
-  moved = give_orders(now) || moved;
-  return stall_watch_.check(now) || moved;
+  if (!link_.aborted()) {
+    moved = report_news(now) || moved;
+    moved = give_orders(now) || moved;
+    moved = stall_watch_.check(now) || moved;
+  }
+  return link_.decide(now) || moved;
 }
 
 Deadline Negotiator::next_due() const {
-  if (link_.aborted()) return Deadline::never();
+  if (link_.aborted()) return link_.next_due();
   Deadline due = stall_watch_.next_due();
   for (const auto& [id, lane] : lanes_) {
     if (lane.coordinator && !lane.closed) due = due.sooner(lane.coordinator->next_due());

@@ -142,6 +142,35 @@ TEST_CASE("a rank that dies fails everyone's operations, naming it", "[sim]") {
   CHECK(aborted > seeds(1000));
 }
 
+TEST_CASE("ranks that find faults at the same time all raise one of these", "[sim]") {
+  unsigned aborted = 0;
+  for (std::uint64_t seed = 1; seed <= seeds(1000U); ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    world.scripts = scripts_for(world, 1 + world.pick(4), 3, true);
+    const std::size_t when = world.pick(20), later = when + world.pick(5);
+    const std::size_t one = world.pick(world.scripts.size()), other = world.pick(world.scripts.size());
+    const auto find_fault = [](World& w, std::size_t r) {
+      w.ranks[r]->negotiator.inbox().post(
+          wire::Abort{static_cast<int>(r), "found by rank " + std::to_string(r)});
+    };
+    world.inject = [&](World& w, std::size_t turn) {
+      if (turn == when) find_fault(w, one);
+      if (turn == later) find_fault(w, other);
+    };
+    REQUIRE(world.run());
+    check_each_once(world);
+    const std::string cause = world.ranks.front()->aborted.message();
+    if (cause.empty()) continue;  // the schedule ended earlier
+    ++aborted;
+    REQUIRE((cause == "found by rank " + std::to_string(one) ||
+             cause == "found by rank " + std::to_string(other)));
+    for (const auto& rank : world.ranks) REQUIRE(rank->aborted.message() == cause);
+  }
+  CHECK(aborted > seeds(900U));
+}
+
 TEST_CASE("one rank's shutdown ends the lane for all, once", "[sim]") {
   for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
