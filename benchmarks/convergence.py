@@ -14,14 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import launch, show
+from benchmarks.table.markdown import rows as markdown_rows
+from benchmarks.table.markdown import with_table
 
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "techniques" / "gradientflow.md"
+BEGIN = "<!-- python -m benchmarks.convergence --docs writes from here -->"
 TASKS = ("digits", "characters")
 # The models are small, and so are the chunks.
-_CSC = "csc:keep=0.1,warmup=100,dense_below=512,chunk_elements=256"
-STRATEGIES = ("dense", _CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none")
+_COLD = "csc:keep=0.1,dense_below=512,chunk_elements=256"
+_CSC = f"{_COLD},warmup=100"
+STRATEGIES = ("dense", _CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none", _COLD)
 _STEPS = {"digits": 600, "characters": 1200}
 _POINTS = 20  # of a curve
-_COLUMNS = ["task", "strategy", "ranks", "test loss", "spread", "accuracy", "spread", "sent"]
+_COLUMNS = ["task", "strategy", "ranks", "test loss", "range", "accuracy", "range", "sent"]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds of one job (default: 3600)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
     parser.add_argument(
-        "--docs", action="store_true", help="write docs/convergence.json and its picture instead"
+        "--docs", action="store_true", help="write docs/convergence.json, its picture and its table instead"
     )
     return parser
 
@@ -65,14 +71,21 @@ def main(argv: Sequence[str] | None = None) -> None:
             )[0]
             jobs.append({"task": task, "ranks": ranks, "steps": steps, **found})
     console = show.console()
-    console.print(f"Final test loss and accuracy, mean and spread over {arguments.seeds} seeds")
+    console.print(f"Final test loss and accuracy, mean and range of {arguments.seeds} seeds")
     console.print(show.table(_COLUMNS, [row for job in jobs for row in rows(job)], texts=2))
-    docs = Path(__file__).resolve().parent.parent / "docs"
-    stored = docs / "convergence.json" if arguments.docs else arguments.output / "convergence.json"
-    picture = docs / "images" / "convergence.png" if arguments.docs else stored.with_suffix(".png")
+    stored = (DOCS if arguments.docs else arguments.output) / "convergence.json"
+    picture = DOCS / "images" / "convergence.png" if arguments.docs else stored.with_suffix(".png")
     found = {"machine": launch.machine(mpirun), "seeds": arguments.seeds, "jobs": jobs}
     show.save(stored, found)
     show.draw("benchmarks.plot", "plot_convergence", found, picture)
+    if arguments.docs:
+        PAGE.write_text(with_table(PAGE.read_text(), table(found), BEGIN))
+
+
+def table(found: dict[str, Any]) -> str:
+    """Make the page's table."""
+    made = markdown_rows(_COLUMNS, [row for job in found["jobs"] for row in rows(job)])
+    return "\n".join([f"Mean and range of {found['seeds']} seeds.", "", *made, ""])
 
 
 def rows(job: dict[str, Any]) -> list[list[str]]:

@@ -163,6 +163,7 @@ AIMS: Sequence[Aim] = (
     ),
     at_most(submit.CALL, 3e-6),
     at_most(submit.HOOK, 3e-6),
+    times_as_fast(submit.HALF_HOOK, submit.OWN_FP32, 1 / 1.3),
     at_most(straggler.WAIT, 1e-3),
     at_most(alone.IDLE, 0.1),
     at_most(alone.MESSAGES, 0),

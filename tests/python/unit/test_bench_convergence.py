@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import convergence
+from benchmarks.table.markdown import with_table
 from benchmarks.tasks import BATCH, Task, batches, characters, digits, rate_at
 
 pytest.importorskip("roundelay._core")
@@ -18,7 +19,7 @@ def test_one_seed_of_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     """With a tenth of the chunks and the masked momentum it learns the digits, as densely."""
     strategies = ["dense", "csc:keep=0.1,dense_below=512,chunk_elements=256"]
     which = ["--tasks", "digits", "--strategies", *strategies]
-    small = ["--seeds", "1", "--ranks", "2", "--steps", "150", "--timeout", "100"]
+    small = ["--seeds", "1", "--ranks", "2", "--steps", "150", "--timeout", "45"]
     convergence.main([*which, *small, "--output", str(tmp_path)])
     assert "Final test loss and accuracy" in capsys.readouterr().out
     (job,) = json.loads((tmp_path / "convergence.json").read_text())["jobs"]
@@ -44,6 +45,12 @@ def test_the_table() -> None:
         ["digits", "dense", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "100.0%"],
         ["digits", "csc", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "12.5%"],
     ]
+
+
+def test_the_page_holds_what_the_json_says() -> None:
+    page, stored = convergence.PAGE.read_text(), convergence.DOCS / "convergence.json"
+    found = json.loads(stored.read_text())
+    assert with_table(page, convergence.table(found), convergence.BEGIN) == page
 
 
 @pytest.mark.parametrize("make", [digits, characters])
