@@ -74,14 +74,14 @@ train: build  ## train a digit classifier on real data with NP=2 processes
 	@echo "picture:  out/train/timeline.png"
 
 # Tests often wait: for a death to be noticed, for a rank that is late. Without the slow Python tests the C++ tests do
-# less too: smaller groups of threads, fewer seeds, no waits for clocks.
+# less too: fewer programs, smaller groups of threads, fewer seeds, no waits for clocks.
 TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 TESTS ?= not slow and not nightly
 LESS := $(findstring not slow,$(TESTS))
 test: test-cpp test-python  ## the short tests, C++ and Python; CI and make nightly have the long ones
 
 test-cpp: build $(STAMPS)/tests-configured  ## the C++ tests
-	@cmake --build build/dev -j $(JOBS) -- --quiet
+	@cmake --build build/dev $(if $(LESS),--target short_tests) -j $(JOBS) -- --quiet
 	@$(if $(LESS),QUICK_TESTS=1) ctest --test-dir build/dev --output-on-failure --no-tests=error $(if $(LESS),-LE slow) -j $(TEST_JOBS)
 
 test-python: build $(STAMPS)/tests-configured  ## the Python tests (the parallel ones start their own ranks)

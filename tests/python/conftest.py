@@ -1,18 +1,22 @@
 """Common to all Python tests.
 
-One thread, as ranks share the cores; tests of one number of ranks come together, as these ranks stay; of a
-test that runs with several numbers, `make test` takes the small ones; in CI there is a limit to what may be
-skipped.
+One thread, as ranks share the cores. Tests of one number of ranks come together, as these ranks stay. Of a
+test with several sets of parameters `make test` takes one, if it starts jobs: all do that are not in `unit`.
+In CI there is a limit to what may be skipped.
 """
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-import sizes
+import short_runs
 import skips
+from short_runs import Run
+
+UNIT = Path(__file__).parent / "unit"
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -24,12 +28,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """By number of ranks; else in their own order."""
+    """By number of ranks; else in their own order. Variations of a test get the mark `slow`."""
+    items.sort(key=_ranks_of)
+    varied = [
+        item for item in items if UNIT not in item.path.parents or item.get_closest_marker("starts_jobs")
+    ]
+    for place in short_runs.variations([_run_of(item) for item in varied]):
+        varied[place].add_marker(pytest.mark.slow)
 
-    def ranks_of(item: pytest.Item) -> int:
-        parameters = getattr(item, "callspec", None)
-        return parameters.params.get("np", 0) if parameters is not None else 0
 
-    items.sort(key=ranks_of)
-    for number in sizes.larger([(item.nodeid.partition("[")[0], ranks_of(item)) for item in items]):
-        items[number].add_marker(pytest.mark.slow)
+def _ranks_of(item: pytest.Item) -> int:
+    parameters = getattr(item, "callspec", None)
+    return int(parameters.params.get("np", 0)) if parameters is not None else 0
+
+
+def _run_of(item: pytest.Item) -> Run:
+    left_out = any(item.get_closest_marker(mark) for mark in ("slow", "nightly"))
+    return Run(item.nodeid.partition("[")[0], _ranks_of(item), left_out)

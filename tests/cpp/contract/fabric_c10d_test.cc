@@ -139,7 +139,7 @@ class WireMedium final : public Medium {
   const std::size_t most_message_bytes_;
 };
 
-TEST_CASE("c10d keeps the fabric contract", "[fabric]") {
+TEST_CASE("c10d keeps the fabric contract", "[fabric][slow]") {
   for (const Test& test : fabric_contract()) {
     SECTION(test.name) {
       for (int size = 1; size <= std::min(largest_of_threads(), 4); ++size) {

@@ -217,7 +217,7 @@ class ManyCalls final : public compress::Technique {
 };
 
 TEST_CASE("a rank that dies in any stage of a technique is named, and nothing hangs",
-          "[session][technique]") {
+          "[session][technique][slow]") {
   const int stage = GENERATE(0, 1, 2);
   const bool connection_lost = GENERATE(false, true);
   INFO("stage " << stage << (connection_lost ? ", connection lost" : ", silent"));

@@ -239,7 +239,7 @@ TEST_CASE("one rank's shutdown fails the others' operations, naming it", "[sessi
   world.shutdown();
 }
 
-TEST_CASE("a rank that stops inside an operation is named after the progress deadline", "[session]") {
+TEST_CASE("a rank that stops inside an operation is named after the progress deadline", "[session][slow]") {
   const int silent = GENERATE(0, 1, 2);
   SessionWorld world(3, quick());
   world.run([](Session& session, int rank) { return sum_once(session, rank, "before", 3); });

@@ -19,7 +19,7 @@ __all__ = ["core_job"]
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 SOON_S = 1.0  # from the last rank's call to the error, where the cause is known
-LAUNCHERS = ["roundelayrun", pytest.param("mpirun", marks=pytest.mark.slow)]
+LAUNCHERS = ["roundelayrun", "mpirun"]
 
 
 @pytest.mark.parametrize("np", [2, 4])
@@ -233,6 +233,7 @@ def test_settings_that_differ_between_ranks(core_job: CoreJob) -> None:
     assert "rank 1" in text
 
 
+@pytest.mark.slow
 def test_an_unwritable_timeline_is_an_error_on_all_ranks(core_job: CoreJob) -> None:
     path = core_job.folder / "none" / "timeline.json"
     prelude = PRELUDE + f"os.environ['ROUNDELAY_TIMELINE'] = {str(path)!r}\n"
@@ -244,6 +245,7 @@ def test_an_unwritable_timeline_is_an_error_on_all_ranks(core_job: CoreJob) -> N
     assert str(path) in texts.pop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_a_bad_setting_on_one_rank_ends_the_job(core_job: CoreJob, launcher: str) -> None:
     prelude = PRELUDE + "if rank == 1: os.environ['ROUNDELAY_THETA'] = '-5'; stamp()\n" + INIT

@@ -70,10 +70,6 @@ NAMED = {
 }
 
 
-SHORT = ["small", "step", "waiting"]
-LONG = [pytest.param(work, marks=pytest.mark.slow) for work in sorted(WORK.keys() - SHORT)]
-
-
 def body(work: str, victim: int) -> str:
     lines = [line[8:] for line in WORK[work].splitlines()]
     before = BEFORE if work == "step" else ""
@@ -81,7 +77,7 @@ def body(work: str, victim: int) -> str:
 
 
 @pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("work", [*SHORT, *LONG])
+@pytest.mark.parametrize("work", ["small", *sorted(WORK.keys() - {"small"})])
 def test_survivors_raise_an_error_that_names_the_dead(core_job: CoreJob, work: str, victim: int) -> None:
     np = 2 if work == "big" else 3
     end = core_job.conduct(np, body(work, victim))
@@ -157,6 +153,7 @@ def test_killed_before_init(core_job: CoreJob, launcher: str, victim: int) -> No
     end.expect_in_time()
 
 
+@pytest.mark.slow
 def test_killed_while_others_are_on_their_way_out(core_job: CoreJob) -> None:
     end = core_job.conduct(2, "if rank == 1: during(1.0, die); time.sleep(60)\nhvd.shutdown()")
     assert end.status == KILLED, end.err

@@ -18,7 +18,7 @@ __all__ = ["core_job"]
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
-LAUNCHERS = ["roundelayrun", pytest.param("mpirun", marks=pytest.mark.slow)]
+LAUNCHERS = ["roundelayrun", "mpirun"]
 LONG_SLEEP = pytest.param("time.sleep(60)", marks=pytest.mark.nightly)
 RAISES = """
 def boom():
@@ -39,6 +39,7 @@ def test_an_exception_is_shown_and_is_the_cause_that_the_others_raise(core_job: 
         assert "(while allreduce of 'x' was" in seen.text or "(allreduce of 'x' was not" in seen.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("work", [LONG_SLEEP, "while True: hvd.allreduce(torch.ones(1 << 20), name='x')"])
 def test_an_exception_ends_the_job(core_job: CoreJob, launcher: str, work: str) -> None:
@@ -60,6 +61,7 @@ def test_an_exit_code_is_the_jobs(core_job: CoreJob, launcher: str, work: str) -
     end.expect_in_time()
 
 
+@pytest.mark.slow
 def test_os_exit_names_the_rank(core_job: CoreJob) -> None:
     body = "if rank == 1: time.sleep(0.5); stamp(); os._exit(4)\nwith watched(): hvd.allreduce(torch.ones(3))"
     end = core_job.conduct(2, body)
@@ -68,6 +70,7 @@ def test_os_exit_names_the_rank(core_job: CoreJob) -> None:
     assert "rank 1 is gone" in end.seen[0].text
 
 
+@pytest.mark.slow
 def test_an_exception_in_a_gradient_hook(core_job: CoreJob) -> None:
     body = """
 weight = torch.ones(4, requires_grad=True)
@@ -95,6 +98,7 @@ def test_without_shutdown_the_job_ends_well(core_job: CoreJob, launcher: str) ->
     end.expect_in_time()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_who_is_done_waits_for_who_still_works(core_job: CoreJob, launcher: str) -> None:
     body = "hvd.shutdown()\nif rank == 0: time.sleep(3); print('saved', flush=True); stamp()"
@@ -103,6 +107,7 @@ def test_who_is_done_waits_for_who_still_works(core_job: CoreJob, launcher: str)
     assert "saved" in end.out
 
 
+@pytest.mark.slow
 def test_leaving_with_operations_of_ones_own(core_job: CoreJob) -> None:
     """All ranks have submitted, and nobody waits for what was submitted."""
     body = """
@@ -162,6 +167,7 @@ stamp()
         assert "spawn" in said
 
 
+@pytest.mark.slow
 def test_the_interpreters_own_hook_is_kept(core_job: CoreJob) -> None:
     prelude = PRELUDE + "sys.excepthook = lambda kind, *rest: print('own hook', kind.__name__, flush=True)\n"
     end = core_job.ended(core_job.begin(2, RAISES + "time.sleep(60)", prelude=prelude + INIT))

@@ -51,7 +51,7 @@ def program(victim: int) -> str:
     return LOOP.format(victim=victim, turn=2, elements=BYTES // 4)
 
 
-@pytest.mark.parametrize(("np", "stopped"), [pytest.param(2, 0, marks=pytest.mark.slow), (2, 1), (3, 1)])
+@pytest.mark.parametrize(("np", "stopped"), [(2, 1), (2, 0), (3, 1)])
 def test_a_stopped_rank_is_named(core_job: CoreJob, np: int, stopped: int) -> None:
     body = program(stopped) + "with watched(): loop()"
     process = core_job.begin(np, body, prelude=PRELUDE + SETTINGS + INIT)
@@ -69,7 +69,8 @@ def test_a_stopped_rank_is_named(core_job: CoreJob, np: int, stopped: int) -> No
         assert TIMEOUT_S - 0.5 < seen.at - since < (ALLOWED_S + VERDICT_S) * crowd(), seen
 
 
-@pytest.mark.parametrize("stopped", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("stopped", [0, 1])
 def test_continued_in_time_nothing_happened(core_job: CoreJob, stopped: int) -> None:
     process = core_job.begin(2, program(stopped) + "loop()", prelude=PRELUDE + SETTINGS + INIT)
     pids = core_job.await_ranks(2)
@@ -81,6 +82,7 @@ def test_continued_in_time_nothing_happened(core_job: CoreJob, stopped: int) -> 
     assert end.after_s > 1.5
 
 
+@pytest.mark.slow
 def test_continued_too_late_it_hears_what_was_decided(core_job: CoreJob) -> None:
     body = (
         program(1)

@@ -55,6 +55,7 @@ def test_given_up_and_on_it_goes(core_job: CoreJob, np: int, late: int) -> None:
     assert "ROUNDELAY_STALL_SHUTDOWN_TIME_SECONDS" in text
 
 
+@pytest.mark.slow
 def test_without_an_abort_time_it_is_only_a_warning(core_job: CoreJob) -> None:
     body = """
 if rank == 1: time.sleep(3.5)
@@ -97,7 +98,7 @@ SLEEPS = "time.sleep(3)"
 KEEPS_THE_GIL = "ctypes.PyDLL(None).usleep(6_000_000)"
 
 
-@pytest.mark.parametrize("late", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("late", [1, 0])
 def test_a_late_rank_says_where_its_python_is(core_job: CoreJob, late: int) -> None:
     prelude = PRELUDE + SETTINGS.format(abort=0) + INIT
     end = core_job.ended(core_job.begin(2, LOAD.format(how=SLEEPS, late=late), prelude=prelude))
@@ -106,6 +107,7 @@ def test_a_late_rank_says_where_its_python_is(core_job: CoreJob, late: int) -> N
     assert re.search(rf"rank {late}: its process \d+ waits in the system call \w+; {place}", end.err), end.err
 
 
+@pytest.mark.slow
 def test_a_late_rank_whose_python_cannot_be_looked_at_says_so(core_job: CoreJob) -> None:
     prelude = PRELUDE + SETTINGS.format(abort=0) + INIT
     end = core_job.ended(core_job.begin(2, LOAD.format(how=KEEPS_THE_GIL, late=1), prelude=prelude))
@@ -115,6 +117,7 @@ def test_a_late_rank_whose_python_cannot_be_looked_at_says_so(core_job: CoreJob)
     )
 
 
+@pytest.mark.slow
 def test_where_python_is_can_be_kept_quiet(core_job: CoreJob) -> None:
     quiet = 'os.environ["ROUNDELAY_STALL_STACKS"] = "0"\n'
     prelude = PRELUDE + SETTINGS.format(abort=0) + quiet + INIT
@@ -127,6 +130,7 @@ def test_where_python_is_can_be_kept_quiet(core_job: CoreJob) -> None:
 UNTIL_GO = "while not Path(sys.argv[1], 'go').exists(): time.sleep(0.01)\n"
 
 
+@pytest.mark.slow
 def test_ranks_that_wait_for_each_other_are_asked_about_names(core_job: CoreJob) -> None:
     body = f"""
 mine = hvd.allreduce_async(torch.ones(3), name=f"of.rank.{{rank}}")
@@ -146,10 +150,7 @@ hvd.synchronize(mine)
     ), line
 
 
-@pytest.mark.parametrize(
-    ("stopped", "steps"),
-    [pytest.param(0, 0, marks=pytest.mark.slow), (1, 0), pytest.param(1, 100, marks=pytest.mark.slow)],
-)
+@pytest.mark.parametrize(("stopped", "steps"), [(1, 0), (0, 0), (1, 100)])
 def test_a_stopped_rank_is_named_long_before_the_stall_time(
     core_job: CoreJob, stopped: int, steps: int
 ) -> None:
@@ -177,6 +178,7 @@ step()
     assert "is stopped" not in end.err  # one rank said it, once
 
 
+@pytest.mark.slow
 def test_different_names_are_named(core_job: CoreJob) -> None:
     body = """
 try:

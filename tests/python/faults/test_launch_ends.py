@@ -34,6 +34,7 @@ def test_success_shows_every_line_with_its_rank(job: Job) -> None:
     assert (job.folder / "out" / "rank.1" / "stdout").read_text() == f"hello {threads}\n"
 
 
+@pytest.mark.slow
 def test_lines_of_several_ranks_are_never_mixed(job: Job) -> None:
     body = "for i in range(3000): sys.stdout.write(chr(97 + rank) * 37); sys.stdout.write(f' {i}\\n')"
     status, out, _ = job.run(3, body)
@@ -43,6 +44,7 @@ def test_lines_of_several_ranks_are_never_mixed(job: Job) -> None:
         assert mine == [f"[rank {rank}] {chr(97 + rank) * 37} {i}" for i in range(3000)]
 
 
+@pytest.mark.slow
 def test_verbose_says_what_runs_where(job: Job) -> None:
     status, _, err = job.run(2, "", "--verbose")
     assert status == 0
@@ -86,6 +88,7 @@ sys.exit(1)
     assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
 
 
+@pytest.mark.slow
 def test_survivors_that_hang_are_ended(job: Job) -> None:
     body = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -151,6 +154,7 @@ def test_the_second_signal_ends_them_at_once(job: Job) -> None:
     assert status == 130
 
 
+@pytest.mark.slow
 def test_ranks_that_ignore_the_signal_get_five_seconds(job: Job) -> None:
     with job.start(2, STUBBORN) as process:
         job.wait_ready(2)

@@ -118,6 +118,7 @@ def test_every_host_that_is_not_there_is_named_and_none_starts(job: Job) -> None
     assert not list(job.folder.glob("ready.*"))
 
 
+@pytest.mark.slow
 def test_a_host_that_does_not_answer_in_time(job: Job) -> None:
     started = time.monotonic()
     hosts = "127.0.0.2:1,127.0.7.1:1"
@@ -167,6 +168,7 @@ def test_a_function_reaches_all_hosts(job: Job, monkeypatch: pytest.MonkeyPatch)
     assert found == [(0, "127.0.0.2", True), (1, "127.0.0.2", True), (2, "127.0.0.3", True)]
 
 
+@pytest.mark.slow
 def test_a_function_that_a_host_does_not_read(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     assert job.bin is not None
     # Answers the plan as a host does, and then reads no more.
@@ -191,6 +193,7 @@ def test_a_killed_rank_is_named_with_its_host_and_nothing_is_left(job: Job) -> N
     assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
 
 
+@pytest.mark.slow
 def test_ranks_that_are_stopped_end_with_the_others(job: Job) -> None:
     body = "meet(3)\nif rank == 0:\n    stamp(); sys.exit(3)\nos.kill(os.getpid(), signal.SIGSTOP)"
     status, _, _ = job.run(3, body, "-H", THREE)

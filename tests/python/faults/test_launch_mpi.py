@@ -35,6 +35,7 @@ def test_ranks_find_each_other(job: Job) -> None:
     assert sorted(out.splitlines()) == [f"[rank {rank}] 3 6" for rank in range(3)]
 
 
+@pytest.mark.slow
 def test_survivors_of_a_killed_rank_live(job: Job) -> None:
     body = """
 if rank == 1:
@@ -56,6 +57,7 @@ def test_mpi_abort_ends_the_job_with_its_code(job: Job) -> None:
     assert status == 4
 
 
+@pytest.mark.slow
 def test_exit_without_finalize(job: Job) -> None:
     status, _, err = job.run(2, MPI + "if rank == 1:\n    stamp(); os._exit(3)\ntime.sleep(60)")
     assert job.seconds_since_failure() < PROMISED_S

@@ -116,6 +116,7 @@ def test_a_killed_rank_is_named_with_its_last_words(job: Job) -> None:
     job.expect_nothing_left(within_s=0.5)
 
 
+@pytest.mark.slow
 def test_results_are_there_although_a_process_does_not_end(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calling, "END_GRACE_S", 3.0)
 
@@ -236,6 +237,7 @@ def test_ctrl_c_ends_all_ranks_in_order(job: Job) -> None:
     assert last == "interrupted ['and on it goes']"
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_ends_stubborn_ranks_at_once(job: Job) -> None:
     with start(job, "stubborn") as process:
         job.wait_ready(2)

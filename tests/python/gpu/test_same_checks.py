@@ -20,23 +20,23 @@ FILES = {  # by job, as a start costs seconds
         "torch_optimizer_kinds",
     ],
 }
+pytestmark = pytest.mark.slow
+
 NUMBERS = ["allreduce", "gathering", "reducescatter", "optimizer"]
 
 
-@pytest.mark.parametrize("job", ["operations", pytest.param("training", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("job", sorted(FILES))
 def test_on_a_gpu(job: str) -> None:
     files = [str(TESTS / "parallel" / f"test_{name}.py") for name in FILES[job]]
     run_checks(files, 2, limit_s=150, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)
 
 
-@pytest.mark.slow
 def test_strategies_on_a_gpu() -> None:
     files = [str(TESTS / "parallel" / f"test_{name}.py") for name in ("strategies", "strategy_state", "csc")]
     env = {"RANKS_DEVICE": "fakegpu", "ROUNDELAY_THETA": "64"}
     run_checks(files, 2, limit_s=150, env=env, fresh=True)
 
 
-@pytest.mark.slow
 def test_horovods_numbers_on_a_gpu() -> None:
     files = [str(TESTS / "parity" / f"{name}.py") for name in NUMBERS]
     run_checks(files, 3, limit_s=300, env={"RANKS_DEVICE": "fakegpu"}, fresh=True)

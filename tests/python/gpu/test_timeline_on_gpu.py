@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
 import torch
 
 import gpu_device
@@ -16,6 +17,7 @@ from roundelay.timeline.intervals import total
 ROUNDS = 100
 
 
+@pytest.mark.slow
 def test_timeline_on_gpu(tmp_path: Path) -> None:
     where = {"ROUNDELAY_TIMELINE": "DYNAMIC", "TRACE": str(tmp_path / "trace.json")}
     run_checks(__file__, 2, env={"RANKS_DEVICE": gpu_device.NAME, **where}, fresh=True)

@@ -18,6 +18,7 @@ def _one_gpu() -> bool:
     return torch.accelerator.device_count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("np", [1, 2, 4])
 def test_devices(np: int) -> None:
     run_checks(__file__, np, env={"RANKS_DEVICE": GPU, "FAKE_GPU_DEVICES": "2"}, fresh=True)

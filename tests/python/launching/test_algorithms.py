@@ -11,6 +11,8 @@ import pytest
 import starts
 from ranks import mpirun
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import os, signal, sys
 import torch

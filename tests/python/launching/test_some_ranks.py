@@ -85,6 +85,7 @@ def expect_all_done(status: int, output: str, ranks: int) -> None:
     assert output.count("done ") == ranks, output
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 def test_a_communicator_of_an_mpi_that_the_user_started(script: Path) -> None:
     pytest.importorskip("mpi4py")

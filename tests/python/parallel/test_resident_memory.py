@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -15,6 +16,7 @@ _SIZES = (2 << 18, 600, 9 << 16, 2 << 16, 900, 7 << 16) * 8  # elements, as of l
 _STEPS = 15
 
 
+@pytest.mark.slow
 def test_two_ranks() -> None:
     run_checks(__file__, 2, fresh=True)
 

@@ -80,6 +80,7 @@ def test_a_module_that_no_path_leads_to(tmp_path: Path) -> None:
         del sys.modules["hidden.some_tests"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", STARTERS, ids=["gloo", "mpi"])
 def test_arguments_and_results_of_100_mb(how: dict[str, Any]) -> None:
     big = numpy.arange(100 << 17)
@@ -166,6 +167,7 @@ def state() -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_many_calls_leave_nothing_behind() -> None:
     size = 8 << 20
 

@@ -25,6 +25,7 @@ def test_schedule_lock(np: int) -> None:
     run_checks(__file__, np)
 
 
+@pytest.mark.slow
 def test_without() -> None:
     run_checks(__file__, 2, env={"ROUNDELAY_SCHEDULE_LOCK": "0"})
 

@@ -29,6 +29,7 @@ print(json.dumps({name: getattr(hvd, name)() for name in names}))
 """
 
 
+@pytest.mark.slow
 @NO_MPI
 def test_under_mpirun() -> None:
     run = launch(COMMAND, 2)
@@ -58,6 +59,7 @@ print("asked", flush=True)
 """
 
 
+@pytest.mark.slow
 @NO_MPI
 @pytest.mark.parametrize(("level", "expected"), [("multiple", True), ("serialized", False)])
 def test_threads_of_mpi(level: str, expected: bool) -> None:

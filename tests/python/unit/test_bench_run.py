@@ -68,6 +68,7 @@ def test_table(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert (tmp_path / "table.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_one_row_into_the_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Measured with others about or not, it takes the place of what was stored, and no other row moves."""
     for name in ("PAGE", "GOALS_PAGE", "STORED"):
@@ -116,6 +117,7 @@ def test_a_row_that_fails_is_a_line_that_says_why(
     assert "not measured: benchmarks: rank 1 fell over" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_ends_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     spec = {"models": ["none such"], "ways": ["none"], "repetitions": 1}
     with pytest.raises(SystemExit) as ended, launch.ending_in_one_line():

@@ -87,6 +87,7 @@ def _run(command: list[str], folder: Path) -> None:
     assert run.returncode == 0, f"{command}: exit status {run.returncode}\n{run.stdout}"
 
 
+@pytest.mark.starts_jobs
 @pytest.mark.parametrize("page", [page for page in RUN_PAGES if _blocks(page, "python")], ids=_name)
 def test_python_blocks_run(page: Path, checkout: Path) -> None:
     program = checkout / f"{page.stem}_blocks.py"
@@ -94,8 +95,9 @@ def test_python_blocks_run(page: Path, checkout: Path) -> None:
     _run([sys.executable, str(program)], checkout)
 
 
+@pytest.mark.starts_jobs
 @pytest.mark.parametrize(
-    "page", ["master_weights.md", "optimizer.md", "strategies.md", "techniques/algorithms.md"]
+    "page", ["optimizer.md", "master_weights.md", "strategies.md", "techniques/algorithms.md"]
 )
 def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     program = tmp_path / "blocks.py"
@@ -105,15 +107,22 @@ def test_pages_hold_on_two_ranks(page: str, tmp_path: Path) -> None:
     assert run.returncode == 0, run.output
 
 
+def _scripts() -> list[Any]:
+    """Returns each script once, with the page that has it first."""
+    pages = {script: page for page in reversed(RUN_PAGES) for script in _blocks(page, "sh")}
+    return [_as_parameters(page, script) for script, page in pages.items()]
+
+
 def _as_parameters(page: Path, script: str) -> Any:
-    """One that trains takes long."""
+    """A script that trains takes long."""
     trains = re.search(r"\w+\.py\b", script) and "--dry-run" not in script
     return pytest.param(page, script, marks=pytest.mark.nightly if trains else ())
 
 
+@pytest.mark.starts_jobs
 @pytest.mark.parametrize(
     ("page", "script"),
-    [_as_parameters(page, script) for page in RUN_PAGES for script in _blocks(page, "sh")],
+    _scripts(),
     ids=lambda value: value.stem if isinstance(value, Path) else value.splitlines()[0],
 )
 def test_commands_run(page: Path, script: str, checkout: Path) -> None:

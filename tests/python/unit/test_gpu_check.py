@@ -161,6 +161,7 @@ def test_the_page_takes_a_real_result_only() -> None:
     assert document.PAGE.read_text() == page
 
 
+@pytest.mark.slow
 def test_a_dry_run_is_honest(tmp_path: Path) -> None:
     output = tmp_path / "gpu.json"
     script, words = (

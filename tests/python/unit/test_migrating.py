@@ -305,6 +305,7 @@ for name in {others}:
     assert run.returncode == 0, run.stderr
 
 
+@pytest.mark.slow
 def test_run_under_horovods_name(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""

@@ -13,6 +13,7 @@ from ranks import PATHS, launch, mpirun, run_checks
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
 
 
+@pytest.mark.slow
 def test_a_failing_check_fails_with_its_output(tmp_path: Path) -> None:
     file = tmp_path / "failing.py"
     file.write_text("def check_sum():\n    assert 1 + 1 == 3, 'wrong on purpose'\n")
@@ -90,6 +91,7 @@ if os.environ.get("OMPI_COMM_WORLD_RANK") == "0":
 """
 
 
+@pytest.mark.slow
 def test_ranks_that_fell_back_to_another_fabric_fail(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(LITTLE_MEMORY_ON_RANK_0)
     file = tmp_path / "passing.py"

@@ -54,6 +54,7 @@ def test_one_more(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["3 tests skipped, 2 allowed (tests/python/support/skips.py): needs 3 GPUs"])
 
 
+@pytest.mark.starts_jobs
 @pytest.mark.parametrize(
     "more",
     [

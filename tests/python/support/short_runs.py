@@ -1,0 +1,35 @@
+"""Which run of a test with several sets of parameters `make test` takes. The others are left to CI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Run:
+    """A test with one set of parameters.
+
+    Args:
+        test: the test's name, without its parameters.
+        ranks: their number, 0 if the test has no such parameter.
+        left_out: the run itself has the mark `slow` or `nightly`.
+
+    """
+
+    test: str
+    ranks: int = 0
+    left_out: bool = False
+
+    def size(self) -> int:
+        """Returns the key for the choice. A single rank comes last, because most of the code needs two."""
+        return 1 << 30 if self.ranks == 1 else self.ranks
+
+
+def variations(runs: Sequence[Run]) -> list[int]:
+    """Returns the places of all runs but one of each test: the first with the fewest ranks from two on."""
+    chosen: dict[str, int] = {}
+    for place, run in enumerate(runs):
+        if not run.left_out and (run.test not in chosen or run.size() < runs[chosen[run.test]].size()):
+            chosen[run.test] = place
+    return [place for place, run in enumerate(runs) if place != chosen.get(run.test)]
