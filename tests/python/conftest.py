@@ -8,6 +8,7 @@ skipped.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -33,3 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=ranks_of)
     for number in sizes.larger([(item.nodeid.partition("[")[0], ranks_of(item)) for item in items]):
         items[number].add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def job_of_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run the test in a job of this process alone, also under a launcher."""
+    import roundelay.torch as hvd
+
+    monkeypatch.setenv("ROUNDELAY_BOOTSTRAP", "single")
+    hvd.init()
+    yield
+    hvd.shutdown()
