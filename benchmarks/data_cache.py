@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import launch, quiet, show
+from benchmarks import launch, measure, quiet, show
 
 FIRST_GOAL, LATER_GOAL = 1.1, 0.9  # times the epoch without a cache; of the speed of memory
+SPEC = {"workers": 2, "samples": 1024, "side": 224, "delay": 0.01, "repetitions": 7, "disk": False}
 _COLUMNS = ["epoch", "seconds", "quartiles", "samples/s"]
 _PAIRS = (
     ("first epoch / without a cache", "first, with a cache", "first, without a cache", FIRST_GOAL),
@@ -29,13 +30,14 @@ _PAIRS = (
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.data_cache", description=__doc__)
     parser.add_argument("--ranks", type=int, default=2, help="ranks (default: 2)")
-    parser.add_argument("--workers", type=int, default=2, help="DataLoader workers of a rank (default: 2)")
-    parser.add_argument("--samples", type=int, default=1024, help="images (default: 1024)")
-    parser.add_argument("--side", type=int, default=224, help="pixels of an image's side (default: 224)")
-    parser.add_argument("--delay", type=float, default=0.01, help="seconds of a read (default: 0.01)")
-    parser.add_argument("--repetitions", type=int, default=7, help="epochs of each kind (default: 7)")
+    parser.add_argument("--workers", type=int, help="DataLoader workers of a rank (default: %(default)s)")
+    parser.add_argument("--samples", type=int, help="images (default: %(default)s)")
+    parser.add_argument("--side", type=int, help="pixels of an image's side (default: %(default)s)")
+    parser.add_argument("--delay", type=float, help="seconds of a read (default: %(default)s)")
+    parser.add_argument("--repetitions", type=int, help="epochs of each kind (default: %(default)s)")
     parser.add_argument("--disk", action="store_true", help="keep the samples on disk: later epochs only")
     parser.add_argument("--plot", type=Path, help="also draw the epochs into this file")
+    parser.set_defaults(**SPEC)
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
     return parser
 
@@ -53,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
     mpirun = launch.find_launcher()
-    names = ("workers", "samples", "side", "delay", "repetitions", "disk")
-    spec = {name: getattr(arguments, name) for name in names}
-    found = launch.run_ranks(mpirun, "benchmarks.workers.data_cache", arguments.ranks, spec, 900)[0]
+    spec = {name: getattr(arguments, name) for name in SPEC}
+    ranks = launch.run_ranks(mpirun, "benchmarks.workers.data_cache", arguments.ranks, spec, 900)
+    found = measure.summarised(ranks[0])
     console = show.console()
     console.print(
         f"{arguments.ranks} ranks of {arguments.workers} workers, {arguments.samples} images of "

@@ -42,3 +42,4 @@ def gpt2() -> list[Shape]:
 
 
 SHAPES = {"resnet50": resnet50, "gpt2": gpt2}
+NAMES = {"resnet50": "ResNet-50", "gpt2": "GPT-2 small", "mlp": "MLP"}

@@ -23,6 +23,7 @@ _PROSE_COLUMNS = 110
 _WITHOUT = (
     "A ratio without brackets has no interval: it was measured once, or before intervals and floors were."
 )
+_COLUMNS = ("work", "Roundelay", "floor", "Gloo, DDP", "MPI", "another way", "repetitions")
 # A row's results: {"day": ..., "machine": {...}, "results": [Result.as_json()]}
 Rows = Mapping[str, Mapping[str, Any]]
 
@@ -48,14 +49,19 @@ def where(found: Rows) -> str:
 
 
 def columns(all_: Sequence[Result]) -> list[str]:
-    """Name the columns of the table with the peers; the last column exists if any row has data for it."""
-    known = any(result.kept is not None for result in all_)
-    return ["work", "Roundelay", "floor", "Gloo, DDP", "MPI", *(["repetitions"] if known else [])]
+    """Name the columns of the table with the peers; the last two exist if any row has data for them."""
+    lacking = set()
+    if not any(_other_ways(result) for result in all_):
+        lacking.add("another way")
+    if not any(result.kept is not None for result in all_):
+        lacking.add("repetitions")
+    return [name for name in _COLUMNS if name not in lacking]
 
 
 def cells(all_: Sequence[Result]) -> list[list[str]]:
     """Make the texts of these columns."""
-    return [_cells(result)[: len(columns(all_))] for result in all_]
+    places = [_COLUMNS.index(name) for name in columns(all_)]
+    return [[own[place] for place in places] for own in map(_cells, all_)]
 
 
 def peers_table(found: Rows) -> str:
@@ -73,7 +79,7 @@ def _filled(prose: str) -> str:
 def _cells(result: Result) -> list[str]:
     work = f"{result.work} ({result.note})" if result.note else result.work
     if result.own is None:
-        return [work, f"not measured: {result.why}", "", "", "", ""]
+        return [work, f"not measured: {result.why}", *[""] * (len(_COLUMNS) - 2)]
     mpi = [peer for peer in result.peers if peer.name.startswith("MPI")]
     others = [peer for peer in result.peers if peer.name.startswith(("Gloo", "DDP"))]
     costs = [result.own, *(peer.cost for peer in mpi + others)]
@@ -81,9 +87,17 @@ def _cells(result: Result) -> list[str]:
     own = _cost(result.own, result.unit, least)
     if result.tail is not None:
         own += f", p99 {show.quantity(result.tail.value, result.unit)}"
-    beside = ["<br>".join(_peer(peer, result.unit, least) for peer in peers) for peers in (others, mpi)]
+    beside = [
+        "<br>".join(_peer(peer, result.unit, least) for peer in peers)
+        for peers in (others, mpi, _other_ways(result))
+    ]
     repetitions = "" if result.kept is None else f"{result.kept} of {result.of}"
     return [work, own, _floor(result), *beside, repetitions]
+
+
+def _other_ways(result: Result) -> list[Peer]:
+    """List the peers that are no other library: Roundelay's work done in another way."""
+    return [peer for peer in result.peers if not peer.name.startswith(("MPI", "Gloo", "DDP"))]
 
 
 def _floor(result: Result) -> str:

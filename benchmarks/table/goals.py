@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks import show
+from benchmarks import data_cache, show
 from benchmarks.shapes import resnet50
-from benchmarks.table import alone, small, start, straggler, submit, tensors
+from benchmarks.table import alone, cache, small, start, straggler, submit, tensors
 from benchmarks.table.allreduce import OWN_FP32
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.result import Estimate, Result
@@ -164,6 +164,9 @@ AIMS: Sequence[Aim] = (
     at_most(submit.CALL, 3e-6),
     at_most(submit.HOOK, 3e-6),
     times_as_fast(submit.HALF_HOOK, submit.OWN_FP32, 1 / 1.3),
+    times_the_floor(cache.FIRST, data_cache.FIRST_GOAL),
+    *(times_the_floor(work, 1 / data_cache.LATER_GOAL) for work in (cache.LATER, cache.PLAIN)),
+    times_the_floor(cache.MEMORY, 1.01),
     at_most(straggler.WAIT, 1e-3),
     at_most(alone.IDLE, 0.1),
     at_most(alone.MESSAGES, 0),

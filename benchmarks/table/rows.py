@@ -6,7 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.table import allreduce, alone, nodes, small, start, straggler, submit, tensors, train
+from benchmarks.table import (
+    allreduce,
+    alone,
+    cache,
+    lars,
+    nodes,
+    small,
+    start,
+    straggler,
+    submit,
+    tensors,
+    train,
+)
 from benchmarks.table.result import Result
 from benchmarks.table.run import Run
 
@@ -25,6 +37,8 @@ ROWS: dict[str, Row] = {
     "tensors": Row(tensors.measure, tensors.results),
     "train": Row(train.measure, train.results),
     "submit": Row(submit.measure, submit.results),
+    "lars": Row(lars.measure, lars.results),
+    "cache": Row(cache.measure, cache.results),
     "straggler": Row(straggler.measure, straggler.results),
     "alone": Row(alone.measure, alone.results),
     "start": Row(start.measure, start.results),

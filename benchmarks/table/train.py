@@ -8,13 +8,13 @@ from typing import Any
 from benchmarks import show, two_nodes_train
 from benchmarks.bare import compiler
 from benchmarks.models import available
+from benchmarks.shapes import NAMES
 from benchmarks.table import nodes
 from benchmarks.table.result import Result
 from benchmarks.table.run import Run
 from benchmarks.table.samples import Samples, compare
 
 _RESOLUTION_S = 1e-3  # shorter times count as this: medians of steps are not more exact
-_MODELS = {"resnet50": "ResNet-50", "gpt2": "GPT-2 small", "mlp": "MLP"}
 _WAYS = ("none", "roundelay", "ddp", "ddp 5 MiB", "ddp 100 MiB")
 _NODES = "2 nodes of 2 ranks, 1 Gbit/s"
 
@@ -57,7 +57,7 @@ def _added(
 
 def _over_a_wire(cell: dict[str, Any]) -> list[Result]:
     """Compare gradients in bf16 with fp32's: the time that they add, and that they are under way."""
-    name = f"{_MODELS[cell['model']]} in bf16, {_NODES}"
+    name = f"{NAMES[cell['model']]} in bf16, {_NODES}"
     works = f"exposed in a step, {name}", f"communication under way in a step, {name}"
     if "missing" in cell:
         return [Result(work, why=cell["missing"]) for work in works]
@@ -79,7 +79,7 @@ def results(found: list[dict[str, Any]]) -> list[Result]:
         if "mbit" in cell:
             made += _over_a_wire(cell)
             continue
-        name = f"{_MODELS[cell['model']]}, 2 ranks"
+        name = f"{NAMES[cell['model']]}, 2 ranks"
         exposed, cpu = f"exposed in a step, {name}", f"CPU time added to a rank's step, {name}"
         if "missing" in cell:
             made += [Result(work, why=cell["missing"]) for work in (exposed, cpu)]

@@ -164,7 +164,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     level = stats.disk if directory else stats.memory
     ranks.rest()
     result = {
-        "seconds": {name: measure.summary(seconds) for name, seconds in found.single().items()},
+        "seconds": found.single(),
         "others": found.others,
         "memory": {**memory, "kept": level.kept_bytes, "samples": level.kept},
         "source_reads": stats.source.hits,

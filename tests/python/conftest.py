@@ -8,6 +8,7 @@ In CI there is a limit to what may be skipped.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,14 @@ def _ranks_of(item: pytest.Item) -> int:
 def _run_of(item: pytest.Item) -> Run:
     left_out = any(item.get_closest_marker(mark) for mark in ("slow", "nightly"))
     return Run(item.nodeid.partition("[")[0], _ranks_of(item), left_out)
+
+
+@pytest.fixture
+def job_of_one(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run the test in a job of this process alone, also under a launcher."""
+    import roundelay.torch as hvd
+
+    monkeypatch.setenv("ROUNDELAY_BOOTSTRAP", "single")
+    hvd.init()
+    yield
+    hvd.shutdown()

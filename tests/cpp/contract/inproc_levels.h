@@ -60,4 +60,17 @@ struct InprocLevels {
   }
 };
 
+// The media of a lane with two tracks, each of which has two levels of its own. Ranks begin with 0.
+struct TwoTracks {
+  TwoTracks(int nodes, int members) : one(nodes, members, 0), other(nodes, members, 0) {}
+  [[nodiscard]] std::vector<std::unique_ptr<collective::Fabric>> of(int rank) const {
+    std::vector<std::unique_ptr<collective::Fabric>> fabrics;
+    for (const InprocLevels* levels : {&one, &other})
+      fabrics.push_back(collective::make_two_level_fabric(levels->of(rank)));
+    return fabrics;
+  }
+
+  const InprocLevels one, other;
+};
+
 }  // namespace roundelay::contract

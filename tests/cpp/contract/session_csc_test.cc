@@ -7,13 +7,13 @@
 #include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/technique_bucket.h"
+#include "tests/cpp/contract/technique_errors.h"
 
 namespace roundelay::contract {
 namespace {
 
 using compress::TechniquePtr;
 using runtime::Session;
-using std::chrono::milliseconds;
 
 TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }
 
@@ -59,12 +59,9 @@ TEST_CASE("buckets by csc lose nothing, and all ranks choose the same chunks", "
   const bool two_nodes = GENERATE(false, true);
   if (two_nodes && size != 4) return;
   const std::string norms = GENERATE("same", "previous");
-  const InprocLevels one(2, 2, 0), other(2, 2, 0);
+  const TwoTracks tracks(2, 2);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
-    if (!two_nodes) return;
-    parts.fabrics.clear();
-    for (const InprocLevels* levels : {&one, &other})
-      parts.fabrics.push_back(collective::make_two_level_fabric(levels->of(parts.rank_info.rank)));
+    if (two_nodes) parts.fabrics = tracks.of(parts.rank_info.rank);
   });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {
@@ -111,90 +108,12 @@ TEST_CASE("buckets by csc lose nothing, and all ranks choose the same chunks", "
   }
 }
 
-// Does what another technique does. A rank can come to its end before each of its calls, and after the last.
-class Watched final : public compress::Technique {
- public:
-  Watched(TechniquePtr inner, std::function<void(int)> before)
-      : inner_(std::move(inner)), before_(std::move(before)) {}
-  [[nodiscard]] std::string_view name() const override { return inner_->name(); }
-  [[nodiscard]] std::string text() const override { return inner_->text(); }
-  [[nodiscard]] std::size_t state_bytes(std::size_t count, DType dtype,
-                                        std::span<const int> levels) const override {
-    return inner_->state_bytes(count, dtype, levels);
-  }
-  collective::Task run(compress::Stage& stage, compress::Bucket bucket) const override {
-    collective::Task inner = inner_->run(stage, bucket);
-    int calls = 0;
-    for (inner.resume(); !inner.done(); inner.resume()) {
-      before_(calls++);
-      const collective::Task::Step step = inner.step();
-      co_await collective::Calling(*step.fabric, *step.call);
-    }
-    before_(calls);
-    co_return inner.status();
-  }
-  Status give_back(compress::Arithmetic& math, const compress::Bucket& bucket) const override {
-    return inner_->give_back(math, bucket);
-  }
-
- private:
-  const TechniquePtr inner_;
-  const std::function<void(int)> before_;
-};
-
 TEST_CASE("a rank that dies before or between the calls of csc is named", "[session][technique][csc]") {
-  const int stage = GENERATE(0, 1);
-  const bool connection_lost = GENERATE(false, true);
-  INFO("stage " << stage << (connection_lost ? ", connection lost" : ", silent"));
-  Config config;
-  config.progress_timeout = milliseconds(150);
-  config.log_level = LogLevel::kError;
-  constexpr int kSize = 3, kDead = 1;
-  SessionWorld world(kSize, config);
-  std::atomic<bool> died{false};
-  std::vector<std::string> causes(kSize);
-  std::vector<std::unique_ptr<TechniqueBucket>> buckets(kSize);
-  world.run([&](Session& session, int rank) -> std::string {
-    const auto before = [&, rank](int call) {
-      if (rank != kDead || call != stage || died) return;
-      world.stop(kDead);
-      if (connection_lost) world.data->fail(kDead);
-      died = true;
-    };
-    auto& bucket = buckets[static_cast<std::size_t>(rank)];
-    bucket = std::make_unique<TechniqueBucket>(
-        session, std::make_shared<const Watched>(technique("csc:chunk=8,keep=0.5"), before), 64);
-    if (!bucket->ok().ok()) return bucket->ok().message();
-    std::fill_n(bucket->elements(), 64, 1.0F);
-    if (const Status status = bucket->start("b"); !status.ok()) return status.message();
-    session.flush();
-    if (rank != kDead) causes[static_cast<std::size_t>(rank)] = bucket->finish().message();
-    return {};
-  });
-  CHECK(died);
-  CHECK(causes[0] == causes[2]);
-  INFO(causes[0]);
-  CHECK(causes[0].find(connection_lost ? "member 1" : "rank 1") != std::string::npos);
-  for (auto& one : world.stopped) one = false;
-  world.shutdown();
+  require_the_dead_is_named(technique("csc:chunk=8,keep=0.5"), GENERATE(0, 1), GENERATE(false, true));
 }
 
 TEST_CASE("ranks whose csc differs get both texts before anything is sent", "[session][technique][csc]") {
-  SessionWorld world(2);
-  world.run([](Session& session, int rank) -> std::string {
-    TechniqueBucket bucket(session, technique(rank == 0 ? "csc:keep=0.1,chunk=8" : "csc:keep=0.2,chunk=8"),
-                           64);
-    if (!bucket.ok().ok()) return bucket.ok().message();
-    std::fill_n(bucket.elements(), 64, 1.0F);
-    const Status status = bucket.run("b");
-    if (status.code() != StatusCode::kMismatch) return "no mismatch: " + status.message();
-    for (const char* text : {"keep=0.1,", "keep=0.2,"})
-      if (status.message().find(text) == std::string::npos) return "without " + std::string(text);
-    if (bucket.read() != std::vector<float>(64, 1.0F)) return "the elements have changed";
-    if (bucket.state() != Bytes(bucket.state().size())) return "the state has changed";
-    return sum_once(session, rank, "after", 2);
-  });
-  world.shutdown();
+  require_both_texts(technique("csc:keep=0.1,chunk=8"), technique("csc:keep=0.2,chunk=8"));
 }
 
 TEST_CASE("while a rank has joined, csc keeps its state and its run", "[session][technique][csc][join]") {

@@ -8,6 +8,7 @@
 #include "tests/cpp/contract/locking_world.h"
 #include "tests/cpp/contract/session_trip.h"
 #include "tests/cpp/contract/technique_bucket.h"
+#include "tests/cpp/contract/technique_errors.h"
 
 namespace roundelay::contract {
 namespace {
@@ -16,7 +17,6 @@ using compress::Bucket;
 using compress::Stage;
 using compress::TechniquePtr;
 using runtime::Session;
-using std::chrono::milliseconds;
 
 TechniquePtr technique(const std::string& text) { return compress::make_technique(text).value(); }
 
@@ -66,13 +66,9 @@ TEST_CASE("several buckets by cyclic are under way at once, and nothing is lost"
   const int size = GENERATE(1, 2, 3, 4);
   const bool two_nodes = GENERATE(false, true);
   if (two_nodes && size != 4) return;
-  // On two nodes the lane has two tracks, each over its own two levels.
-  const InprocLevels one(2, 2, 0), other(2, 2, 0);
+  const TwoTracks tracks(2, 2);
   SessionWorld world(size, {}, [&](runtime::SessionParts& parts) {
-    if (!two_nodes) return;
-    parts.fabrics.clear();
-    for (const InprocLevels* levels : {&one, &other})
-      parts.fabrics.push_back(collective::make_two_level_fabric(levels->of(parts.rank_info.rank)));
+    if (two_nodes) parts.fabrics = tracks.of(parts.rank_info.rank);
   });
   std::vector<std::array<Course, kBuckets>> courses(static_cast<std::size_t>(size));
   world.run([&](Session& session, int rank) -> std::string {
@@ -189,12 +185,9 @@ TEST_CASE("techniques repeat under a schedule lock, and a flush in between", "[s
   world.shutdown();
 }
 
-// Makes kCalls allreduces of the bucket. A rank can come to its end before each of them, and after the last.
+// Makes three allreduces of the bucket.
 class ManyCalls final : public compress::Technique {
  public:
-  static constexpr int kCalls = 3;
-  // `before` is called with the number of the call, from 0 to kCalls.
-  explicit ManyCalls(std::function<void(int)> before) : before_(std::move(before)) {}
   [[nodiscard]] std::string_view name() const override { return "many"; }
   [[nodiscard]] std::string text() const override { return "many"; }
   [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
@@ -202,72 +195,22 @@ class ManyCalls final : public compress::Technique {
     const Result<std::byte*> memory = stage.scratch(bucket.buffer.bytes);
     if (!memory.ok()) co_return memory.status();
     std::memset(*memory, 0, bucket.buffer.bytes);
-    for (int i = 0; i < kCalls; ++i) {
-      before_(i);
+    for (int i = 0; i < 3; ++i) {
       collective::Call call = compress::allreduce_of({*memory, 0, bucket.buffer.bytes}, bucket, stage);
       co_await collective::Calling(stage.fabric(), call);
     }
-    before_(kCalls);
     co_return Status{};
   }
   Status give_back(compress::Arithmetic&, const Bucket&) const override { return {}; }
-
- private:
-  const std::function<void(int)> before_;
 };
 
 TEST_CASE("a rank that dies in any stage of a technique is named, and nothing hangs",
           "[session][technique][slow]") {
-  const int stage = GENERATE(0, 1, 2);
-  const bool connection_lost = GENERATE(false, true);
-  INFO("stage " << stage << (connection_lost ? ", connection lost" : ", silent"));
-  Config config;
-  config.progress_timeout = milliseconds(150);
-  config.log_level = LogLevel::kError;
-  constexpr int kSize = 3, kDead = 1;
-  SessionWorld world(kSize, config);
-  std::atomic<bool> died{false};
-  std::vector<std::string> causes(kSize);
-  std::vector<std::unique_ptr<TechniqueBucket>> buckets(kSize);
-  world.run([&](Session& session, int rank) -> std::string {
-    const auto before = [&, rank](int call) {
-      if (rank != kDead || call != stage || died) return;
-      world.stop(kDead);
-      if (connection_lost) world.data->fail(kDead);
-      died = true;
-    };
-    auto& bucket = buckets[static_cast<std::size_t>(rank)];
-    bucket = std::make_unique<TechniqueBucket>(session, std::make_shared<const ManyCalls>(before), 64);
-    if (!bucket->ok().ok()) return bucket->ok().message();
-    if (const Status status = bucket->start("b"); !status.ok()) return status.message();
-    session.flush();
-    if (rank != kDead) causes[static_cast<std::size_t>(rank)] = bucket->finish().message();
-    return {};
-  });
-  CHECK(died);
-  CHECK(causes[0] == causes[2]);
-  INFO(causes[0]);
-  CHECK(causes[0].find(connection_lost ? "member 1" : "rank 1") != std::string::npos);
-  for (auto& one : world.stopped) one = false;
-  world.shutdown();
+  require_the_dead_is_named(std::make_shared<const ManyCalls>(), GENERATE(0, 1, 2), GENERATE(false, true));
 }
 
 TEST_CASE("ranks whose techniques differ get both texts, and the job goes on", "[session][technique]") {
-  SessionWorld world(2);
-  world.run([](Session& session, int rank) -> std::string {
-    TechniqueBucket bucket(session, technique(rank == 0 ? "cyclic:parts=4" : "cyclic:parts=8"), 64);
-    if (!bucket.ok().ok()) return bucket.ok().message();
-    std::fill_n(bucket.elements(), 64, 1.0F);
-    const Status status = bucket.run("b");
-    if (status.code() != StatusCode::kMismatch) return "no mismatch: " + status.message();
-    for (const char* text : {"cyclic:parts=4", "cyclic:parts=8"})
-      if (status.message().find(text) == std::string::npos) return "without " + std::string(text);
-    if (bucket.read() != std::vector<float>(64, 1.0F)) return "the elements have changed";
-    const Bytes state = bucket.state();
-    if (state != Bytes(state.size())) return "the state has changed";
-    return sum_once(session, rank, "after", 2);
-  });
-  world.shutdown();
+  require_both_texts(technique("cyclic:parts=4"), technique("cyclic:parts=8"));
 }
 
 }  // namespace

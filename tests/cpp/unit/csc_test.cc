@@ -10,6 +10,23 @@ using collective::Reduction;
 
 constexpr std::array kFloating = {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16};
 
+// Reduces the gradients by csc, or flushes what the group keeps. Does the same to the model, and compares.
+void step_or_flush(TechniqueMembers& group, const Technique& technique, Model& model,
+                   const Gradients& gradients, bool flush) {
+  bring(group, gradients);
+  if (flush) {
+    group.run_dense(&technique);
+    model.flush(gradients);
+    for (auto& member : group.members)
+      REQUIRE(member->state == std::vector<double>(member->state.size(), 0.0));
+  } else {
+    group.run(technique);
+    model.step(gradients);
+    require_sent(model, technique, group, size_of(group.members.front()->bucket.reduction.dtype));
+  }
+  require_as(model, group);
+}
+
 TEST_CASE("csc is its slow model on whole numbers, and nothing is lost", "[technique][csc]") {
   std::mt19937 random(1);
   for (int round = 0; round < 60; ++round) {
@@ -25,18 +42,7 @@ TEST_CASE("csc is its slow model on whole numbers, and nothing is lost", "[techn
     for (int step = 0; step < 50; ++step) {
       INFO(technique->text() << " on " << ranks << " ranks, " << name_of(dtype) << ", step " << step);
       const Gradients gradients = some_gradients(model, ranks, 100, random);
-      bring(group, gradients);
-      if (random() % 12 == 0) {
-        group.run_dense(technique.get());
-        model.flush(gradients);
-        for (auto& member : group.members)
-          REQUIRE(member->state == std::vector<double>(member->state.size(), 0.0));
-      } else {
-        group.run(*technique);
-        model.step(gradients);
-        require_sent(model, *technique, group, size_of(dtype));
-      }
-      require_as(model, group);
+      step_or_flush(group, *technique, model, gradients, random() % 12 == 0);
       for (std::size_t i = 0; i < model.count; ++i) {
         for (const auto& of_rank : gradients) came[i] += of_rank[i];
         sent[i] += element(*group.members[0], i);
@@ -61,11 +67,7 @@ TEST_CASE("csc with local momentum is its slow model", "[technique][csc]") {
     for (int step = 0; step < 8; ++step) {  // later, fp32 would round
       INFO(technique->text() << " on " << ranks << " ranks, step " << step);
       const Gradients gradients = some_gradients(model, ranks, 7, random);
-      bring(group, gradients);
-      group.run(*technique);
-      model.step(gradients);
-      require_sent(model, *technique, group, sizeof(float));
-      require_as(model, group);
+      step_or_flush(group, *technique, model, gradients, false);
     }
   }
 }
@@ -247,18 +249,7 @@ TEST_CASE("a flush clears the momentum, the norms and the indices", "[technique]
     for (int step = 0; step < 16; ++step) {
       INFO(technique->text() << ", step " << step);
       const Gradients gradients = some_gradients(model, 2, 7, random);
-      bring(group, gradients);
-      if (step % 5 == 4) {
-        group.run_dense(technique.get());
-        model.flush(gradients);
-        for (auto& member : group.members)
-          REQUIRE(member->state == std::vector<double>(member->state.size(), 0.0));
-      } else {
-        group.run(*technique);
-        model.step(gradients);
-        require_sent(model, *technique, group, sizeof(float));
-      }
-      require_as(model, group);
+      step_or_flush(group, *technique, model, gradients, step % 5 == 4);
     }
   }
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks.data_cache import ratios
+from benchmarks.data_cache import main, ratios
 from benchmarks.workers.data_cache import Images, augment
 
 SECONDS = {
@@ -35,3 +36,17 @@ def test_the_source_is_slow_and_equal() -> None:
     image, label = augment(near[2])
     assert label == 2
     assert image.abs().max() <= 1.0
+
+
+@pytest.mark.nightly
+def test_a_small_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["--samples", "32", "--side", "32", "--delay", "0.001", "--repetitions", "2"]
+    main([*small, "--output", str(tmp_path), "--plot", str(tmp_path / "epochs.png")])
+    assert "memory / later epoch" in capsys.readouterr().out
+    found = json.loads((tmp_path / "data_cache.json").read_text())
+    assert len(found["seconds"]) == 6
+    assert all(times["median"] > 0 for times in found["seconds"].values())
+    assert (found["memory"]["samples"], found["source_reads"]) == (32, 32)
+    assert (tmp_path / "epochs.png").read_bytes().startswith(b"\x89PNG")
+    main([*small, "--disk", "--output", str(tmp_path)])
+    assert len(json.loads((tmp_path / "data_cache_disk.json").read_text())["seconds"]) == 2

@@ -65,6 +65,26 @@ def test_children_that_have_ended_are_ours() -> None:
     assert watch.read().ours - before.ours >= 0.29
 
 
+def test_ended_children_of_another_rank_are_ours() -> None:
+    """A rank's DataLoader workers start and end within a turn that other ranks measure too."""
+    program = "import subprocess, sys; input()\n"
+    child = f"[sys.executable, '-c', {_burning(0.3)!r}]"
+    program += f"subprocess.run({child}, input=b'.')\nprint('ended')\ninput()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as rank:
+        assert rank.stdin is not None
+        assert rank.stdout is not None
+        watch = Watch((os.getpid(), rank.pid).__contains__)
+        before = watch.read()
+        rank.stdin.write("\n")
+        rank.stdin.flush()
+        assert rank.stdout.readline() == "\n"  # its child's
+        assert rank.stdout.readline() == "ended\n"
+        assert watch.read().ours - before.ours >= 0.28  # two counts are rounded down
+        rank.communicate("\n")
+
+
 def test_kernel_threads_are_nobodys() -> None:
     watch = Watch(os.getpid().__eq__)
     kernel = [

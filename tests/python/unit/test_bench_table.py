@@ -12,8 +12,10 @@ from benchmarks import shapes, show
 from benchmarks.table import (
     allreduce,
     alone,
+    cache,
     document,
     goals,
+    lars,
     nodes,
     small,
     start,
@@ -181,6 +183,42 @@ def test_costs_take_off_what_is_there_anyway() -> None:
         (0.4, 4),
         (4.5, 1.125),
     ]
+
+
+def test_results_of_trust_ratios() -> None:
+    took = {"per layer": [8e-3], "multi-tensor": [6e-3], "shared": [4e-3]}
+    cell = {"model": "gpt2", "layers": 148, "seconds": took, "others": [0.0]}
+    (ratios,) = lars.results([{"ranks": 4, "cells": [cell]}])
+    peers = {lars.LAYERWISE: 2, lars.MULTI_TENSOR: 1.5}
+    assert costs(ratios) == ("LARS: trust ratios of GPT-2 small, 4 ranks", 4e-3, None, peers)
+    table = document.peers_table(rows(ratios)).splitlines()
+    assert table[2] == "| work | Roundelay | floor | Gloo, DDP | MPI | another way | repetitions |"
+    assert table[4] == (
+        "| LARS: trust ratios of GPT-2 small, 4 ranks (148 layers) | 4 ms |  |  |  "
+        "| layer by layer 8 ms: 2x<br>multi-tensor norm 6 ms: 1.5x | 1 of 1 |"
+    )
+
+
+def test_results_of_a_data_cache() -> None:
+    took = {
+        "first, with a cache": [3.3],
+        "first, without a cache": [3.0],
+        "later, with a cache": [0.5],
+        "later, from memory": [0.4],
+        "later, with a cache, no transform": [0.2],
+        "later, from memory, no transform": [0.2],
+    }
+    found = {"seconds": took, "others": [0.0], "samples": 1024, "side": 224, "workers": 2}
+    made = cache.results({**found, "memory": {"share": 330, "kept": 300}})
+    assert [costs(one)[:3] for one in made] == [
+        (cache.FIRST, 3.3, 1.1),
+        (cache.LATER, 0.5, 1.25),
+        (cache.PLAIN, 0.2, 1),
+        (cache.MEMORY, 330, 1.1),
+    ]
+    assert made[0].note == "1024 images of 147 KiB, 2 ranks of 2 workers"
+    met = [line.met for line, _ in goals.compared({one.work: one for one in made})]
+    assert met == [True, False, True, False]
 
 
 def test_of_a_library_alone_the_worst_rank_counts() -> None:

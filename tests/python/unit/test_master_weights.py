@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,13 +21,7 @@ from half_models import (
     train,
 )
 
-
-@pytest.fixture(autouse=True)
-def _job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("ROUNDELAY_BOOTSTRAP", "single")
-    hvd.init()
-    yield
-    hvd.shutdown()
+pytestmark = pytest.mark.usefixtures("job_of_one")
 
 
 @pytest.mark.parametrize("dtype", HALVES, ids=str)

@@ -8,7 +8,6 @@ import io
 import pickle
 import warnings
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -26,13 +25,7 @@ from half_models import (
     train,
 )
 
-
-@pytest.fixture(autouse=True)
-def _job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("ROUNDELAY_BOOTSTRAP", "single")
-    hvd.init()
-    yield
-    hvd.shutdown()
+pytestmark = pytest.mark.usefixtures("job_of_one")
 
 
 def test_state_from_before_becomes_fp32() -> None:

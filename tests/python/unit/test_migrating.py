@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -149,14 +148,6 @@ def names_of(kinds: tuple[str, ...] = KINDS, *sections: str) -> set[str]:
     return {re.sub(r"\(.*\)$", "", name) for line in chosen for name in line.names}
 
 
-@pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("ROUNDELAY_BOOTSTRAP", "single")
-    hvd.init()
-    yield
-    hvd.shutdown()
-
-
 def test_every_name_of_horovods_has_a_line() -> None:
     variables = [f"HOROVOD_{name}" for name in VARIABLES]
     modules = [f"hvd.{name}" for name in MODULES]
@@ -210,7 +201,8 @@ def test_signatures(name: str) -> None:
     assert all(each.default is not each.empty for each in ours[len(expected) :])
 
 
-def test_the_optimizers_methods(job: None) -> None:
+@pytest.mark.usefixtures("job_of_one")
+def test_the_optimizers_methods() -> None:
     model = torch.nn.Linear(2, 1)
     plain = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer: Any = hvd.DistributedOptimizer(plain, model.named_parameters())
@@ -229,7 +221,8 @@ def test_the_optimizers_methods(job: None) -> None:
     assert not hasattr(optimizer, "find_duplicates")
 
 
-def test_sets_of_communicators_are_refused(job: None) -> None:
+@pytest.mark.usefixtures("job_of_one")
+def test_sets_of_communicators_are_refused() -> None:
     class Communicator:
         """What mpi4py's look like."""
 
@@ -240,13 +233,15 @@ def test_sets_of_communicators_are_refused(job: None) -> None:
         hvd.ProcessSet(Communicator())  # type: ignore[arg-type]
 
 
-def test_other_devices_are_refused(job: None) -> None:
+@pytest.mark.usefixtures("job_of_one")
+def test_other_devices_are_refused() -> None:
     """A tensor of the kind that every machine can make."""
     with pytest.raises(ValueError, match="on device meta, but Roundelay works on the CPU and on CUDA"):
         hvd.allreduce(torch.ones(1, device="meta"))
 
 
-def test_the_timeline_needs_its_variable(job: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("job_of_one")
+def test_the_timeline_needs_its_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="DYNAMIC"):
         hvd.start_timeline(str(tmp_path / "never.json"))
     hvd.shutdown()

@@ -10,7 +10,6 @@ import pickle
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,13 +19,7 @@ import roundelay
 import roundelay.torch as hvd
 from roundelay import _backend
 
-
-@pytest.fixture(autouse=True)
-def _job(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("ROUNDELAY_BOOTSTRAP", "single")
-    hvd.init()
-    yield
-    hvd.shutdown()
+pytestmark = pytest.mark.usefixtures("job_of_one")
 
 
 def _model() -> torch.nn.Module:

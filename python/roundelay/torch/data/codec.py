@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from roundelay.torch.data.buffers import Buffers
+
 FORMAT = 1  # of records: another number makes caches on disk be built anew
 _HEAD = struct.Struct("<4sI")
 _MAGIC = b"RDL1"
@@ -23,6 +25,8 @@ _ALIGNMENT = 64
 _PLAIN_ARRAYS = "biufcSUmM"  # kinds of dtypes whose data are the values
 _LARGEST_INT = 2**63
 _PARSER = json.JSONDecoder()  # json.loads first looks for the encoding, which takes as long as the rest
+
+_buffers = Buffers()
 
 
 def encode(sample: Any, name: str) -> bytes:
@@ -120,17 +124,23 @@ class _Decoder:
         return _DECODERS[kind](self._data[begin : begin + size], *rest, self.make)
 
 
+def _copied(data: memoryview) -> bytearray:
+    buffer = _buffers.take(len(data))
+    memoryview(buffer)[:] = data  # buffer[:] = data would copy twice
+    return buffer
+
+
 def _tensor(data: memoryview, dtype: str, shape: list[int], _make: Callable[..., Any]) -> torch.Tensor:
     kind = getattr(torch, dtype)
     if not data:
         return torch.empty(shape, dtype=kind)
-    return torch.frombuffer(bytearray(data), dtype=kind).reshape(shape)
+    return torch.frombuffer(_copied(data), dtype=kind).reshape(shape)
 
 
 def _array(data: memoryview, dtype: str, shape: list[int], _make: Callable[..., Any]) -> Any:
     if not data:
         return np.zeros(shape, dtype=np.dtype(dtype))
-    return np.frombuffer(bytearray(data), dtype=np.dtype(dtype)).reshape(shape)
+    return np.frombuffer(_copied(data), dtype=np.dtype(dtype)).reshape(shape)
 
 
 def _image(data: memoryview, mode: str, size: tuple[int, int], info: Any, make: Callable[[Any], Any]) -> Any:

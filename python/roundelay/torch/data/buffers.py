@@ -1,0 +1,61 @@
+"""Memory for the data of samples, which is used again when the samples are gone.
+
+The C library gives large memory back to the system when it is freed. Each sample would then be copied into
+fresh pages, whose first use takes longer than the copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+
+_LEAST = 16 << 10  # bytes; the C library keeps smaller memory itself
+_MOST = 64 << 20  # bytes that are kept, in use or not
+
+
+class Buffers:
+    """Hands out buffers. Threads may share it; in a forked child it is the child's own."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        """Keeps no memory yet. most: bytes to keep; what is handed out beyond is freed after use."""
+        self._most = most
+        self._size = 0
+        self._kept: deque[bytearray] = deque()  # the one handed out last comes last
+
+    def take(self, size: int) -> bytearray:
+        """Returns a buffer of that size. Nothing else uses it before the last reference to it is gone.
+
+        A tensor or an array made by ``frombuffer`` has a reference, and so have its views. The content is
+        arbitrary.
+        """
+        if not _LEAST <= size <= self._most:
+            return bytearray(size)
+        try:
+            buffer, references = _first(self._kept)  # no other thread gets this one
+        except IndexError:
+            return self._keep(bytearray(size))
+        unused = references == _UNUSED
+        if unused and len(buffer) == size:
+            self._kept.append(buffer)
+            return buffer
+        if unused:  # samples have another size now
+            self._size -= len(buffer)
+        else:
+            self._kept.append(buffer)
+        return self._keep(bytearray(size))
+
+    def _keep(self, buffer: bytearray) -> bytearray:
+        if self._size + len(buffer) <= self._most:
+            self._size += len(buffer)
+            self._kept.append(buffer)
+        return buffer
+
+
+def _first(kept: deque[bytearray]) -> tuple[bytearray, int]:
+    """Takes the first buffer out; returns it and how many references it has."""
+    buffer = kept.popleft()
+    return buffer, sys.getrefcount(buffer)
+
+
+# That number if nothing else refers to the buffer. It differs between versions of Python.
+_UNUSED = _first(deque([bytearray(1)]))[1]
