@@ -1,7 +1,8 @@
 """Checks that the source speaks the glossary's language: `python tools/check_words.py [ROOT]`.
 
 Exit code 1 with one line a break. docs/glossary.md defines at most 40 terms, each with a link to a file, and
-ends with a table of retired words: no identifier and no file name in csrc or python/roundelay has one.
+ends with a table of retired words: no identifier and no file name in csrc or python/roundelay has one. A word
+in backquotes is retired as a whole name only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ TERMS = 40
 FOLDERS = ("csrc", "python/roundelay")
 CPP = {".h", ".cc", ".cu", ".cuh"}
 _TERM = re.compile(r"^- \*\*(?P<term>[^*]+)\*\*", re.MULTILINE)
-_RETIRED = re.compile(r"^\| (?P<words>[a-z][a-z ,]*) \| [^|]+ \|$", re.MULTILINE)
+_RETIRED = re.compile(r"^\| (?P<words>[a-z`][A-Za-z`_ ,]*) \| [^|]+ \|$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?P<target>[^)#]+)\)")
 _NOT_CODE = re.compile(
     r'//[^\n]*|/\*.*?\*/|^\s*#\s*include[^\n]*|R"(?P<mark>\w*)\(.*?\)(?P=mark)"|"(?:\\.|[^"\\\n])*"',
@@ -66,7 +67,7 @@ def check_source(name: str, text: str, retired: dict[tuple[str, ...], str]) -> l
     for line, identifier in found:
         spoken = parts(identifier)
         for words, word in retired.items():
-            if _has(spoken, words):
+            if _has(spoken, words) or word == f"`{identifier}`":
                 breaks.setdefault(identifier, f"{name}:{line}: {identifier}: the glossary retired {word!r}")
     return list(breaks.values())
 

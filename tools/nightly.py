@@ -64,9 +64,7 @@ STEPS = {
     "ubsan": Step("UndefinedBehaviorSanitizer", (make("ubsan"),)),
     "coverage": Step("lines that tests reach", (make("coverage"),)),
     "wheel": Step("the wheel by itself", (make("wheel-check"),)),
-    "versions": Step(
-        "other Pythons and PyTorchs", ((PYTHON, "tools/try_versions.py", "3.10/2.13.0", "3.11/2.13.0"),)
-    ),
+    "versions": Step("other Pythons and PyTorchs", ((PYTHON, "tools/try_versions.py"),)),
 }
 
 

@@ -45,20 +45,20 @@ void GradientPool::clear() {
   if (results_) results_->clear();
 }
 
-Status GradientPool::wait_for_settled() const {
-  if (!settled_ || settled_->stream.is_current()) return {};
-  return settled_->stream.hold_back_current(*settled_->event);
+Status GradientPool::wait_for_event() const {
+  if (!recorded_ || recorded_->stream.is_current()) return {};
+  return recorded_->stream.hold_back_current(*recorded_->event);
 }
 
 Result<at::Tensor> GradientPool::fill(std::size_t index, const at::Tensor& gradient) {
   if (wire_.is(index, gradient)) return gradient;
-  ROUNDELAY_RETURN_IF_ERROR(wait_for_settled());
+  ROUNDELAY_RETURN_IF_ERROR(wait_for_event());
   return wire_.fill(index, gradient);
 }
 
 Status GradientPool::write(std::size_t index, const at::Tensor& gradient) {
   if (wire_.is(index, gradient)) return {};
-  ROUNDELAY_RETURN_IF_ERROR(wait_for_settled());
+  ROUNDELAY_RETURN_IF_ERROR(wait_for_event());
   wire_.write(index, gradient);
   return {};
 }
@@ -66,7 +66,7 @@ Status GradientPool::write(std::size_t index, const at::Tensor& gradient) {
 Result<at::Tensor> GradientPool::result(std::size_t index, const at::Tensor& before) {
   PoolMemory& memory = results_ ? *results_ : wire_;
   if (memory.is(index, before)) return before;
-  ROUNDELAY_RETURN_IF_ERROR(wait_for_settled());
+  ROUNDELAY_RETURN_IF_ERROR(wait_for_event());
   return memory.renew(index);
 }
 
@@ -83,13 +83,13 @@ void GradientPool::trim() const {
 #endif
 }
 
-Status GradientPool::settle() {
+Status GradientPool::record_event() {
   const Result<std::optional<CallerStream>> stream = accelerator_.stream_for(device(), "a gradient pool");
   if (!stream.ok()) return stream.status();
   if (!*stream) return {};
   Result<GpuEventPtr> event = (*stream)->mark();
   if (!event.ok()) return event.status();
-  settled_.emplace(Settled{**stream, std::move(event).value()});
+  recorded_.emplace(Recorded{**stream, std::move(event).value()});
   return {};
 }
 

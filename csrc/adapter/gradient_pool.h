@@ -72,7 +72,7 @@ class GradientPool {
   void trim() const;
   // Call it when results are complete in the current stream. Other streams then wait for this point before
   // they fill an entry. Does nothing on the CPU.
-  [[nodiscard]] Status settle();
+  [[nodiscard]] Status record_event();
 
   // Makes the operand of an allreduce in place. With `cast_back`, results are cast into the result memory if
   // there is one. Errors: kInvalidArgument (the range is not within the pool).
@@ -92,18 +92,18 @@ class GradientPool {
   int take_turns() { return std::exchange(turns_, 0); }
 
  private:
-  struct Settled {
+  struct Recorded {
     CallerStream stream;
     GpuEventPtr event;
   };
-  // Makes the current stream wait for the last settle() in another one.
-  [[nodiscard]] Status wait_for_settled() const;
+  // Makes the current stream wait for the last record_event() in another one.
+  [[nodiscard]] Status wait_for_event() const;
 
   Accelerator& accelerator_;
   PoolMemory wire_;
   std::optional<PoolMemory> results_;
   at::ScalarType result_type_;
-  std::optional<Settled> settled_;
+  std::optional<Recorded> recorded_;
   std::int64_t cast_back_ = 0;
   int turns_ = 0;  // the number of buckets submitted in this step
 };

@@ -60,14 +60,14 @@ class TechniqueChoice {
   [[nodiscard]] const at::Tensor& state() const { return state_; }
   // Returns true if the state may contain gradients that no flush has sent.
   [[nodiscard]] bool unflushed() const;
-  // How many runs have used the state since it was clear. A restored state brings its number.
+  // Counts the runs that used the state since it was clear. A restored state brings its number.
   [[nodiscard]] std::uint64_t run() const { return run_; }
   void set_run(std::uint64_t run) { run_ = run; }
   // Multiplies what the state keeps of gradients, after their scale has changed. May throw.
   void rescale(double factor);
-  // The chunks that the last operation has sent; none: it was dense, or there was none.
+  // Returns the chunks that the last operation has sent; none: it was dense, or there was none.
   [[nodiscard]] std::optional<compress::SentChunks> sent() const;
-  // Their indices, 32 bits each, where the state has them. The next operation overwrites them.
+  // Returns the indices of `sent`, 32 bits each, as a view of the state. The next operation overwrites them.
   [[nodiscard]] at::Tensor sent_indices(const compress::SentChunks& sent) const;
   // Makes the next operation a flush. Does nothing if the bucket is dense. An operation to which no technique
   // applies, because a rank has joined, flushes nothing: unflushed() then remains true.

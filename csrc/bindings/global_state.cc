@@ -124,7 +124,7 @@ void drop_operands(runtime::Context& context) {
   reclaim_operands();
 }
 
-void shut_down() {
+void shutdown() {
   GlobalState& the = global_state();
   if (the.forked) return;  // a child calls this when it exits
   std::shared_ptr<runtime::Context> context;
@@ -201,7 +201,7 @@ void bind_global_state(py::module_& module) {
            py::arg("local_size"));
   module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt,
              py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt);
-  module.def("shutdown", shut_down);
+  module.def("shutdown", shutdown);
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);
   module.def("fail", fail, py::arg("why"));

@@ -87,7 +87,7 @@ void bind_gradient_pool(py::module_& module) {
           },
           py::arg("entry"), py::arg("gradient"))
       .def("trim", [](const BoundPool& self) { self.pool.trim(); })
-      .def("settle", [](BoundPool& self) { check(self.pool.settle()); })
+      .def("record_event", [](BoundPool& self) { check(self.pool.record_event()); })
       .def("take_turns", [](BoundPool& self) { return self.pool.take_turns(); })
       .def(
           "allreduce_async",

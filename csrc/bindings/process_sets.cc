@@ -13,11 +13,11 @@
 namespace roundelay::bindings {
 namespace {
 
-// Waits until all ranks have announced the change. If a signal interrupts this rank, all ranks fail at once,
+// Waits until all ranks have agreed on the change. If a signal interrupts this rank, all ranks fail at once,
 // because the others would go on with the change.
-void agree(runtime::Context& context, submit::Handle announced, const char* call) {
+void agree(runtime::Context& context, submit::Handle agreement, const char* call) {
   try {
-    check(wait(context, announced));
+    check(wait(context, agreement));
   } catch (const py::error_already_set&) {
     {
       const py::gil_scoped_release no_gil;

@@ -41,8 +41,7 @@ class Arithmetic {
   // values += residual, rounded once, and residual = 0.
   [[nodiscard]] virtual Status give_back(std::byte* values, std::byte* residual, std::size_t count,
                                          DType dtype) = 0;
-  // keep() for each chunk, perhaps with momentum, and norms[i] = that of chunk i, as kernels::accumulate()
-  // has it.
+  // Calls kernels::accumulate() for each chunk, and sets norms[i] to its result for chunk i.
   [[nodiscard]] virtual Status accumulate(std::span<float> norms, const kernels::Kept& kept,
                                           std::byte* values, Chunking of, DType dtype) = 0;
   // value = a NaN, if a norm is not finite.

@@ -42,21 +42,21 @@ struct Bucket {
   collective::Reduction reduction;    // dtype, operation (kSum, with a divisor for an average) and scales
   std::span<const Slice> parameters;  // in the order of memory
   ByteSpan state;         // state_bytes() bytes, zero at first; in the same memory as the elements
-  std::uint64_t run = 0;  // how many runs have used the state since it was clear; the same on all ranks
+  std::uint64_t run = 0;  // counts the runs that used the state since it was clear; the same on all ranks
 };
 
-// What a bucket is, whatever its elements are.
+// Describes a bucket without its memory.
 struct BucketShape {
   std::size_t count = 0;  // elements, padding included
   DType dtype = DType::kFloat32;
   std::span<const Slice> parameters;  // in the order of memory
 };
 
-// What a run has sent, of a bucket of which it sends chunks.
+// Describes the chunks of a bucket that a run has sent.
 struct SentChunks {
   std::size_t chunk = 1;                 // elements of a chunk
-  std::size_t indices = 0;               // how many chunks were sent
-  std::size_t indices_at = 0;            // where the state has their indices, 32 bits each; in bytes
+  std::size_t indices = 0;               // the number of chunks that were sent
+  std::size_t indices_at = 0;            // the offset of their indices in the state, in bytes; 32 bits each
   std::span<const std::uint32_t> dense;  // the numbers of the parameters that went densely
 };
 
@@ -118,7 +118,7 @@ class Technique {
   [[nodiscard]] virtual std::size_t state_bytes(std::size_t count, DType dtype,
                                                 std::span<const int> levels) const = 0;
   // The state begins with so many numbers of kernels::residual_type(dtype) that have the units of gradients.
-  // Who changes these units (a loss scale) multiplies them.
+  // A caller that changes these units (a loss scale) multiplies them.
   [[nodiscard]] virtual std::size_t kept_numbers(std::size_t /*count*/) const { return 0; }
   // Returns what run number `run` has sent; none: it does not send chunks.
   [[nodiscard]] virtual std::optional<SentChunks> sent(const BucketShape& /*shape*/,

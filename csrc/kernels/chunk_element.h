@@ -40,7 +40,7 @@ template <typename Real>
   return finite_or_zero(value - sent);
 }
 
-// How accumulate() adds an element to the residual; `momentum` is the element's.
+// Adds an element to the residual for accumulate(); `momentum` is the element's.
 struct WithoutMomentum {
   template <typename Real>
   [[gnu::always_inline]] constexpr Real operator()(Real residual, Real& /*momentum*/, Real value) const {

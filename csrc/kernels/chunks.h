@@ -50,14 +50,14 @@ struct LocalMomentum {
   bool nesterov = false;
 };
 
-// What a rank keeps of its gradients, as numbers of residual_type(dtype).
+// A rank's residual and momentum. Both are arrays of residual_type(dtype).
 struct Kept {
   std::byte* residual = nullptr;
   std::byte* momentum = nullptr;  // null: without momentum
   LocalMomentum how{};
 };
 
-// Returns what is kept of one chunk.
+// Returns the part of `kept` that belongs to one chunk.
 Kept chunk_of(const Kept& kept, Chunking of, std::size_t index, DType dtype);
 
 // The norm that accumulate() gives at least. So a chunk that has elements has a larger norm than zero.
@@ -69,7 +69,7 @@ inline constexpr float kMostNorm = 0x1.fffffep+111F;
 // With momentum m, which is updated first, the residual takes
 //   m[i] = factor * m[i] + values[i]                and adds m[i], or
 //   m[i] = factor * (m[i] + values[i]), Nesterov's, and adds m[i] + values[i].
-// What is not finite counts in the norm, and becomes zero in the residual and in the momentum.
+// A number that is not finite counts in the norm, and becomes zero in the residual and in the momentum.
 float accumulate(const Kept& kept, void* values, std::size_t count, DType dtype);
 
 // Writes a NaN to the value if some norm is not finite.

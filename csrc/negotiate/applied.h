@@ -52,7 +52,7 @@ struct Applied {
   std::vector<Settled> failed;
   std::optional<wire::Joined> joined;  // the join in flight is over
   std::optional<Schedule> schedule{};  // a lock begins
-  int shut_down_by = -1;               // world rank; not -1: no order follows
+  int shutdown_by = -1;                // world rank; not -1: no order follows
   bool removed = false;                // the process set was removed: no order follows
 };
 

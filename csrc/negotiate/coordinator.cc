@@ -88,7 +88,7 @@ Status Coordinator::on_request(int member, const wire::Request& request, TimePoi
     on_joined(position, member, now);
   } else {
     joins_.restart_clock(now);
-    settle_if_complete(position, member, now);
+    decide_if_complete(position, member, now);
   }
   return {};
 }
@@ -108,7 +108,7 @@ PendingRequest Coordinator::take_entry(Iterator position) {
 }
 
 // A request needs the reports of all members that have not joined.
-void Coordinator::settle_if_complete(Iterator position, int last_member, TimePoint now) {
+void Coordinator::decide_if_complete(Iterator position, int last_member, TimePoint now) {
   const PendingRequest& entry = position->second;
   if (entry.missing > 0) {
     if (!joins_.active()) return;
@@ -140,7 +140,7 @@ void Coordinator::on_joined(Iterator position, int member, TimePoint now) {
       waiting.emplace_back(entry.first_seen, name);
   }
   std::sort(waiting.begin(), waiting.end());
-  for (const auto& [seen, name] : waiting) settle_if_complete(table_.find(name), member, now);
+  for (const auto& [seen, name] : waiting) decide_if_complete(table_.find(name), member, now);
 
   if (join.missing > 0) return;
   take_entry(position);
@@ -187,7 +187,7 @@ std::optional<wire::Order> Coordinator::take_order(TimePoint now) {
   if (fire) ready_.write(order, cache_, table_, takes_tickets_);
   applied_.on_evicted(order.evicted, order.sequence);
   if (!left) order.joined = joins_.take_joined();
-  order.shut_down_by = left_by_;
+  order.shutdown_by = left_by_;
   order.removed = removed;
   closed_ = left || removed;
   if (!locks_schedules_ || !schedule_.on_order(order) || !may_lock()) return order;

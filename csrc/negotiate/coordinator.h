@@ -86,7 +86,7 @@ class Coordinator {
   [[nodiscard]] std::string mismatch_with(const PendingRequest& entry, int member,
                                           const wire::Request& request) const;
   PendingRequest take_entry(Iterator position);
-  void settle_if_complete(Iterator position, int last_member, TimePoint now);
+  void decide_if_complete(Iterator position, int last_member, TimePoint now);
   void make_ready(PendingRequest entry, int last_member, TimePoint now);
   void on_joined(Iterator position, int member, TimePoint now);
   void fail(const wire::Request& request, std::string text, TimePoint now,

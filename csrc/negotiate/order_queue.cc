@@ -30,7 +30,7 @@ void OrderQueue::refuse() {
   wire::Order last;
   last.lane = first->lane;
   last.sequence = first->sequence;
-  last.shut_down_by = 0;
+  last.shutdown_by = 0;
   orders_.erase(first, orders_.end());
   orders_.push_back(std::move(last));
 }

@@ -195,7 +195,7 @@ Result<Applied> Participant::apply(const wire::Order& order) {
   }
   last_order_ = order.sequence;
   Applied applied;
-  applied.shut_down_by = order.shut_down_by;
+  applied.shutdown_by = order.shutdown_by;
   applied.removed = order.removed;
   applied.freeze = order.freeze;
   if (order.unlock) ROUNDELAY_RETURN_IF_ERROR(apply_unlock(*order.unlock, applied));

@@ -143,7 +143,7 @@ void layout(auto& io, Is<Order> auto& m) {
   io.list("order.failures", m.failures, kLeastFailure, [&](auto& failure) { layout(io, failure); });
   io.list("order.evicted", m.evicted, 1, [&](auto& id) { io.integer("order.evicted", id); });
   io.optional("order.joined", m.joined, [&](auto& joined) { layout(io, joined); });
-  io.integer("order.shut_down_by", m.shut_down_by);
+  io.integer("order.shutdown_by", m.shutdown_by);
   bool locks = m.lock.has_value(), unlocks = m.unlock.has_value(), numbers = m.tickets.has_value();
   io.flags("order.flags", m.removed, m.freeze, locks, unlocks, numbers);
   io.present(locks, m.lock, [&](auto& lock) { layout(io, lock); });

@@ -118,7 +118,7 @@ struct Failure {
 // All members have joined.
 struct Joined {
   std::int32_t last_rank = -1;  // the world rank that joined last
-  // For each operation, the number of the last unnamed use that is over. All ranks count on from here.
+  // Has, for each operation, the number of the last unnamed use that is over. All ranks count on from here.
   std::vector<std::uint64_t> counters;
   friend bool operator==(const Joined&, const Joined&) = default;
 };
@@ -161,8 +161,8 @@ struct Order {
   // Uses for later positions are negotiated.
   std::optional<std::uint64_t> unlock{};
   std::optional<OrderTickets> tickets{};
-  std::int32_t shut_down_by = -1;  // not -1: that rank left; this is the lane's last order
-  bool removed = false;            // all ranks removed the process set; this is the lane's last order
+  std::int32_t shutdown_by = -1;  // not -1: that rank left; this is the lane's last order
+  bool removed = false;           // all ranks removed the process set; this is the lane's last order
   friend bool operator==(const Order&, const Order&) = default;
 };
 

@@ -37,7 +37,7 @@ class GradientPool:
     def trim(self) -> None: ...  # returns the C library's free memory to the system; does nothing on a GPU
     # Call it when results are complete in the current stream: later fill() calls in other streams wait for
     # this point. Does nothing on the CPU.
-    def settle(self) -> None: ...
+    def record_event(self) -> None: ...
     # Returns the number of buckets that were submitted since the last call, and ends the step.
     def take_turns(self) -> int: ...
     # Reduces the first `size` bytes in place. _core.allreduce_async() describes `op` and the handle.
@@ -156,17 +156,18 @@ class Bucket(GradientGroup):
     # counts as gradients that are kept.
     @property
     def state(self) -> torch.Tensor | None: ...
-    # How many runs of the technique have used the state since it was clear; 0 after a flush. A restored state
-    # needs its number. Setting it, and rescale(): RuntimeError while the bucket is in flight.
+    # Counts the runs that used the state since it was clear; 0 after a flush. A restored state needs its
+    # number. Setting it, and rescale(): RuntimeError while the bucket is in flight.
     @property
     def run(self) -> int: ...
     @run.setter
     def run(self, number: int) -> None: ...
     # Multiplies what is kept, after the scale of gradients has changed.
     def rescale(self, factor: float) -> None: ...
-    # What the last operation has sent: the elements of a chunk; the indices of the chunks, which count from
-    # the bucket's first element (int32, on its device; the next operation overwrites them); the numbers of
-    # the parameters that went densely. None: it was dense, there was none, or the technique has no chunks.
+    # Describes the chunks that the last operation has sent: the elements of a chunk; the indices of the
+    # chunks, which count from the bucket's first element (int32, on its device; the next operation overwrites
+    # them); the numbers of the parameters that went densely. None: it was dense, there was none, or the
+    # technique has no chunks.
     def sent(self) -> tuple[int, torch.Tensor, list[int]] | None: ...
     def flush_next(self) -> None: ...  # the next submission is dense, and sends what the state keeps, too
     @property

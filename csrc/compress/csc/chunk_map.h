@@ -1,4 +1,4 @@
-// Which parts of a bucket go densely, and which chunks have something else.
+// Finds the parts of a bucket that go densely, and the chunks that have other elements too.
 #pragma once
 
 #include <algorithm>

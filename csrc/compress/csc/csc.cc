@@ -43,7 +43,7 @@ constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
 }
 
-// Where the state has its parts, in bytes.
+// The state's parts begin at these offsets, in bytes. The state ends at the last one.
 struct Places {
   std::size_t momentum, norms, indices, end;
 };

@@ -7,7 +7,7 @@
 namespace roundelay::compress::csc {
 namespace {
 
-// How many chunks go in each run.
+// Computes the number of chunks that go in each run.
 class Quotas {
  public:
   // Momentum would change what goes densely, another type on the wire needs a message, and a bucket of halves

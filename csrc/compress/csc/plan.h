@@ -1,4 +1,4 @@
-// What one run of csc does. The host knows it without the norms.
+// Plans one run of csc. The host makes the plan without the norms.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ struct Options {
   std::optional<DType> wire;  // of fp32 elements; none: as they are
 };
 
-// When the ranks agree on the norms of a run that is not in place. They always do: a norm that is not finite
-// tells all ranks of an overflow on one.
+// The time at which the ranks agree on the norms of a run that is not in place. They always do: a norm that
+// is not finite tells all ranks of an overflow on one.
 enum class Agreement : std::uint8_t {
   kBefore,  // before the chunks go, as the norms choose them
   kWith,    // in the message

@@ -1,5 +1,5 @@
-// How many chunks of a bucket a run sends. Whole numbers decide, so that all ranks agree, whatever compiled
-// them.
+// Computes the number of chunks of a bucket that a run sends. It computes with whole numbers, so that all
+// ranks agree, whatever compiler made them.
 //
 // The buckets of a pool have their chunks in one row: a bucket with L of them comes after `before` others. In
 // run n it may send

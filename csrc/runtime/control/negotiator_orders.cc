@@ -65,9 +65,9 @@ void Negotiator::on_order(const wire::Order& order) {
 
 // Closes the lane if the order was its last one.
 void Negotiator::close(LaneId id, LaneControl& lane, const negotiate::Applied& applied) {
-  lane.closed = applied.shut_down_by >= 0 || applied.removed;
+  lane.closed = applied.shutdown_by >= 0 || applied.removed;
   if (lane.closed) lane.watchdog.on_closed();
-  if (applied.shut_down_by >= 0) sink_.rank_left(id, applied.shut_down_by);
+  if (applied.shutdown_by >= 0) sink_.rank_left(id, applied.shutdown_by);
   if (applied.removed) sink_.removed(id);
 }
 

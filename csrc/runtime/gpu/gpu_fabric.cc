@@ -114,11 +114,11 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   }
 
   Status go_on() {
-    if (step_ == Step::kAgree) return settle(why_not_joined());
+    if (step_ == Step::kAgree) return choose_and_start(why_not_joined());
     std::vector<GpuInfo> gpu_infos(members());
     std::memcpy(gpu_infos.data(), gpu_infos_.data(), gpu_infos_.size());
     const GpuChoice choice = choose_gpu_fabric(gpu_infos, fabric_.group(), fabric_.options_.wish);
-    if (choice.way == GpuWay::kStaged) return settle(choice.why);
+    if (choice.way == GpuWay::kStaged) return choose_and_start(choice.why);
     const Group& those = fabric_.joining();
     const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
     const GpuInfo& gpu_info = gpu_infos[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
@@ -168,7 +168,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
 
   // Chooses the fabric, the same on all members, and starts the call itself. `why_not`: why NCCL is not used;
   // empty: it is.
-  Status settle(const std::string& why_not) {
+  Status choose_and_start(const std::string& why_not) {
     if (!why_not.empty()) {
       const GpuFabricWish wish = fabric_.options_.wish;
       if (wish == GpuFabricWish::kNccl || wish == GpuFabricWish::kTwoLevel) {

@@ -1,4 +1,4 @@
-"""What ranks tell each other beside partial results: that they agree, that they have come, and faults."""
+"""Exchanges words of the ranks beside partial results: that they agree, that they have come, and faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Raised = TypeVar("Raised", bound=Exception)
 
 
 class Phase(IntEnum):
-    """How a rank comes to an exchange."""
+    """The state in which a rank comes to an exchange."""
 
     EVALUATED = 0
     FINISHED = 1

@@ -63,7 +63,7 @@ def shares(shards: int, ranks: int) -> list[Node]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How ``ranks`` combine ``shards``. A pure function of the two numbers."""
+    """The order in which ``ranks`` combine ``shards``. It depends on the two numbers alone."""
 
     whole: Node
     rounds: list[Round]

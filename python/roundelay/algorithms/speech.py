@@ -1,4 +1,4 @@
-"""What a program tells its user: once, however many ranks run it."""
+"""Tells the user of a program each thing once, however many ranks run it."""
 
 from __future__ import annotations
 

@@ -172,10 +172,10 @@ def flattened(partial: Any, device: torch.device) -> Flat:
     BrokenContractError for other leaves.
     """
     found = list(leaves(partial))
-    return Flat([path for path, _ in found], [_settled(path, leaf, device) for path, leaf in found])
+    return Flat([path for path, _ in found], [_canonical(path, leaf, device) for path, leaf in found])
 
 
-def _settled(path: str, leaf: Any, device: torch.device) -> torch.Tensor:
+def _canonical(path: str, leaf: Any, device: torch.device) -> torch.Tensor:
     if isinstance(leaf, int | float | complex):
         return torch.tensor(leaf, dtype=NUMBERS.get(type(leaf), torch.int64), device=device)
     check_dense(path, leaf, "a tensor or a number")

@@ -134,7 +134,7 @@ Order random_order(Source& source) {
               .joined = {},
               .lock = {},
               .freeze = source.coin(),
-              .shut_down_by = source.number<std::int32_t>(),
+              .shutdown_by = source.number<std::int32_t>(),
               .removed = source.coin()};
   for (auto n = source.below(4); n > 0; --n) {
     auto& [members, extents, absent] = order.operations.emplace_back();

@@ -215,7 +215,7 @@ TEST_CASE("a rank that leaves ends the lane for those who have joined too", "[si
     check_same_order(world);
     check_each_once(world);
     for (const auto& rank : world.ranks) {
-      REQUIRE(rank->world().shut_down_by == static_cast<int>(leaver));
+      REQUIRE(rank->world().shutdown_by == static_cast<int>(leaver));
       REQUIRE(rank->world().table.in_flight() == 0);
       REQUIRE(rank->world().quiet());
       early += rank->counts.refused_after_end > 0 ? 1 : 0;

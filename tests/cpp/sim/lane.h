@@ -197,7 +197,7 @@ class Lane {
     }
     return names;
   }
-  [[nodiscard]] bool over() const { return removed || shut_down_by >= 0; }
+  [[nodiscard]] bool over() const { return removed || shutdown_by >= 0; }
   [[nodiscard]] bool quiet() const { return queue.empty() && !table.anything_queued(); }
 
   struct InFlight {
@@ -216,7 +216,7 @@ class Lane {
   std::vector<int> last_joined;
   bool removing = false;
   bool removed = false;
-  int shut_down_by = -1;
+  int shutdown_by = -1;
   Status ended;  // an abort, or a rank left
 
  private:

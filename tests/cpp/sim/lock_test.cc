@@ -220,7 +220,7 @@ TEST_CASE("a removal or a rank that leaves ends a lock first", "[sim]") {
     check_same_order(world);
     check_each_once(world);
     for (const auto& rank : world.ranks) {
-      REQUIRE((removes ? rank->world().removed : rank->world().shut_down_by == static_cast<int>(leaver)));
+      REQUIRE((removes ? rank->world().removed : rank->world().shutdown_by == static_cast<int>(leaver)));
       REQUIRE(rank->world().table.in_flight() == 0);
       REQUIRE(rank->counts.locks == rank->counts.unlocks);
     }

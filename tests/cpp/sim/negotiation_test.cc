@@ -181,7 +181,7 @@ TEST_CASE("one rank's shutdown ends the lane for all, once", "[sim]") {
     const std::size_t leaver = world.pick(world.ranks.size());
     world.leave(leaver);
     REQUIRE(world.run());
-    for (const auto& rank : world.ranks) REQUIRE(rank->world().shut_down_by == static_cast<int>(leaver));
+    for (const auto& rank : world.ranks) REQUIRE(rank->world().shutdown_by == static_cast<int>(leaver));
     check_same_order(world);
     check_nothing_left(world);
   }

@@ -121,7 +121,7 @@ class Rank final : public runtime::NegotiationSink {
   void removed(LaneId id) override { find(id)->removed = true; }
   void rank_left(LaneId id, int by_rank) override {
     Lane& lane = *find(id);
-    lane.shut_down_by = by_rank;
+    lane.shutdown_by = by_rank;
     counts.ended_without_rank_0 += by_rank == 0 && lane.group.ranks.front() != 0 ? 1 : 0;
     lane.end(Status::aborted("rank " + std::to_string(by_rank) + " left"), false);
   }

@@ -78,7 +78,7 @@ Order full_order() {
   order.freeze = true;
   order.unlock = 300;
   order.tickets = {.operations = {0, 2}, .tickets = {.first = kMaxU64, .previous = {0, 300, kMaxU64}}};
-  order.shut_down_by = 0;
+  order.shutdown_by = 0;
   order.removed = true;
   return order;
 }

@@ -258,7 +258,7 @@ TEST_CASE("who leaves ends the lane for those who have joined", "[negotiate][joi
   REQUIRE(desk.say(0, leaving).ok());
   desk.request(0, {join_of()});
   const auto order = desk.order();
-  CHECK(order->shut_down_by == 10);
+  CHECK(order->shutdown_by == 10);
   CHECK_FALSE(order->joined);
 }
 

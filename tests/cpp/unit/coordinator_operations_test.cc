@@ -181,7 +181,7 @@ TEST_CASE("a process set is closed when all members remove it", "[negotiate][coo
     const auto last = desk.order();
     REQUIRE(last);
     CHECK(last->removed);
-    CHECK(last->shut_down_by == -1);
+    CHECK(last->shutdown_by == -1);
     CHECK(last->operations.size() == 1);
     REQUIRE(last->failures.size() == 2);
     CHECK(contains(last->failures[0].text,
@@ -194,7 +194,7 @@ TEST_CASE("a process set is closed when all members remove it", "[negotiate][coo
     REQUIRE(desk.say(1, removing).ok());
     const auto last = desk.order();
     REQUIRE(last);
-    CHECK(last->shut_down_by == 11);
+    CHECK(last->shutdown_by == 11);
     CHECK_FALSE(last->removed);
   }
   CHECK_FALSE(desk.order());

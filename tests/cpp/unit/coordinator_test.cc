@@ -264,7 +264,7 @@ TEST_CASE("who leaves closes the lane, with what is ready left undone", "[negoti
   desk.everyone({request_of("a")});
   const auto last = desk.order();
   REQUIRE(last);
-  CHECK(last->shut_down_by == 12);  // rank 12 was the first to leave
+  CHECK(last->shutdown_by == 12);  // rank 12 was the first to leave
   CHECK(last->operations.empty());
   CHECK_FALSE(desk.order());
   CHECK(desk.coordinator.next_due() == Deadline::never());

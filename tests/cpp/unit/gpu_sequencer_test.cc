@@ -119,7 +119,7 @@ TEST_CASE("without tickets a lane ends in the first order that needs some", "[ti
   CHECK(queue.take()->tickets);  // the granted one is taken
   CHECK(*queue.take() == order_of(3, {}));
   wire::Order last = order_of(4, {});
-  last.shut_down_by = 0;
+  last.shutdown_by = 0;
   CHECK(*queue.take() == last);
   CHECK_FALSE(queue.waiting());
 }

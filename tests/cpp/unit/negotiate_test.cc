@@ -259,8 +259,8 @@ TEST_CASE("leaving is said once", "[negotiate][participant]") {
   CHECK_FALSE(participant.take_report());
   Orders orders;
   wire::Order last = orders.next();
-  last.shut_down_by = 3;
-  CHECK(applied(participant, last).shut_down_by == 3);
+  last.shutdown_by = 3;
+  CHECK(applied(participant, last).shutdown_by == 3);
 }
 
 TEST_CASE("an error of this rank's own is reported; its order settles nothing here",

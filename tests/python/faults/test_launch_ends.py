@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from core_job import crowd
 from launch_job import LIMIT_S, PROMISED_S, Job
 from ranks import mpirun
 
@@ -55,7 +56,7 @@ def test_verbose_says_what_runs_where(job: Job) -> None:
 def test_the_exit_code_of_the_rank_that_failed_first(job: Job) -> None:
     body = "meet(3)\nif rank == 1:\n    stamp(); sys.exit(3)\ntime.sleep(60)"
     status, _, err = job.run(3, body)
-    assert job.seconds_since_failure() < PROMISED_S
+    assert job.seconds_since_failure() < PROMISED_S * crowd()
     assert status == 3
     assert re.search(r"roundelayrun: rank 1 \(pid \d+ on \S+\) failed first: exit code 3$", err.strip())
 
@@ -64,7 +65,7 @@ def test_a_rank_that_raises_has_the_last_word(job: Job) -> None:
     status, _, err = job.run(
         2, "meet(2)\nif rank == 0:\n    stamp(); raise ValueError('boom')\ntime.sleep(60)"
     )
-    assert job.seconds_since_failure() < PROMISED_S
+    assert job.seconds_since_failure() < PROMISED_S * crowd()
     assert status == 1
     assert "[rank 0] ValueError: boom" in err
     last = err[err.index("roundelayrun: rank 0") :].splitlines()
@@ -82,7 +83,7 @@ print("rank 2 was lost", flush=True)
 sys.exit(1)
 """
     status, out, err = job.run(3, body)
-    assert job.seconds_since_failure() < PROMISED_S
+    assert job.seconds_since_failure() < PROMISED_S * crowd()
     assert status == 137
     assert sorted(out.splitlines()) == ["[rank 0] rank 2 was lost", "[rank 1] rank 2 was lost"]
     assert re.search(r"rank 2 \(pid \d+ on \S+\) failed first: killed by SIGKILL \(signal 9\)$", err.strip())
@@ -98,7 +99,7 @@ if rank == 1:
 time.sleep(60)
 """
     status, _, _ = job.run(2, body)
-    assert job.seconds_since_failure() < PROMISED_S
+    assert job.seconds_since_failure() < PROMISED_S * crowd()
     assert status == 137
 
 
@@ -125,7 +126,7 @@ ready(); time.sleep(60)
         process.send_signal(signum)
         started = time.monotonic()
         got, out, err = job.finish(process)
-    assert time.monotonic() - started < PROMISED_S
+    assert time.monotonic() - started < PROMISED_S * crowd()
     assert got == status
     assert sorted(out.splitlines()) == ["[rank 0] tidied up", "[rank 1] tidied up"]
     assert (
@@ -150,7 +151,7 @@ def test_the_second_signal_ends_them_at_once(job: Job) -> None:
         process.send_signal(signal.SIGINT)
         started = time.monotonic()
         status, _, _ = job.finish(process)
-    assert time.monotonic() - started < 3.0
+    assert time.monotonic() - started < 3.0 * crowd()
     assert status == 130
 
 
@@ -161,7 +162,7 @@ def test_ranks_that_ignore_the_signal_get_five_seconds(job: Job) -> None:
         process.send_signal(signal.SIGTERM)
         started = time.monotonic()
         status, _, _ = job.finish(process)
-    assert 4.5 < time.monotonic() - started < 8.0
+    assert 4.5 < time.monotonic() - started < 8.0 * crowd()
     assert status == 143
 
 
@@ -181,7 +182,7 @@ def test_nothing_outlives_a_killed_agent(job: Job) -> None:
         os.kill(agent, signal.SIGKILL)
         started = time.monotonic()
         status, _, err = job.finish(process)
-    assert time.monotonic() - started < PROMISED_S
+    assert time.monotonic() - started < PROMISED_S * crowd()
     assert status == 137
     assert "rank 1" in err
 
@@ -207,6 +208,6 @@ def test_a_rank_that_never_starts_is_named(tmp_path: Path) -> None:
     job.bin = folder
     started = time.monotonic()
     status, _, err = job.run(2, "", "--start-timeout", "1")
-    assert time.monotonic() - started < PROMISED_S
+    assert time.monotonic() - started < PROMISED_S * crowd()
     assert status == 1
     assert err.strip() == "roundelayrun: ranks 0, 1 did not start within 1 s (--start-timeout)"

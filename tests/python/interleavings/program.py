@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from matrix.exact import DTYPES, FLOATS, FORMS, LAYOUTS, Cell
+from exact_cells import DTYPES, FLOATS, FORMS, LAYOUTS, Cell
 
 OPERATIONS = 200
 ALLREDUCE_OPS = ("Average", "Sum", "Min", "Max", "Product", "Adasum")

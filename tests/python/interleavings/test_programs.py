@@ -13,8 +13,8 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from exact_cells import Call, Cell
 from interleavings.program import Program, Step, make_program, order_on
-from matrix.exact import Call, Cell
 from ranks import mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")

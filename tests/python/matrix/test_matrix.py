@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import roundelay.torch as hvd
-from matrix.exact import DTYPES, FLOATS, FORMS, LAYOUTS, Call, Cell
+from exact_cells import DTYPES, FLOATS, FORMS, LAYOUTS, Call, Cell
 from ranks import CHECKS, launch, mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")

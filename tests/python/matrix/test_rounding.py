@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from matrix.exact import FLOATS, INTEGERS, expect_equal
+from exact_cells import FLOATS, INTEGERS, expect_equal
 from ranks import mpirun, run_checks
 
 pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")

@@ -14,10 +14,10 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from meeting import PATIENCE_S, meeting
 from ranks import run_checks
 
 ROUNDS = 200
-PATIENCE_S = 20.0
 
 
 @pytest.mark.timeout(200)
@@ -43,44 +43,41 @@ def rung_after(seconds: float) -> Iterator[None]:
     signal.signal(signal.SIGUSR1, before)
 
 
-def sleep_without_us(seconds: float) -> None:
-    """What a rank does that computes."""
-    time.sleep(seconds)
-
-
 def check_who_is_interrupted_has_its_part_in_the_call() -> None:
     """The others' operation is completed while the interrupted rank calls nothing."""
     for culprit in (0, hvd.size() - 1):
-        hvd.barrier()
-        if hvd.rank() == culprit:
-            with rung_after(0.3), pytest.raises(RungError):
-                hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
-            sleep_without_us(3.0)
-        else:
-            time.sleep(1.0)
-            begin = time.monotonic()
-            total = hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
-            assert total.tolist() == [hvd.size()] * 4
-            assert time.monotonic() - begin < 1.5
-        hvd.barrier()
+        others = [rank for rank in range(hvd.size()) if rank != culprit]
+        with meeting() as ranks:
+            if hvd.rank() == culprit:
+                with rung_after(0.3), pytest.raises(RungError):
+                    hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
+                ranks.tell("interrupted")
+                ranks.wait_for("completed", *others)
+            else:
+                ranks.wait_for("interrupted", culprit)
+                total = hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
+                ranks.tell("completed")
+                assert total.tolist() == [hvd.size()] * 4
 
 
 def check_who_is_interrupted_while_another_thread_drives() -> None:
-    if hvd.rank() == 0:
-        other = threading.Thread(target=lambda: hvd.allreduce(torch.ones(2), name="other", op=hvd.Sum))
-        other.start()
-        time.sleep(0.1)
-        with rung_after(0.3), pytest.raises(RungError):
-            hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
-        sleep_without_us(2.0)
-        other.join(PATIENCE_S)
-        assert not other.is_alive()
-    else:
-        time.sleep(1.0)
-        begin = time.monotonic()
-        assert hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum).tolist() == [hvd.size()] * 4
-        assert time.monotonic() - begin < 1.0
-        hvd.allreduce(torch.ones(2), name="other", op=hvd.Sum)
+    with meeting() as ranks:
+        if hvd.rank() == 0:
+            other = threading.Thread(target=lambda: hvd.allreduce(torch.ones(2), name="other", op=hvd.Sum))
+            other.start()
+            time.sleep(0.1)
+            with rung_after(0.3), pytest.raises(RungError):
+                hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
+            ranks.tell("interrupted")
+            ranks.wait_for("completed", *range(1, hvd.size()))
+            other.join(PATIENCE_S)
+            assert not other.is_alive()
+        else:
+            ranks.wait_for("interrupted", 0)
+            total = hvd.allreduce(torch.ones(4), name="interrupted", op=hvd.Sum)
+            ranks.tell("completed")
+            assert total.tolist() == [hvd.size()] * 4
+            hvd.allreduce(torch.ones(2), name="other", op=hvd.Sum)
 
 
 def in_threads(*works: object) -> None:

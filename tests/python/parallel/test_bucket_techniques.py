@@ -57,7 +57,7 @@ class Pooled:
     def reduce(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         self.start(values)
         self.bucket.finish()
-        self.pool.settle()
+        self.pool.record_event()
         return [parameter.grad.clone() for parameter in self.parameters if parameter.grad is not None]
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from parity.rules import expect_bits, reduced, values
+from horovod_rules import expect_bits, reduced, values
 from ranks import run_checks
 from roundelay import _core
 from roundelay.errors import MismatchError

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
+from meeting import meeting
 from ranks import run_checks
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd
 
@@ -180,23 +181,23 @@ def check_a_locked_process_set() -> None:
 
 
 def check_signals_while_a_peer_is_late() -> None:
-    for _ in range(10):
-        hvd.allreduce(torch.ones(2), name="late")
-    if hvd.rank() == 0:
-
-        def interrupt(*_: object) -> None:
-            raise KeyboardInterrupt
-
-        previous = signal.signal(signal.SIGUSR1, interrupt)
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-        begin = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
+    with meeting() as ranks:
+        for _ in range(10):
             hvd.allreduce(torch.ones(2), name="late")
-        assert time.monotonic() - begin < 20.0
-        signal.signal(signal.SIGUSR1, previous)
-    else:
-        time.sleep(0.6)
-        hvd.allreduce(torch.ones(2), name="late")
+        if hvd.rank() == 0:
+
+            def interrupt(*_: object) -> None:
+                raise KeyboardInterrupt
+
+            previous = signal.signal(signal.SIGUSR1, interrupt)
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            with pytest.raises(KeyboardInterrupt):
+                hvd.allreduce(torch.ones(2), name="late")
+            signal.signal(signal.SIGUSR1, previous)
+            ranks.tell("interrupted")
+        else:
+            ranks.wait_for("interrupted", 0)
+            hvd.allreduce(torch.ones(2), name="late")
     for _ in range(5):
         assert hvd.allreduce(torch.ones(2), name="after.late").tolist() == [1.0] * 2
 

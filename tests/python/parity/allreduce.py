@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 import roundelay.torch as hvd
-from parity.rules import (
+from horovod_rules import (
     FACTORS,
     FLOATS,
     INTEGERS,

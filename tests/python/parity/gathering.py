@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import roundelay.torch as hvd
-from parity.rules import FLOATS, expect_bits, gradient_of, mine, sets, summed, values
+from horovod_rules import FLOATS, expect_bits, gradient_of, mine, sets, summed, values
 
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 

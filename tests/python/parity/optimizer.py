@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 import roundelay.torch as hvd
-from parity.rules import expect_bits, reduced, summed, values
+from horovod_rules import expect_bits, reduced, summed, values
 
 STEPS = 4  # the first ones go alone, later ones in buckets
 SHAPES = ((5, 3), (7,), (64,))

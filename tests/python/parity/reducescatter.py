@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import roundelay.torch as hvd
-from parity.rules import (
+from horovod_rules import (
     FACTORS,
     FLOATS,
     INTEGERS,

@@ -1,4 +1,4 @@
-"""Checks the results that launching/script.py writes on all ranks of a job."""
+"""Checks the results that launched_script.py writes on all ranks of a job."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launching import script
+import launched_script
 
-SCRIPT = script.__file__
+SCRIPT = launched_script.__file__
 
 
 def results(folder: Path) -> list[dict[str, Any]]:
@@ -20,7 +20,7 @@ def results(folder: Path) -> list[dict[str, Any]]:
 
 def check(said: Sequence[dict[str, Any]], slots: Sequence[int]) -> None:
     """Checks that host i has `slots[i]` ranks, in order, with the weights that a single process gets."""
-    expected = script.train(0, 1, together=False)
+    expected = launched_script.train(0, 1, together=False)
     assert len(set(expected)) > 5, "nothing was learnt"
     places = [(cross, local) for cross, count in enumerate(slots) for local in range(count)]
     assert [one["rank"] for one in said] == list(range(len(places)))

@@ -14,13 +14,20 @@ GLOSSARY = """# Glossary
 | retired | the word now |
 |---|---|
 | rouse | wake |
-| turn book, seat | GPU order, lane thread |
+| turn book, seat, `Turn` | GPU order, lane thread |
+| `life` | global state |
 """
 RETIRED = check_words.retired_words(GLOSSARY)
 
 
 def test_retired_words_are_read_from_the_table() -> None:
-    assert RETIRED == {("rouse",): "rouse", ("turn", "book"): "turn book", ("seat",): "seat"}
+    assert RETIRED == {
+        ("rouse",): "rouse",
+        ("turn", "book"): "turn book",
+        ("seat",): "seat",
+        ("`Turn`",): "`Turn`",
+        ("`life`",): "`life`",
+    }
 
 
 @pytest.mark.parametrize(
@@ -30,6 +37,8 @@ def test_retired_words_are_read_from_the_table() -> None:
         ("csrc/a.h", "class TurnBook;", "TurnBook"),
         ("csrc/turn_book.h", "", "turn_book"),
         ("csrc/a.cc", "Seat seat_;", "Seat"),
+        ("csrc/a.h", "struct Turn { int turn; };", "Turn"),
+        ("python/roundelay/life.py", "", "life"),
         ("python/roundelay/a.py", "def rouse(): pass", "rouse"),
     ],
 )
@@ -45,6 +54,7 @@ def test_a_retired_word_is_found(name: str, text: str, found: str) -> None:
         ("csrc/a.cc", 'log("rouse");  // rouse the seat'),
         ("csrc/a.cc", '#include "x/rouse.h"'),
         ("csrc/a.cc", "int carousel, seated, turn, book;"),
+        ("csrc/a.cc", "void on_sign_of_life(int turn);"),
         ("python/roundelay/a.py", '"""To rouse."""\nx = "seat"  # seat'),
     ],
 )

@@ -271,6 +271,14 @@ def test_modules() -> None:
         assert all(getattr(found, name) is getattr(hvd, name) for name in same), module
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_gpu_available(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
+    assert hvd.mpi_ops.gpu_available("torch") is there
+    assert hvd.mpi_ops.gpu_available("torch", verbose=True) is there
+    assert hvd.mpi_ops.gpu_available("tensorflow") is False
+
+
 def test_elastic_says_that_it_is_not_there() -> None:
     elastic: Any = importlib.import_module("roundelay.torch.elastic")
     assert hvd.elastic is elastic

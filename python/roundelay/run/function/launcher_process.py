@@ -49,7 +49,7 @@ class LauncherProcess:
                 os.close(theirs)
             payload.close()
             with launcher:
-                self._attend(launcher, pipe)
+                self._serve(launcher, pipe)
         return self._result(launcher.returncode)
 
     @staticmethod
@@ -65,7 +65,7 @@ class LauncherProcess:
             start_new_session=True,  # this process passes Ctrl-C on itself
         )
 
-    def _attend(self, launcher: subprocess.Popen[bytes], results: BinaryIO) -> None:
+    def _serve(self, launcher: subprocess.Popen[bytes], results: BinaryIO) -> None:
         assert launcher.stdout is not None
         assert launcher.stderr is not None
         raised: BaseException | None = None

@@ -18,7 +18,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Arguments:
-    """What the ranks of a node must give alike."""
+    """The arguments that all ranks of a node must give alike."""
 
     dataset: str  # its type
     length: int

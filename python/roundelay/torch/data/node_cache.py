@@ -21,7 +21,7 @@ _WRITER_LIMIT_S = 5.0  # for a write that takes less than a millisecond
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node's cache is: its folder in node memory, the limit there in bytes, its folder on disk."""
+    """The place of a node's cache: a folder in node memory, the limit there in bytes, a folder on disk."""
 
     folder: Path
     memory: int

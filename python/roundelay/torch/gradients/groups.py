@@ -41,7 +41,7 @@ class GradientGroup:
         if self.core.mark_ready(gradient.core, DENSE + gradient.sparse_dimensions()):
             self.catch_up()
 
-    def unsettled(self) -> bool:
+    def outstanding(self) -> bool:
         """Returns whether the ranks have something of this group to agree on in the next round."""
         return self.core.filled > 0 or self.core.any_ready()
 

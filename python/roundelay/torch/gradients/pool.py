@@ -213,11 +213,11 @@ class Pools:
                 buckets.append(Bucket(name, pool, places, self._rule))
         return buckets
 
-    def settle(self) -> None:
+    def record_event(self) -> None:
         """Records that results are complete in the current stream."""
         for pool in self._pools:
             if pool.device.type != "cpu":
-                pool.memory.settle()
+                pool.memory.record_event()
 
     def step_over(self) -> bool:
         """Ends a step. Returns whether buckets were submitted in it."""

@@ -175,10 +175,10 @@ class PoolPlan:
         self._try(make, order)
         return []
 
-    def settle(self) -> None:
+    def end_round(self) -> None:
         """Ends a round: all submitted operations are complete."""
         if self._pools is not None:
-            self._pools.settle()
+            self._pools.record_event()
 
     # -- what happens on all ranks at once
 
@@ -254,7 +254,7 @@ class PoolPlan:
         assert self._pools is not None
         self._buckets = self._pools.cut(self._cuts, self._config.fusion_threshold)
         if self._pool_tuner is not None:
-            self._pool_tuner.settled(self._cuts, len(self._buckets))
+            self._pool_tuner.in_use(self._cuts, len(self._buckets))
         return self._buckets
 
     @property

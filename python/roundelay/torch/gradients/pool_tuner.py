@@ -116,7 +116,7 @@ class PoolTuner:
         self.order = None
         self.propose(self.best(now), now)
 
-    def settled(self, cuts: Cuts, buckets: int) -> None:
+    def in_use(self, cuts: Cuts, buckets: int) -> None:
         """Records that the pool is in use with these cuts."""
         self.propose(self.cuts or cuts, cuts)
         last = f", the last of at most {_size(cuts.last)}" if cuts.last else ""

@@ -1,4 +1,4 @@
-"""What LARS and LAMB share: parameter groups, checks, and a step with one trust ratio for each layer.
+"""The common part of LARS and LAMB: parameter groups, checks, and a step with one trust ratio for each layer.
 
 A *layer* is a parameter: a weight or a bias. ``adapt=False`` in a parameter group gives its layers the
 ratio 1, as is usual for biases and for the parameters of normalisations.

@@ -1,4 +1,4 @@
-"""The ranks' choice of who computes norms, for people."""
+"""Reports to people whether ranks share the norms."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class NormsReport:
-    """Who computes the norms of an optimizer's layers, and why. ``str()`` of it is a sentence."""
+    """Says whether ranks share the norms of an optimizer's layers, and why. ``str()`` gives a sentence."""
 
     shared: bool | None  # whether ranks share the work; None: not chosen yet
     reason: str

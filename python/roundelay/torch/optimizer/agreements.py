@@ -1,4 +1,4 @@
-"""What the ranks of a process set agree on between two steps. All of them call each function alike."""
+"""Agreements of a process set's ranks between two steps. All of them call each function alike."""
 
 from __future__ import annotations
 

@@ -96,10 +96,10 @@ class Wrapper:
         ]
         for name in self._methods:
             setattr(optimizer, name, BoundMethod(getattr(self, name)))
-        self._additions = [*self._methods, *self._fields]
+        self._attributes = [*self._methods, *self._fields]
         self._extend(optimizer, "add_param_group", after=self._take_parameters)
         if self._sync is not None:
-            self._extend(optimizer, "zero_grad", self._settle_failures, self._sync.new_step)
+            self._extend(optimizer, "zero_grad", self._finish_failed, self._sync.new_step)
             weakref.finalize(optimizer, self._sync.close).atexit = False
         if masters.enabled:
             self._give_masters(optimizer)
@@ -126,10 +126,10 @@ class Wrapper:
 
         extended.__doc__ = method.__doc__
         setattr(optimizer, name, BoundMethod(extended))
-        self._additions.append(name)
+        self._attributes.append(name)
 
     def _give_masters(self, optimizer: torch.optim.Optimizer) -> None:
-        for name in self.masters.methods.keys() - self._additions:
+        for name in self.masters.methods.keys() - self._attributes:
             self._extend(optimizer, name)
         if self._sync is None:
             self._local = LocalGradients(self.masters.take_gradients)
@@ -156,7 +156,7 @@ class Wrapper:
         """Makes the optimizer a plain one again."""
         for hook in self._hooks:
             hook.remove()
-        for name in self._additions:
+        for name in self._attributes:
             optimizer.__dict__.pop(name, None)
         if self._sync is not None:
             self._sync.close()
@@ -183,11 +183,11 @@ class Wrapper:
         optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
         optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
 
-    def _settle_failures(self) -> None:
-        """Settles what a backward or a step that raised has left."""
+    def _finish_failed(self) -> None:
+        """Completes the reductions that a failed backward or step has left."""
         if self._strategy is not None:
             self._strategy.abandon_step()
-        if self._sync is not None and self._sync.unsettled():
+        if self._sync is not None and self._sync.outstanding():
             self._sync.synchronize()
 
     def synchronize(self) -> None:

@@ -224,7 +224,7 @@ class GradientSync:
             for index in group.core.overdue(least_passes):
                 group.arrived(group.members[index])
 
-    def unsettled(self) -> bool:
+    def outstanding(self) -> bool:
         """Returns whether gradients are in flight or wait for others: only after a backward that raised."""
         return self.has_submitted() or any(gradient.core.reductions for gradient in self._members)
 
@@ -235,7 +235,7 @@ class GradientSync:
 
     def has_submitted(self) -> bool:
         """Returns whether the ranks have something to agree on."""
-        return any(group.unsettled() for group in self._groups.values())
+        return any(group.outstanding() for group in self._groups.values())
 
     def synchronize(self) -> None:
         """Completes everything for this step: gradients not submitted yet, and those of other ranks."""
@@ -308,7 +308,7 @@ class GradientSync:
         length = self.techniques.length()
         self.techniques.apply(plan[:length])
         self._use(self._plan.apply(self._members, plan[length:], self._make_pools))
-        self._plan.settle()
+        self._plan.end_round()
         self.techniques.end_round(self._plan.wants_change)
         self._masters.check(masters, self._prefix, self._rule.process_set)
         self._masters.take_gradients()

@@ -76,7 +76,7 @@ class MasterPair:
         """Notes that the master's gradient was changed without a new version."""
         self._given = None if self.master.grad is None else _Version(self.master.grad, changed=True)
 
-    def settle_step(self) -> None:
+    def end_step(self) -> None:
         """Ends a step. Optimizers may change gradients; these changes do not count as the users'."""
         if self._given is not None and self.master.grad is not None:
             self._given = _Version(self.master.grad, self._given.is_outdated)

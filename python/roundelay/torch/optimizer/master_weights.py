@@ -152,7 +152,7 @@ class MasterWeights:
         """Ends a step, in which the optimizer has changed the masters."""
         self.write_back()
         for pair in self._by_master.values():
-            pair.settle_step()
+            pair.end_step()
 
     # -- the agreement round (gradient_sync.py)
 

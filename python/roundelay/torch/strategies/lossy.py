@@ -1,6 +1,6 @@
-"""What all lossy strategies share: a part of each bucket is sent in a step, and the rest is kept back.
+"""The base of all lossy strategies: a part of each bucket is sent in a step, and the rest is kept back.
 
-That is momentum, warm-up, the type of the elements that travel, and parameters that always go densely.
+They share momentum, warm-up, the type of the elements that travel, and parameters that always go densely.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One script for every launcher: trains on whole numbers, so weights have the same bits on any ranks.
 
-python script.py FOLDER     writes FOLDER/N.json on rank N: the weights, and where the rank is
+python launched_script.py FOLDER     writes FOLDER/N.json on rank N: the weights, and where the rank is
 """
 
 from __future__ import annotations
