@@ -1,4 +1,5 @@
 // The Python function that selects values by their magnitudes.
+#include <ATen/ops/empty.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstdint>
@@ -30,8 +31,8 @@ std::pair<at::Tensor, at::Tensor> top_k(const at::Tensor& values, std::int64_t k
 }  // namespace
 
 void bind_top_k(py::module_& module) {
-  module.def("top_k", top_k, py::arg("values"), py::arg("k"), py::kw_only(), py::arg("exact"),
-             py::arg("samplings"), py::arg("seed"));
+  module.def("top_k", top_k, py::arg("values"), py::arg("k"), py::arg("exact"), py::arg("samplings"),
+             py::arg("seed"));
 }
 
 }  // namespace roundelay::bindings

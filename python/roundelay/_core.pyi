@@ -246,7 +246,7 @@ def torch_build_version() -> str: ...
 # Returns k of the values, of which `values` has at least as many, and their int64 indices, ascending: by
 # MSTopK, or the exact k largest magnitudes (csrc/kernels/top_k.h). `values`: fp32, contiguous, on the CPU.
 def top_k(
-    values: torch.Tensor, k: int, *, exact: bool, samplings: int, seed: int
+    values: torch.Tensor, k: int, exact: bool, samplings: int, seed: int
 ) -> tuple[torch.Tensor, torch.Tensor]: ...
 
 class testing:

@@ -56,7 +56,7 @@ double slow_mean(const Floats& values) {
 
 // MSTopK as the paper has it: one count of all values for each step. Its result: the two thresholds.
 struct SlowThresholds {
-  double above = kInf, below = 0;
+  double above = HUGE_VAL, below = 0;
   std::size_t above_count = 0, below_count = 0;
 };
 
@@ -68,7 +68,7 @@ SlowThresholds slow_thresholds(const Floats& values, std::size_t k, int sampling
   double most = 0;
   for (const float x : values) most = std::max(most, static_cast<double>(std::fabs(x)));
   double base = std::min(slow_mean(values), most);
-  SlowThresholds found{kInf, base, 0, count(static_cast<float>(base))};
+  SlowThresholds found{HUGE_VAL, base, 0, count(static_cast<float>(base))};
   if (found.below_count <= k) {
     found = {base, 0, found.below_count, values.size()};
     most = base;
