@@ -19,5 +19,6 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used()) {
   bindings::bind_handles(module);
   bindings::bind_process_sets(module);
   bindings::bind_timeline(module);
+  bindings::bind_top_k(module);
   bindings::bind_testing(module);
 }

@@ -19,6 +19,7 @@ void bind_gradient_hooks(py::module_& module);
 void bind_handles(py::module_& module);
 void bind_process_sets(py::module_& module);
 void bind_timeline(py::module_& module);
+void bind_top_k(py::module_& module);
 void bind_testing(py::module_& module);
 
 }  // namespace roundelay::bindings

@@ -243,6 +243,12 @@ def timeline_mark(name: str, begin_ns: int, end_ns: int) -> None: ...
 def backend_description(path: str) -> str: ...  # the library of a bootstrap's module and its version
 def torch_build_version() -> str: ...
 
+# Returns k of the values, of which `values` has at least as many, and their int64 indices, ascending: by
+# MSTopK, or the exact k largest magnitudes (csrc/kernels/top_k.h). `values`: fp32, contiguous, on the CPU.
+def top_k(
+    values: torch.Tensor, k: int, exact: bool, samplings: int, seed: int
+) -> tuple[torch.Tensor, torch.Tensor]: ...
+
 class testing:
     """The pure parts of the core, for property tests."""
 

@@ -4,12 +4,14 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "base/dtype.h"
 #include "kernels/chunks.h"
 #include "kernels/kernels.h"
+#include "kernels/magnitude.h"
 
 namespace roundelay::kernels {
 
@@ -25,6 +27,15 @@ using CombineFunction = void (*)(std::byte* a, double factor_a, const std::byte*
 // Move elements between values and their residual (chunks.h).
 using ResidualFunction = void (*)(std::byte* to, std::byte* from, std::size_t count);
 using NormFunction = float (*)(const std::byte* values, std::size_t count);
+// Copies the values whose magnitudes are in the range, with their positions if `positions` is not null, and
+// returns how many there are. There must be room for kCollectSlack elements more. `to` may be `values`.
+using CollectFunction = std::size_t (*)(const float* values, std::size_t count, MagnitudeRange range,
+                                        float* to, std::uint32_t* positions);
+// Adds to counts[t] how many magnitudes reach thresholds[t].
+using CountFunction = void (*)(const float* values, std::size_t count, std::span<const Magnitude> thresholds,
+                               std::uint64_t* counts);
+// Adds up at most kMagnitudeBlock values. The sum means nothing if `most` is not finite.
+using MagnitudeSumFunction = MagnitudeSum (*)(const float* values, std::size_t count);
 using AccumulateFunction = float (*)(const Kept& kept, std::byte* values, std::size_t count);
 
 template <typename T>
@@ -45,6 +56,10 @@ struct Table {
   std::array<ResidualFunction, kDTypeCount> keep{}, give_back{}, take{};
   std::array<NormFunction, kDTypeCount> norm{};
   std::array<AccumulateFunction, kDTypeCount> accumulate{};
+  // fp32 only.
+  CollectFunction collect = nullptr;
+  CountFunction count = nullptr;
+  MagnitudeSumFunction magnitude_sum = nullptr;
   // The casts that gradients use in each step. All others are portable (cast.cc).
   CastFunction half_to_float = nullptr;
   CastFunction float_to_half = nullptr;

@@ -4,9 +4,11 @@
 #include "kernels/cpu/adasum.h"
 #include "kernels/cpu/chunk_loops.h"
 #include "kernels/cpu/loops.h"
+#include "kernels/cpu/select_loops.h"
 #include "kernels/cpu/table.h"
 
 #include "kernels/cpu/f16c.h"  // defines ROUNDELAY_X86 and the target attributes on x86
+#include "kernels/cpu/select_x86.h"
 
 namespace roundelay::kernels {
 namespace {
@@ -65,6 +67,17 @@ namespace {
     attribute static void narrow(std::byte* destination, const std::byte* source, std::size_t count) {      \
       map_loop<std::uint16_t, float>(destination, source, count, Element<kType>::narrow);                   \
     }                                                                                                       \
+    attribute static std::size_t collect(const float* values, std::size_t count, MagnitudeRange range,      \
+                                         float* to, std::uint32_t* positions) {                             \
+      return collect_rest(values, 0, count, range, to, positions, 0);                                       \
+    }                                                                                                       \
+    attribute static void count(const float* values, std::size_t count,                                     \
+                                std::span<const Magnitude> thresholds, std::uint64_t* counts) {             \
+      count_loop(values, count, thresholds, counts);                                                        \
+    }                                                                                                       \
+    attribute static MagnitudeSum magnitude_sum(const float* values, std::size_t count) {                   \
+      return magnitude_sum_loop(values, count);                                                             \
+    }                                                                                                       \
   }
 
 ROUNDELAY_VARIANT(Portable, );
@@ -110,6 +123,9 @@ constexpr Table make_table(std::string_view name) {
   fill<Variant, DType::kInt8>(table);
   fill<Variant, DType::kUInt8>(table);
   fill<Variant, DType::kBool>(table);
+  table.collect = &Variant::collect;
+  table.count = &Variant::count;
+  table.magnitude_sum = &Variant::magnitude_sum;
   table.half_to_float = &Variant::template widen<DType::kFloat16>;
   table.float_to_half = &Variant::template narrow<DType::kFloat16>;
   table.bfloat_to_float = &Variant::template widen<DType::kBFloat16>;
@@ -123,8 +139,9 @@ ROUNDELAY_VARIANT(Avx2, ROUNDELAY_AVX2);
 ROUNDELAY_VARIANT(Avx512, ROUNDELAY_AVX512);
 
 template <typename Variant>
-constexpr Table make_f16c_table(std::string_view name) {
+constexpr Table make_x86_table(std::string_view name, CollectFunction collect) {
   Table table = make_table<Variant>(name);
+  table.collect = collect;
   auto& row = table.reduce[index_of(DType::kFloat16)];
   row[index_of(ReduceOp::kSum)] = &f16c::reduce<SumOp>;
   row[index_of(ReduceOp::kMin)] = &f16c::reduce<MinOp>;
@@ -139,8 +156,9 @@ constexpr Table make_f16c_table(std::string_view name) {
   return table;
 }
 
-constexpr std::array<Table, 3> kTables = {make_table<Portable>("portable"), make_f16c_table<Avx2>("AVX2"),
-                                          make_f16c_table<Avx512>("AVX-512")};
+constexpr std::array<Table, 3> kTables = {make_table<Portable>("portable"),
+                                          make_x86_table<Avx2>("AVX2", select_x86::collect_avx2),
+                                          make_x86_table<Avx512>("AVX-512", select_x86::collect_avx512)};
 
 std::size_t count_usable() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;

@@ -1,0 +1,219 @@
+"""The selection of the largest magnitudes: MSTopK and radix beside torch.topk, argpartition and DGC's sample.
+
+One thread of one process. All take turns in each repetition, and return values and indices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import roundelay.torch as hvd
+from benchmarks import launch, measure, show
+from benchmarks.quiet import others_text
+from benchmarks.table.markdown import rows, with_table
+from benchmarks.table.result import Estimate
+from benchmarks.table.samples import Samples
+
+Found = tuple[torch.Tensor, torch.Tensor]  # values, indices
+
+SAMPLINGS = 20
+READS = math.ceil(SAMPLINGS / 4) + 3  # of the data, by a plain MSTopK with four steps in one read
+GOALS = ("torch.topk / mstopk at least 5", "argpartition / auto at least 2", "mstopk / reads at most 2")
+OURS = ("mstopk", "auto")
+PEERS = ("torch.topk", "argpartition", "sampled")
+COLUMNS = ("values", "distribution", "k", *OURS, *PEERS, f"{READS} reads", *GOALS, "energy")
+BEGIN = "<!-- python -m benchmarks.top_k --docs writes from here -->"
+
+_DOCS = Path(__file__).resolve().parent.parent / "docs"
+_PAGE = _DOCS / "techniques" / "top_k.md"
+_SIZES, _FULL_SIZES = (1 << 20, 16 << 20), (1 << 20, 16 << 20, 64 << 20)
+_DENSITIES = (0.001, 0.01, 0.1)
+_DGC_SAMPLE = 0.01  # the part of the values that DGC samples
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is selected from: how many values, of which distribution, and the part that is selected."""
+
+    size: int
+    distribution: str
+    density: float
+
+    @property
+    def k(self) -> int:
+        """Return how many values are selected."""
+        return max(1, int(self.size * self.density))
+
+
+def shapes(sizes: Sequence[int]) -> list[Shape]:
+    """Return what to measure: all densities of a normal distribution, and one density of the others."""
+    return [
+        shape
+        for size in sizes
+        for shape in (
+            *(Shape(size, "normal", density) for density in _DENSITIES),
+            Shape(size, "exponential", 0.01),
+            Shape(size, "heavy-tailed", 0.01),
+        )
+    ]
+
+
+def drawn(shape: Shape) -> torch.Tensor:
+    """Draw the values, with random signs, the same ones each time."""
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(shape.size, generator=generator)
+    if shape.distribution == "normal":
+        return normal
+    if shape.distribution == "exponential":
+        return normal.sign() * torch.empty_like(normal).exponential_(generator=generator)
+    return normal**3
+
+
+def topk(tensor: torch.Tensor, k: int) -> Found:
+    """Select with torch.topk."""
+    indices = tensor.abs().topk(k, sorted=False).indices
+    return tensor[indices], indices
+
+
+def argpartition(tensor: torch.Tensor, k: int) -> Found:
+    """Select with numpy's introselect, which uses SIMD."""
+    indices = torch.from_numpy(np.argpartition(np.abs(tensor.numpy()), tensor.numel() - k)[-k:])
+    return tensor[indices], indices
+
+
+def sampled(tensor: torch.Tensor, k: int) -> Found:
+    """Select by a threshold from a random sample, as DGC does: about k values, and at most k."""
+    magnitudes = tensor.abs()
+    size = max(1, int(_DGC_SAMPLE * tensor.numel()))
+    sample = magnitudes[torch.randint(tensor.numel(), (size,))]
+    threshold = sample.topk(max(1, size * k // tensor.numel()), sorted=False).values.min()
+    indices = (magnitudes >= threshold).nonzero().flatten()
+    if indices.numel() > k:
+        indices = indices[magnitudes[indices].topk(k, sorted=False).indices]
+    return tensor[indices], indices
+
+
+def ways(tensor: torch.Tensor, k: int) -> dict[str, Callable[[], Found]]:
+    """Return the ways to select k values."""
+    return {
+        "mstopk": lambda: hvd.mstopk(tensor, k, SAMPLINGS),
+        "auto": lambda: hvd.mstopk(tensor, k, select="auto"),
+        "torch.topk": lambda: topk(tensor, k),
+        "argpartition": lambda: argpartition(tensor, k),
+        "sampled": lambda: sampled(tensor, k),
+    }
+
+
+def energy(values: torch.Tensor) -> float:
+    """Return the sum of squares."""
+    return float(values.double().square().sum())
+
+
+def measured(shape: Shape, repetitions: int) -> dict[str, Any]:
+    """Measure all ways on one shape."""
+    tensor = drawn(shape)
+    known = ways(tensor, shape.k)
+    best = energy(known["torch.topk"]()[0])
+    energies = {name: energy(way()[0]) / best for name, way in known.items()}
+
+    def turn(run: Callable[[], object]) -> measure.Turn:
+        return lambda: [measure.timed(run)]
+
+    turns = {name: turn(way) for name, way in known.items()}
+    found = measure.in_turn({**turns, "read": turn(tensor.sum)}, repetitions, warmups=1)
+    seconds = found.single()
+    seconds["reads"] = [READS * one for one in seconds.pop("read")]
+    samples = Samples(seconds, found.others)
+    if samples.why_not:  # then all repetitions count, and the page says so
+        samples = Samples(seconds, [0.0] * repetitions)
+    ratios = {
+        GOALS[0]: samples.ratio("torch.topk", "mstopk"),
+        GOALS[1]: samples.ratio("argpartition", "auto"),
+        GOALS[2]: samples.ratio("mstopk", "reads"),
+    }
+    return {
+        **dataclasses.asdict(shape),
+        "k": shape.k,
+        "seconds": {name: measure.summary(own) for name, own in seconds.items()},
+        "ratios": {name: dataclasses.asdict(ratio) for name, ratio in ratios.items()},
+        "energy": energies,
+        "others": found.others,
+    }
+
+
+def row(cell: dict[str, Any]) -> list[str]:
+    """Return the table's row of one shape."""
+    times = [show.seconds_text(cell["seconds"][name]["median"]) for name in (*OURS, *PEERS, "reads")]
+    ratios = [Estimate(**cell["ratios"][goal]) for goal in GOALS]
+    texts = [show.quantity(one.value, "x") + show.interval(one.low, one.high, "x") for one in ratios]
+    size = f"{cell['size'] / (1 << 20):g}M"
+    return [size, cell["distribution"], f"{cell['density']:.1%}", *times, *texts, f"{energy_of(cell):.5f}"]
+
+
+def energy_of(cell: dict[str, Any]) -> float:
+    """Return MSTopK's energy as a part of that of the exact k largest."""
+    return float(cell["energy"]["mstopk"])
+
+
+def verdicts(cells: Sequence[dict[str, Any]]) -> list[str]:
+    """Say for each goal how many shapes meet it, and the worst ratio."""
+    said = []
+    for goal, limit, most in zip(GOALS, (5, 2, 2), (False, False, True), strict=True):
+        values = [cell["ratios"][goal]["value"] for cell in cells]
+        met = sum(value <= limit if most else value >= limit for value in values)
+        worst = max(values) if most else min(values)
+        said.append(f"{goal}: {met} of {len(values)}, the worst is {worst:.3g}x")
+    return said
+
+
+def page_text(found: dict[str, Any]) -> str:
+    """Make the page's part: the table and what it says."""
+    cells = found["cells"]
+    machine = f"One thread of an {found['machine']['cpu']}, medians, 95 % intervals"
+    lines = [f"{machine}  {others_text(cells)}.", "", *rows(COLUMNS, [row(cell) for cell in cells]), ""]
+    return "\n".join([*lines, *(f"- {verdict}" for verdict in verdicts(cells)), ""])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.top_k", description=__doc__)
+    parser.add_argument("--full", action="store_true", help="64M values too")
+    parser.add_argument("--sizes", type=show.parse_size, nargs="+", help="numbers of values, like 1M")
+    parser.add_argument("--repetitions", type=int, default=9, help="turns of each way (default: 9)")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
+    parser.add_argument("--docs", action="store_true", help="write docs/techniques/top_k.* instead")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    torch.set_num_threads(1)
+    sizes = arguments.sizes or (_FULL_SIZES if arguments.full else _SIZES)
+    cells = [measured(shape, arguments.repetitions) for shape in shapes(sizes)]
+    console = show.console()
+    console.print(f"The k largest magnitudes, one thread  {others_text(cells)}")
+    console.print(show.table(COLUMNS, [row(cell) for cell in cells], texts=2))
+    for verdict in verdicts(cells):
+        console.print(verdict, highlight=False)
+    stored = _PAGE.with_suffix(".json") if arguments.docs else arguments.output / "top_k.json"
+    picture = _DOCS / "images" / "top_k.png" if arguments.docs else stored.with_suffix(".png")
+    show.save(stored, {"machine": launch.machine(launch.find_launcher()), "cells": cells})
+    found = json.loads(stored.read_text())
+    show.draw("benchmarks.plot_top_k", "plot", found, picture)
+    if arguments.docs:
+        _PAGE.write_text(with_table(_PAGE.read_text(), page_text(found), BEGIN))
+
+
+if __name__ == "__main__":
+    with launch.ending_in_one_line():
+        main()
