@@ -12,6 +12,7 @@ from parallel.test_bucket_techniques import (  # noqa: F401  on a GPU, too
     check_a_technique_without_state,
     check_a_written_state_is_flushed_first,
     check_average,
+    check_csc_says_what_it_sent,
     check_state_is_kept_until_a_flush,
     check_texts,
 )
