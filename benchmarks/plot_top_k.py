@@ -42,7 +42,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
         axes.invert_yaxis()
         axes.tick_params(axis="x", labelsize=7)
         axes.set_title(f"{size / (1 << 20):g}M values", fontsize=9)
-        axes.set_xlabel("seconds of a selection, one thread", fontsize=8)
+        axes.set_xlabel("CPU seconds of a selection", fontsize=8)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     handles = figure.axes[0].get_legend_handles_labels()
