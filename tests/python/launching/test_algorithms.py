@@ -45,7 +45,8 @@ say("fabric", _core.transports()["fabric"], "digest", digest(result.state).hex()
 # The launcher, the fabric that ROUNDELAY_FABRIC names, and that of the job.
 WAYS = {
     "roundelayrun": ([*starts.ROUNDELAYRUN, "-np", "2", "--gloo", sys.executable], "shm"),
-    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "2"], "c10d"),
+    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "3"], "c10d"),
+    "torchrun, 4 ranks": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "4"], "c10d"),
     "mpirun": ([*starts.MPIRUN, "-np", "4", sys.executable], "mpi"),
 }
 
