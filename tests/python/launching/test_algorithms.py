@@ -69,7 +69,7 @@ def alone(script: Path) -> str:
 
 def _as_parameter(way: str) -> Any:
     """Folder parallel has the other fabrics, under mpirun."""
-    marks = {"torchrun": (), "srun": pytest.mark.slow}
+    marks: dict[str, Any] = {"torchrun": (), "srun": pytest.mark.slow}
     return pytest.param(way, marks=marks.get(way, pytest.mark.nightly))
 
 
