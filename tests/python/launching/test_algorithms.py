@@ -47,7 +47,9 @@ say("fabric", _core.transports()["fabric"], "digest", digest(result.state).hex()
 # The launcher, the fabric that ROUNDELAY_FABRIC names, and that of the job.
 WAYS = {
     "roundelayrun": ([*starts.ROUNDELAYRUN, "-np", "2", "--gloo", sys.executable], "shm"),
-    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "2"], "c10d"),
+    "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "3"], "c10d"),
+    "torchrun, 4 ranks": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "4"], "c10d"),
+    "srun": ([sys.executable, str(Path(__file__).parent / "srun.py"), "-n", "2", sys.executable], "shm"),
     "mpirun": ([*starts.MPIRUN, "-np", "4", sys.executable], "mpi"),
 }
 
@@ -69,7 +71,8 @@ def alone(script: Path) -> str:
 
 def _as_parameter(way: str) -> Any:
     """Folder parallel has the other fabrics, under mpirun."""
-    return pytest.param(way, marks=() if way == "torchrun" else pytest.mark.nightly)
+    marks: dict[str, Any] = {"torchrun": (), "srun": pytest.mark.slow}
+    return pytest.param(way, marks=marks.get(way, pytest.mark.nightly))
 
 
 @pytest.mark.parametrize("way", [_as_parameter(way) for way in WAYS])

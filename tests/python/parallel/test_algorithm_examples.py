@@ -18,7 +18,7 @@ FOLDER = ROOT / "examples" / "algorithms"
 LONGEST = 60  # lines
 
 
-@pytest.mark.parametrize("np", [2, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("np", [2, *(pytest.param(np, marks=pytest.mark.nightly) for np in (1, 3, 4))])
 def test_examples(np: int) -> None:
     run_checks(__file__, np)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -126,9 +129,19 @@ def check_any_data_that_has_items() -> None:
 
 def check_a_criterion_ends_the_run() -> None:
     algorithm = Algorithm(1.0, lambda state, _: state, lambda state, total: float(total))
-    found = run(algorithm, range(2), 50, until=lambda state: state > 100.0, progress=True)
+    found = run(algorithm, range(2), 50, until=lambda state: state > 100.0)
     assert found == Result(128.0, 7, converged=True)
     assert run(algorithm, range(2), 0).state == 1.0
+
+
+def check_one_rank_shows_the_progress() -> None:
+    algorithm = Algorithm(1.0, lambda state, _: state, lambda state, total: float(total))
+    for wanted in (True, False):
+        with contextlib.redirect_stderr(io.StringIO()) as shown:
+            run(algorithm, range(2), 50, until=lambda state: state > 100.0, progress=wanted)
+        seen = re.findall(r"steps .* (\d+)/50 ", shown.getvalue())
+        assert seen[-1:] == (["7"] if wanted and hvd.rank() == 0 else []), shown.getvalue()
+        assert (wanted and hvd.rank() == 0) or not shown.getvalue()
 
 
 def check_one_thread_and_no_graph() -> None:

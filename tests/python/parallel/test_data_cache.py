@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from unittest import mock
 import pytest
 import torch
 from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
 
 import roundelay.torch as hvd
 from far_source import FarSource, check
@@ -130,6 +132,30 @@ def check_each_sample_is_read_by_one_node_alone() -> None:
         ranks = hvd.allgather_object(seen.return_value).count(seen.return_value)
         assert abs(kept - LENGTH * ranks / hvd.size()) <= ranks
         del cache
+        gc.collect()
+        hvd.barrier()
+
+
+def check_what_other_nodes_hold_comes_from_the_source() -> None:
+    """A plain DistributedSampler gives a node other samples in every epoch."""
+    with _folder() as folder, _own_node() as node:
+        source = FarSource(folder, LENGTH, 100)
+        cache = DataCache(source)
+        share: DistributedSampler[int] = DistributedSampler(cache, hvd.size(), hvd.rank(), seed=1)
+        held: dict[str, set[int]] = defaultdict(set)
+        for epoch in range(3):
+            share.set_epoch(epoch)
+            check([cache[index] for index in share], source, list(share))
+            missing = 0
+            for other, indices in hvd.allgather_object((node, list(share))):
+                missing += len(set(indices) - held[other])
+                held[other] |= set(indices)
+            assert missing > 0
+            if hvd.rank() == 0:
+                reads = sum(source.take_reads().values())
+                assert missing <= reads <= missing + hvd.size()  # padding, as above
+            hvd.barrier()
+        del cache, share
         gc.collect()
         hvd.barrier()
 

@@ -35,7 +35,7 @@ class _Part:
         """Yields the parameters that one multi-tensor call works on: all, or each alone."""
         foreach = self.group["foreach"]
         if foreach is None:  # a CPU's multi-tensor calls work tensor by tensor anyway
-            foreach = all(parameter.is_cuda for parameter in self.parameters)
+            foreach = all(parameter.device.type != "cpu" for parameter in self.parameters)
         step = len(self.parameters) if foreach else 1
         for begin in range(0, len(self.parameters), max(1, step)):
             yield slice(begin, begin + step)

@@ -32,8 +32,8 @@ class Trial:
     def run(self, devices: Iterable[torch.device], ratios: Callable[[], list[float]]) -> list[float]:
         """Runs ``ratios`` and measures it. The ranks begin together, so that none waits for a late one."""
         for device in devices:
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
+            if device.type != "cpu":
+                torch.accelerator.synchronize(device)
         way = self.way()
         allreduce_(torch.zeros(1, device="cpu"), name=self.start, op=Max, process_set=self._set)
         begin = time.perf_counter()
