@@ -96,7 +96,7 @@ def expect_bits(result: torch.Tensor, right: torch.Tensor, what: str) -> None:
 
 def gradient_of(output: torch.Tensor, given: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Of `given`, where `output` gets the gradient `weights`."""
-    output.backward(weights.to(output.device))  # type: ignore[no-untyped-call]
+    output.backward(weights.to(output.device))
     assert given.grad is not None
     return given.grad
 
