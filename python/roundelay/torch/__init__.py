@@ -81,6 +81,7 @@ from roundelay.torch.optimizer.join_context import join_context
 from roundelay.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from roundelay.torch.report import report
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
+from roundelay.torch.topology import topology
 
 if TYPE_CHECKING:
     from roundelay.torch import optim
@@ -161,6 +162,7 @@ __all__ = [
     "stop_timeline",
     "strategies",
     "synchronize",
+    "topology",
 ]
 
 _LATER = {"run"}
