@@ -34,6 +34,7 @@ PYTHON_TYPES = {
     "bool": "bool",
     "std::string": "str",
     "LogLevel": "str",
+    "LevelCounts": "str",
 }
 NO_EFFECT = re.compile(r'^    \{"(\w+)",\s+(?:k\w+|"[^"]*")\},$', re.MULTILINE)
 

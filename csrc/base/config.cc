@@ -134,6 +134,18 @@ std::string show(const KnobOf<LogLevel>& knob, const Config& config) {
   return std::string(name_of(config.*knob.member));
 }
 
+Refusal read(const KnobOf<LevelCounts>& knob, std::string_view text, Config& config) {
+  auto counts = LevelCounts::parse(text);
+  if (!counts) {
+    return "empty, or counts from outside in with that of nodes last, such as rack=2,node=4";
+  }
+  config.*knob.member = std::move(*counts);
+  return std::nullopt;
+}
+std::string show(const KnobOf<LevelCounts>& knob, const Config& config) {
+  return (config.*knob.member).text();
+}
+
 std::string show(const Knob& knob, const Config& config) {
   return std::visit([&](const auto& value) { return show(value, config); }, knob.value);
 }

@@ -99,13 +99,15 @@ Status start(LoadedConfig loaded, const std::optional<std::string>& backend_path
 }
 
 void init(const std::optional<std::string>& backend_path, const std::optional<Rendezvous>& rendezvous,
-          const std::vector<int>& ranks, const std::optional<int>& communicator) {
+          const std::vector<int>& ranks, const std::optional<int>& communicator,
+          const std::string& launcher_rack) {
   refuse_in_child();
   LoadedConfig loaded = load_config_from_environment();
   Status status;
   {
     const py::gil_scoped_release no_gil;
-    status = start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator, {}, {}});
+    status =
+        start(std::move(loaded), backend_path, {0, rendezvous, ranks, communicator, launcher_rack, {}, {}});
   }
   check(status);
 }
@@ -159,6 +161,17 @@ void fail(const std::string& why) {
   context->fail(why);
 }
 
+// Returns the levels, innermost first: the name of each, and its parts' names and ranks.
+auto topology() {
+  using PartTuple = std::pair<std::string, std::vector<int>>;
+  std::vector<std::pair<std::string, std::vector<PartTuple>>> levels;
+  for (const bootstrap::Level& level : global_context()->topology().levels) {
+    auto& parts = levels.emplace_back(level.name, std::vector<PartTuple>()).second;
+    for (const bootstrap::Part& part : level.parts) parts.emplace_back(part.name, part.ranks);
+  }
+  return levels;
+}
+
 // Returns the getter of one member of this process's rank info.
 template <typename T>
 auto place(T bootstrap::RankInfo::*member) {
@@ -200,7 +213,8 @@ void bind_global_state(py::module_& module) {
            py::arg("serve"), py::arg("listener"), py::arg("job"), py::arg("local_rank"),
            py::arg("local_size"));
   module.def("init", init, py::arg("backend_path"), py::arg("rendezvous") = std::nullopt,
-             py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt);
+             py::arg("ranks") = std::vector<int>(), py::arg("communicator") = std::nullopt,
+             py::arg("launcher_rack") = "");
   module.def("shutdown", shutdown);
   module.def("is_initialized", is_initialized);
   module.def("after_fork", in_forked_child);
@@ -212,6 +226,7 @@ void bind_global_state(py::module_& module) {
   module.def("cross_rank", place(&bootstrap::RankInfo::cross_rank));
   module.def("cross_size", place(&bootstrap::RankInfo::cross_size));
   module.def("is_homogeneous", place(&bootstrap::RankInfo::homogeneous));
+  module.def("topology", topology);
   module.def("transports", [] {
     const auto context = global_context();
     return std::map<std::string, std::string>{{"bootstrap", context->bootstrap_name()},

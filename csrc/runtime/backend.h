@@ -25,6 +25,7 @@ struct Start {
   std::optional<bootstrap::Rendezvous> rendezvous{};  // for bootstrap store; MPI needs none
   std::vector<int> ranks{};                           // the job's ranks of MPI_COMM_WORLD; empty: all of them
   std::optional<int> communicator{};                  // the job's communicator as a Fortran handle, instead
+  std::string launcher_rack{};                        // as in bootstrap/topology.h
   GpuParts gpu{};
   std::shared_ptr<Whereabouts> whereabouts{};  // runtime/control/inquiry.h; null: the program cannot be asked
 };

@@ -43,6 +43,8 @@ class Config:
     fabric: Final[str]
     gpu_fabric: Final[str]
     node_id: Final[str]
+    rack_id: Final[str]
+    topology: Final[str]
     interface: Final[str]
     timeline: Final[str]
     timeline_mark_cycles: Final[bool]
@@ -84,12 +86,14 @@ class Rendezvous:
 
 # Joins the job; does nothing if the process is in one. `backend_path`: the module that finds the other ranks;
 # None for a single process. `ranks`: the launched ranks that are the job, in its order; empty: all. MPI only:
-# `communicator`, the Fortran handle of the job's communicator. RuntimeError if the ranks do not meet.
+# `communicator`, the Fortran handle of the job's communicator. `launcher_rack`: _launch.rack() returns it.
+# RuntimeError if the ranks do not meet, ValueError if their statements about the topology are wrong.
 def init(
     backend_path: str | None,
     rendezvous: Rendezvous | None = None,
     ranks: list[int] = ...,
     communicator: int | None = None,
+    launcher_rack: str = ...,
 ) -> None: ...
 
 # Loads the module for GPUs, for all later inits; it serves torch's devices of `device_type`. An empty
@@ -114,6 +118,9 @@ def local_size() -> int: ...
 def cross_rank() -> int: ...
 def cross_size() -> int: ...
 def is_homogeneous() -> bool: ...
+
+# Returns the levels, innermost first: the name of each, and its parts' names and ranks.
+def topology() -> list[tuple[str, list[tuple[str, list[int]]]]]: ...
 
 # Returns the names of the world's "bootstrap", "channel" and "fabric".
 def transports() -> dict[str, str]: ...

@@ -18,6 +18,7 @@ _SLURM_STEP = (
     "SLURM_STEP_NUM_TASKS",
     "SLURM_STEP_NODELIST",
 )
+_SLURM_TOPOLOGY = ("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN")
 # Slurm assigns no ports. Job and step choose one of these, below those that systems give to connections.
 _SLURM_PORTS = range(15000, 30000)
 _INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"  # roundelay/run/local_ranks.py sets it for rank 0
@@ -187,6 +188,17 @@ def _slurm(environment: Mapping[str, str]) -> Launch:
             local_size=None,
         ),
     )
+
+
+def rack(environment: Mapping[str, str]) -> str:
+    """Returns the rack that the launcher states, in ROUNDELAY_RACK_ID's form; empty if it states none.
+
+    Slurm names the switches or blocks around the node of a step, from outside in.
+    """
+    address, kinds = (environment.get(name, "").split(".") for name in _SLURM_TOPOLOGY)
+    if not _is_slurm_step(environment) or len(address) != len(kinds) or kinds[-1] != "node":
+        return ""
+    return "/".join(address[:-1])
 
 
 def first_host(nodes: str) -> str:

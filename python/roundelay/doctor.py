@@ -100,7 +100,8 @@ def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iter
     if any(check.state is State.BROKEN for check in (*core, bootstrap, mpirun, module)):
         return
     tell("two ranks try each channel and fabric, without MPI")
-    rows = check_launch("--gloo", *launch("--gloo", environment))
+    status, stderr, found = launch("--gloo", environment)
+    rows = check_launch("--gloo", status, stderr, found)
     if mpirun.state is State.OK and mpi_module.state is State.OK:
         tell("two ranks try MPI")
         rows += check_launch("--mpi", *launch("--mpi", environment))
@@ -108,6 +109,7 @@ def examine(environment: Mapping[str, str], tell: Callable[[str], None]) -> Iter
         rows += [Check(name, State.OFF, "there is no MPI here") for name in ("channel mpi", "fabric mpi")]
     yield from rows
     yield from check_two_levels(rows)
+    yield from check_topology(found)
     tell("looking for GPUs")
     yield check_gpu()
 
@@ -207,8 +209,9 @@ def launch(flag: str, environment: Mapping[str, str]) -> tuple[int, str, list[di
                 [*words, sys.executable, "-c", command, folder],
                 env={
                     **environment,
-                    "ROUNDELAY_BOOTSTRAP": "auto",
-                },  # else the ranks would not use the launcher's bootstrap
+                    "ROUNDELAY_BOOTSTRAP": "auto",  # the launcher's
+                    "ROUNDELAY_TOPOLOGY": "",  # it describes a job on all nodes
+                },
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -244,6 +247,7 @@ def probe() -> dict[str, Any]:
             total = hvd.allreduce(torch.ones(1000), op=hvd.Sum, name="doctor")
             found["backend"] = _core.backend_description(path)
             found["chosen"] = _core.transports()
+            found["topology"] = str(hvd.topology())
             return "" if bool((total == hvd.size()).all()) else "the sum of two ranks' ones was wrong"
         except (RuntimeError, ValueError) as error:
             return first_line(str(error))
@@ -308,6 +312,24 @@ def check_two_levels(rows: Sequence[Check]) -> Iterator[Check]:
         elif len(both) == 2:
             text = f"for several nodes with equally many ranks, 2 or more: shm inside them, {between} between"
             yield Check(name, State.OK, text)
+
+
+def check_topology(found: Sequence[Mapping[str, Any]]) -> Iterator[Check]:
+    """Yields the levels of the launch check's ranks, and whether ROUNDELAY_TOPOLOGY is well-formed.
+
+    found: the last result of launch().
+    """
+    from roundelay import _core
+
+    config = _core.read_config()
+    trees = [rank["topology"] for rank in found if rank.get("topology")]
+    for variable, _, _, complaint in config.bad:
+        if variable == "ROUNDELAY_TOPOLOGY":
+            yield Check("topology", State.BROKEN, complaint, "correct it, or unset it")
+            return
+    if trees:
+        more = f"\nROUNDELAY_TOPOLOGY={config.topology} was not used here" if config.topology else ""
+        yield Check("topology", State.OK, f"these 2 ranks: {trees[0]}{more}")
 
 
 def check_build() -> str:

@@ -36,6 +36,7 @@ class Session final : public Context, private NegotiationSink {
   ~Session() override { shutdown(); }
 
   [[nodiscard]] const bootstrap::RankInfo& rank_info() const override { return parts_.rank_info; }
+  [[nodiscard]] const bootstrap::Topology& topology() const override { return parts_.topology; }
   [[nodiscard]] const Config& config() const override { return parts_.config; }
   [[nodiscard]] std::string bootstrap_name() const override { return parts_.bootstrap; }
   [[nodiscard]] std::string channel_name() const override { return parts_.channel_name; }

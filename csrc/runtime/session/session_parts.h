@@ -10,6 +10,7 @@
 #include "base/group.h"
 #include "base/status.h"
 #include "bootstrap/rank_info.h"
+#include "bootstrap/topology.h"
 #include "channel/channel.h"
 #include "runtime/backend.h"
 #include "runtime/control/inquiry.h"
@@ -26,6 +27,7 @@ using MakeFabrics = std::function<Result<TrackFabrics>(const Group&)>;
 struct SessionParts {
   Config config;
   bootstrap::RankInfo rank_info;
+  bootstrap::Topology topology;
   std::string bootstrap;  // the bootstrap's name
   std::string channel_name;
   std::unique_ptr<channel::Channel> channel;

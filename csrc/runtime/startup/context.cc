@@ -30,7 +30,7 @@ Result<std::unique_ptr<bootstrap::Bootstrap>> find_ranks(const Config& config, B
 }
 
 // Exchanges the introductions of all ranks; returns them by rank. Errors: kUnavailable if the ranks are not
-// of one build, or their configurations differ.
+// of one build.
 Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, const wire::Introduction& mine,
                                                   Deadline deadline) {
   const auto gathered = ranks.all_gather(wire::encode(mine), deadline);
@@ -46,10 +46,36 @@ Result<std::vector<wire::Introduction>> introduce(bootstrap::Bootstrap& ranks, c
     }
     all.push_back(*one);
   }
+  return all;
+}
+
+// Returns this rank's introduction, as far as configuration and launcher tell it.
+wire::Introduction introduction_of(const Config& config, const Start& start) {
+  wire::Introduction mine;
+  mine.node = bootstrap::node_id(config.node_id);
+  mine.rack = config.rack_id;
+  mine.counts = config.topology.text();
+  mine.launcher_rack = start.launcher_rack;
+  return mine;
+}
+
+bootstrap::Statement statement_of(const wire::Introduction& one) {
+  return {.node = one.node, .rack = one.rack, .counts = one.counts, .launcher_rack = one.launcher_rack};
+}
+
+// Compares the configurations of all ranks, and returns their topology. If ROUNDELAY_TOPOLOGY differs, the
+// error is that of topology_of(), which names the values.
+Result<bootstrap::Topology> agreed_topology(const std::vector<wire::Introduction>& all,
+                                            const LevelCounts& counts) {
+  std::vector<bootstrap::Statement> statements;
+  statements.reserve(all.size());
+  for (const wire::Introduction& one : all) statements.push_back(statement_of(one));
+  auto topology = bootstrap::topology_of(statements, counts);
+  if (!topology.ok()) return topology.status();
   for (const wire::Introduction& one : all) {
     ROUNDELAY_RETURN_IF_ERROR(channel::compare_hellos(all.front().hello, one.hello));
   }
-  return all;
+  return topology;
 }
 
 using MaybeListener = std::optional<channel::TcpListener>;
@@ -151,14 +177,16 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   auto listening = try_listen(config);
   const Status here = listening.status();
   MaybeListener listener = here.ok() ? std::move(listening).value() : std::nullopt;
-  wire::Introduction mine;
+  wire::Introduction mine = introduction_of(config, start);
   mine.hello = {ranks.rank(), start.generation, version(), config.hash()};
-  mine.node = bootstrap::node_id(config.node_id);
   mine.shm_socket = fabrics.open_shm_socket();
   if (listener) mine.tcp_address = to_text(listener->address_bytes());
   auto gathered = introduce(ranks, mine, deadline);
   if (!gathered.ok()) return gathered.status();
   const std::vector<wire::Introduction>& all = *gathered;
+  auto topology = agreed_topology(all, config.topology);
+  if (!topology.ok()) return topology.status();
+  parts.topology = std::move(topology).value();
 
   std::vector<std::string> nodes;
   std::vector<NodeInfo> node_infos;
@@ -218,6 +246,9 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   const auto fabrics = std::make_shared<Fabrics>(config, backend);
   parts.make_fabrics = [fabrics](const Group& group) { return fabrics->make(group); };
   if ((*ranks)->size() == 1) {
+    auto topology = agreed_topology({introduction_of(config, start)}, config.topology);
+    if (!topology.ok()) return topology.status();
+    parts.topology = std::move(topology).value();
     parts.channel = channel::Hub(1, channel::Delivery::kAtOnce).channel(0);
     parts.channel_name = "inproc";
     parts.fabrics = fabrics->make(Group{0, {0}, 0}).value();
@@ -227,6 +258,9 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
   }
   set_log(config.log_level, parts.rank_info.rank, !config.log_hide_time);
+  if (parts.rank_info.rank == 0 && !parts.topology.unused.empty()) {
+    log(LogLevel::kInfo, "the launcher's racks are not used: " + parts.topology.unused);
+  }
   return std::unique_ptr<Context>(std::make_unique<Session>(std::move(parts)));
 }
 

@@ -82,6 +82,7 @@ from roundelay.torch.process_sets import ProcessSet, add_process_set, global_pro
 from roundelay.torch.report import report
 from roundelay.torch.sync_batch_norm import SyncBatchNorm
 from roundelay.torch.top_k import mstopk
+from roundelay.torch.topology import topology
 
 if TYPE_CHECKING:
     from roundelay.torch import optim
@@ -163,6 +164,7 @@ __all__ = [
     "stop_timeline",
     "strategies",
     "synchronize",
+    "topology",
 ]
 
 _LATER = {"run"}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
-from roundelay import _backend, _core, _gpu, _subset
+from roundelay import _backend, _core, _gpu, _launch, _subset
 from roundelay.torch.operations.handles import forget_handles
 from roundelay.torch.optimizer import restart_scopes
 from roundelay.torch.optimizer.arguments import check_variable
@@ -49,7 +49,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     check_variable()
     _gpu.load()
     rendezvous = None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet))
-    _core.init(path, rendezvous, list(subset.ranks), subset.communicator)
+    _core.init(path, rendezvous, list(subset.ranks), subset.communicator, _launch.rack(os.environ))
     restart_scopes()
     _LastWords.install()
     try:

@@ -219,7 +219,8 @@ Message random_message(Source& source) {
     case 13:
       return StateQuestion{};
     default:
-      return Introduction{random_hello(source), source.text(), source.text(), source.text()};
+      return Introduction{random_hello(source), source.text(), source.text(), source.text(),
+                          source.text(),        source.text(), source.text()};
   }
 }
 

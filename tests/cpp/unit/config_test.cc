@@ -96,6 +96,7 @@ std::string other_value(const Knob& knob) {
                                          : std::string(value.choices.substr(value.choices.rfind('|') + 1));
           },
           [](const KnobOf<LogLevel>&) { return std::string("error"); },
+          [](const KnobOf<LevelCounts>&) { return std::string("rack=2,node=3"); },
       },
       knob.value);
 }

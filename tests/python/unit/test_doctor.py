@@ -20,7 +20,14 @@ def found(size: int = 2, **reasons: str) -> list[dict[str, Any]]:
     works = {name: reasons.get(name.replace(" ", "_"), "") for name in names}
     chosen = {kind: "one" for kind in ("channel", "fabric") if not all(map(works.get, names))}
     return [
-        {"rank": rank, "size": size, "backend": "PyTorch: Gloo", "chosen": chosen, "works": works}
+        {
+            "rank": rank,
+            "size": size,
+            "backend": "PyTorch: Gloo",
+            "chosen": chosen,
+            "works": works,
+            "topology": "2 ranks, 1 node",
+        }
         for rank in range(2)
     ]
 
@@ -52,6 +59,19 @@ def test_two_levels_take_both_of_their_fabrics() -> None:
     }
     rows = doctor.check_launch("--gloo", 0, "", found(fabric_shm="no memory"))
     assert {row.found for row in doctor.check_two_levels([*rows, no_mpi])} == {"fabric shm: no memory"}
+
+
+def test_the_levels_of_the_two_ranks(bare: pytest.MonkeyPatch) -> None:
+    assert list(doctor.check_topology([])) == []
+    assert [row.found for row in doctor.check_topology(found())] == ["these 2 ranks: 2 ranks, 1 node"]
+    bare.setenv("ROUNDELAY_TOPOLOGY", "rack=2,node=4")
+    (row,) = doctor.check_topology(found())
+    assert row.state is State.OK
+    assert "ROUNDELAY_TOPOLOGY=rack=2,node=4 was not used" in row.found
+    bare.setenv("ROUNDELAY_TOPOLOGY", "rack=2")
+    (row,) = doctor.check_topology(found())
+    assert row.state is State.BROKEN
+    assert 'ROUNDELAY_TOPOLOGY="rack=2" is not valid' in row.found
 
 
 def test_a_pair_of_ranks_that_nothing_connects_is_a_fault() -> None:

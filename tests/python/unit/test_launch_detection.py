@@ -98,6 +98,24 @@ def test_a_bootstrap_that_is_asked_for_wins() -> None:
         _launch.detect(OPEN_MPI, "store")
 
 
+@pytest.mark.parametrize(
+    ("address", "kinds", "expected"),
+    [
+        ("s0.s4.n12", "switch.switch.node", "s0/s4"),
+        ("s[1-2].n12", "switch.node", "s[1-2]"),
+        ("n12", "node", ""),
+        ("s0.n12.cluster.org", "switch.node", ""),
+        ("s0.s4", "switch.switch", ""),
+        ("", "", ""),
+    ],
+)
+def test_the_rack_that_slurm_states(address: str, kinds: str, expected: str) -> None:
+    stated = {"SLURM_TOPOLOGY_ADDR": address, "SLURM_TOPOLOGY_ADDR_PATTERN": kinds}
+    assert _launch.rack({**SRUN, **stated}) == expected
+    assert _launch.rack({**SBATCH, **stated}) == ""
+    assert _launch.rack(SRUN) == ""
+
+
 def test_where_ranks_meet() -> None:
     def meet(**changes: str) -> _launch.Rendezvous:
         found = _launch.detect({**TORCHRUN, **changes}).rendezvous

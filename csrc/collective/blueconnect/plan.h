@@ -1,0 +1,54 @@
+// The stages of an allreduce over any number of levels, as in BlueConnect (Cho et al., MLSys 2019). Pure.
+//
+// Downward, each stage is reduce-scatters between parts of one level: the buffer's ranges shrink. Upward, the
+// same groups all-gather in reverse order. Parts may have different numbers of ranks: two parts then cut the
+// buffer at different places, and a stage has a group for each range between two cuts. Equal parts cut alike,
+// and the stages are those of the paper: a rank is in one group of each stage.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace roundelay::collective::blueconnect {
+
+// The ranks of each part of one level. Each rank is in one part.
+using Parts = std::vector<std::vector<int>>;
+
+// The levels, innermost first. Each part lies within one part of the next level; the last level has one part,
+// all ranks from 0 on.
+using Tree = std::vector<Parts>;
+
+// Returns the tree of consecutive ranks with `factors` parts in each part of the next level, innermost first:
+// {4, 2} are 2 nodes with 4 ranks each.
+Tree tree_of_factors(const std::vector<int>& factors);
+
+// Returns the tree with one level more: below `level`, the parts (or ranks, below level 0) inside each of its
+// parts are joined, `factor` of them at a time. The last joint has fewer if the number is no multiple.
+Tree split_level(const Tree& tree, std::size_t level, std::size_t factor);
+
+struct ElementRange {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+  friend bool operator==(const ElementRange&, const ElementRange&) = default;
+};
+
+// Ranks that hold partial sums of one range, one rank of each part that is joined. Downward, member i reduces
+// shards[i] of all members; upward, it sends that shard to all. The shards lie side by side in the range and
+// may be empty.
+struct StageGroup {
+  std::vector<int> ranks;
+  ElementRange range;
+  std::vector<ElementRange> shards;  // of each member
+};
+
+// The groups of one level. They work independently of each other.
+struct Stage {
+  std::size_t level = 0;  // of the tree
+  std::vector<StageGroup> groups;
+};
+
+// Returns the stages for `elements` elements, downward; upward they are reversed. A level that joins nothing
+// has no stage. After the last stage each element's sum is on one rank.
+std::vector<Stage> plan(const Tree& tree, std::size_t elements);
+
+}  // namespace roundelay::collective::blueconnect

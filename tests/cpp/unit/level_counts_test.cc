@@ -1,0 +1,56 @@
+// The text of ROUNDELAY_TOPOLOGY.
+#include "base/level_counts.h"
+
+#include <string>
+#include <vector>
+
+#include "tests/cpp/catch.h"
+
+namespace roundelay {
+namespace {
+
+TEST_CASE("counts from outside in", "[level_counts]") {
+  const auto counts = LevelCounts::parse("pod=3,top_rack=2,node=16");
+  REQUIRE(counts.has_value());
+  CHECK(counts->levels == std::vector<LevelCount>{{"pod", 3}, {"top_rack", 2}, {"node", 16}});
+  CHECK(counts->nodes() == 96);
+  CHECK(counts->text() == "pod=3,top_rack=2,node=16");
+  CHECK(LevelCounts::parse("node=1")->nodes() == 1);
+  CHECK(LevelCounts::parse("rack=4096,node=4096")->nodes() == std::size_t{1} << 24);
+
+  const auto none = LevelCounts::parse("");
+  REQUIRE(none.has_value());
+  CHECK(none->levels.empty());
+  CHECK(none->text().empty());
+  CHECK(none->nodes() == 1);
+}
+
+TEST_CASE("malformed counts", "[level_counts]") {
+  for (const char* const text : {"node",
+                                 "node=",
+                                 "=4",
+                                 "node=0",
+                                 "node=-1",
+                                 "node=+1",
+                                 "node=4x",
+                                 " node=4",
+                                 "node =4",
+                                 "node=4,",
+                                 ",node=4",
+                                 "rack=2",
+                                 "node=4,rack=2",
+                                 "node=2,node=2",
+                                 "rack=2;node=4",
+                                 "Rack=2,node=4",
+                                 "rack=4096,node=4097",
+                                 "rack=0,node=4",
+                                 "node=99999999999999999999",
+                                 "rack=16777216,node=2",
+                                 "2,4"}) {
+    INFO(text);
+    CHECK_FALSE(LevelCounts::parse(text).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace roundelay
