@@ -131,7 +131,7 @@ class WireMedium final : public Medium {
   explicit WireMedium(std::size_t most_message_bytes) : most_message_bytes_(most_message_bytes) {}
   [[nodiscard]] int largest_group() const override { return std::min(largest_of_threads(), 4); }
   std::string run(int size, Select select, const Part& part) override {
-    const C10dFabricOptions options{most_message_bytes_, std::move(select)};
+    const C10dFabricOptions options{most_message_bytes_, select};
     return run_on_threads(fabrics_of(std::make_shared<Wires>(), size, options), part);
   }
 
@@ -140,15 +140,17 @@ class WireMedium final : public Medium {
 };
 
 TEST_CASE("c10d keeps the fabric contract", "[fabric]") {
-  for (const Test& test : fabric_contract()) {
-    SECTION(test.name) {
-      for (int size = 1; size <= std::min(largest_of_threads(), 4); ++size) {
-        // Cuts messages small too, in the group that sends most of them.
-        for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}}) {
-          if (most == 1000 && size != 3) continue;
-          WireMedium medium(most);
-          INFO(test.name << ", " << size << " members, messages up to " << most);
-          CHECK(test.run(medium, size) == "");
+  for (const auto& tests : {fabric_contract(), algorithm_contract()}) {
+    for (const Test& test : tests) {
+      SECTION(test.name) {
+        for (int size = 1; size <= std::min(largest_of_threads(), 4); ++size) {
+          // Cuts messages small too, in the group that sends most of them.
+          for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}}) {
+            if (most == 1000 && size != 3) continue;
+            WireMedium medium(most);
+            INFO(test.name << ", " << size << " members, messages up to " << most);
+            CHECK(test.run(medium, size) == "");
+          }
         }
       }
     }
