@@ -34,14 +34,20 @@ class MpiMedium final : public Medium {
 TEST_CASE("mpi keeps the fabric contract", "[mpi]") {
   for (const std::size_t most : {std::size_t{1} << 30U, std::size_t{1000}}) {
     MpiMedium medium(most);
-    for (const auto& tests : {fabric_contract(), algorithm_contract()}) {
-      for (const Test& test : tests) {
-        for (int size = 1; size <= medium.largest_group(); ++size) {
-          INFO(test.name << ", " << size << " members, messages up to " << most);
-          CHECK(test.run(medium, size) == "");
-        }
+    for (const Test& test : fabric_contract()) {
+      for (int size = 1; size <= medium.largest_group(); ++size) {
+        INFO(test.name << ", " << size << " members, messages up to " << most);
+        CHECK(test.run(medium, size) == "");
       }
     }
+  }
+}
+
+TEST_CASE("mpi carries out every algorithm", "[mpi]") {
+  MpiMedium medium(std::size_t{1} << 30U);
+  for (const Test& test : algorithm_contract()) {
+    INFO(test.name << ", " << medium.largest_group() << " members");
+    CHECK(test.run(medium, medium.largest_group()) == "");
   }
 }
 
