@@ -17,12 +17,15 @@ struct Doubling {
   }
   [[nodiscard]] bool in_pair(int index) const { return index < 2 * folded; }
   [[nodiscard]] bool gives_away(int index) const { return in_pair(index) && index % 2 == 1; }
+  // Members that do not give away are numbered in their order, from 0 to `members` - 1. The number of a
+  // member that gives away is that of its pair.
+  [[nodiscard]] int number(int index) const { return in_pair(index) ? index / 2 : index - folded; }
+  // Returns the member of a number. For `members` it returns the group's size, so that the members of the
+  // numbers from a to b, with those that give away, are those from index_of(a) to index_of(b).
+  [[nodiscard]] int index_of(int number) const { return number < folded ? 2 * number : number + folded; }
   // Returns the partner of a member that does not give away, in the round of `distance` 1, 2, 4 ... below
   // `members`.
-  [[nodiscard]] int partner(int index, int distance) const {
-    const int other = (in_pair(index) ? index / 2 : index - folded) ^ distance;
-    return other < folded ? 2 * other : other + folded;
-  }
+  [[nodiscard]] int partner(int index, int distance) const { return index_of(number(index) ^ distance); }
 
   int members;  // the number of members in the rounds, 2^n
   int folded = 0;

@@ -1,6 +1,8 @@
 #include "collective/select.h"
 
 #include <numeric>
+#include <set>
+#include <string>
 
 #include "collective/algorithms/algorithms.h"
 
@@ -8,35 +10,54 @@ namespace roundelay::collective {
 namespace {
 
 struct Row {
+  Operation operation;
   int most_members;
   std::size_t most_bytes;
   Algorithm algorithm;
 };
 
 constexpr int kAnySize = 1 << 30;
+constexpr int kNoSize = 0;  // only ROUNDELAY_ALGORITHM takes this row
 constexpr std::size_t kAnyBytes = SIZE_MAX;
 
 constexpr Algorithm kSingle{"local", single};
 constexpr Algorithm kDoubling =
     algorithm_for<AllreduceCall, recursive_doubling_allreduce>("recursive_doubling");
 
-// The first row that fits is taken. Thresholds: medians over Open MPI 5.0.11's shared memory, ranks on 2
-// cores. Pairwise wins above MPI's eager limit (it sends 1/P as much a message; 4 KiB: 2.2 against 4.6 us
-// with 2 ranks, 32 against 49 us with 4), and never loses to the ring by more than the noise (4 ranks, 256
-// KiB: 0.5 against 1.0 ms).
-constexpr Row kAllreduces[] = {
-    {kAnySize, 0, kSingle},
-    {kOnePlaceMembers, 2 << 10, algorithm_for<AllreduceCall, direct_allreduce>("direct")},
-    {kOnePlaceMembers, kAnyBytes, algorithm_for<AllreduceCall, pairwise_allreduce>("pairwise")},
-    {kAnySize, 256 << 10, kDoubling},
-    {kAnySize, kAnyBytes, algorithm_for<AllreduceCall, ring_allreduce>("ring")},
+// Returns the row of an algorithm for calls of at most so many members and bytes.
+template <class Kind, Program (*kProgram)(Exchange& net, const Kind& call)>
+constexpr Row row(const char* name, int most_members = kNoSize, std::size_t most_bytes = kAnyBytes) {
+  return {Kind::kOperation, most_members, most_bytes, algorithm_for<Kind, kProgram>(name)};
+}
+
+Program barrier(Exchange& net, const BarrierCall& /*call*/) { return dissemination_barrier(net); }
+
+// Of the rows of an operation the first one that fits is taken. Thresholds: medians over Open MPI 5.0.11's
+// shared memory, ranks on 2 cores. Pairwise wins above MPI's eager limit (it sends 1/P as much a message; 4
+// KiB: 2.2 against 4.6 us with 2 ranks, 32 against 49 us with 4), and never loses to the ring by more than
+// the noise (4 ranks, 256 KiB: 0.5 against 1.0 ms).
+constexpr Row kTable[] = {
+    row<AllreduceCall, direct_allreduce>("direct", kOnePlaceMembers, 2 << 10),
+    row<AllreduceCall, pairwise_allreduce>("pairwise", kOnePlaceMembers),
+    row<AllreduceCall, recursive_doubling_allreduce>("recursive_doubling", kAnySize, 256 << 10),
+    row<AllreduceCall, ring_allreduce>("ring", kAnySize),
+    row<AllreduceCall, halving_doubling_allreduce>("halving_doubling"),
+    row<AllreduceCall, binomial_tree_allreduce>("binomial_tree"),
+    row<AllreduceCall, pipelined_tree_allreduce>("pipelined_tree"),
+
+    row<BroadcastCall, binomial_tree_broadcast>("binomial_tree", kAnySize),
+    row<BroadcastCall, pipelined_tree_broadcast>("pipelined_tree"),
+
+    row<ReducescatterCall, pairwise_reduce_scatter>("pairwise", kAnySize),
+    row<ReducescatterCall, recursive_halving_reduce_scatter>("recursive_halving"),
+
+    row<AllgatherCall, pairwise_all_gather>("pairwise", kAnySize),
+    row<AllgatherCall, recursive_doubling_all_gather>("recursive_doubling"),
+    row<AllgatherCall, ring_all_gather>("ring"),
+
+    row<AlltoallCall, pairwise_alltoall>("pairwise", kAnySize),
+    row<BarrierCall, barrier>("dissemination", kAnySize),
 };
-constexpr Algorithm kBroadcast = algorithm_for<BroadcastCall, binomial_tree_broadcast>("binomial_tree");
-constexpr Algorithm kBarrier{"dissemination",
-                             [](Exchange& net, const Call&) { return dissemination_barrier(net); }};
-constexpr Algorithm kAllgather = algorithm_for<AllgatherCall, pairwise_all_gather>("pairwise");
-constexpr Algorithm kAlltoall = algorithm_for<AlltoallCall, pairwise_alltoall>("pairwise");
-constexpr Algorithm kReducescatter = algorithm_for<ReducescatterCall, pairwise_reduce_scatter>("pairwise");
 
 std::size_t agreed(const AllreduceCall& call) {
   const bool widened = call.reduce_op == ReduceOp::kAdasum && size_of(call.dtype) == 2;
@@ -50,18 +71,14 @@ std::size_t agreed(const ReducescatterCall& call) {
   return std::accumulate(call.shard_bytes.begin(), call.shard_bytes.end(), std::size_t{0});
 }
 
-const Algorithm& choose(const AllreduceCall& call, int size) {
-  const std::size_t bytes = agreed(call);
-  if (call.reduce_op == ReduceOp::kAdasum && bytes > 0) return kDoubling;
-  const Row* row = kAllreduces;
-  while (size > row->most_members || bytes > row->most_bytes) ++row;  // the last row fits all
-  return row->algorithm;
+// Returns the only algorithm that can carry out the call; null: the table has the choice.
+const Algorithm* only_one(const Call& call, int size) {
+  if (size == 1) return &kSingle;
+  const auto* const allreduce = std::get_if<AllreduceCall>(&call);
+  if (allreduce == nullptr) return nullptr;
+  if (allreduce->buffer.bytes == 0) return &kSingle;
+  return allreduce->reduce_op == ReduceOp::kAdasum ? &kDoubling : nullptr;
 }
-const Algorithm& choose(const BroadcastCall& /*call*/, int /*size*/) { return kBroadcast; }
-const Algorithm& choose(const BarrierCall& /*call*/, int /*size*/) { return kBarrier; }
-const Algorithm& choose(const AllgatherCall& /*call*/, int /*size*/) { return kAllgather; }
-const Algorithm& choose(const AlltoallCall& /*call*/, int /*size*/) { return kAlltoall; }
-const Algorithm& choose(const ReducescatterCall& /*call*/, int /*size*/) { return kReducescatter; }
 
 }  // namespace
 
@@ -69,9 +86,36 @@ std::size_t agreed_bytes(const Call& call) {
   return std::visit([](const auto& one) { return agreed(one); }, call);
 }
 
-const Algorithm& select_algorithm(const Call& call, int size) {
-  if (size == 1) return kSingle;
-  return std::visit([size](const auto& one) -> const Algorithm& { return choose(one, size); }, call);
+std::vector<std::string_view> algorithm_names(Operation operation) {
+  std::vector<std::string_view> names;
+  for (const Row& row : kTable) {
+    if (row.operation == operation) names.emplace_back(row.algorithm.name);
+  }
+  return names;
+}
+
+Result<Select> Select::by_name(std::string_view name) {
+  if (name == "auto") return Select();
+  std::string known = "auto";
+  std::set<std::string_view> listed;
+  for (const Row& row : kTable) {
+    if (name == row.algorithm.name) return Select(row.algorithm.name);
+    if (listed.insert(row.algorithm.name).second) known.append(", ").append(row.algorithm.name);
+  }
+  return Status::invalid("there is no algorithm \"" + std::string(name) + "\"; there are " + known);
+}
+
+const Algorithm& Select::operator()(const Call& call, int size) const {
+  if (const Algorithm* only = only_one(call, size)) return *only;
+  const Operation operation = operation_of(call);
+  const std::size_t bytes = agreed_bytes(call);
+  const Row* fits = nullptr;
+  for (const Row& row : kTable) {
+    if (row.operation != operation) continue;
+    if (forced_ == row.algorithm.name) return row.algorithm;
+    if (fits == nullptr && size <= row.most_members && bytes <= row.most_bytes) fits = &row;
+  }
+  return fits->algorithm;  // each operation has a row for any call
 }
 
 }  // namespace roundelay::collective

@@ -42,6 +42,7 @@ class Config:
     channel: Final[str]
     fabric: Final[str]
     gpu_fabric: Final[str]
+    algorithm: Final[str]
     node_id: Final[str]
     rack_id: Final[str]
     topology: Final[str]

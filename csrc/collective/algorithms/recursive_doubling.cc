@@ -1,9 +1,12 @@
 // Recursive doubling: in round k members at distance 2^k exchange all that they have, in few but long
 // messages. Members beyond the largest power of two give their vector to a neighbour first, and get the
-// result from it. Adasum reduces whole vectors, so that it goes no other way.
+// result from it. Adasum reduces whole vectors, so that it goes no other way. An all-gather exchanges all
+// parts that a member has so far.
+#include <cstring>
 #include <utility>
 
 #include "collective/algorithms/algorithms.h"
+#include "collective/algorithms/numbered_parts.h"
 #include "collective/doubling.h"
 #include "kernels/kernels.h"
 
@@ -45,6 +48,40 @@ Program recursive_doubling_allreduce(Exchange& net, const AllreduceCall& call) {
   kernels::scale_copy(buffer, buffer, count, call.dtype, call.scale);
   if (doubling.in_pair(net.index())) {
     const Transfer result = net.send(net.index() + 1, {buffer, call.buffer.bytes});
+    co_await net.done(result);
+  }
+}
+
+Program recursive_doubling_all_gather(Exchange& net, const AllgatherCall& call) {
+  const Doubling doubling(net.size());
+  const NumberedParts parts(doubling, call.receive_bytes);
+  const auto place = [&](ByteRange range) { return call.output.subspan(range.offset, range.bytes); };
+  const ByteSpan own = place(parts.of_member(net.index()));
+  if (!own.empty() && own.data() != call.input) std::memcpy(own.data(), call.input, own.size());
+
+  if (doubling.gives_away(net.index())) {
+    const Transfer given = own.empty() ? kNoTransfer : net.send(net.index() - 1, own);
+    co_await net.done(given);
+    const Transfer result = net.receive(net.index() - 1, call.output);
+    co_await net.done(result);
+    co_return;
+  }
+  if (doubling.in_pair(net.index())) {
+    const ByteSpan others = place(parts.of_member(net.index() + 1));
+    const Transfer taken = others.empty() ? kNoTransfer : net.receive(net.index() + 1, others);
+    co_await net.done(taken);
+  }
+  for (int distance = 1; distance < doubling.members; distance *= 2) {
+    const int peer = doubling.partner(net.index(), distance);
+    const int first = doubling.number(net.index()) & -distance;
+    const ByteSpan others = place(parts.of_numbers(first ^ distance, distance));
+    const ByteSpan mine = place(parts.of_numbers(first, distance));
+    const Transfer incoming = others.empty() ? kNoTransfer : net.receive(peer, others);
+    const Transfer outgoing = mine.empty() ? kNoTransfer : net.send(peer, mine);
+    co_await net.done(incoming, outgoing);
+  }
+  if (doubling.in_pair(net.index())) {
+    const Transfer result = net.send(net.index() + 1, call.output);
     co_await net.done(result);
   }
 }

@@ -2,8 +2,10 @@
 // member sends a shard's partial sum to the right and adds its own part to the one that comes from the left.
 // Then it has the finished shard of its own number, and scales it. In steps P-1..2P-3 (all-gather) finished
 // shards travel round. Shards are cut into pieces, and a piece goes on as soon as it is ready, so that
-// reducing one overlaps receiving the next, also across steps.
+// reducing one overlaps receiving the next, also across steps. An all-gather is the second half, of parts of
+// any sizes.
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "collective/algorithms/algorithms.h"
@@ -105,6 +107,26 @@ Program ring_allreduce(Exchange& net, const AllreduceCall& call) {
     if (unit + cut.pieces() < cut.units()) sent[unit + cut.pieces()] = net.send(right, place, kLaterSteps);
   }
   co_await net.all();
+}
+
+// In step s a member sends the part that it got in the step before, at first its own.
+Program ring_all_gather(Exchange& net, const AllgatherCall& call) {
+  const int size = net.size(), right = (net.index() + 1) % size, left = (net.index() + size - 1) % size;
+  std::vector<ByteSpan> parts;
+  std::size_t begin = 0;
+  for (const std::size_t bytes : call.receive_bytes) {
+    parts.push_back(call.output.subspan(begin, bytes));
+    begin += bytes;
+  }
+  const ByteSpan own = parts[static_cast<std::size_t>(net.index())];
+  if (!own.empty() && own.data() != call.input) std::memcpy(own.data(), call.input, own.size());
+  for (int step = 1; step < size; ++step) {
+    const ByteSpan given = parts[static_cast<std::size_t>((net.index() + size - step + 1) % size)];
+    const ByteSpan taken = parts[static_cast<std::size_t>((net.index() + size - step) % size)];
+    const Transfer incoming = taken.empty() ? kNoTransfer : net.receive(left, taken);
+    const Transfer outgoing = given.empty() ? kNoTransfer : net.send(right, given);
+    co_await net.done(incoming, outgoing);
+  }
 }
 
 }  // namespace roundelay::collective

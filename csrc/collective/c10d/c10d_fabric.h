@@ -13,7 +13,7 @@ namespace roundelay::collective {
 
 struct C10dFabricOptions {
   std::size_t most_message_bytes = 1U << 30U;  // longer messages are cut; tests use less
-  Select select = select_algorithm;
+  Select select;
 };
 
 // `process_group` has the members of `group`, with the same indices.

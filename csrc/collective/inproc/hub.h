@@ -58,6 +58,6 @@ class InprocHub : public std::enable_shared_from_this<InprocHub> {
 
 // Makes the fabric of a member, whose index in the hub is group.index.
 std::unique_ptr<Fabric> make_inproc_fabric(const std::shared_ptr<InprocHub>& hub, Group group,
-                                           Select select = select_algorithm);
+                                           Select select = {});
 
 }  // namespace roundelay::collective

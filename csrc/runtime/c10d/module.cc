@@ -83,6 +83,8 @@ class C10dBackend final : public Backend {
   }
 
   Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) override {
+    const Result<collective::Select> select = collective::Select::by_name(config.algorithm);
+    if (!select.ok()) return select.status();
     platform::GroupPlace place;
     place.store_host = where_.host;
     place.store_port = where_.port;
@@ -93,7 +95,9 @@ class C10dBackend final : public Backend {
     place.size = group.size();
     auto made = platform::ProcessGroup::create(place, Deadline::after(config.start_timeout));
     if (!made.ok()) return made.status();
-    return collective::make_c10d_fabric(std::move(made).value(), group, {});
+    collective::C10dFabricOptions options;
+    options.select = *select;
+    return collective::make_c10d_fabric(std::move(made).value(), group, options);
   }
 
   Result<std::unique_ptr<channel::Channel>> channel(const Group& /*world*/) override {

@@ -37,8 +37,11 @@ class MpiBackend final : public Backend {
   Result<std::unique_ptr<collective::Fabric>> fabric(const Group& group, const Config& config) override {
     mpi::Session* session = mpi::Session::current();
     if (session == nullptr) return not_started();
+    const Result<collective::Select> select = collective::Select::by_name(config.algorithm);
+    if (!select.ok()) return select.status();
     collective::MpiFabricOptions options;
     options.deadline = Deadline::after(config.start_timeout);
+    options.select = *select;
     return collective::make_mpi_fabric(*session, group, options);
   }
 

@@ -131,7 +131,7 @@ class WireMedium final : public Medium {
   explicit WireMedium(std::size_t most_message_bytes) : most_message_bytes_(most_message_bytes) {}
   [[nodiscard]] int largest_group() const override { return std::min(largest_of_threads(), 4); }
   std::string run(int size, Select select, const Part& part) override {
-    const C10dFabricOptions options{most_message_bytes_, std::move(select)};
+    const C10dFabricOptions options{most_message_bytes_, select};
     return run_on_threads(fabrics_of(std::make_shared<Wires>(), size, options), part);
   }
 
@@ -151,6 +151,16 @@ TEST_CASE("c10d keeps the fabric contract", "[fabric][slow]") {
           CHECK(test.run(medium, size) == "");
         }
       }
+    }
+  }
+}
+
+TEST_CASE("c10d carries out every algorithm", "[fabric]") {
+  for (const Test& test : algorithm_contract()) {
+    SECTION(test.name) {
+      WireMedium medium(std::size_t{1} << 30U);
+      INFO(test.name << ", 3 members");
+      CHECK(test.run(medium, 3) == "");
     }
   }
 }

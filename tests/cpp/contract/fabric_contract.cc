@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "collective/algorithms/algorithms.h"
 #include "kernels/kernels.h"
 
 namespace roundelay::contract {
@@ -122,8 +123,8 @@ std::string many_pieces(Medium& medium, int size, Select select) {
   });
 }
 
-std::string broadcasts(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string broadcasts(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     for (int root = 0; root < size; ++root) {
       for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4097},
                                       std::size_t{256} << 10, (std::size_t{1500} << 10) + 3}) {
@@ -174,8 +175,8 @@ std::string bit_equal(Medium& medium, int size, Select select) {
 }
 
 // A barrier ends only after all have entered: each member adds to a sum, and then all must see the same sum.
-std::string barriers(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
+std::string barriers(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) {
     for (int round = 0; round < 20; ++round) {
       if (std::string error = run_call(fabric, patient<BarrierCall>()); !error.empty()) return error;
     }
@@ -184,8 +185,8 @@ std::string barriers(Medium& medium, int size) {
 }
 
 // Calls that run together; every other member tests them in the opposite order.
-std::string two_at_once(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string two_at_once(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     for (int round = 0; round < 10; ++round) {
       std::vector<std::vector<double>> values;
       std::vector<std::vector<std::byte>> memory;
@@ -221,8 +222,8 @@ std::string two_at_once(Medium& medium, int size) {
 }
 
 // A fabric refuses a call that makes no sense, and goes on.
-std::string refusals(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string refusals(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     std::vector<std::byte> memory(10);
     AllreduceCall call = allreduce_over(memory.data(), memory.size());
     if (fabric.start(call).ok()) return std::string("10 bytes of float32 were accepted");
@@ -272,16 +273,6 @@ std::string compare(const std::vector<double>& got, const std::function<double(s
   return what + ": element " + std::to_string(differ.first - got.begin()) + " of " +
          std::to_string(got.size()) + " is " + std::to_string(*differ.first) + ", not " +
          std::to_string(*differ.second);
-}
-
-const std::vector<std::pair<const char*, Select>>& allreduces() {
-  static const std::vector<std::pair<const char*, Select>> kAll = {
-      {"direct", always<collective::direct_allreduce>()},
-      {"pairwise", always<collective::pairwise_allreduce>()},
-      {"recursive doubling", always<collective::recursive_doubling_allreduce>()},
-      {"ring", always<collective::ring_allreduce>()},
-  };
-  return kAll;
 }
 
 std::vector<std::byte> encode(const std::vector<double>& values, DType dtype) {
@@ -339,29 +330,34 @@ std::string run_on_threads(const std::vector<std::unique_ptr<Fabric>>& members, 
 
 const std::vector<Test>& fabric_contract() {
   static const std::vector<Test> kTests = [] {
-    const Select ring = always<collective::ring_allreduce>();
-    const Select pairwise = always<collective::pairwise_allreduce>();
     std::vector<Test> tests = {
-        {"sizes and alignment, as selected",
-         [](Medium& m, int p) { return sizes(m, p, collective::select_algorithm); }},
-        {"sizes and alignment, ring", [=](Medium& m, int p) { return sizes(m, p, ring); }},
-        {"more pieces than are in flight, ring", [=](Medium& m, int p) { return many_pieces(m, p, ring); }},
-        {"more pieces than are in flight, pairwise",
-         [=](Medium& m, int p) { return many_pieces(m, p, pairwise); }},
-        {"broadcast from each root", broadcasts},
+        {"every type and operation", all_types, Operation::kAllreduce},
+        {"bit-equal", bit_equal, Operation::kAllreduce},
+        {"sizes and alignment", sizes, Operation::kAllreduce},
+        {"more pieces than are in flight", many_pieces, Operation::kAllreduce},
+        {"broadcast from each root", broadcasts, Operation::kBroadcast},
         {"barriers", barriers},
         {"several calls at once", two_at_once},
         {"refused calls", refusals},
     };
-    for (const auto& [name, chosen] : allreduces()) {
-      const std::string algorithm = std::string(", ") + name;
-      const Select select = chosen;
-      tests.push_back({"every type and operation" + algorithm,
-                       [=](Medium& m, int p) { return all_types(m, p, select); }});
-      tests.push_back({"bit-equal" + algorithm, [=](Medium& m, int p) { return bit_equal(m, p, select); }});
-    }
     for (const auto& more : {reduction_tests(), region_tests(), scattered_tests(), movement_tests()}) {
       tests.insert(tests.end(), more.begin(), more.end());
+    }
+    return tests;
+  }();
+  return kTests;
+}
+
+const std::vector<Test>& algorithm_contract() {
+  static const std::vector<Test> kTests = [] {
+    std::vector<Test> tests;
+    for (const Test& test : fabric_contract()) {
+      if (!test.operation) continue;
+      for (const std::string_view name : collective::algorithm_names(*test.operation)) {
+        tests.push_back(test);
+        tests.back().name += ", " + std::string(name);
+        tests.back().select = always(name);
+      }
     }
     return tests;
   }();

@@ -6,11 +6,11 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
-#include "collective/algorithms/algorithms.h"
 #include "collective/fabric.h"
 #include "collective/select.h"
 #include "tests/cpp/effort.h"
@@ -49,27 +49,26 @@ std::string run_on_threads(const std::vector<std::unique_ptr<Fabric>>& members, 
 
 // One test of the contract. run() returns the error in a group of `size` members, "" if there is none.
 struct Test {
+  using Body = std::function<std::string(Medium& medium, int size, Select select)>;
+
   std::string name;
-  std::function<std::string(Medium& medium, int size)> run;
+  Body body;
+  std::optional<Operation> operation{};  // each algorithm of this operation has to pass the test
+  Select select{};
+
+  [[nodiscard]] std::string run(Medium& medium, int size) const { return body(medium, size, select); }
 };
 const std::vector<Test>& fabric_contract();
+// Returns the tests of fabrics that run algorithms: each test with each algorithm that it is about.
+const std::vector<Test>& algorithm_contract();
 std::vector<Test> reduction_tests();  // rounding, reduce-scatter, Adasum
 std::vector<Test> region_tests();     // buffers in regions
 std::vector<Test> scattered_tests();  // tensors that are reduced in place without packing
 std::vector<Test> movement_tests();   // all-gather, alltoall, members that have joined
 
 // Building blocks, also for tests of one medium.
-// One algorithm for every allreduce that has something to send.
-template <collective::Program (*kProgram)(collective::Exchange&, const AllreduceCall&)>
-Select always() {
-  return [](const Call& call, int size) -> const collective::Algorithm& {
-    static constexpr collective::Algorithm kOnly = collective::algorithm_for<AllreduceCall, kProgram>("only");
-    const auto* const allreduce = std::get_if<AllreduceCall>(&call);
-    const bool fits = allreduce != nullptr && size > 1 && allreduce->buffer.bytes > 0;
-    return fits ? kOnly : collective::select_algorithm(call, size);
-  };
-}
-const std::vector<std::pair<const char*, Select>>& allreduces();
+// Returns the rule that takes this algorithm wherever it can.
+inline Select always(std::string_view name) { return Select::by_name(name).value(); }
 // inputs() returns one member's elements for a reduction, expected() the result over `members`: exact in
 // every type. Both repeat after a few elements, and compare() relies on that.
 std::vector<int> first_members(int size);

@@ -20,7 +20,6 @@ using collective::InprocHub;
 using collective::make_inproc_fabric;
 using collective::Pending;
 using collective::ReducescatterCall;
-using collective::select_algorithm;
 
 Group group_of(int size, int index) {
   Group group;
@@ -31,7 +30,7 @@ Group group_of(int size, int index) {
 }
 
 std::vector<std::unique_ptr<Fabric>> fabrics_of(const std::shared_ptr<InprocHub>& hub, int size,
-                                                Select select = select_algorithm) {
+                                                Select select = {}) {
   std::vector<std::unique_ptr<Fabric>> fabrics;
   for (int i = 0; i < size; ++i) fabrics.push_back(make_inproc_fabric(hub, group_of(size, i), select));
   return fabrics;
@@ -81,13 +80,15 @@ void step_to_end(std::vector<Member>& members, unsigned seed) {
   }
 }
 
-TEST_CASE("inproc keeps the fabric contract", "[fabric]") {
+TEST_CASE("inproc keeps the fabric contract, whatever the algorithm", "[fabric]") {
   ThreadMedium medium;
-  for (const Test& test : fabric_contract()) {
-    SECTION(test.name) {
-      for (int size = 1; size <= medium.largest_group(); ++size) {
-        INFO(test.name << ", " << size << " members");
-        CHECK(test.run(medium, size) == "");
+  for (const auto& tests : {fabric_contract(), algorithm_contract()}) {
+    for (const Test& test : tests) {
+      SECTION(test.name) {
+        for (int size = 1; size <= medium.largest_group(); ++size) {
+          INFO(test.name << ", " << size << " members");
+          CHECK(test.run(medium, size) == "");
+        }
       }
     }
   }
@@ -96,7 +97,8 @@ TEST_CASE("inproc keeps the fabric contract", "[fabric]") {
 TEST_CASE("one thread steps all members in any order", "[fabric][one thread]") {
   for (unsigned seed = 0; seed < 200; ++seed) {
     const int size = 2 + static_cast<int>(seed % 7);
-    const Select select = allreduces()[seed % allreduces().size()].second;
+    const auto names = collective::algorithm_names(Operation::kAllreduce);
+    const Select select = always(names[seed % names.size()]);
     const auto fabrics = fabrics_of(std::make_shared<InprocHub>(size), size, select);
     const std::size_t count = seed % 10 == 0 ? 100001 : 1 + seed % 23;
     auto members = start_all(fabrics, count);
@@ -153,7 +155,7 @@ TEST_CASE("the abort token ends a call that has no deadline", "[fabric]") {
 
 TEST_CASE("a lost connection ends the calls of all that wait for it", "[fabric]") {
   const auto hub = std::make_shared<InprocHub>(4);
-  const auto fabrics = fabrics_of(hub, 4, always<collective::ring_allreduce>());
+  const auto fabrics = fabrics_of(hub, 4, always("ring"));
   hub->fail(2);
   auto members = start_all(fabrics, 100000, [](AllreduceCall& call) {
     call.deadline = Deadline::after(std::chrono::milliseconds(200));

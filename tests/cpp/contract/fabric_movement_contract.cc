@@ -91,8 +91,8 @@ std::string exchange_once(Fabric& fabric, const std::function<std::size_t(int fr
   return check_bytes(result, all_marks(-1, self, receives), "alltoall");
 }
 
-std::string all_gathers(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string all_gathers(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{100001}}) {
       for (const bool even : {true, false}) {
         Sizes sizes;
@@ -107,8 +107,8 @@ std::string all_gathers(Medium& medium, int size) {
   });
 }
 
-std::string alltoalls(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
+std::string alltoalls(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) {
     for (const std::size_t unit : {std::size_t{0}, std::size_t{1}, std::size_t{999}, std::size_t{100001}}) {
       for (const int variant : {0, 1, 2}) {
         const auto bytes = [=](int from, int to) {
@@ -212,8 +212,8 @@ std::string all_without(Fabric& fabric, const std::vector<int>& present, const s
 }
 
 // Absent members run ahead to calls in which they take part again. The two must not be mixed up.
-std::string joined_members(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string joined_members(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     const unsigned all = (1U << static_cast<unsigned>(size)) - 1;
     for (unsigned set = 1; set <= all; set += size > 4 ? 7 : 1) {
       std::vector<int> present, absent;
@@ -350,8 +350,8 @@ std::string refused_absences(Spoiler spoiler, int size) {
   return right ? "" : "an absent root was accepted";
 }
 
-std::string refused_parts(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string refused_parts(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     std::string bad = refused_reductions(Spoiler(fabric));
     if (bad.empty()) bad = refused_movements(Spoiler(fabric));
     if (bad.empty()) bad = refused_absences(Spoiler(fabric), size);
@@ -364,7 +364,7 @@ std::string refused_parts(Medium& medium, int size) {
 }  // namespace
 
 std::vector<Test> movement_tests() {
-  return {{"all-gather", all_gathers},
+  return {{"all-gather", all_gathers, Operation::kAllgather},
           {"alltoall", alltoalls},
           {"members that have joined", joined_members},
           {"refused parts", refused_parts}};

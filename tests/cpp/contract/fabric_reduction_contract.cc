@@ -31,8 +31,8 @@ AllreduceCall sum_over(std::vector<std::byte>& memory, DType dtype, Scale scale)
 }
 
 // Equal inputs have themselves as their average, to the last bit, for few bytes and for many.
-std::string averages(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string averages(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     for (const DType dtype : kFloating) {
       for (const std::size_t count : {std::size_t{3}, std::size_t{100}, std::size_t{20011}}) {
         const std::vector<std::byte> given = encode(random_numbers(count, 1), dtype);
@@ -47,8 +47,8 @@ std::string averages(Medium& medium, int size) {
 }
 
 // Elements have the same result alone and among others: fusion changes no sum.
-std::string anywhere(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
+std::string anywhere(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) {
     const auto seed = static_cast<unsigned>(fabric.group().index);
     for (const DType dtype : kFloating) {
       const std::size_t few = 120, before = 7001, element = size_of(dtype);
@@ -109,8 +109,8 @@ std::string multiplied_once(Fabric& fabric, Kind call, std::size_t count) {
 }
 
 // Scaling equals the user's own multiplications to the last bit, for few bytes and for many.
-std::string factors(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string factors(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     const auto members = static_cast<std::size_t>(size);
     for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
                               DType::kInt64, DType::kInt32, DType::kInt8}) {
@@ -180,8 +180,8 @@ std::string scatter_once(Fabric& fabric, const std::vector<std::size_t>& counts,
                  std::string(name_of(dtype)) + " " + std::string(name_of(op)));
 }
 
-std::string reduce_scatters(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string reduce_scatters(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
                               DType::kInt64, DType::kInt8, DType::kBool}) {
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
@@ -208,8 +208,8 @@ std::string reduce_scatters(Medium& medium, int size) {
 }
 
 // The result may be this member's shard of the input.
-std::string scatters_in_place(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string scatters_in_place(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     const auto self = static_cast<std::size_t>(fabric.group().index);
     for (const std::size_t each : {std::size_t{1}, std::size_t{33}, std::size_t{100000}}) {
       const std::vector<std::size_t> counts = shard_counts(size, each, true);
@@ -292,8 +292,8 @@ std::string adasum_once(Fabric& fabric, DType dtype, const std::vector<Vector>& 
   return first == memory ? std::string() : what + " differs from member 0's result";
 }
 
-std::string adasums(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string adasums(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     const auto members = static_cast<std::size_t>(size);
     std::vector<Vector> equal(members, Vector{1, -2, 3, 0, 5});
     std::vector<Vector> orthogonal(members, Vector(members, 0.0)), parallel(members), zeros(members);
@@ -325,8 +325,8 @@ std::vector<Test> reduction_tests() {
   return {{"averages of equal values", averages},
           {"sums do not depend on the place", anywhere},
           {"factors", factors},
-          {"reduce-scatter", reduce_scatters},
-          {"reduce-scatter in place", scatters_in_place},
+          {"reduce-scatter", reduce_scatters, Operation::kReducescatter},
+          {"reduce-scatter in place", scatters_in_place, Operation::kReducescatter},
           {"Adasum", adasums}};
 }
 

@@ -55,8 +55,8 @@ std::string same_bits(Fabric& fabric, const Region& region, const Case& of, cons
   return untouched == outside + inside ? "" : what + ": bytes beside the buffer were touched";
 }
 
-std::string in_regions(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
+std::string in_regions(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) {
     const auto region = next_region(fabric, 7);
     if (!region.ok()) return region.status().message();
     if ((*region)->key != 7 || (*region)->own.size() != kRegionBytes) return std::string("another region");
@@ -79,9 +79,9 @@ std::string in_regions(Medium& medium, int size) {
   });
 }
 
-std::string without_absent_ones(Medium& medium, int size) {
+std::string without_absent_ones(Medium& medium, int size, Select select) {
   if (size < 2) return {};
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     const auto region = next_region(fabric, 9);
     if (!region.ok()) return region.status().message();
     for (int away = 0; away < size; ++away) {
@@ -170,8 +170,8 @@ std::string both_ways(Fabric& fabric, const Region& region, const Case& of, cons
   return error.empty() ? same_parts(fabric, region, of, absent) : error;
 }
 
-std::string shards_in_regions(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string shards_in_regions(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     const auto region = next_region(fabric, 11);
     if (!region.ok()) return region.status().message();
     for (int dtype = 0; dtype < kDTypeCount; ++dtype) {
@@ -189,9 +189,9 @@ std::string shards_in_regions(Medium& medium, int size) {
   });
 }
 
-std::string shards_without_absent_ones(Medium& medium, int size) {
+std::string shards_without_absent_ones(Medium& medium, int size, Select select) {
   if (size < 2) return {};
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     const auto region = next_region(fabric, 13);
     if (!region.ok()) return region.status().message();
     for (int away = 0; away < size; ++away) {
@@ -211,8 +211,8 @@ std::string refused(Fabric& fabric, Kind call, const Spoil& spoil, const std::st
 }
 
 // A fabric refuses memory that is not where the call says, and goes on.
-std::string refusals(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) -> std::string {
+std::string refusals(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) -> std::string {
     const auto region = next_region(fabric, 15);
     if (!region.ok()) return region.status().message();
     const ByteSpan own = (*region)->own;

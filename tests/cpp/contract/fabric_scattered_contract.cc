@@ -87,8 +87,8 @@ std::string same_bits(Fabric& fabric, const Case& of, const std::vector<int>& ab
          ": other bits than in one buffer, or something beside the outputs was written";
 }
 
-std::string wherever_tensors_lie(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [size](Fabric& fabric) {
+std::string wherever_tensors_lie(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [size](Fabric& fabric) {
     if (!fabric.capabilities().scattered) return std::string();
     unsigned seed = 0;
     for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
@@ -116,8 +116,8 @@ std::string wherever_tensors_lie(Medium& medium, int size) {
 }
 
 // A fabric refuses the call if it makes no sense or is not supported, and goes on.
-std::string refused(Medium& medium, int size) {
-  return medium.run(size, collective::select_algorithm, [](Fabric& fabric) {
+std::string refused(Medium& medium, int size, Select select) {
+  return medium.run(size, select, [](Fabric& fabric) {
     std::vector<std::byte> memory(16);
     ScatterList list;
     list.add({memory.data(), memory.data(), 16});

@@ -18,11 +18,6 @@ using collective::Buffer;
 using collective::Pending;
 using collective::shm::Segment;
 
-// The medium ignores the selected algorithm, so one run is enough.
-bool repeats(const Test& test) {
-  return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
-}
-
 class SharedMemoryMedium final : public Medium {
  public:
   [[nodiscard]] int largest_group() const override { return largest_of_threads(); }
@@ -34,7 +29,6 @@ class SharedMemoryMedium final : public Medium {
 TEST_CASE("shm keeps the fabric contract", "[fabric]") {
   SharedMemoryMedium medium;
   for (const Test& test : fabric_contract()) {
-    if (repeats(test)) continue;
     SECTION(test.name) {
       for (int size = 1; size <= medium.largest_group(); ++size) {
         INFO(test.name << ", " << size << " members");

@@ -65,14 +65,8 @@ class TwoLevelMedium final : public Medium {
   const Shape shape_;
 };
 
-// The selected algorithm only concerns the fabrics inside, so one run is enough.
-bool repeats(const Test& test) {
-  return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
-}
-
 TEST_CASE("two levels keep the fabric contract", "[fabric]") {
   for (const Test& test : fabric_contract()) {
-    if (repeats(test)) continue;
     SECTION(test.name) {
       for (const Shape shape :
            {Shape{2, 2, true}, Shape{2, 3, true}, Shape{3, 2, true}, Shape{2, 2, false}}) {
@@ -110,7 +104,7 @@ class ThreeLevelMedium final : public Medium {
 
 TEST_CASE("three levels keep the fabric contract", "[fabric]") {
   ThreeLevelMedium medium;
-  CHECK(medium.run(8, collective::select_algorithm, [](Fabric& fabric) {
+  CHECK(medium.run(8, collective::Select(), [](Fabric& fabric) {
     const std::span<Fabric* const> levels = fabric.levels();
     const bool well = levels.size() == 3 && std::ranges::all_of(levels, [](const Fabric* const level) {
                         return level->group().size() == 2;
@@ -118,7 +112,6 @@ TEST_CASE("three levels keep the fabric contract", "[fabric]") {
     return std::string(well ? "" : "other levels");
   }) == "");
   for (const Test& test : fabric_contract()) {
-    if (repeats(test)) continue;
     SECTION(test.name) { CHECK(test.run(medium, medium.largest_group()) == ""); }
   }
 }
@@ -154,7 +147,7 @@ TEST_CASE("two levels: an allreduce in a region stages nothing", "[fabric]") {
     for (const std::size_t count : {std::size_t{1}, std::size_t{5001}, 3 * chunk + 7}) {
       TwoLevelMedium medium(shape);
       INFO(count << " elements on " << shape.nodes << " nodes of " << shape.members);
-      CHECK(medium.run(shape.size(), collective::select_algorithm,
+      CHECK(medium.run(shape.size(), collective::Select(),
                        [&](Fabric& fabric) { return unstaged_allreduce(fabric, count); }) == "");
     }
   }
@@ -301,7 +294,7 @@ TEST_CASE("two levels: dropping a call poisons the fabric, and those behind it f
 // Each member's halves overflow when they are added, also when all levels add them.
 TEST_CASE("two levels: an average does not overflow", "[fabric]") {
   TwoLevelMedium medium({2, 3, true});
-  CHECK(medium.run(6, collective::select_algorithm, [](Fabric& fabric) {
+  CHECK(medium.run(6, collective::Select(), [](Fabric& fabric) {
     std::vector<std::byte> data = encode(std::vector<double>(100, 40000.0), DType::kFloat16);
     AllreduceCall call = allreduce_over(data.data(), data.size());
     call.dtype = DType::kFloat16;

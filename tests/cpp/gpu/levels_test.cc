@@ -33,11 +33,9 @@ class LevelsMedium final : public contract::Medium {
   const Shape shape_;
 };
 
-// The selected algorithm only concerns the CPU's fabrics. Halves are not exact if NCCL's sum was rounded.
+// Halves are not exact if NCCL's sum was rounded.
 bool applies(const contract::Test& test, Shape shape) {
-  const std::string& name = test.name;
-  if (name.ends_with("ring") || name.ends_with("pairwise") || name.ends_with("doubling")) return false;
-  return name != "averages of equal values" || std::has_single_bit(static_cast<unsigned>(shape.members));
+  return test.name != "averages of equal values" || std::has_single_bit(static_cast<unsigned>(shape.members));
 }
 
 TEST_CASE("two levels of GPUs keep the fabric contract", "[gpu][fabric][levels]") {

@@ -30,11 +30,9 @@ class NcclMedium final : public contract::Medium {
   }
 };
 
-// The selected algorithm only concerns the CPU's fabric. Halves are not exact if their sum was rounded.
+// Halves are not exact if their sum was rounded.
 bool applies(const contract::Test& test, int size) {
-  const std::string& name = test.name;
-  if (name.ends_with("ring") || name.ends_with("pairwise") || name.ends_with("doubling")) return false;
-  return name != "averages of equal values" || std::has_single_bit(static_cast<unsigned>(size));
+  return test.name != "averages of equal values" || std::has_single_bit(static_cast<unsigned>(size));
 }
 
 TEST_CASE("nccl keeps the fabric contract", "[gpu][fabric]") {

@@ -25,15 +25,9 @@ class StagedMedium final : public contract::Medium {
   }
 };
 
-// The selected algorithm only concerns the CPU's fabric, so one run is enough.
-bool repeats(const contract::Test& test) {
-  return test.name.ends_with("ring") || test.name.ends_with("pairwise") || test.name.ends_with("doubling");
-}
-
 TEST_CASE("staged keeps the fabric contract", "[gpu][fabric]") {
   StagedMedium medium;
   for (const contract::Test& test : contract::fabric_contract()) {
-    if (repeats(test)) continue;
     SECTION(test.name) {
       for (int size = 1; size <= medium.largest_group(); ++size) {
         INFO(test.name << ", " << size << " members");

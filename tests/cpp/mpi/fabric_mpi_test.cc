@@ -43,6 +43,14 @@ TEST_CASE("mpi keeps the fabric contract", "[mpi]") {
   }
 }
 
+TEST_CASE("mpi carries out every algorithm", "[mpi]") {
+  MpiMedium medium(std::size_t{1} << 30U);
+  for (const Test& test : algorithm_contract()) {
+    INFO(test.name << ", " << medium.largest_group() << " members");
+    CHECK(test.run(medium, medium.largest_group()) == "");
+  }
+}
+
 // The last member comes after the others' deadline on purpose. Then it receives what they sent, so that MPI
 // can still be finalised.
 TEST_CASE("mpi: a missed deadline names the late rank and poisons the fabric", "[mpi]") {
