@@ -199,8 +199,9 @@ def check_passes_clipping_and_no_sync() -> None:
     training = Training(LocalSGD(2, within_node="period"), backward_passes_per_step=2)
     twin = make_model()
     optimizer = momentum(list(twin.parameters()))
+    both: list[tuple[nn.Module, Any]] = [(training.model, training.optimizer), (twin, optimizer)]
     for step in range(4):
-        for model, stepped in ((training.model, training.optimizer), (twin, optimizer)):
+        for model, stepped in both:
             stepped.zero_grad()
             loss_of(model, hvd.rank(), 2 * step).backward()
             if stepped is optimizer:

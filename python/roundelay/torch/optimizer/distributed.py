@@ -127,39 +127,44 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     set_id(process_set)
     watch(wrapper_of)
     _leave(optimizer)
+    rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, chosen.takes_sparse, process_set)
+    _wrap(optimizer, rule, chosen, names, masters, backward_passes_per_step, grouping)
+    return optimizer
+
+
+def _wrap(
+    optimizer: torch.optim.Optimizer,
+    rule: Reduction,
+    strategy: Strategy,
+    names: dict[int, str],
+    masters: MasterWeights,
+    passes: int,
+    grouping: dict[int, int],
+) -> None:
+    """Gives the optimizer its wrapper and strategy, from arguments that were checked; or leaves it plain."""
+    process_set = rule.process_set
     scope = _scopes.next(process_set) if process_set.included() else 0
     active = process_set.included() and process_set.size() > 1
 
     def make_sync(ranks: ProcessSet) -> GradientSync:
         number = scope if ranks is process_set else _scopes.next(ranks)
-        sparse = chosen.takes_sparse
-        rule = Reduction(op, 1.0 / factor, factor, compression, sparse_as_dense, sparse, ranks)
-        sync = GradientSync(number, rule, backward_passes_per_step, grouping, chosen, masters)
+        sync = GradientSync(number, rule._replace(process_set=ranks), passes, grouping, strategy, masters)
         if sync.techniques.asks:
             asking.add(ranks)
         return sync
 
-    wrapper = Wrapper(
-        optimizer,
-        make_sync,
-        chosen if active else None,
-        names,
-        process_set,
-        masters,
-        backward_passes_per_step,
-    )
+    wrapper = Wrapper(optimizer, make_sync, strategy if active else None, names, process_set, masters, passes)
     _wrapped[optimizer] = wrapper
-    attached[optimizer] = chosen
-    idle = Techniques(chosen, op, process_set, "", {})
-    if active and type(chosen).joined is not Strategy.joined:
+    attached[optimizer] = strategy
+    if active and type(strategy).joined is not Strategy.joined:
         listening.add(process_set)
+    idle = Techniques(strategy, rule.op, process_set, "", {})
     try:
-        chosen.attach(optimizer, wrapper.context(compression, scope, idle))
+        strategy.attach(optimizer, wrapper.context(rule.compression, scope, idle))
         wrapper.regroup()
     except BaseException:
         _forget(optimizer, wrapper)
         raise
-    return optimizer
 
 
 def _leave(optimizer: torch.optim.Optimizer) -> None:
