@@ -170,6 +170,14 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     return added
 
 
+def existing_or_added(ranks: list[int]) -> ProcessSet:
+    """Returns the job's set of these ranks, which is added if there is none. All ranks of the job call it."""
+    if len(ranks) == _core.size():
+        return global_process_set
+    same = (added for added in list(_added.values()) if added.ranks == sorted(ranks))
+    return next(same, None) or add_process_set(ranks)
+
+
 def _check_new(process_set: ProcessSet) -> None:
     ranks = process_set.ranks
     if ranks[-1] >= _core.size():

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import torch
 
 from roundelay.torch.optimizer import wrapped
-from roundelay.torch.optimizer.distributed import Wrapper
 from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch.optimizer.wrapper import Wrapper
 from roundelay.torch.strategies import of
 
 _WIDTH = 160

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from roundelay import _core, _gpu
 from roundelay.torch.operations.common import Call
-from roundelay.torch.process_sets import ProcessSet, global_process_set
+from roundelay.torch.process_sets import ProcessSet, global_process_set, set_id
 
 # join() calls these on all ranks of the process set when all have joined, with the set and the rank that
 # joined last.
 after_join: list[Callable[[ProcessSet, int], None]] = []
+# Functions of the process set that return further sets of this rank, which it joins too.
+joined_too: list[Callable[[ProcessSet], Iterable[ProcessSet]]] = []
 
 
 def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
@@ -27,9 +29,14 @@ def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
         number = isinstance(device, int) and not isinstance(device, bool)
         if count is not None and number and not -1 <= device < count:
             raise call.wrong(f"device is {device}, but this process sees GPUs 0 to {count - 1} (-1: none)")
-    last_rank = int(_core.join(call.group)[0])
-    for tell in after_join:
-        tell(process_set, last_rank)
+    # In a fixed order: a rank's optimizers may use one set several times.
+    further = {set_id(one): one for find in joined_too for one in find(process_set)}
+    further.pop(call.group, None)
+    handles = [_core.join_async(group) for group in (call.group, *further)]
+    last_rank, *others = [int(_core.synchronize(handle)[0]) for handle in handles]
+    for joined, last in ((process_set, last_rank), *zip(further.values(), others, strict=True)):
+        for tell in after_join:
+            tell(joined, last)
     return last_rank
 
 

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 
 import torch
 
-from roundelay.torch.functions import broadcast_object
+from roundelay.torch.functions import allgather_object, broadcast_object
 from roundelay.torch.operations import Max, allreduce
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies import Strategy
 
-asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()  # some strategy there has chosen techniques
+# Sets with a strategy that chooses techniques, and with one that overrides joined(). All ranks know the same.
+asking: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
+listening: weakref.WeakSet[ProcessSet] = weakref.WeakSet()
 
 
 def check_nothing_is_kept(techniques: Techniques | None, strategy: str, process_set: ProcessSet) -> None:
@@ -49,3 +52,21 @@ def agree_on_steps(process_set: ProcessSet, last_rank: int, every: Iterable[Tech
     for prefix, step in broadcast_object(steps, last_rank, "strategy.steps", process_set).items():
         if prefix in choosing:  # else it was collected as garbage on this rank
             choosing[prefix].joined(step)
+
+
+def tell_joined(process_set: ProcessSet, every: Iterable[tuple[torch.optim.Optimizer, Strategy]]) -> None:
+    """Tells the strategies that override joined() of a join that all ranks have ended.
+
+    every: this rank's optimizers in the process set, and their strategies.
+    """
+    told = {
+        strategy.context.number: (optimizer, strategy)
+        for optimizer, strategy in every
+        if type(strategy).joined is not Strategy.joined
+    }
+    if process_set not in listening:
+        return
+    everywhere = allgather_object(set(told), "strategy.joined", process_set)
+    for number in sorted(set.intersection(*everywhere)):  # others were collected as garbage on some rank
+        optimizer, strategy = told[number]
+        strategy.joined(optimizer)

@@ -10,6 +10,7 @@ from roundelay.torch.strategies.attached import of
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
+from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.lossy import Lossy
 from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Spec, Strategy
 from roundelay.torch.strategies.text import known, parse
@@ -21,6 +22,7 @@ __all__ = [
     "Context",
     "Dense",
     "Fixed",
+    "LocalSGD",
     "Lossy",
     "Part",
     "Sent",

@@ -12,10 +12,11 @@ import torch
 
 from roundelay import _core
 from roundelay.torch import operations
-from roundelay.torch.operations import Average, Max
+from roundelay.torch.operations import Average
 from roundelay.torch.operations.common import by_device
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch.strategies.overflow import agree_on_overflow
 from roundelay.torch.strategies.protocol import Strategy
 
 
@@ -70,10 +71,4 @@ class Adasum(Strategy):
 
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Sets GradScaler's findings to the worst of all ranks'."""
-        device = max(found, key=lambda one: one.type != "cpu")  # the host then does not wait for a GPU
-        findings = [value.reshape(1).to(device, torch.float32) for value in found.values()]
-        worst = torch.cat(findings).amax().reshape(1)
-        name = f"{self.context.name('delta')}.overflow"
-        _core.allreduce(worst, worst, name, Max, 1.0, 1.0, set_id(self.context.process_set))
-        for value in found.values():
-            value.copy_(worst.reshape(value.shape))
+        agree_on_overflow(found, f"{self.context.name('delta')}.overflow", self.context.process_set)

@@ -11,7 +11,7 @@ of which only a part is ready (unused layers), and for gradients outside the poo
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -100,21 +100,6 @@ class Sent(NamedTuple):
     part: Part | None  # None: all was sent, or another operation has added to it
 
 
-@dataclass(frozen=True)
-class Context:
-    """The surroundings of a strategy, for operations of its own."""
-
-    process_set: ProcessSet
-    compression: type[Compressor]  # the form in which gradients travel
-    number: int  # the optimizer's number among those of the process set
-    # Returns the tensor that the optimizer steps for a parameter: its fp32 master, or the parameter itself.
-    stepped: Callable[[torch.Tensor], torch.Tensor]
-
-    def name(self, of: str) -> str:
-        """Returns a name for an operation of this optimizer's, the same on all ranks."""
-        return f"{of}{self.number}" if self.number else of
-
-
 class Keeper(Protocol):
     """Keeps what techniques hold back: roundelay.torch.optimizer.techniques."""
 
@@ -134,6 +119,23 @@ class Keeper(Protocol):
         """Takes back what state_dict() returned."""
 
 
+@dataclass(frozen=True)
+class Context:
+    """The surroundings of a strategy, for operations of its own."""
+
+    process_set: ProcessSet
+    compression: type[Compressor]  # the form in which gradients travel
+    number: int  # the optimizer's number among those of the process set
+    # Returns the tensor that the optimizer steps for a parameter: its fp32 master, or the parameter itself.
+    stepped: Callable[[torch.Tensor], torch.Tensor]
+    keeper: Callable[[], Keeper]  # returns the one that keeps gradients back now
+    regroup: Callable[[], None]  # makes the optimizer ask Strategy.gradient_set() again; between two steps
+
+    def name(self, of: str) -> str:
+        """Returns a name for an operation of this optimizer's, the same on all ranks."""
+        return f"{of}{self.number}" if self.number else of
+
+
 class Strategy:
     """The base of all strategies. It sends every bucket densely; override what you need.
 
@@ -143,9 +145,9 @@ class Strategy:
     wire: torch.dtype | None = None  # gradients travel in this type; None: as compression= says
     reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
     takes_sparse: ClassVar[bool] = True  # False: a sparse gradient is an error, unless it is made dense
+    shares_parameters: ClassVar[bool] = True  # False: no other wrapped optimizer may have one of them
 
     _context: Context | None = None
-    _keeper: Keeper | None = None
     _optimizer: weakref.ref[torch.optim.Optimizer] | None = None
 
     @property
@@ -173,8 +175,26 @@ class Strategy:
         Called after accept(), and when the number of passes changes. Nothing was changed yet.
         """
 
+    def accept_set(self, process_set: ProcessSet) -> None:
+        """Raises ValueError if it cannot work for the ranks of this set. Nothing was changed yet."""
+
     def accept_closure(self) -> None:
         """Raises ValueError if ``step()`` must not be given a closure. Nothing was changed yet."""
+
+    def accept_end(self) -> None:
+        """Raises ValueError, on all ranks, if the optimizer must not get another strategy now."""
+
+    def gradient_set(self) -> ProcessSet | None:
+        """Returns the ranks over which gradients are reduced now; None: they stay on this rank.
+
+        It is the context's set, or a part of it. DistributedOptimizer asks after attach(), and when the
+        strategy calls ``context.regroup()``, which all ranks of both sets do between the same two steps.
+        """
+        return self.context.process_set if self.reduces_gradients else None
+
+    def own_sets(self) -> Iterable[ProcessSet]:
+        """Returns further process sets of this rank that the strategy uses; hvd.join joins them, too."""
+        return ()
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:
         """Called on all ranks when there are new buckets, before technique() is asked about them."""
@@ -207,6 +227,15 @@ class Strategy:
 
     def agreed(self, proposal: bytes) -> None:
         """Takes rank 0's proposal, on all ranks at the end of the same backward."""
+
+    def joined(self, optimizer: torch.optim.Optimizer) -> None:
+        """Works when all ranks have joined (hvd.join), maybe after different numbers of steps.
+
+        All ranks of the context's set call it, and may run operations.
+        """
+
+    def restart(self) -> None:
+        """Begins a new job, of which the optimizer is a part: init() was called again. Runs no operation."""
 
     def layout_will_change(self) -> None:
         """Tells all ranks that gradients move to other buckets now. Techniques keep nothing back then."""
@@ -250,9 +279,7 @@ class Strategy:
         self._kept().rescale(factor)
 
     def _kept(self) -> Keeper:
-        self.context  # noqa: B018  raises
-        assert self._keeper is not None
-        return self._keeper
+        return self.context.keeper()
 
     # -- for DistributedOptimizer
 
@@ -263,6 +290,7 @@ class Strategy:
         predivide_factor: float,
         names: Collection[str],
         passes: int,
+        process_set: ProcessSet,
     ) -> None:
         """Raises ValueError if it cannot be this optimizer's, with these arguments."""
         owner = self._optimizer() if self._optimizer is not None else None
@@ -272,14 +300,15 @@ class Strategy:
             raise ValueError(f"gradient_predivide_factor has no meaning with strategy {self.text}")
         self.accept(optimizer, op)
         self.accept_gradients(names, passes)
+        self.accept_set(process_set)
 
-    def attach(self, optimizer: torch.optim.Optimizer, context: Context, keeper: Keeper) -> None:
-        """Becomes the strategy of the optimizer."""
-        self._optimizer, self._context, self._keeper = weakref.ref(optimizer), context, keeper
+    def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
+        """Becomes the strategy of the optimizer. All ranks of the set call it, and may run operations."""
+        self._optimizer, self._context = weakref.ref(optimizer), context
 
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
-        self._optimizer = self._context = self._keeper = None
+        self._optimizer = self._context = None
 
 
 def techniques() -> dict[str, str]:

@@ -9,6 +9,8 @@ from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.csc import CSC, KEYS
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
+from roundelay.torch.strategies.local_sgd import KEYS as LOCAL_SGD_KEYS
+from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.protocol import Spec, Strategy, techniques
 
 
@@ -27,6 +29,11 @@ _KNOWN = {
         CSC.from_text,
         KEYS,
         "the chunks of gradients with the largest norms are sent, keep=0.1 of them; the rest is kept back",
+    ),
+    "local_sgd": _Known(
+        LocalSGD.from_text,
+        LOCAL_SGD_KEYS,
+        "every rank takes its own steps, and parameters are averaged every period=8 steps",
     ),
 }
 

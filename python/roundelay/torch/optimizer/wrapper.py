@@ -1,0 +1,316 @@
+"""The hooks and methods that DistributedOptimizer gives to an optimizer (distributed.py)."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from roundelay.torch.compression import Compressor
+from roundelay.torch.measure import Span
+from roundelay.torch.optimizer.arguments import check_passes, names_of
+from roundelay.torch.optimizer.bound_method import BoundMethod
+from roundelay.torch.optimizer.gradient_sync import GradientSync
+from roundelay.torch.optimizer.local_gradients import LocalGradients
+from roundelay.torch.optimizer.master_weights import MasterWeights
+from roundelay.torch.optimizer.techniques import Techniques
+from roundelay.torch.process_sets import ProcessSet
+from roundelay.torch.strategies import Context, Strategy
+from roundelay.torch.tuning.buckets import Cuts
+
+MakeSync = Callable[[ProcessSet], GradientSync]
+
+
+class Wrapper:
+    """The hooks and methods of one wrapped optimizer. It does not keep the optimizer alive."""
+
+    _methods = ("synchronize", "skip_synchronize", "no_sync", "set_backward_passes_per_step")
+    _fields = ("_parameter_names", "_requires_update", "_handles")
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        make_sync: MakeSync,
+        strategy: Strategy | None,
+        names: dict[int, str],
+        process_set: ProcessSet,
+        masters: MasterWeights,
+        passes: int,
+    ) -> None:
+        """Gradients stay local until regroup() is called.
+
+        strategy: None if there are no other ranks to work with. names: by id(parameter). passes: the number
+        of backward passes in a step.
+        """
+        self.process_set = process_set
+        self._optimizer = weakref.ref(optimizer)
+        self._make_sync = make_sync
+        self._sync: GradientSync | None = None
+        self._reduced_over: ProcessSet | None = None
+        self.masters = masters
+        self._local: LocalGradients | None = None
+        self._strategy = strategy
+        self._names = names
+        self._passes = passes
+        self._skip = False
+        self._step: Span | None = None
+        self._hooks = [
+            optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
+            optimizer.register_step_post_hook(BoundMethod(self._after_step)),
+        ]
+        for name in self._methods:
+            setattr(optimizer, name, BoundMethod(getattr(self, name)))
+        self._attributes = [*self._methods, *self._fields]
+        self._extend(optimizer, "add_param_group", after=self._take_parameters)
+        if strategy is not None:
+            self._extend(optimizer, "zero_grad", self._finish_failed, self._new_gradients)
+        for name in masters.methods.keys() - self._attributes:
+            self._extend(optimizer, name)
+        self._take_parameters()
+
+    def _extend(
+        self,
+        optimizer: torch.optim.Optimizer,
+        name: str,
+        before: Callable[[], None] | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """Wraps a method of this object only; that of the masters or of the class does the work."""
+        method = self.masters.methods.get(name) or getattr(type(optimizer), name)
+        owner = self._optimizer
+
+        def extended(*args: Any, **kwargs: Any) -> Any:
+            if before is not None:
+                before()
+            result = method(owner(), *args, **kwargs)
+            if after is not None:
+                after()
+            return result
+
+        extended.__doc__ = method.__doc__
+        setattr(optimizer, name, BoundMethod(extended))
+        self._attributes.append(name)
+
+    def context(self, compression: type[Compressor], number: int, idle: Techniques) -> Context:
+        """Returns the surroundings of the optimizer's strategy, which do not keep the wrapper alive.
+
+        number: the optimizer's in the process set. idle: keeps nothing, while gradients stay local.
+        """
+        own = weakref.ref(self)
+
+        def regroup() -> None:
+            wrapper = own()
+            if wrapper is not None:
+                wrapper.regroup()
+
+        def keeper() -> Techniques:
+            wrapper = own()
+            return idle if wrapper is None or wrapper._sync is None else wrapper._sync.techniques
+
+        return Context(self.process_set, compression, number, self.masters.stepped, keeper, regroup)
+
+    def regroup(self) -> None:
+        """Reduces gradients over the ranks that the strategy names, or over none; between two steps."""
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return
+        wanted = self._strategy.gradient_set() if self._strategy is not None else None
+        if wanted is not None and wanted.size() == 1:
+            wanted = None
+        hooked = self._sync is not None or self._local is not None or not self.masters.enabled
+        if hooked and wanted is self._reduced_over:
+            return
+        self._end_hooks()
+        self._reduced_over = wanted
+        if wanted is not None:
+            self._sync = self._make_sync(wanted)
+            self._sync.rules.passes_per_step = self._passes
+            weakref.finalize(optimizer, self._sync.close).atexit = False
+        elif self.masters.enabled:
+            self._local = LocalGradients(self.masters.take_gradients)
+            weakref.finalize(optimizer, self._local.close).atexit = False
+        self._take_parameters()
+
+    def _end_hooks(self) -> None:
+        """Takes the hooks off the parameters."""
+        if self._sync is not None:
+            self._sync.close()
+            self._sync.give_back_key()
+        if self._local is not None:
+            self._local.close()
+        self._sync = self._local = None
+
+    def restart(self) -> None:
+        """Begins a new job with this optimizer in it. init() calls it."""
+        if self._strategy is not None:
+            self._strategy.restart()
+        if self._sync is not None:
+            self._sync.restart()
+
+    def _new_gradients(self) -> None:
+        if self._sync is not None:
+            self._sync.new_step()
+
+    def buckets(self) -> int:
+        """Returns the number of buckets; 0 if each gradient is reduced on its own."""
+        return 0 if self._sync is None else self._sync.buckets()
+
+    def cuts(self) -> Cuts | None:
+        """Returns the sizes of the buckets; None if there are no buckets."""
+        return None if self._sync is None else self._sync.cuts()
+
+    def techniques(self) -> Techniques | None:
+        """Returns the techniques of the buckets; None if gradients stay local."""
+        return None if self._sync is None else self._sync.techniques
+
+    def undo(self, optimizer: torch.optim.Optimizer) -> None:
+        """Makes the optimizer a plain one again."""
+        for hook in self._hooks:
+            hook.remove()
+        for name in self._attributes:
+            optimizer.__dict__.pop(name, None)
+        self._end_hooks()
+
+    def _take_parameters(self, after_backward: bool = False) -> None:
+        """Takes new parameters, and those that were frozen until now."""
+        optimizer = self._optimizer()
+        if optimizer is None:
+            return
+        self.masters.adopt(optimizer, self._names)
+        hooks = self._sync or self._local
+        if hooks is not None and hooks.covers(sum(len(group["params"]) for group in optimizer.param_groups)):
+            return
+        named = names_of(self.masters.parameters(optimizer), self._names)
+        if self._sync is not None:
+            self._sync.add(((name, parameter) for parameter, name in named.items()), after_backward)
+        if self._local is not None:
+            self._local.add(named)
+        # Users of Horovod look at these.
+        optimizer._parameter_names = named  # type: ignore[attr-defined]
+        optimizer._requires_update = {parameter for parameter in named if parameter.requires_grad}  # type: ignore[attr-defined]
+        optimizer._handles = {}  # type: ignore[attr-defined]  # outside of backward() nothing is in flight
+
+    def _finish_failed(self) -> None:
+        """Completes the reductions that a failed backward or step has left."""
+        if self._strategy is not None:
+            self._strategy.abandon_step()
+        if self._sync is not None and self._sync.outstanding():
+            self._sync.synchronize()
+
+    def synchronize(self) -> None:
+        """Completes the gradients for this step; ``step()`` does so by itself.
+
+        Needed only to see gradients as ``step()`` will where some are not complete when backward() returns:
+        a window of backward_passes_per_step that ended early, gradients made without backward().
+        """
+        if self._sync is not None or self._local is not None:
+            self._take_parameters(after_backward=True)
+        if self._sync is not None:
+            self._sync.synchronize()
+        self.masters.take_gradients(arrived=False)
+
+    @contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """Makes ``step()`` inside ``with`` take the gradients as they are. Use it after ``synchronize()``."""
+        if self._strategy is not None and not self._strategy.reduces_gradients:
+            text = f"skip_synchronize() has no meaning with strategy {self._strategy.text}"
+            raise RuntimeError(f"{text} (as op=Adasum is): it combines the steps")
+        self._skip = True
+        try:
+            yield
+        finally:
+            self._skip = False
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Makes ``backward()`` only add to ``.grad`` inside ``with``; the first one after it reduces all."""
+        sync = self._sync
+        if sync is None:
+            yield
+            return
+        sync.rules.no_sync_depth += 1
+        try:
+            yield
+        finally:
+            sync.rules.no_sync_depth -= 1
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        """Makes gradients be reduced once in ``passes`` backward passes from now on."""
+        check_passes(passes)
+        optimizer = self._optimizer()
+        if self._strategy is not None and optimizer is not None:
+            names = names_of(self.masters.parameters(optimizer), self._names)
+            self._strategy.accept_gradients(names.values(), passes)
+        self._passes = passes
+        if self._sync is not None:
+            self._sync.rules.passes_per_step = passes
+
+    def note_unscaled(self) -> None:
+        """Records that GradScaler has changed the gradients."""
+        self.masters.note_unscaled()
+
+    def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """Makes GradScaler's findings equal on all ranks. Reduced gradients overflow alike anyway."""
+        if self._strategy is not None:
+            self._strategy.agree_on_overflow(found)
+        if self._sync is not None:
+            self._sync.techniques.note_overflow(found.values())
+
+    @property
+    def keeps_back(self) -> bool:
+        """Whether the strategy may keep gradients back on this rank."""
+        return self._sync is not None and self._sync.techniques.may_keep()
+
+    def rescale(self, factor: float) -> None:
+        """Multiplies what the strategy's techniques keep back: the loss has a new scale."""
+        if self._strategy is not None:
+            self._strategy.rescale(factor)
+
+    def _before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._step = Span("step")
+        self.masters.refresh()
+        changed = self._synchronize_in_step(args, kwargs)
+        if self._strategy is not None:
+            self._strategy.before_step(optimizer)
+        return changed
+
+    def _synchronize_in_step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Synchronizes now, or makes the closure do it and returns the changed arguments of step()."""
+        if self._skip and self._sync is not None and self._sync.has_submitted():
+            raise RuntimeError("gradients are still in flight: call synchronize() before skip_synchronize()")
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if closure is None:
+            self._complete_gradients()
+            return None
+        if self._strategy is not None:
+            self._strategy.accept_closure()
+
+        def synchronized(*closure_args: Any, **closure_kwargs: Any) -> Any:
+            self.masters.write_back()
+            loss = closure(*closure_args, **closure_kwargs)
+            self._complete_gradients()
+            return loss
+
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": synchronized}
+        return (args[0], synchronized, *args[2:]), kwargs
+
+    def _complete_gradients(self) -> None:
+        if self._skip:
+            self.masters.take_gradients(arrived=False)
+        else:
+            self.synchronize()
+
+    def _after_step(self, optimizer: Any, *_: Any) -> None:
+        if self._strategy is not None:
+            self._strategy.after_step(optimizer)
+        self.masters.end_step()
+        if self._sync is not None:
+            self._sync.techniques.new_step()
+            self._sync.new_step()
+        if self._step is not None:
+            self._step.end()
+            self._step = None

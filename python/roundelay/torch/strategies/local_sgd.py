@@ -1,0 +1,317 @@
+"""Local SGD: ranks take steps of their own, and average their parameters every so many steps.
+
+Source: Stich (arXiv 1805.09767); post-local SGD and levels of nodes: Lin et al. (arXiv 1808.07217).
+docs/techniques/local_sgd.md has the formulas.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from roundelay import _core
+from roundelay.errors import MismatchError
+from roundelay.torch.functions import allgather_object
+from roundelay.torch.operations import Average, allgather
+from roundelay.torch.operations.common import row_of_this_rank
+from roundelay.torch.process_sets import ProcessSet, global_process_set
+from roundelay.torch.strategies.averages import average
+from roundelay.torch.strategies.lossy import int_from, whole_number
+from roundelay.torch.strategies.nodes import node_id, nodes_of, sets_of
+from roundelay.torch.strategies.outer import MakeOuter, Outer
+from roundelay.torch.strategies.overflow import agree_on_overflow
+from roundelay.torch.strategies.periods import Period, Periods
+from roundelay.torch.strategies.protocol import Context, Spec, Strategy, Value
+
+WITHIN_NODE = ("every_step", "period")
+KEYS = ("period", "post_local_after", "within_node")
+_FORMAT = 1  # of state_dict()
+
+
+class LocalSGD(Strategy):
+    """Averages parameters every ``period`` steps; before step ``post_local_after`` gradients, in every step.
+
+    period: a number of steps, a list of (step, period), or a function of the step (periods.py). outer: a
+    function that makes an optimizer of a list of tensors; it treats the distance to the last average as a
+    gradient. within_node: "every_step": the ranks of a node average their gradients in every step; "period":
+    they do not.
+
+    The optimizer's state stays this rank's own. Not thread-safe, as an optimizer's step is not. ValueError:
+    an argument is wrong.
+    """
+
+    shares_parameters: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        period: Period = 8,
+        post_local_after: int = 0,
+        outer: MakeOuter | None = None,
+        within_node: str = "every_step",
+    ) -> None:
+        self.period = period if isinstance(period, Periods) else Periods(period)
+        self.post_local_after = whole_number("post_local_after", post_local_after, 0)
+        if outer is not None and not callable(outer):
+            raise ValueError(
+                f"outer is {outer!r:.60}, but must be a function that makes an optimizer, such as "
+                "lambda tensors: torch.optim.SGD(tensors, lr=0.7, momentum=0.9, nesterov=True)"
+            )
+        if within_node not in WITHIN_NODE:
+            raise ValueError(f"within_node is {within_node!r}, but must be one of {', '.join(WITHIN_NODE)}")
+        self.within_node = within_node
+        self._make_outer = outer
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets an optimizer and its job."""
+        self._outer: Outer | None = None
+        self._node: ProcessSet | None = None  # the ranks of this node; None: this rank is alone there
+        self._met = False  # the ranks have compared their strategies, in this job
+        self._step = 0  # that the optimizer has taken
+        self._averaged_at = 0  # the step of the last average
+        self._length: int | None = None  # of the cycle; None: its first step is still to come
+        # The tensors that the optimizer has stepped since the last average, in the order of its groups.
+        self._changed: dict[torch.Tensor, None] = {}
+
+    @classmethod
+    def from_text(cls, **given: str) -> LocalSGD:
+        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        arguments: dict[str, Any] = {}
+        if "period" in given:
+            arguments["period"] = Periods.from_text(given["period"])
+        if "post_local_after" in given:
+            arguments["post_local_after"] = int_from("post_local_after", given["post_local_after"])
+        if "within_node" in given:
+            arguments["within_node"] = given["within_node"]
+        return cls(**arguments)
+
+    @property
+    def text(self) -> str:
+        """Returns for example ``local_sgd:period=8``: the period, and what is not the default."""
+        settings: dict[str, Value] = {"period": self.period.text}
+        if self.post_local_after:
+            settings["post_local_after"] = self.post_local_after
+        if self.within_node != "every_step":
+            settings["within_node"] = self.within_node
+        if self._make_outer is not None:
+            settings["outer"] = getattr(self._make_outer, "__name__", type(self._make_outer).__name__)
+        return Spec("local_sgd", **settings).text
+
+    # -- what it is asked
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses what cannot be averaged."""
+        super().accept(optimizer, op)
+        if op != Average:
+            raise ValueError(f"strategy {self.text} averages, so it needs op=hvd.Average")
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if not parameter.is_floating_point() or parameter.layout != torch.strided:
+                    raise ValueError(
+                        f"strategy {self.text} averages parameters, which {parameter.dtype} in layout "
+                        f"{parameter.layout} cannot be: give them to an optimizer of their own with "
+                        "strategy='dense'"
+                    )
+
+    def accept_set(self, process_set: ProcessSet) -> None:
+        """Refuses a part of the job where it needs the process sets of nodes, which all ranks must add."""
+        if process_set is not global_process_set and self.within_node == "every_step":
+            raise ValueError(
+                f"strategy {self.text} reduces gradients in each node, for which all ranks of the job must "
+                "wrap the optimizer: leave process_set out, or give the strategy within_node='period'"
+            )
+
+    def accept_end(self) -> None:
+        """Refuses to leave parameters that differ between ranks."""
+        if self._met and self._changed:
+            raise ValueError(
+                f"strategy {self.text} has not averaged the last {self._step - self._averaged_at} steps: "
+                "call hvd.strategies.of(optimizer).average() before the optimizer gets another strategy"
+            )
+
+    def gradient_set(self) -> ProcessSet | None:
+        """Returns all ranks at first, then the node's."""
+        if not self._local:
+            return self.context.process_set
+        return self._node
+
+    def own_sets(self) -> Iterable[ProcessSet]:
+        """Returns the node's process set."""
+        return () if self._node is None else (self._node,)
+
+    @property
+    def _local(self) -> bool:
+        """Whether ranks take steps of their own. Not before a new job has begun: then nothing is reduced."""
+        return not self._met or self._step >= self.post_local_after
+
+    # -- the ranks meet
+
+    def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
+        """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
+        super().attach(optimizer, context)
+        if not context.process_set.included() or context.process_set.size() == 1:
+            return
+        if self._make_outer is not None:
+            self._outer = Outer(self._make_outer, _trainable(optimizer))
+        said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"
+        mine = (_core.rank(), said, node_id())
+        rows: list[tuple[int, str, str]] = allgather_object(
+            mine, context.name("strategy.local_sgd"), context.process_set
+        )
+        rank, first, _ = rows[0]
+        other = next((row for row in rows if row[1] != first), None)
+        if other is not None:
+            raise MismatchError(
+                f"the strategies of an optimizer differ between ranks: rank {rank} has {first}, rank "
+                f"{other[0]} {other[1]}: give DistributedOptimizer the same strategy on every rank"
+            )
+        if self.within_node == "every_step":
+            self._use_nodes(nodes_of((rank, node) for rank, _, node in rows))
+        self._met = True
+
+    def _use_nodes(self, nodes: list[list[int]]) -> None:
+        sets = sets_of(nodes)
+        self._node = next((one for one in sets if one.included()), None)
+        if len(nodes) == 1 and _core.rank() == 0:
+            text = (
+                f"strategy {self.text}: all ranks are on one node, which average their gradients in every "
+                "step, so that averages of parameters change nothing: give it within_node=period"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+    def detach(self) -> None:
+        """Stops being an optimizer's strategy."""
+        super().detach()
+        self._begin()
+
+    def restart(self) -> None:
+        """Leaves the last job, whose process sets are gone. The ranks must meet again."""
+        self._node, self._met = None, False
+        self.context.regroup()
+
+    # -- around the step
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Notes what the step will change."""
+        if not self._met:
+            raise RuntimeError(
+                f"strategy {self.text} has met the ranks of the last job: after hvd.init(), give the "
+                "optimizer to DistributedOptimizer again"
+            )
+        if not self._local:
+            return
+        if self._length is None:
+            self._length = self.period.after(self._averaged_at)
+        new = [one for one in _trainable(optimizer) if one not in self._changed]
+        self._changed.update(dict.fromkeys(new))
+        if self._outer is not None and new:
+            self._outer.remember(new)
+
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Averages the parameters if it is time."""
+        self._step += 1
+        if self._length is None:
+            self._averaged_at = self._step  # gradients were averaged, so parameters are equal
+            self.context.regroup()
+        elif self._step >= self._averaged_at + self._length:
+            self.average()
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """Averages the parameters now, and begins another cycle; before an evaluation, or at the end.
+
+        Call it between two steps, on all ranks. It does nothing if no step was taken since the last average.
+        """
+        if self._step == self._averaged_at or self._length is None:
+            return
+        length = self.period.after(self._step)
+        parameters, means = list(self._changed), self._means(length)
+        if self._outer is None:
+            torch._foreach_copy_(parameters, means)
+        else:
+            self._outer.step(parameters, means)
+        self._begin_cycle(length)
+
+    def _means(self, length: int, takes_part: bool = True) -> list[torch.Tensor]:
+        name, ranks = self.context.name("parameters.average"), self.context.process_set
+        return average(list(self._changed), (self._step, length), name, ranks, takes_part)
+
+    def _begin_cycle(self, length: int | None) -> None:
+        self._changed.clear()
+        self._averaged_at, self._length = self._step, length
+
+    @torch.no_grad()
+    def joined(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives all ranks the average of those that have taken the most steps."""
+        name, ranks = self.context.name("parameters.joined"), self.context.process_set
+        rows = allgather(row_of_this_rank(self._step), name, ranks).tolist()
+        most = max(step for _, step in rows)
+        first = next(rank for rank, step in rows if step == most)
+        takes_part = self._step == most
+        self._step = most
+        trainable = {*_trainable(optimizer), *self._changed}
+        self._changed = dict.fromkeys(one for one in self._stepped() if one in trainable)
+        length = self.period.after(most) if most >= self.post_local_after else None
+        torch._foreach_copy_(list(self._changed), self._means(length or 0, takes_part))
+        self._begin_cycle(length)
+        if self._outer is not None:
+            self._outer.give_to_all(first, ranks)
+        self.context.regroup()
+
+    def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
+        """Sets GradScaler's findings to the worst of all ranks': all of them skip a step, or none."""
+        if self._local:
+            agree_on_overflow(found, self.context.name("parameters.overflow"), self.context.process_set)
+
+    # -- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns this rank's place in the cycle, and what ``outer`` has. Save each rank's model, too."""
+        stepped = self._stepped()
+        changed = [index for index, one in enumerate(stepped) if one in self._changed]
+        return {
+            "format": _FORMAT,
+            **self._identity(),
+            "step": self._step,
+            "averaged_at": self._averaged_at,
+            "length": self._length,
+            "changed": changed,
+            "outer": None if self._outer is None else self._outer.state_dict([stepped[n] for n in changed]),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
+        if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
+            raise ValueError(f"this is no state of strategy {self.text} of format {_FORMAT}")
+        for key, ours in self._identity().items():
+            if state.get(key) != ours:
+                raise ValueError(
+                    f"this state is of another {key}: it is of {state.get(key)!r}, and this is {ours!r}"
+                )
+        stepped = self._stepped()
+        if any(index >= len(stepped) for index in state["changed"]):
+            raise ValueError(f"this state is of another model: the optimizer has {len(stepped)} parameters")
+        changed = [stepped[index] for index in state["changed"]]
+        if self._outer is not None:
+            self._outer.load_state_dict(changed, state["outer"])
+        self._changed = dict.fromkeys(changed)
+        self._step, self._averaged_at, self._length = (
+            state[key] for key in ("step", "averaged_at", "length")
+        )
+        self.context.regroup()
+
+    def _identity(self) -> dict[str, Any]:
+        ranks = self.context.process_set
+        return {"strategy": self.text, "world_size": ranks.size(), "rank": ranks.rank()}
+
+    def _stepped(self) -> list[torch.Tensor]:
+        """Returns the tensors of the optimizer's groups."""
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        return [] if optimizer is None else [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _trainable(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]

@@ -1,0 +1,79 @@
+"""The outer optimizer of local SGD, which takes the way of the ranks between two averages as a gradient.
+
+Source: SlowMo (Wang et al., arXiv 1910.00643, algorithm 1) and DiLoCo (Douillard et al., arXiv 2311.08105,
+algorithm 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+
+from roundelay.torch.functions import broadcast_optimizer_state
+from roundelay.torch.process_sets import ProcessSet
+
+MakeOuter = Callable[[list[torch.Tensor]], torch.optim.Optimizer]
+
+
+class Outer:
+    """The parameters at the last average, its *anchors*, and the optimizer that steps them.
+
+    make: returns the optimizer of a list of tensors. ValueError: it returns something else.
+    """
+
+    def __init__(self, make: MakeOuter, parameters: Iterable[torch.Tensor]) -> None:
+        self._anchors = {one: one.detach().clone() for one in parameters}
+        self._optimizer = make(list(self._anchors.values()))
+        if not isinstance(self._optimizer, torch.optim.Optimizer):
+            raise ValueError(
+                f"outer returned a {type(self._optimizer).__name__}, but must return a torch.optim.Optimizer "
+                "of the parameters it is given"
+            )
+
+    @property
+    def text(self) -> str:
+        """The optimizer's class and settings; the same on ranks with the same optimizer."""
+        settings = ", ".join(f"{key}={value!r}" for key, value in sorted(self._optimizer.defaults.items()))
+        return f"{type(self._optimizer).__name__}({settings})"
+
+    @torch.no_grad()
+    def remember(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Makes the parameters' values their anchors, before the first step of a cycle."""
+        new = [one for one in parameters if one not in self._anchors]
+        if new:
+            self._anchors.update((one, one.detach().clone()) for one in new)
+            self._optimizer.add_param_group({"params": [self._anchors[one] for one in new]})
+        torch._foreach_copy_([self._anchors[one] for one in parameters], list(parameters))
+
+    @torch.no_grad()
+    def step(self, parameters: Sequence[torch.Tensor], means: Sequence[torch.Tensor]) -> None:
+        """Steps the anchors by their distance to the means, and gives the parameters their values."""
+        anchors = [self._anchors[one] for one in parameters]
+        for anchor, mean in zip(anchors, means, strict=True):
+            anchor.grad = anchor - mean
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        torch._foreach_copy_(list(parameters), anchors)
+
+    def give_to_all(self, root_rank: int, process_set: ProcessSet) -> None:
+        """Gives all ranks the optimizer's state of one of them."""
+        broadcast_optimizer_state(self._optimizer, root_rank, process_set=process_set)
+
+    def state_dict(self, parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
+        """Returns the optimizer's state, and the anchors of these parameters."""
+        anchors = [self._anchors[one].cpu().clone() for one in parameters]
+        return {"optimizer": self._optimizer.state_dict(), "anchors": anchors}
+
+    @torch.no_grad()
+    def load_state_dict(self, parameters: Sequence[torch.Tensor], state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned. ValueError: it has anchors of other parameters."""
+        anchors = state["anchors"]
+        shapes = [tuple(one.shape) for one in anchors], [tuple(one.shape) for one in parameters]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"this state is of another model: its anchors have shapes {shapes[0]:.200}")
+        self.remember(parameters)
+        self._optimizer.load_state_dict(state["optimizer"])
+        for parameter, anchor in zip(parameters, anchors, strict=True):
+            self._anchors[parameter].copy_(anchor)
