@@ -15,7 +15,7 @@ class AlgorithmFabric final : public Fabric {
   struct Options {
     std::string_view name;   // the medium's name, in static storage
     bool any_thread = true;  // the result of Fabric::any_thread()
-    Select select;
+    Select select{};
   };
 
   // `state` has a group and a transport of that group.

@@ -35,10 +35,10 @@ def average(
     for number, part in enumerate(parts):
         group = [sent[index] for index in part]
         device = group[0].device if group else torch.device("cpu")
-        notes = torch.tensor(_notes(cycle) if takes_part else [0] * 5, dtype=torch.int64, device=device)
-        sums = [torch.empty_like(one) for one in (*group, notes)]
+        checks = torch.tensor(_checks(cycle) if takes_part else [0] * 5, dtype=torch.int64, device=device)
+        sums = [torch.empty_like(one) for one in (*group, checks)]
         named = f"{name}.part{number}" if number else name
-        _core.grouped_allreduce([*group, notes], sums, named, Sum, 1.0, 1.0, set_id(process_set))
+        _core.grouped_allreduce([*group, checks], sums, named, Sum, 1.0, 1.0, set_id(process_set))
         count, *squares = sums.pop().tolist()
         if not _all_equal(count, squares):
             _raise_mismatch(cycle, name, process_set)
@@ -48,7 +48,7 @@ def average(
     return means
 
 
-def _notes(cycle: tuple[int, int]) -> list[int]:
+def _checks(cycle: tuple[int, int]) -> list[int]:
     """Returns what a rank adds to sums that tell whether all have the same cycle."""
     step, length = cycle
     return [1, step, step * step, length, length * length]
