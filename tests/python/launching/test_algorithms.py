@@ -44,12 +44,30 @@ file = sys.argv[1] if len(sys.argv) > 1 else None
 result = run(Algorithm(first, evaluate, update), data, 8, checkpoint=file, checkpoint_every=1)
 say("fabric", _core.transports()["fabric"], "digest", digest(result.state).hex())
 """
-# The launcher, the fabric that ROUNDELAY_FABRIC names, and that of the job.
+# Runs the script as a function on two ranks.
+FUNCTION = """
+import runpy, sys
+import roundelay
+
+def job(path):
+    sys.argv = [path]
+    runpy.run_path(path)
+
+roundelay.run(job, (sys.argv[1],), np=2)
+"""
+# Of four ranks, each two believe that they are alone on a node.
+TWO_NODES = 'ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2)) exec "$0" "$@"'
+# The launcher, and the fabric that it gives the job.
 WAYS = {
     "roundelayrun": ([*starts.ROUNDELAYRUN, "-np", "2", "--gloo", sys.executable], "shm"),
     "torchrun": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "3"], "c10d"),
     "torchrun, 4 ranks": ([*starts.TORCHRUN, "--standalone", "--nproc-per-node", "4"], "c10d"),
     "srun": ([sys.executable, str(Path(__file__).parent / "srun.py"), "-n", "2", sys.executable], "shm"),
+    "function": ([sys.executable, "-c", FUNCTION], "shm"),
+    "two nodes": (
+        [*starts.ROUNDELAYRUN, "-np", "4", "--gloo", "sh", "-c", TWO_NODES, sys.executable],
+        "shm+c10d",
+    ),
     "mpirun": ([*starts.MPIRUN, "-np", "4", sys.executable], "mpi"),
 }
 
@@ -71,7 +89,7 @@ def alone(script: Path) -> str:
 
 def _as_parameter(way: str) -> Any:
     """Folder parallel has the other fabrics, under mpirun."""
-    marks: dict[str, Any] = {"torchrun": (), "srun": pytest.mark.slow}
+    marks: dict[str, Any] = {"torchrun": (), "srun": (), "function": (), "two nodes": ()}
     return pytest.param(way, marks=marks.get(way, pytest.mark.nightly))
 
 
@@ -80,7 +98,8 @@ def test_same_bits(way: str, script: Path, alone: str) -> None:
     launcher, fabric = WAYS[way]
     if way == "mpirun" and mpirun() is None:
         pytest.skip("no mpirun")
-    status, output = starts.run([*launcher, str(script)], ROUNDELAY_FABRIC=fabric)
+    named = {} if "+" in fabric else {"ROUNDELAY_FABRIC": fabric}
+    status, output = starts.run([*launcher, str(script)], **named)
     assert status == 0, output
     assert f"fabric {fabric} digest {alone}" in output
 

@@ -108,6 +108,23 @@ def test_help_shows_every_options_meaning_and_default(example: str) -> None:
         assert re.search(r"(\n {10,}|\S {2,})\w.*\(default:", option, re.DOTALL), option
 
 
+@pytest.mark.parametrize(
+    ("example", "strategy"),
+    [
+        pytest.param("digits", "csc:keep=0.1", marks=pytest.mark.slow),
+        pytest.param("digits", "local_sgd:period=8,within_node=period", marks=pytest.mark.slow),
+        pytest.param("masked_language_model", "csc:keep=0.1,momentum=none", marks=pytest.mark.nightly),
+    ],
+)
+def test_unchanged_examples_take_strategies(example: str, strategy: str) -> None:
+    """An optimizer other than SGD needs momentum=none."""
+    small = ("--width", "16") if example == "digits" else ("--quick",)
+    output = output_of(example, 2, *small, "--epochs", "2", ROUNDELAY_STRATEGY=strategy)
+    assert "2 processes" in output
+    accuracies = values(output, "accuracy") if example == "digits" else []
+    assert all(accuracy > 0.3 for accuracy in accuracies), output  # of ten digits
+
+
 @pytest.mark.nightly
 def test_digits_and_its_timeline_say_the_same_of_hidden_communication(tmp_path: Path) -> None:
     file = tmp_path / "job.json"
