@@ -14,9 +14,9 @@ def rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def with_table(page: str, table: str, begin: str = BEGIN) -> str:
-    """Put the table between the page's two marks. Raises ValueError unless it has exactly these."""
+    """Put the table between one of the page's marks and the end after it. Raises ValueError unless both are there."""
     before, found, rest = page.partition(begin)
     _, end, after = rest.partition(END)
-    if not found or not end or begin in rest or END in after:
+    if not found or not end or begin in rest:
         raise ValueError(f"the page needs one '{begin}' and then one '{END}'")
     return f"{before}{begin}\n{table}{END}{after}"

@@ -20,7 +20,7 @@ struct TechniqueKind {
   std::span<const Parameter> parameters;
   // Makes the technique. `values` has one for each parameter, in their order; `text` is what its text()
   // returns.
-  TechniquePtr (*make)(std::span<const Value> values, std::string text);
+  TechniquePtr (*make)(std::span<const Value> values, const std::string& text);
 };
 
 // Returns all techniques of this build. Any thread.

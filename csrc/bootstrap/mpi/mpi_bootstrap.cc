@@ -35,7 +35,7 @@ Status MpiBootstrap::gather(std::unique_ptr<Exchange>& exchange, int bytes, Dead
                                 communicator_, &request),
                  "MPI_Iallgather"));
   for (int done = 0; done == 0;) {
-    const Status tested = mpi::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    Status tested = mpi::check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (!tested.ok()) {
       static_cast<void>(exchange.release());  // MPI may still write to it
       return tested;

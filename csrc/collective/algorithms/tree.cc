@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <ranges>
 
 #include "collective/algorithms/algorithms.h"
 #include "collective/algorithms/piece_exchange.h"
@@ -94,8 +93,8 @@ Program tree_allreduce(Exchange& net, const AllreduceCall& call, Tree tree, std:
     }
     if (unit < later) continue;
     co_await net.done(result[unit - later]);
-    for (const int child : tree.children | std::views::reverse) {
-      net.send(child, segment_of(buffer, unit - later, segment_bytes));
+    for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
+      net.send(*child, segment_of(buffer, unit - later, segment_bytes));
     }
   }
   co_await net.all();
@@ -112,8 +111,8 @@ Program tree_broadcast(Exchange& net, const BroadcastCall& call, Tree tree, std:
       received[posted] = net.receive(tree.parent, segment_of(call.buffer, posted, segment_bytes));
     }
     co_await net.done(received[segment]);
-    for (const int child : tree.children | std::views::reverse) {
-      net.send(child, segment_of(call.buffer, segment, segment_bytes));
+    for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
+      net.send(*child, segment_of(call.buffer, segment, segment_bytes));
     }
     posted_by[segment] = net.next();
     if (tree.parent < 0 && segment >= kWindow) co_await net.done_before(posted_by[segment - kWindow]);

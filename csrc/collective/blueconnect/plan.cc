@@ -120,6 +120,7 @@ std::vector<Stage> plan(const Tree& tree, std::size_t elements) {
     std::vector<Cut> joints;
     for (const std::vector<std::size_t>& members : inside(below, tree[level])) {
       std::vector<Cut> joined;
+      joined.reserve(members.size());
       for (const std::size_t member : members) joined.push_back(std::move(cuts[member]));
       joints.push_back(joined.size() == 1 ? std::move(joined.front()) : join(joined, elements, stage.groups));
     }

@@ -305,7 +305,7 @@ constexpr Parameter kParameters[] = {
     {"norms", "the step whose norms choose the chunks: the same one or the previous one", Choice{kNorms}},
     {"wire", "the type in which fp32 elements travel", Choice{kWires}}};
 
-TechniquePtr make(std::span<const Value> values, std::string text) {
+TechniquePtr make(std::span<const Value> values, const std::string& text) {
   const auto whole = [&](std::size_t i) { return std::get<std::int64_t>(values[i]); };
   Options options;
   options.before = static_cast<std::uint64_t>(whole(0));
@@ -317,7 +317,7 @@ TechniquePtr make(std::span<const Value> values, std::string text) {
   const std::string_view wire = std::get<std::string_view>(values[7]);
   if (wire == "fp16") options.wire = DType::kFloat16;
   if (wire == "bf16") options.wire = DType::kBFloat16;
-  return std::make_shared<const Csc>(std::move(options), std::move(text));
+  return std::make_shared<const Csc>(std::move(options), text);
 }
 
 }  // namespace

@@ -88,8 +88,8 @@ constexpr Parameter kParameters[] = {
 
 extern const TechniqueKind kTechnique = {
     "cyclic", "Sends one of several parts of a bucket in each step, in turn, and keeps the rest for later.",
-    kParameters, [](std::span<const Value> values, std::string text) -> TechniquePtr {
-      return std::make_shared<const Cyclic>(std::get<std::int64_t>(values[0]), std::move(text));
+    kParameters, [](std::span<const Value> values, const std::string& text) -> TechniquePtr {
+      return std::make_shared<const Cyclic>(std::get<std::int64_t>(values[0]), text);
     }};
 
 }  // namespace roundelay::compress::cyclic

@@ -36,6 +36,8 @@ extern const TechniqueKind kTechnique = {
     "negate",
     "Negates gradients before and after the allreduce; an example that changes nothing.",
     {},
-    [](std::span<const Value>, std::string) -> TechniquePtr { return std::make_shared<const Negate>(); }};
+    [](std::span<const Value>, const std::string&) -> TechniquePtr {
+      return std::make_shared<const Negate>();
+    }};
 
 }  // namespace roundelay::compress::negate
