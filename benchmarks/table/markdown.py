@@ -14,7 +14,7 @@ def rows(columns: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def with_table(page: str, table: str, begin: str = BEGIN) -> str:
-    """Put the table between one of the page's marks and the end after it. Raises ValueError unless both are there."""
+    """Put the table between one mark of the page and the end after it. ValueError if one is missing."""
     before, found, rest = page.partition(begin)
     _, end, after = rest.partition(END)
     if not found or not end or begin in rest:
