@@ -25,12 +25,6 @@ from parallel.test_gradient_pool import (  # noqa: F401  on a GPU, too
     check_unused_ones_keep_what_they_have,
     check_what_nobody_holds_is_not_moved_out,
 )
-from parallel.test_half_wire import (  # noqa: F401
-    check_each_gradient_is_cast_once,
-    check_every_bit_is_horovods,
-    check_kept_results_move_out_of_the_second_memory,
-    check_what_changes_after_its_cast_is_cast_again,
-)
 from ranks import run_checks
 from roundelay.torch.optimizer import wrapper_of
 from small_gradients import add_gradients, gradient_of, make_parameters, sum_of_ranks, use_pool, wrapped_sgd

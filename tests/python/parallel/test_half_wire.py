@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -86,11 +84,7 @@ def check_every_bit_is_horovods() -> None:
                     alone = part[0]
                     expect_bits(parameter.grad, right if hvd.size() > 1 else alone, f"{wire} {op} {step}")
                 optimizer.step()
-            one_for_each_type = 2 if hvd.size() > 1 else 0  # fp32 and fp64
-            small = hvd.size() > 1 and "ROUNDELAY_THETA" in os.environ
-            assert (
-                _buckets(optimizer) > one_for_each_type if small else _buckets(optimizer) == one_for_each_type
-            )
+            assert _buckets(optimizer) == (2 if hvd.size() > 1 else 0)  # of fp32 and of fp64
 
 
 def check_each_gradient_is_cast_once() -> None:
