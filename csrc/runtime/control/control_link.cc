@@ -34,11 +34,11 @@ void ControlLink::send_to_others(const wire::Message& message) {
 
 void ControlLink::abort(const wire::Abort& fault) {
   if (ended_) return;
-  const bool rank_0_decides = rank_ != 0 && fault.culprit != 0 && lanes_.shares_open_lane(0);
-  if (!rank_0_decides) return end(proposed_.value_or(fault));
-  if (proposed_) return;
-  proposed_ = fault;
-  send(0, fault);
+  const bool through_rank_0 = rank_ != 0 && lanes_.shares_open_lane(0);
+  if (through_rank_0 && !proposed_) send(0, fault);
+  // A rank 0 that is to blame may not answer; if it lives, it tells the others.
+  if (!through_rank_0 || fault.culprit == 0) return end(proposed_.value_or(fault));
+  if (!proposed_) proposed_ = fault;
 }
 
 void ControlLink::abort(const wire::Abort& fault, int from) {

@@ -171,6 +171,22 @@ TEST_CASE("ranks that find faults at the same time all raise one of these", "[si
   CHECK(aborted > seeds(900U));
 }
 
+TEST_CASE("a fault that blames rank 0, which lives, reaches all ranks", "[sim]") {
+  for (std::uint64_t seed = 1; seed <= seeds(200U); ++seed) {
+    INFO("seed " << seed);
+    std::mt19937_64 random(seed);
+    World world(seed, size_for(seed), options_for(random));
+    world.scripts = scripts_for(world, 2, 3, false);
+    const std::size_t finder = 1 + world.pick(world.ranks.size() - 1);
+    world.inject = [&](World& w, std::size_t turn) {
+      if (turn == 0) w.ranks[finder]->negotiator.inbox().post(wire::Abort{0, "rank 0 is late"});
+    };
+    REQUIRE(world.run());
+    check_each_once(world);
+    for (const auto& rank : world.ranks) REQUIRE(rank->aborted.message() == "rank 0 is late");
+  }
+}
+
 TEST_CASE("one rank's shutdown ends the lane for all, once", "[sim]") {
   for (std::uint64_t seed = 1; seed <= seeds(500U); ++seed) {
     INFO("seed " << seed);
