@@ -115,7 +115,7 @@ Program tree_broadcast(Exchange& net, const BroadcastCall& call, Tree tree, std:
       net.send(*child, segment_of(call.buffer, segment, segment_bytes));
     }
     posted_by[segment] = net.next();
-    if (tree.parent < 0 && segment >= kWindow) co_await net.done_before(posted_by[segment - kWindow]);
+    if (segment >= kWindow) co_await net.done_before(posted_by[segment - kWindow]);
   }
   co_await net.all();
 }
