@@ -34,11 +34,12 @@ void ControlLink::send_to_others(const wire::Message& message) {
 
 void ControlLink::abort(const wire::Abort& fault) {
   if (ended_) return;
-  const bool through_rank_0 = rank_ != 0 && lanes_.shares_open_lane(0);
-  if (through_rank_0 && !proposed_) send(0, fault);
+  const bool first = !proposed_;
+  if (first) proposed_ = fault;  // before the message: one that cannot travel leads here again
+  if (!through_rank_0()) return end(*proposed_);
+  if (first) send(0, fault);
   // A rank 0 that is to blame may not answer; if it lives, it tells the others.
-  if (!through_rank_0 || fault.culprit == 0) return end(proposed_.value_or(fault));
-  if (!proposed_) proposed_ = fault;
+  if (fault.culprit == 0) end(*proposed_);
 }
 
 void ControlLink::abort(const wire::Abort& fault, int from) {
@@ -61,8 +62,7 @@ bool ControlLink::decide(TimePoint now) {
 void ControlLink::end(const wire::Abort& fault) {
   if (std::exchange(ended_, true)) return;
   decision_due_ = Deadline::never();
-  const bool rank_0_tells = rank_ != 0 && lanes_.shares_open_lane(0);
-  for (int rank = 0; rank < size_ && !rank_0_tells; ++rank) {
+  for (int rank = 0; rank < size_ && !through_rank_0(); ++rank) {
     if (rank != rank_ && lanes_.shares_open_lane(rank)) send(rank, fault);
   }
   sink_.abort(Status::aborted(fault.text));

@@ -59,13 +59,15 @@ class ControlLink {
  private:
   void send_bytes(int to, ConstByteSpan message);
   void end(const wire::Abort& fault);
+  // Returns true if rank 0 decides on this rank's faults and tells the other ranks.
+  [[nodiscard]] bool through_rank_0() const { return rank_ != 0 && lanes_.shares_open_lane(0); }
 
   channel::Channel& channel_;
   const int rank_;
   const int size_;
   const LaneControls& lanes_;
   NegotiationSink& sink_;
-  std::optional<wire::Abort> proposed_;  // rank 0 knows of this fault
+  std::optional<wire::Abort> proposed_;  // the first fault that this rank has found
   Deadline decision_due_ = Deadline::never();
   bool ended_ = false;  // the sink knows the cause
   ControlCounters counters_;
