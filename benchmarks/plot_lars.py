@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from benchmarks import show
+from benchmarks import bars, show
 
 _COLORS = {"per layer": "#b9bdc4", "multi-tensor": "#d1862f", "shared": "#3b6fb6"}
 
@@ -24,24 +24,10 @@ def plot(found: dict[str, Any], path: Path) -> None:
         ticks, height = range(len(cells)), 0.8 / len(_COLORS)
         for place, (way, color) in enumerate(_COLORS.items()):
             times = [cell["seconds"][way] for cell in cells]
-            medians = [one["median"] for one in times]
-            spread = [
-                [one["median"] - one["low"] for one in times],
-                [one["high"] - one["median"] for one in times],
-            ]
             rows = [tick + (place - 1) * height for tick in ticks]
-            axes.barh(rows, medians, height, xerr=spread, color=color, label=way)
+            medians = bars.add(axes, rows, height, times, color, way)
             for row, median in zip(rows, medians, strict=True):
                 axes.text(median, row, f"  {show.seconds_text(median)}", va="center", fontsize=7)
-        axes.set_xscale("log")
         axes.margins(x=0.4)
-        axes.set_yticks(ticks, [cell["model"] for cell in cells], fontsize=8)
-        axes.invert_yaxis()
-        axes.tick_params(axis="x", labelsize=7)
-        axes.set_title(title, fontsize=9)
-        axes.set_xlabel("seconds of a step's trust ratios", fontsize=8)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper left", ncols=3, frameon=False, fontsize=8)
-    figure.savefig(path)
+        bars.finish(axes, [cell["model"] for cell in cells], title, "seconds of a step's trust ratios")
+    bars.save(figure, 3, path)

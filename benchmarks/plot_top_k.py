@@ -8,6 +8,8 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks import bars
+
 _COLORS = {
     "mstopk": "#3b6fb6",
     "auto": "#1b3f74",
@@ -29,22 +31,8 @@ def plot(found: dict[str, Any], path: Path) -> None:
         height = 0.84 / len(_COLORS)
         for place, (way, color) in enumerate(_COLORS.items()):
             times = [cell["seconds"][way] for cell in cells]
-            spread = [
-                [one["median"] - one["low"] for one in times],
-                [one["high"] - one["median"] for one in times],
-            ]
             places = [tick + (place - len(_COLORS) / 2) * height for tick in range(len(cells))]
-            medians = [one["median"] for one in times]
-            axes.barh(places, medians, height, xerr=spread, color=color, label=_LABELS.get(way, way))
-        axes.set_xscale("log")
+            bars.add(axes, places, height, times, color, _LABELS.get(way, way))
         ticks = [f"{cell['distribution']}\n{cell['density']:.1%}" for cell in cells]
-        axes.set_yticks(range(len(cells)), ticks, fontsize=8)
-        axes.invert_yaxis()
-        axes.tick_params(axis="x", labelsize=7)
-        axes.set_title(f"{size / (1 << 20):g}M values", fontsize=9)
-        axes.set_xlabel("CPU seconds of a selection", fontsize=8)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper left", ncols=6, frameon=False, fontsize=8)
-    figure.savefig(path)
+        bars.finish(axes, ticks, f"{size / (1 << 20):g}M values", "CPU seconds of a selection")
+    bars.save(figure, 6, path)
