@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 import roundelay.torch as hvd
-from core_job import INIT, PRELUDE, CoreJob, core_job
+from core_job import INIT, PRELUDE, CoreJob, core_job, crowd
 from ranks import mpirun, run_checks
 
 __all__ = ["core_job"]
@@ -39,8 +38,7 @@ def error_of(call: Callable[[], object], kind: type[Exception] = RuntimeError) -
     with pytest.raises(kind) as caught:
         call()
     waited = time.monotonic() - begin
-    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    assert waited < SOON_S * crowd, waited
+    assert waited < SOON_S * crowd(), waited
     return str(caught.value)
 
 

@@ -6,7 +6,6 @@ import pickle
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as some
 
-import roundelay.torch as hvd
 import sequential
 from roundelay.algorithms import Algorithm, AlgorithmError, add, run
 from roundelay.algorithms.errors import BrokenContractError
@@ -159,14 +157,7 @@ def test_rounding_is_no_fault_but_a_wrong_order_is() -> None:
         check_associative(lambda one, other: one - other, [torch.tensor([3, 4])])
 
 
-@pytest.fixture
-def job() -> Iterator[None]:
-    hvd.init()
-    yield
-    hvd.shutdown()
-
-
-@pytest.mark.usefixtures("job")
+@pytest.mark.usefixtures("job_of_one")
 def test_a_crash_while_the_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is the old one or the new one, whenever the process dies."""
     file = tmp_path / "run.pt"
@@ -192,7 +183,7 @@ class Unknown(NamedTuple):
     value: int
 
 
-@pytest.mark.usefixtures("job")
+@pytest.mark.usefixtures("job_of_one")
 def test_a_file_with_other_classes(tmp_path: Path) -> None:
     file = tmp_path / "run.pt"
     run(Algorithm(Unknown(1), lambda *_: 1, lambda state, _: state), [1], 1, checkpoint=file)

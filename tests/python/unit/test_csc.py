@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,13 +11,6 @@ from hypothesis import strategies as st
 
 import roundelay.torch as hvd
 from roundelay.torch.strategies import CSC, Bucket, known, parse
-
-
-@pytest.fixture
-def job() -> Iterator[None]:
-    hvd.init()
-    yield
-    hvd.shutdown()
 
 
 def sgd(**settings: Any) -> torch.optim.SGD:
@@ -168,7 +160,7 @@ def test_wrong_texts(text: str, words: str) -> None:
     ],
 )
 def test_what_it_cannot_work_with(
-    job: None, optimizer: torch.optim.Optimizer, strategy: CSC, arguments: dict[str, Any], words: str
+    job_of_one: None, optimizer: torch.optim.Optimizer, strategy: CSC, arguments: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match="strategy") as raised:
         hvd.DistributedOptimizer(optimizer, strategy=strategy, **arguments)
@@ -177,14 +169,14 @@ def test_what_it_cannot_work_with(
         hvd.DistributedOptimizer(optimizer, strategy="dense")  # it is a plain one still
 
 
-def test_passes_are_checked_when_they_change(job: None) -> None:
+def test_passes_are_checked_when_they_change(job_of_one: None) -> None:
     optimizer: Any = hvd.DistributedOptimizer(sgd(), strategy=CSC(norms="previous"))
     optimizer.set_backward_passes_per_step(2)  # nothing is asked on one rank, where nothing is sent
     with pytest.raises(ValueError, match="has no meaning with backward_passes_per_step=3"):
         CSC(norms="previous").accept_gradients([], 3)
 
 
-def test_other_optimizers_without_correction(job: None) -> None:
+def test_other_optimizers_without_correction(job_of_one: None) -> None:
     adam = torch.optim.AdamW(sgd().param_groups[0]["params"])
     hvd.DistributedOptimizer(adam, strategy="csc:keep=0.1,momentum=none")
 
@@ -207,7 +199,7 @@ def test_dense_parameters() -> None:
     assert settings(CSC(dense_below=10000), one) is None
 
 
-def test_what_the_technique_gets(job: None) -> None:
+def test_what_the_technique_gets(job_of_one: None) -> None:
     one = bucket(100000)
     assert settings(CSC(0.25, 1024), one) == {
         "before": "0",

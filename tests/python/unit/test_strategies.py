@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,13 +13,6 @@ import roundelay.torch as hvd
 from roundelay.torch.strategies import Adasum, Dense, Fixed, Spec, Strategy, known, parse
 
 WORD = st.text("abcxyz019._+-", min_size=1, max_size=6)
-
-
-@pytest.fixture
-def job() -> Iterator[None]:
-    hvd.init()
-    yield
-    hvd.shutdown()
 
 
 def wrapped(**arguments: Any) -> torch.optim.SGD:
@@ -99,7 +91,7 @@ def test_wires_that_there_are_not(wire: Any) -> None:
         Dense(wire)
 
 
-def test_an_optimizer_has_the_strategy_that_it_is_given(job: None) -> None:
+def test_an_optimizer_has_the_strategy_that_it_is_given(job_of_one: None) -> None:
     strategy = Dense(torch.bfloat16)
     optimizer = wrapped(strategy=strategy)
     assert hvd.strategies.of(optimizer) is strategy
@@ -130,13 +122,13 @@ def test_an_optimizer_has_the_strategy_that_it_is_given(job: None) -> None:
         ({"strategy": "negate", "op": hvd.Adasum}, "excludes strategy negate"),
     ],
 )
-def test_wrong_arguments(job: None, arguments: dict[str, Any], words: str) -> None:
+def test_wrong_arguments(job_of_one: None, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match="strategy|compression|op=") as raised:
         wrapped(**arguments)
     assert words in str(raised.value)
 
 
-def test_the_same_said_twice_is_no_error(job: None) -> None:
+def test_the_same_said_twice_is_no_error(job_of_one: None) -> None:
     wrapped(strategy="dense:wire=bf16", compression=hvd.Compression.bf16)
     wrapped(strategy="dense", compression=hvd.Compression.fp16)
     wrapped(strategy="adasum", op=hvd.Adasum)
@@ -157,7 +149,7 @@ def test_the_variable_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
         hvd.init()
 
 
-def test_nothing_is_called_on_one_rank(job: None) -> None:
+def test_nothing_is_called_on_one_rank(job_of_one: None) -> None:
     class Watched(Strategy):
         def technique(self, bucket: hvd.strategies.Bucket, step: int) -> Spec | None:
             raise AssertionError
