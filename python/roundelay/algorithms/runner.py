@@ -16,6 +16,7 @@ from roundelay.algorithms.checkpoint import Checkpoint
 from roundelay.algorithms.exchange import agree, everyone_valid
 from roundelay.algorithms.speech import progress_bar
 from roundelay.algorithms.steps import Run
+from roundelay.algorithms.transport import join
 from roundelay.algorithms.trees import digest
 
 CALL = "algorithms.run"
@@ -33,6 +34,7 @@ def run(
     check: bool = False,
     progress: bool = False,
     device: str | torch.device = "cpu",
+    transport: str | None = None,
 ) -> Result[State]:
     """Runs the algorithm, and returns its last state, on every rank; joins the job if need be.
 
@@ -50,11 +52,14 @@ def run(
     functions that break their contract.
     progress: shows the steps on stderr of one process.
     device: where tensors lie. For "cuda" each rank takes the GPU of its local rank.
+    transport: the algorithm by which partial results travel over fabrics mpi and c10d: one of
+    "binomial_tree", "pairwise", "pipelined_tree", "recursive_doubling" and "ring". Each operation of a step
+    that has it takes it. The bits are the same with each. Default: the job's own choice.
 
     ValueError for wrong arguments, MismatchError if ranks run different programs, AlgorithmError for an error
     of the algorithm's functions: each with the same text on every rank.
     """
-    hvd.init()
+    join(transport, CALL)
 
     def begin() -> Run:
         _check_count("steps", steps, 0)

@@ -41,7 +41,8 @@ class Rows(list):
 first = {"weights": torch.ones(7), "step": 0}
 data = Rows(range(len(rows)))
 file = sys.argv[1] if len(sys.argv) > 1 else None
-result = run(Algorithm(first, evaluate, update), data, 8, checkpoint=file, checkpoint_every=1)
+by = os.environ.get("TRANSPORT")
+result = run(Algorithm(first, evaluate, update), data, 8, checkpoint=file, checkpoint_every=1, transport=by)
 say("fabric", _core.transports()["fabric"], "digest", digest(result.state).hex())
 """
 # Runs the script as a function on two ranks.
@@ -99,6 +100,7 @@ def test_same_bits(way: str, script: Path, alone: str) -> None:
     if way == "mpirun" and mpirun() is None:
         pytest.skip("no mpirun")
     named = {} if "+" in fabric else {"ROUNDELAY_FABRIC": fabric}
+    named |= {"TRANSPORT": "pipelined_tree"} if fabric.endswith("c10d") else {}
     status, output = starts.run([*launcher, str(script)], **named)
     assert status == 0, output
     assert f"fabric {fabric} digest {alone}" in output
