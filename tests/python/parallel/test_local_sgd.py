@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from torch import nn
 import roundelay.torch as hvd
 from ranks import CHECKS, launch_without_mpi, run_checks
 from roundelay.errors import MismatchError
+from roundelay.torch.optimizer.gradient_sync import GradientSync
 from roundelay.torch.strategies import LocalSGD
 from sequential_local_sgd import Settings, loss_of, make_model, momentum, nesterov, train
 from some_ranks import all_but_the_last, process_set_of
@@ -250,15 +252,60 @@ def check_half_parameters_have_masters_that_are_averaged() -> None:
     assert torch.equal(parameter, master.to(torch.bfloat16))
 
 
+def check_an_average_between_two_steps_changes_the_half_parameters() -> None:
+    parameter = nn.Parameter(torch.ones(9, dtype=torch.bfloat16))
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD([parameter], lr=1.0),
+        strategy=LocalSGD(8, within_node="period"),
+        master_weights=True,
+    )
+    (parameter * float(hvd.rank())).sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        parameter.add_(4.0)  # the average is of the parameters as the user left them
+    strategy = hvd.strategies.of(optimizer)
+    assert isinstance(strategy, LocalSGD)
+    strategy.average()
+    mean = 5 - (hvd.size() - 1) / 2
+    assert torch.equal(parameter.detach(), torch.full((9,), mean, dtype=torch.bfloat16))
+    (master,) = optimizer.param_groups[0]["params"]
+    assert torch.equal(master.detach(), torch.full((9,), mean))
+
+
+def check_the_pool_of_the_synchronous_steps_dies() -> None:
+    if hvd.size() == 1:
+        return
+    training = Training(LocalSGD(3, post_local_after=4, within_node="period"))
+
+    def pools() -> int:
+        gc.collect()
+        return sum(type(one) is GradientSync for one in gc.get_objects())
+
+    before = pools()
+    training.run(6)
+    assert pools() == before - 1
+
+
+def check_an_outer_optimizer_that_wants_gradients() -> None:
+    class Strict(torch.optim.SGD):
+        def __init__(self, tensors: list[torch.Tensor]) -> None:
+            assert all(one.requires_grad and one.is_leaf for one in tensors)
+            super().__init__(tensors, lr=1.0)
+
+    assert Training(LocalSGD(2, outer=Strict)).run(4).equal_everywhere()
+
+
 def check_ranks_that_differ_get_one_error() -> None:
     if hvd.size() == 1:
         return
     last = hvd.rank() == hvd.size() - 1
-    with pytest.raises(MismatchError, match="rank 0 has local_sgd:period=3, rank .* local_sgd:period=4"):
+    with pytest.raises(MismatchError, match="rank 0 has local_sgd:period=3,.* rank .* local_sgd:period=4,"):
         Training("local_sgd:period=4" if last else "local_sgd:period=3")
     rate = 0.5 if last else 0.7
     with pytest.raises(MismatchError, match=r"lr=0\.7.*lr=0\.5"):
         Training(LocalSGD(3, outer=lambda tensors: torch.optim.SGD(tensors, lr=rate)))
+    with pytest.raises(MismatchError, match="the first average after 2 steps, .* first average after 3"):
+        Training(LocalSGD(lambda step: 3 if last else 2, within_node="period"))
     training = Training(LocalSGD(lambda step: 2 if step < 2 or not last else 3, within_node="period"))
     training.run(1)
     with pytest.raises(MismatchError, match="rank 0 after step 2, and wants the next one 2 steps later"):

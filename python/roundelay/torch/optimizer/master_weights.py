@@ -17,6 +17,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -147,6 +148,13 @@ class MasterWeights:
                 torch._foreach_copy_([pair.parameter for pair in pairs], [pair.master for pair in pairs])
         for pair in pairs:
             pair.note_weight()
+
+    @contextmanager
+    def between_steps(self) -> Iterator[None]:
+        """Surrounds a change of the masters between two steps; parameters get it at the end."""
+        self.refresh()
+        yield
+        self.write_back()
 
     def end_step(self) -> None:
         """Ends a step, in which the optimizer has changed the masters."""

@@ -52,6 +52,7 @@ class Wrapper:
         self._reduced_over: ProcessSet | None = None
         self.masters = masters
         self._local: LocalGradients | None = None
+        self._closer: weakref.finalize[Any, Any] | None = None  # of the one of both that there is
         self._strategy = strategy
         self._names = names
         self._passes = passes
@@ -110,7 +111,10 @@ class Wrapper:
             wrapper = own()
             return idle if wrapper is None or wrapper._sync is None else wrapper._sync.techniques
 
-        return Context(self.process_set, compression, number, self.masters.stepped, keeper, regroup)
+        masters = self.masters
+        return Context(
+            self.process_set, compression, number, masters.stepped, keeper, masters.between_steps, regroup
+        )
 
     def regroup(self) -> None:
         """Reduces gradients over the ranks that the strategy names, or over none; between two steps."""
@@ -128,14 +132,22 @@ class Wrapper:
         if wanted is not None:
             self._sync = self._make_sync(wanted)
             self._sync.rules.passes_per_step = self._passes
-            weakref.finalize(optimizer, self._sync.close).atexit = False
+            self._close_with(optimizer, self._sync.close)
         elif self.masters.enabled:
             self._local = LocalGradients(self.masters.take_gradients)
-            weakref.finalize(optimizer, self._local.close).atexit = False
+            self._close_with(optimizer, self._local.close)
         self._take_parameters()
 
+    def _close_with(self, optimizer: torch.optim.Optimizer, close: Callable[[], None]) -> None:
+        """Closes the hooks' owner when the optimizer dies, if _end_hooks() has not let go of it before."""
+        self._closer = weakref.finalize(optimizer, close)
+        self._closer.atexit = False
+
     def _end_hooks(self) -> None:
-        """Takes the hooks off the parameters."""
+        """Takes the hooks off the parameters, and forgets their owner and its pool."""
+        if self._closer is not None:
+            self._closer.detach()
+            self._closer = None
         if self._sync is not None:
             self._sync.close()
             self._sync.give_back_key()

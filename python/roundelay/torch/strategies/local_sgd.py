@@ -20,7 +20,7 @@ from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 from roundelay.torch.strategies.averages import average
 from roundelay.torch.strategies.lossy import int_from, whole_number
-from roundelay.torch.strategies.nodes import node_id, nodes_of, sets_of
+from roundelay.torch.strategies.nodes import Place, node_id, nodes_of, sets_of
 from roundelay.torch.strategies.outer import MakeOuter, Outer
 from roundelay.torch.strategies.overflow import agree_on_overflow
 from roundelay.torch.strategies.periods import Period, Periods
@@ -157,8 +157,10 @@ class LocalSGD(Strategy):
         if self._make_outer is not None:
             self._outer = Outer(self._make_outer, _trainable(optimizer))
         said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"
-        mine = (_core.rank(), said, node_id())
-        rows: list[tuple[int, str, str]] = allgather_object(
+        if self._step >= self.post_local_after:
+            said += f", the first average after {self.period.after(self._step)} steps"
+        mine = (_core.rank(), said, Place(node_id(), _core.local_size()))
+        rows: list[tuple[int, str, Place]] = allgather_object(
             mine, context.name("strategy.local_sgd"), context.process_set
         )
         rank, first, _ = rows[0]
@@ -169,7 +171,7 @@ class LocalSGD(Strategy):
                 f"{other[0]} {other[1]}: give DistributedOptimizer the same strategy on every rank"
             )
         if self.within_node == "every_step":
-            self._use_nodes(nodes_of((rank, node) for rank, _, node in rows))
+            self._use_nodes(nodes_of({rank: place for rank, _, place in rows}))
         self._met = True
 
     def _use_nodes(self, nodes: list[list[int]]) -> None:
@@ -217,9 +219,8 @@ class LocalSGD(Strategy):
             self._averaged_at = self._step  # gradients were averaged, so parameters are equal
             self.context.regroup()
         elif self._step >= self._averaged_at + self._length:
-            self.average()
+            self._average()
 
-    @torch.no_grad()
     def average(self) -> None:
         """Averages the parameters now, and begins another cycle; before an evaluation, or at the end.
 
@@ -227,6 +228,11 @@ class LocalSGD(Strategy):
         """
         if self._step == self._averaged_at or self._length is None:
             return
+        with self.context.between_steps():
+            self._average()
+
+    @torch.no_grad()
+    def _average(self) -> None:
         length = self.period.after(self._step)
         parameters, means = list(self._changed), self._means(length)
         if self._outer is None:
@@ -255,7 +261,8 @@ class LocalSGD(Strategy):
         trainable = {*_trainable(optimizer), *self._changed}
         self._changed = dict.fromkeys(one for one in self._stepped() if one in trainable)
         length = self.period.after(most) if most >= self.post_local_after else None
-        torch._foreach_copy_(list(self._changed), self._means(length or 0, takes_part))
+        with self.context.between_steps():
+            torch._foreach_copy_(list(self._changed), self._means(length or 0, takes_part))
         self._begin_cycle(length)
         if self._outer is not None:
             self._outer.give_to_all(first, ranks)

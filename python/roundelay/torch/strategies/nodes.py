@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
@@ -19,23 +20,31 @@ def node_id() -> str:
     return given or f"{platform.node()}/{_BOOT_ID.read_text().strip() if _BOOT_ID.exists() else ''}"
 
 
-def nodes_of(ids: Iterable[tuple[int, str]]) -> list[list[int]]:
-    """Returns the ranks of each node, in the order of the nodes' first ranks. ids: each rank's node id."""
+class Place(NamedTuple):
+    """A rank's node, as the rank knows it."""
+
+    node: str
+    local_size: int  # the number of ranks that the core has found there
+
+
+def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
+    """Returns the ranks of each node, in the order of the nodes' first ranks.
+
+    places: each rank's. HorovodInternalError, on every rank: the core has found other nodes.
+    """
     nodes: dict[str, list[int]] = {}
-    for rank, node in sorted(ids):
-        nodes.setdefault(node, []).append(rank)
+    for rank in sorted(places):
+        nodes.setdefault(places[rank].node, []).append(rank)
+    for ranks in nodes.values():
+        for rank in ranks:
+            if places[rank].local_size != len(ranks):
+                raise HorovodInternalError(
+                    f"rank {rank} shares its node id with {len(ranks)} ranks, and its node has "
+                    f"{places[rank].local_size}: set ROUNDELAY_NODE_ID to one value for each node"
+                )
     return list(nodes.values())
 
 
 def sets_of(nodes: list[list[int]]) -> list[ProcessSet]:
-    """Returns a process set of each node that has several ranks; all ranks of the job call it.
-
-    HorovodInternalError: the core has found other nodes.
-    """
-    own = next(ranks for ranks in nodes if _core.rank() in ranks)
-    if len(own) != _core.local_size():
-        raise HorovodInternalError(
-            f"rank {_core.rank()} shares its node id with {len(own)} ranks, and its node has "
-            f"{_core.local_size()}: set ROUNDELAY_NODE_ID to one value for each node"
-        )
+    """Returns a process set of each node that has several ranks; all ranks of the job call it."""
     return [existing_or_added(ranks) for ranks in nodes if len(ranks) > 1]

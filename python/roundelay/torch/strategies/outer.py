@@ -24,7 +24,7 @@ class Outer:
     """
 
     def __init__(self, make: MakeOuter, parameters: Iterable[torch.Tensor]) -> None:
-        self._anchors = {one: one.detach().clone() for one in parameters}
+        self._anchors = {one: _anchor(one) for one in parameters}
         self._optimizer = make(list(self._anchors.values()))
         if not isinstance(self._optimizer, torch.optim.Optimizer):
             raise ValueError(
@@ -43,7 +43,7 @@ class Outer:
         """Makes the parameters' values their anchors, before the first step of a cycle."""
         new = [one for one in parameters if one not in self._anchors]
         if new:
-            self._anchors.update((one, one.detach().clone()) for one in new)
+            self._anchors.update((one, _anchor(one)) for one in new)
             self._optimizer.add_param_group({"params": [self._anchors[one] for one in new]})
         torch._foreach_copy_([self._anchors[one] for one in parameters], list(parameters))
 
@@ -77,3 +77,8 @@ class Outer:
         self._optimizer.load_state_dict(state["optimizer"])
         for parameter, anchor in zip(parameters, anchors, strict=True):
             self._anchors[parameter].copy_(anchor)
+
+
+def _anchor(parameter: torch.Tensor) -> torch.Tensor:
+    """Returns a copy that needs a gradient, too: some optimizers refuse tensors that need none."""
+    return parameter.detach().clone().requires_grad_()

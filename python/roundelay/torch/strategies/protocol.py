@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -129,6 +130,9 @@ class Context:
     # Returns the tensor that the optimizer steps for a parameter: its fp32 master, or the parameter itself.
     stepped: Callable[[torch.Tensor], torch.Tensor]
     keeper: Callable[[], Keeper]  # returns the one that keeps gradients back now
+    # Surrounds a change of the tensors that the optimizer steps, between two steps: masters take changes of
+    # the parameters before it, and are rounded into the parameters afterwards.
+    between_steps: Callable[[], AbstractContextManager[None]]
     regroup: Callable[[], None]  # makes the optimizer ask Strategy.gradient_set() again; between two steps
 
     def name(self, of: str) -> str:
