@@ -45,8 +45,8 @@ _LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("bytes move", _MOVING, {}),
 )
 _LEVEL_LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("an allreduce on its levels", _FIRST, {}),
-    ("the other one", _SECOND, {}),
+    ("one allreduce", _FIRST, {}),
+    ("another", _SECOND, {}),
 )
 
 
@@ -95,10 +95,11 @@ def _name_rows(axes: Axes, trace: Trace) -> None:
 
 
 def _draw_levels(strips: _Strips, trace: Trace, rank: int, strip: float) -> None:
-    for _, tracks, part in _LEVELS:
-        for track, color in zip(tracks, (_FIRST, _SECOND), strict=True):
-            spans = [(e.begin, e.end) for e in trace.spans(rank, track)]
-            strips.bars(spans, strip, part, color)
+    for _, tracks, (bottom, tall) in _LEVELS:
+        # Both may be on one level at once: each has half of the row.
+        halves = ((bottom + tall / 2, tall / 2), (bottom, tall / 2))
+        for track, color, half in zip(tracks, (_FIRST, _SECOND), halves, strict=True):
+            strips.bars([(e.begin, e.end) for e in trace.spans(rank, track)], strip, half, color)
 
 
 def _draw_rank(strips: _Strips, trace: Trace, rank: int, strip: float, steps: Sequence[Step]) -> None:

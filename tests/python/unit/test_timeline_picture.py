@@ -34,7 +34,7 @@ def _one_rank(rank: int, over_levels: bool) -> list[Event]:
         _span(rank, INSIDE[0], "in the node", 10, 20),
         _span(rank, BETWEEN[0], "between nodes", 20, 60),
         _span(rank, INSIDE[1], "in the node", 30, 45),
-        _span(rank, BETWEEN[1], "between nodes", 60, 90),
+        _span(rank, BETWEEN[1], "between nodes", 45, 90),  # at first beside the first one
     ]
     return [*events, *(levels if over_levels else [])]
 
@@ -50,15 +50,18 @@ def _rows(axes: Axes) -> list[tuple[str, float]]:
     return sorted(zip(names, map(float, axes.get_yticks()), strict=True), key=lambda row: -row[1])
 
 
-def _bars(axes: Axes, color: str, height: float) -> list[tuple[float, float]]:
-    """Returns when the bars of a color at a height begin and end."""
+Bar = tuple[float, float, float, float]  # begin, end, bottom, top
+
+
+def _bars(axes: Axes, color: str, height: float) -> list[Bar]:
+    """Returns the bars of a color in the row at a height."""
     found = []
     for bars in axes.collections:
         if isinstance(bars, PolyCollection) and to_hex(bars.get_facecolor()[0]) == color:
             for path in bars.get_paths():
                 box = path.get_extents()
-                if box.y0 < height < box.y1:
-                    found.append((round(box.x0, 6), round(box.x1, 6)))
+                if box.y0 - 0.01 < height < box.y1 + 0.01:
+                    found.append((round(box.x0, 6), round(box.x1, 6), box.y0, box.y1))
     return found
 
 
@@ -67,13 +70,13 @@ def test_each_level_has_a_row_below_its_rank() -> None:
     rows = _rows(axes)
     names = ["rank 0", "in the node", "between nodes", "rank 1", "in the node", "between nodes"]
     assert [name for name, _ in rows] == names
+    spans = {"in the node": [(10, 20), (30, 45)], "between nodes": [(20, 60), (45, 90)]}
     for name, height in rows:
-        if name == "in the node":
-            assert (_bars(axes, FIRST, height), _bars(axes, SECOND, height)) == ([(10, 20)], [(30, 45)])
-        elif name == "between nodes":
-            assert (_bars(axes, FIRST, height), _bars(axes, SECOND, height)) == ([(20, 60)], [(60, 90)])
-        else:
-            assert _bars(axes, FIRST, height) == _bars(axes, SECOND, height) == []
+        both = [*_bars(axes, FIRST, height), *_bars(axes, SECOND, height)]
+        assert [bar[:2] for bar in both] == spans.get(name, [])
+        if both:
+            first, second = both
+            assert second[2] < second[3] <= first[2] + 1e-9 < first[3]  # neither covers the other
     bottom, top = axes.get_ylim()
     assert all(bottom < height < top for _, height in rows)
 
@@ -85,7 +88,8 @@ def test_without_levels_a_rank_is_one_row() -> None:
 
 
 def test_the_title_of_steps_that_compute_nothing() -> None:
-    trace = Trace([event for event in _one_rank(0, over_levels=True) if event.name != "backward"])
+    events = [event for event in _one_rank(0, over_levels=True) if event.name not in ("backward", "step")]
+    trace = Trace([*events, _span(0, TRAINING, "step", 0, 100)])
     figure = paint(trace, analysis.steps(trace), range(1))
     texts = [text.get_text() for text in figure.texts]
     assert "60% of an allreduce's time in the node lies under another one's wire time" in texts
