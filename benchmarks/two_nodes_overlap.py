@@ -1,7 +1,7 @@
 """Several buckets at once over two nodes of two ranks: one is in its node while another is on the wire.
 
 The nodes are network namespaces of this machine (tests/rig), which need root. The times come from the
-timeline, which is kept beside the JSON.
+timeline.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=5, help="steps (default: 5)")
     parser.add_argument("--mbit", type=int, default=1000, help="the wire's speed, Mbit/s (default: 1000)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
+    parser.add_argument("--timeline", type=Path, default=Path("out/two_nodes_overlap_timeline.json"))
     parser.add_argument("--picture", type=Path, help="a .png or .svg: draws the timeline's middle step")
     return parser
 
@@ -44,9 +45,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise launch.JobError(f"no two nodes on this machine: {reason}")
     mpirun = launch.find_launcher()
     sizes = {name: getattr(arguments, name) for name in ("size", "buckets", "steps")}
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    timeline = (arguments.output / "two_nodes_overlap_timeline.json").resolve()
-    spec = {**sizes, "timeline": str(timeline)}
+    arguments.timeline.parent.mkdir(parents=True, exist_ok=True)
+    spec = {**sizes, "timeline": str(arguments.timeline.resolve())}
     with Rig(NODES, arguments.mbit) as rig:
         found = launch.run_ranks(mpirun, "benchmarks.workers.two_nodes_overlap", RANKS, spec, 600, rig)[0]
     console = show.console()
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         {"machine": launch.machine(mpirun), "mbit": arguments.mbit, **sizes, **found},
     )
     if arguments.picture:
-        _draw(timeline, arguments.steps, arguments.picture)
+        _draw(arguments.timeline, arguments.steps, arguments.picture)
 
 
 if __name__ == "__main__":

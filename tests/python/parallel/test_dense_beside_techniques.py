@@ -117,7 +117,7 @@ def check_sparse_gradients_go_densely_beside_a_technique() -> None:
     """Rank r looks up rows r and 3: every rank gets all of them, in each step."""
     embedding = nn.Embedding(4, 2, sparse=True)
     nn.init.zeros_(embedding.weight)
-    training = Sums("cyclic:parts=3", [embedding.weight, *make_parameters(4, SIZE)])
+    training = Sums("cyclic:parts=3", [*embedding.parameters(), *make_parameters(4, SIZE)])
     before = _technique_operations()
     waited = False
     for number in range(STEPS):

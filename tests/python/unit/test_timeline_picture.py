@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("matplotlib")
-
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
@@ -57,7 +54,7 @@ def _bars(axes: Axes, color: str, height: float) -> list[Bar]:
     """Returns the bars of a color in the row at a height."""
     found = []
     for bars in axes.collections:
-        if isinstance(bars, PolyCollection) and to_hex(bars.get_facecolor()[0]) == color:
+        if isinstance(bars, PolyCollection) and to_hex(np.asarray(bars.get_facecolor())[0].tolist()) == color:
             for path in bars.get_paths():
                 box = path.get_extents()
                 if box.y0 - 0.01 < height < box.y1 + 0.01:
