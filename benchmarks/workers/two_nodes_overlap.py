@@ -20,11 +20,11 @@ from roundelay.torch.measure import Span
 def _step(buckets: list[torch.Tensor], data: Sum) -> None:
     for bucket in buckets:
         data.fill(bucket)
-    step = Span("step")  # the timeline's mark where a step ends
     handles = [
         hvd.allreduce_async_(bucket, op=hvd.Sum, name=f"bucket {index}")
         for index, bucket in enumerate(buckets)
     ]
+    step = Span("step")  # its end is the end of a step in the timeline
     for handle in handles:
         hvd.synchronize(handle)
     step.end()
