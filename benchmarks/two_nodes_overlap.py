@@ -12,6 +12,7 @@ from pathlib import Path
 
 from benchmarks import launch, show
 from benchmarks.two_nodes import NODES, RANKS
+from roundelay.timeline.cli import main as roundelay_timeline
 from tests.rig import Rig, why_not
 
 _COLUMNS = ["rank", "in the node", "between nodes", "both", "of two buckets", "most at once"]
@@ -26,7 +27,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=5, help="steps (default: 5)")
     parser.add_argument("--mbit", type=int, default=1000, help="the wire's speed, Mbit/s (default: 1000)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
+    parser.add_argument("--timeline", type=Path, default=Path("out/two_nodes_overlap_timeline.json"))
+    parser.add_argument("--picture", type=Path, help="a .png or .svg: draws the timeline's middle step")
     return parser
+
+
+def _draw(timeline: Path, steps: int, picture: Path) -> None:
+    chosen = f"{steps // 2}:{steps // 2 + 1}"
+    if code := roundelay_timeline([str(timeline), "--steps", chosen, "--output", str(picture)]):
+        raise launch.JobError("the picture could not be drawn", code)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -35,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if reason := why_not():
         raise launch.JobError(f"no two nodes on this machine: {reason}")
     mpirun = launch.find_launcher()
-    spec = {name: getattr(arguments, name) for name in ("size", "buckets", "steps")}
+    sizes = {name: getattr(arguments, name) for name in ("size", "buckets", "steps")}
+    arguments.timeline.parent.mkdir(parents=True, exist_ok=True)
+    spec = {**sizes, "timeline": str(arguments.timeline.resolve())}
     with Rig(NODES, arguments.mbit) as rig:
         found = launch.run_ranks(mpirun, "benchmarks.workers.two_nodes_overlap", RANKS, spec, 600, rig)[0]
     console = show.console()
@@ -51,8 +62,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     console.print(show.table(_COLUMNS, rows))
     show.save(
         arguments.output / "two_nodes_overlap.json",
-        {"machine": launch.machine(mpirun), "mbit": arguments.mbit, **spec, **found},
+        {"machine": launch.machine(mpirun), "mbit": arguments.mbit, **sizes, **found},
     )
+    if arguments.picture:
+        _draw(arguments.timeline, arguments.steps, arguments.picture)
 
 
 if __name__ == "__main__":

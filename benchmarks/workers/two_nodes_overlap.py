@@ -14,6 +14,7 @@ from benchmarks import measure
 from benchmarks.exact import Sum
 from roundelay import _core
 from roundelay.timeline import analysis, events
+from roundelay.torch.measure import Span
 
 
 def _step(buckets: list[torch.Tensor], data: Sum) -> None:
@@ -23,8 +24,11 @@ def _step(buckets: list[torch.Tensor], data: Sum) -> None:
         hvd.allreduce_async_(bucket, op=hvd.Sum, name=f"bucket {index}")
         for index, bucket in enumerate(buckets)
     ]
-    for handle, bucket in zip(handles, buckets, strict=True):
+    step = Span("step")  # its end is the end of a step in the timeline
+    for handle in handles:
         hvd.synchronize(handle)
+    step.end()
+    for bucket in buckets:
         data.check(bucket, "roundelay")
 
 
@@ -45,7 +49,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     data = Sum(count, torch.float32, ranks.rank, ranks.size)
     buckets = [torch.empty(count) for _ in range(spec["buckets"])]
     _step(buckets, data)
-    path = Path(spec["folder"]) / "timeline.json"
+    path = Path(spec["timeline"])
     hvd.start_timeline(str(path))
     for _ in range(spec["steps"]):
         _step(buckets, data)

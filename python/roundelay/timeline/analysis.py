@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -171,11 +172,15 @@ def fusion(events: Iterable[Event]) -> Fusion:
     return Fusion(tensors, operations, size)
 
 
-def levels(trace: Trace) -> list[Levels]:
-    """Measure the levels of every rank whose allreduces went over them."""
+def levels(trace: Trace, begin: float = -math.inf, end: float = math.inf) -> list[Levels]:
+    """Measure the levels of every rank whose allreduces went over them, between two moments."""
+
+    def busy(rank: int, row: int) -> list[Interval]:
+        return clip(_pairs(trace.spans(rank, row)), begin, end)
+
     found = []
     for rank in trace.ranks:
-        inside, between = ([_pairs(trace.spans(rank, row)) for row in rows] for rows in (INSIDE, BETWEEN))
+        inside, between = ([busy(rank, row) for row in rows] for rows in (INSIDE, BETWEEN))
         all_inside, all_between = (union(pair for row in rows for pair in row) for rows in (inside, between))
         if not all_between:
             continue

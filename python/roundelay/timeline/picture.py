@@ -1,5 +1,8 @@
 """Draws a few steps of a job: each rank is a strip, with computation above communication.
 
+Where allreduces went over two levels, the strip is taller: below are a row for the inside of the node and one
+for the wire between nodes. Two allreduces may be under way at once; each has a colour.
+
 Imports matplotlib: import this module only where a picture is wanted.
 """
 
@@ -22,8 +25,15 @@ from roundelay.timeline.report import bytes_text, headline, time_text
 
 _BACKWARD, _STEP, _OTHER, _WAITING = "#3b6fb6", "#aab4c3", "#e4e6ea", "white"
 _HIDDEN, _EXPOSED, _MOVING, _TEXT = "#57a773", "#d1362f", "#1f3d2b", "#30343b"
-# Each part of a strip of height 1 has a bottom and a height.
+_FIRST, _SECOND = "#6a4c93", "#e09f3e"  # the allreduces under way on two levels
+# Each part of a strip has a bottom and a height. The levels lie below the rest.
 _COMPUTES, _UNDER_WAY, _MOVES = (0.50, 0.36), (0.20, 0.26), (0.10, 0.08)
+_LEVELS = (
+    ("in the node", analysis.INSIDE, (-0.24, 0.22)),
+    ("between nodes", analysis.BETWEEN, (-0.52, 0.22)),
+)
+_BELOW = 0.6  # the height of the levels
+_LEFT = 0.09  # where the axes begin, in figure widths
 _HATCH: dict[str, Any] = {"edgecolor": _EXPOSED, "hatch": "//////"}
 _LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("forward, data", _OTHER, {}),
@@ -33,6 +43,10 @@ _LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("communication hidden", _HIDDEN, {}),
     ("exposed", _EXPOSED, {}),
     ("bytes move", _MOVING, {}),
+)
+_LEVEL_LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("one allreduce", _FIRST, {}),
+    ("another", _SECOND, {}),
 )
 
 
@@ -64,6 +78,30 @@ class _Strips:
         self.axes.broken_barh(boxes, (strip + part[0], part[1]), facecolors=color, **edge)
 
 
+def _bottoms(trace: Trace) -> dict[int, float]:
+    """Return the bottom of each rank's strip, below which are its levels; the first rank is at the top."""
+    below = _BELOW if analysis.levels(trace) else 0.0
+    return {rank: below + place * (1 + below) for place, rank in enumerate(reversed(trace.ranks))}
+
+
+def _name_rows(axes: Axes, trace: Trace) -> None:
+    names = {}
+    for rank, strip in _bottoms(trace).items():
+        names[strip + 0.5] = f"rank {rank}"
+        if analysis.levels(trace):
+            names |= {strip + bottom + tall / 2: name for name, _, (bottom, tall) in _LEVELS}
+    axes.set_yticks(list(names), list(names.values()))
+    axes.tick_params(axis="y", length=0, labelsize=9, labelcolor=_TEXT)
+
+
+def _draw_levels(strips: _Strips, trace: Trace, rank: int, strip: float) -> None:
+    for _, tracks, (bottom, tall) in _LEVELS:
+        # Both may be on one level at once: each has half of the row.
+        halves = ((bottom + tall / 2, tall / 2), (bottom, tall / 2))
+        for track, color, half in zip(tracks, (_FIRST, _SECOND), halves, strict=True):
+            strips.bars([(e.begin, e.end) for e in trace.spans(rank, track)], strip, half, color)
+
+
 def _draw_rank(strips: _Strips, trace: Trace, rank: int, strip: float, steps: Sequence[Step]) -> None:
     windows = analysis.windows(trace, rank)
     open_ = analysis.exposed(trace, rank)
@@ -76,6 +114,7 @@ def _draw_rank(strips: _Strips, trace: Trace, rank: int, strip: float, steps: Se
     strips.bars(subtract(analysis.under_way(trace, rank), open_), strip, _UNDER_WAY, _HIDDEN)
     strips.bars(open_, strip, _UNDER_WAY, _EXPOSED)
     strips.bars(analysis.moving(trace, rank), strip, _MOVES, _MOVING)
+    _draw_levels(strips, trace, rank, strip)
     for _, end in windows:
         if strips.begin <= end <= strips.end:
             strips.axes.plot([strips.x(end)] * 2, [strip + 0.04, strip + 0.92], color=_TEXT, linewidth=0.9)
@@ -96,7 +135,12 @@ def _name_steps(strips: _Strips, trace: Trace, indices: range, top: float) -> No
             )
 
 
-def _title(shown: Sequence[Step]) -> str:
+def _title(trace: Trace, shown: Sequence[Step]) -> str:
+    over_levels = analysis.levels(trace, min(s.begin for s in shown), max(s.end for s in shown))
+    inside = sum(one.inside for one in over_levels)
+    if inside and not analysis.mean(shown, "backward"):  # nothing could hide communication
+        share = sum(one.overlapped for one in over_levels) / inside
+        return f"{share:.0%} of an allreduce's time in the node lies under another one's wire time"
     hidden = analysis.hidden_share(shown)
     if hidden is None:
         return "No communication in these steps"
@@ -119,9 +163,9 @@ def _job(trace: Trace, steps: Sequence[Step]) -> str:
 
 def _titles(figure: Figure, trace: Trace, steps: Sequence[Step], indices: range, height: float) -> None:
     def write(down: float, text: str, **how: Any) -> None:
-        figure.text(0.07, 1 - down / height, text, color=_TEXT, va="center", **how)
+        figure.text(_LEFT, 1 - down / height, text, color=_TEXT, va="center", **how)
 
-    write(0.36, _title([s for s in steps if s.index in indices]), fontsize=14, fontweight="bold")
+    write(0.36, _title(trace, [s for s in steps if s.index in indices]), fontsize=14, fontweight="bold")
     numbers = sorted({s.index for s in steps})
     of = f"All steps {numbers[0]} to {numbers[-1]}" if len(numbers) > len(indices) else "Each step"
     write(0.68, f"{of}: {headline(trace, steps)}", fontsize=9.5)
@@ -134,33 +178,44 @@ def _extent(trace: Trace, indices: range) -> Interval:
     return min(b for b, _ in chosen), max(e for _, e in chosen)
 
 
-def draw(trace: Trace, steps: Sequence[Step], indices: range, path: Path) -> None:
-    """Write the picture of the steps `indices`. Title and notes describe these, the subtitles all steps.
-
-    Raises:
-        OSError: the file cannot be written.
-
-    """
-    ranks = trace.ranks
-    height = 2.2 + 0.85 * len(ranks)
+def paint(trace: Trace, steps: Sequence[Step], indices: range) -> Figure:
+    """Make the picture of the steps `indices`. Title and notes describe these, the subtitles all steps."""
+    bottoms = _bottoms(trace)
+    top = max(bottoms.values()) + 1
+    height = 2.2 + 0.85 * top
     figure = Figure(figsize=(12, height), dpi=130, facecolor="white")
     FigureCanvasAgg(figure)
-    axes = figure.add_axes((0.07, 0.92 / height, 0.82, 0.85 * len(ranks) / height))
+    axes = figure.add_axes((_LEFT, 0.92 / height, 0.89 - _LEFT, 0.85 * top / height))
     strips = _Strips(axes, *_extent(trace, indices))
-    for position, rank in enumerate(ranks):
-        _draw_rank(strips, trace, rank, len(ranks) - 1 - position, [s for s in steps if s.index in indices])
-    _name_steps(strips, trace, indices, len(ranks))
+    for rank, strip in bottoms.items():
+        _draw_rank(strips, trace, rank, strip, [s for s in steps if s.index in indices])
+    _name_steps(strips, trace, indices, top)
+    _name_rows(axes, trace)
     axes.set_xlim(0, strips.x(strips.end))
-    axes.set_ylim(0, len(ranks))
-    axes.set_yticks([len(ranks) - 0.5 - i for i in range(len(ranks))], [f"rank {rank}" for rank in ranks])
-    axes.tick_params(axis="y", length=0, labelsize=10, labelcolor=_TEXT)
+    axes.set_ylim(0, top)
     axes.tick_params(axis="x", labelsize=8.5, labelcolor=_TEXT)
     axes.set_xlabel(f"time ({strips.unit_name})", fontsize=9, color=_TEXT)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     _titles(figure, trace, steps, indices, height)
-    handles = [Patch(facecolor=color, label=label, **how) for label, color, how in _LEGEND]
+    legend = (*_LEGEND, *(_LEVEL_LEGEND if analysis.levels(trace) else ()))
     figure.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0.06, 0.0), ncols=7, frameon=False, fontsize=8.5
+        handles=[Patch(facecolor=color, label=label, **how) for label, color, how in legend],
+        loc="lower left",
+        bbox_to_anchor=(_LEFT - 0.01, 0.0),
+        ncols=len(legend),
+        frameon=False,
+        fontsize=8.5,
+        columnspacing=1.3,
     )
-    figure.savefig(path)
+    return figure
+
+
+def draw(trace: Trace, steps: Sequence[Step], indices: range, path: Path) -> None:
+    """Write the picture of paint().
+
+    Raises:
+        OSError: the file cannot be written.
+
+    """
+    paint(trace, steps, indices).savefig(path)

@@ -35,7 +35,7 @@ std::uint64_t mix(std::uint64_t hash, ConstByteSpan bytes) {
   return hash;
 }
 
-enum class State : unsigned char { kReady, kStalled, kAsleep, kOver };
+enum class State : unsigned char { kReady, kStalled, kAsleep, kOver, kDead };
 
 struct Member {
   ucontext_t context{};
@@ -48,6 +48,7 @@ struct Member {
   std::uint64_t way = 0;         // hash of its accesses
   std::uint64_t way_before = 0;  // `way` without the last look
   std::uint64_t last_value = 0;  // of the last look
+  std::uint64_t writes = 0;      // counted for a member that is to die
 };
 
 // Runs the members step by step; one run after the other over the same stacks.
@@ -60,12 +61,14 @@ class Stage {
   void give_up();
   [[nodiscard]] std::vector<std::size_t> ready() const;
   [[nodiscard]] bool over() const;
+  [[nodiscard]] bool somebody_died() const;
   [[nodiscard]] std::uint64_t hash() const;
 
   // Only the running member calls these.
   Member& running() { return members_[running_]; }
   void pause();
   void wake(const void* word, State from);
+  void before_write();
 
   std::string complaint;
 
@@ -73,6 +76,7 @@ class Stage {
   static void enter();
 
   Scene& scene_;
+  const std::optional<Death> death_ = scene_.death();
   std::vector<Member> members_;
   std::size_t running_ = 0;
   ucontext_t chooser_{};
@@ -88,7 +92,7 @@ void Stage::enter() {
     self.scene_.run(static_cast<int>(member));
   } catch (const GivenUp&) {
   }
-  self.members_[member].state = State::kOver;
+  if (self.members_[member].state != State::kDead) self.members_[member].state = State::kOver;
   swapcontext(&self.members_[member].context, &self.chooser_);
 }
 
@@ -99,7 +103,7 @@ void Stage::begin() {
     member.state = State::kReady;
     member.begun = member.changed = false;
     member.word = nullptr;
-    member.way = member.way_before = member.last_value = 0;
+    member.way = member.way_before = member.last_value = member.writes = 0;
     getcontext(&member.context);
     member.context.uc_stack.ss_sp = member.stack.get();
     member.context.uc_stack.ss_size = kStackBytes;
@@ -118,7 +122,7 @@ void Stage::move(std::size_t member) {
 void Stage::give_up() {
   giving_up_ = true;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (members_[i].begun && members_[i].state != State::kOver) move(i);
+    if (members_[i].begun && members_[i].state < State::kOver) move(i);
   }
   giving_up_ = false;
 }
@@ -126,6 +130,14 @@ void Stage::give_up() {
 void Stage::pause() {
   swapcontext(&running().context, &chooser_);
   if (giving_up_) throw GivenUp{};
+}
+
+void Stage::before_write() {
+  if (giving_up_ || !death_ || static_cast<std::size_t>(death_->member) != running_) return;
+  Member& self = running();
+  if (self.writes++ < death_->writes) return;
+  self.state = State::kDead;
+  throw GivenUp{};
 }
 
 void Stage::wake(const void* word, State from) {
@@ -146,7 +158,12 @@ std::vector<std::size_t> Stage::ready() const {
 
 bool Stage::over() const {
   return std::all_of(members_.begin(), members_.end(),
-                     [](const Member& member) { return member.state == State::kOver; });
+                     [](const Member& member) { return member.state >= State::kOver; });
+}
+
+bool Stage::somebody_died() const {
+  return std::any_of(members_.begin(), members_.end(),
+                     [](const Member& member) { return member.state == State::kDead; });
 }
 
 std::uint64_t Stage::hash() const {
@@ -155,6 +172,7 @@ std::uint64_t Stage::hash() const {
     hash = mix(hash, member.way);
     hash = mix(hash, member.last_value);
     hash = mix(hash, static_cast<std::uint64_t>(member.state));
+    hash = mix(hash, member.writes);
   }
   for (const ConstByteSpan bytes : scene_.memory()) hash = mix(hash, bytes);
   return hash;
@@ -192,13 +210,20 @@ class Search {
     while (true) {
       if (!stage_.complaint.empty()) return complain(stage_.complaint);
       auto ready = stage_.ready();
-      if (ready.empty()) return stage_.over() ? 1 : complain("nobody moves any more");
+      if (ready.empty()) return end();
       const std::uint64_t state = stage_.hash();
       if (const auto found = known_.find(state); found != known_.end()) return found->second;
       if (known_.size() > kMostStates) return complain("too many states");
       way_.push_back({state, std::move(ready)});
       stage_.move(way_.back().ready.front());
     }
+  }
+
+  double end() {
+    if (stage_.over()) return 1;
+    if (!stage_.somebody_died()) return complain("nobody moves any more");
+    ++report_.left_waiting;
+    return 1;
   }
 
   // Goes back to the last choice that has a member left, and takes that member.
@@ -237,6 +262,10 @@ void looked(const void* word, std::uint64_t value, bool kept) {
   self.way = mix(mix(self.way, word), kept ? value : 1);
   self.last_value = value;
   stage->pause();
+}
+
+void before_write() {
+  if (stage != nullptr) stage->before_write();
 }
 
 void wrote(const void* word, std::uint64_t seen) {

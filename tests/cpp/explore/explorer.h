@@ -14,12 +14,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/bytes.h"
 
 namespace roundelay::explore {
+
+// A member dies in place of its write number `writes` to a shared word, from 0. A member that dies between
+// two writes looks the same to the others. Its words stay as they are.
+struct Death {
+  int member = 0;
+  std::uint64_t writes = 0;
+};
 
 // A program to explore.
 class Scene {
@@ -30,14 +38,17 @@ class Scene {
   virtual void reset() = 0;
   // All that members share or write, except their stacks.
   [[nodiscard]] virtual std::vector<ConstByteSpan> memory() const = 0;
+  // Where a member dies in every order. The others may then wait for ever.
+  [[nodiscard]] virtual std::optional<Death> death() const { return std::nullopt; }
   // Runs one member's whole part, the same in every run.
   virtual void run(int member) = 0;
 };
 
 struct Report {
   std::uint64_t states = 0, runs = 0;
-  double orders = 0;      // how many orders of steps lead from the start to an end
-  std::string complaint;  // the first fault, with the order that led to it; empty: there is none
+  std::uint64_t left_waiting = 0;  // ends in which the members that live wait for the dead one
+  double orders = 0;               // how many orders of steps lead from the start to an end
+  std::string complaint;           // the first fault, with the order that led to it; empty: there is none
 };
 
 // Tries all orders, or all up to the first fault.

@@ -1,5 +1,5 @@
-// Calls by which a member's code tells the explorer of its steps. looked() and wrote() do nothing outside an
-// exploration; the others may only be called inside one.
+// Calls by which a member's code tells the explorer of its steps. looked(), before_write() and wrote() do
+// nothing outside an exploration; the others may only be called inside one.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@ namespace roundelay::explore {
 // The running member has read a shared word. All others may move before it goes on. `kept`: it may remember
 // the value beyond its next access.
 void looked(const void* word, std::uint64_t value, bool kept);
+// The running member is about to write a shared word. It may die here.
+void before_write();
 // The running member has written a shared word. `seen`: the value that it read in the same access, or 0.
 void wrote(const void* word, std::uint64_t seen);
 // The running member looked in vain. It looks again when the word that it looked at last has changed.

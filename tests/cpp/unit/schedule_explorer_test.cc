@@ -42,8 +42,10 @@ struct World {
   std::optional<std::uint64_t> end;  // as the order says
 };
 
+using Uses = std::vector<wire::Request>;
+
 struct Case {
-  std::vector<std::vector<std::string>> scripts;  // by member
+  std::vector<Uses> scripts;  // by member
   ScheduleLock::Operations operations;
   bool impatient = false;  // a member may decide at any time that it has waited for too long
 };
@@ -88,12 +90,13 @@ class Explorer {
   }
 
   void submit(const World& before, std::size_t m) {
-    const std::vector<std::string>& script = case_.scripts[m];
+    const Uses& script = case_.scripts[m];
     const Member& old = before.members[m];
-    if (old.submitted == script.size() || old.lock.filed(script[old.submitted])) return;  // still in flight
+    if (old.submitted == script.size() || old.lock.filed(script[old.submitted].name))
+      return;  // still in flight
     World world = before;
     Member& member = world.members[m];
-    if (!member.lock.file(negotiate::request_of(script[member.submitted]))) ++member.queued;
+    if (!member.lock.file(script[member.submitted])) ++member.queued;
     ++member.submitted;
     if (member.lock.active()) member.word = announcement(1, member.lock.announced());
     visit(std::move(world));
@@ -220,11 +223,17 @@ class Explorer {
   std::size_t ends_unlocked_ = 0;
 };
 
+Uses uses(const std::vector<std::string>& names) {
+  Uses made;
+  for (const std::string& name : names) made.push_back(negotiate::request_of(name));
+  return made;
+}
+
 // Two operations per period: three periods for two members, one and a half for three (200 times the states).
 Case usual(std::size_t members) {
-  std::vector<std::string> script{"a", "b", "a", "b", "a", "b"};
+  Uses script = uses({"a", "b", "a", "b", "a", "b"});
   if (members > 2) script.resize(3);
-  return {std::vector(members, script), {{negotiate::request_of("a")}, {negotiate::request_of("b")}}};
+  return {std::vector(members, script), {uses({"a"}), uses({"b"})}};
 }
 
 TEST_CASE("steps without a surprise all run under the lock, in every interleaving",
@@ -245,7 +254,51 @@ TEST_CASE("a surprise anywhere ends the lock at one place for all, in every inte
   Case given = usual(members);
   if (at > given.scripts.front().size()) return;
   for (std::size_t m = 0; m < (everyone ? members : 1); ++m)
-    given.scripts[m].insert(given.scripts[m].begin() + static_cast<std::ptrdiff_t>(at), "surprise");
+    given.scripts[m].insert(given.scripts[m].begin() + static_cast<std::ptrdiff_t>(at),
+                            negotiate::request_of("surprise"));
+  Explorer explorer(given);
+  explorer.run();
+  CHECK(explorer.states() > 50);
+  CHECK(explorer.ends_unlocked() == explorer.ends());
+}
+
+// The lock's bucket "a" takes a technique.
+Case with_technique() {
+  Case given = usual(2);
+  given.operations[0][0].technique = "cyclic:parts=4";
+  for (Uses& script : given.scripts) {
+    for (std::size_t use = 0; use < script.size(); use += 2) script[use].technique = "cyclic:parts=4";
+  }
+  return given;
+}
+
+TEST_CASE("buckets that keep their techniques all run under the lock, in every interleaving",
+          "[schedule][interleavings]") {
+  const Case given = with_technique();
+  Explorer explorer(given);
+  explorer.run();
+  CHECK(explorer.ends() == 1);
+  CHECK(explorer.ends_unlocked() == 0);
+}
+
+TEST_CASE("another technique, a flush or a join ends the lock at one place for all, in every interleaving",
+          "[schedule][interleavings]") {
+  const std::size_t at = GENERATE(std::size_t{0}, std::size_t{2}, std::size_t{4});
+  Case given = with_technique();
+  const auto take = [&](std::size_t m, const char* technique) { given.scripts[m][at].technique = technique; };
+  SECTION("all flush") {
+    for (const std::size_t m : {std::size_t{0}, std::size_t{1}}) take(m, "cyclic:parts=4 flush");
+  }
+  SECTION("one is dense") { take(0, ""); }
+  SECTION("both have another one, not the same") {
+    take(0, "cyclic:parts=8");
+    take(1, "negate");
+  }
+  SECTION("one joins") {
+    given.scripts[1].resize(at + 1);
+    given.scripts[1].back() = negotiate::request_of("join", {});
+    given.scripts[1].back().operation = Operation::kJoin;
+  }
   Explorer explorer(given);
   explorer.run();
   CHECK(explorer.states() > 50);
@@ -267,8 +320,8 @@ TEST_CASE("whoever loses patience, whenever: what is announced by all still runs
 TEST_CASE("several members and repeated names in an operation, in every interleaving",
           "[schedule][interleavings]") {
   Case given;
-  given.operations = {{negotiate::request_of("a"), negotiate::request_of("b")}, {negotiate::request_of("a")}};
-  given.scripts = {{"a", "b", "a", "b", "a", "surprise"}, {"b", "a", "a", "a", "b", "surprise"}};
+  given.operations = {uses({"a", "b"}), uses({"a"})};
+  given.scripts = {uses({"a", "b", "a", "b", "a", "surprise"}), uses({"b", "a", "a", "a", "b", "surprise"})};
   Explorer explorer(given);
   explorer.run();
   CHECK(explorer.ends_unlocked() == explorer.ends());

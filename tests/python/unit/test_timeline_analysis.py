@@ -192,6 +192,7 @@ def test_levels_of_two_allreduces_at_once(trace: Trace) -> None:
         ]
     )
     assert analysis.levels(over_levels) == [Levels(0, inside=40, between=75, both=25, overlapped=20)]
+    assert analysis.levels(over_levels, 0, 35) == [Levels(0, inside=15, between=30, both=10, overlapped=5)]
     assert "of it 20 us for two allreduces" in levels_line(over_levels)
     assert analysis.moving(over_levels, 0) == [(0, 90)]
     (step,) = analysis.steps(over_levels)

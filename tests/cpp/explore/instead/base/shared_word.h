@@ -25,21 +25,25 @@ class SharedWord {
     return seen;
   }
   void store(T value, std::memory_order /*order*/ = std::memory_order_seq_cst) {
+    explore::before_write();
     value_ = value;
     explore::wrote(this, 0);
   }
   T exchange(T value, std::memory_order /*order*/ = std::memory_order_seq_cst) {
+    explore::before_write();
     const T seen = std::exchange(value_, value);
     explore::wrote(this, seen);
     return seen;
   }
   T fetch_add(T value, std::memory_order /*order*/ = std::memory_order_seq_cst) {
+    explore::before_write();
     const T seen = std::exchange(value_, value_ + value);
     explore::wrote(this, seen);
     return seen;
   }
   bool compare_exchange_weak(T& expected, T desired,
                              std::memory_order /*order*/ = std::memory_order_seq_cst) {
+    explore::before_write();
     const T seen = value_;
     const bool same = seen == expected;
     if (same) value_ = desired;

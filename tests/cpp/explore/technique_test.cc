@@ -1,0 +1,85 @@
+// Techniques over fabric shm in every order of their members' steps: every member gets the same bits, nothing
+// is lost, and a member that dies makes no other one end with a wrong result.
+#include <cstring>
+#include <string>
+
+#include "compress/registry.h"
+#include "tests/cpp/catch.h"
+#include "tests/cpp/explore/technique_scene.h"
+
+namespace roundelay::explore {
+namespace {
+
+using Kind = TechniqueRun::Kind;
+
+compress::TechniquePtr technique(const std::string& text) { return *compress::make_technique(text); }
+
+const TechniqueRun kFlush{Kind::kFlush};
+
+void every_order(TechniqueScript script) {
+  TechniqueScene scene(std::move(script));
+  const Report report = explore(scene);
+  INFO(report.states << " states, " << report.runs << " runs, " << report.orders << " orders of steps");
+  CHECK(report.complaint == "");
+  CHECK(report.orders > 1);
+}
+
+// Sends a bucket in two halves. It forgets the second one; or, if kUneven, member 1 makes only one call.
+template <bool kUneven>
+class Wrong final : public compress::Technique {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "wrong"; }
+  [[nodiscard]] std::string text() const override { return "wrong"; }
+  [[nodiscard]] std::size_t state_bytes(std::size_t, DType, std::span<const int>) const override { return 0; }
+  collective::Task run(compress::Stage& stage, compress::Bucket bucket) const override {
+    const std::size_t half = bucket.buffer.bytes / 2;
+    collective::Call call = compress::allreduce_of({bucket.buffer.data(), 0, half}, bucket, stage);
+    co_await collective::Calling(stage.fabric(), call);
+    if (kUneven && stage.fabric().group().index == 1) co_return Status{};
+    std::byte* const rest = bucket.buffer.data() + half;
+    call = compress::allreduce_of({rest, 0, half}, bucket, stage);
+    co_await collective::Calling(stage.fabric(), call);
+    if (!kUneven) std::memset(rest, 0, half);
+    co_return Status{};
+  }
+  Status give_back(compress::Arithmetic&, const compress::Bucket&) const override { return {}; }
+};
+
+TEST_CASE("techniques in every order", "[explore]") {
+  const std::string text = GENERATE("negate", "cyclic:parts=2", "csc:chunk=4,keep=0.5");
+  const bool in_region = GENERATE(false, true);
+  CAPTURE(text, in_region);
+  every_order({technique(text), 20, {{}, {}, kFlush}, in_region});
+}
+
+TEST_CASE("a technique before and after a join in every order", "[explore]") {
+  const TechniqueRun joined{Kind::kDense, {1}};
+  every_order({technique("cyclic:parts=2"), 20, {{}, joined, {}, kFlush}});
+}
+
+TEST_CASE("a member that dies in any stage of a technique, in every order", "[explore]") {
+  const int dies = GENERATE(0, 1);
+  const bool in_region = GENERATE(false, true);
+  TechniqueScene scene({technique("csc:chunk=4,keep=0.5"), 20, {{}, kFlush}, in_region});
+  REQUIRE(explore(scene).complaint == "");
+  std::uint64_t writes = 0;
+  for (bool waits = true; waits; ++writes) {
+    INFO("member " << dies << " dies in place of write " << writes);
+    scene.let_die({dies, writes});
+    const Report report = explore(scene);
+    REQUIRE(report.complaint == "");
+    waits = report.left_waiting > 0;
+  }
+  CHECK(writes > 6);  // three calls of two writes or more
+}
+
+TEST_CASE("faults of a technique are found", "[explore][mutants]") {
+  using Catch::Matchers::StartsWith;
+  TechniqueScene forgetful({std::make_shared<const Wrong<false>>(), 20, {{}, kFlush}});
+  CHECK_THAT(explore(forgetful).complaint, StartsWith("gradients were lost"));
+  TechniqueScene uneven({std::make_shared<const Wrong<true>>(), 20, {{}}});
+  CHECK_THAT(explore(uneven).complaint, StartsWith("nobody moves any more"));
+}
+
+}  // namespace
+}  // namespace roundelay::explore
