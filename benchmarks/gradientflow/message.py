@@ -32,6 +32,7 @@ def message_bytes(every: Iterable[Sent], wire: torch.dtype | None, elements: int
 
 def _part_bytes(bucket: Bucket, part: Part, width: int) -> int:
     size = bucket.bytes // bucket.dtype.itemsize
-    chosen = sum(min(part.chunk, size - index * part.chunk) for index in part.chunks.tolist())
+    indices: list[int] = part.chunks.tolist()
+    chosen = sum(min(part.chunk, size - index * part.chunk) for index in indices)
     dense = sum(len(bucket.ranges[number]) for number in part.dense)
     return width * (chosen + dense) + _NORM * math.ceil(size / part.chunk)
