@@ -8,6 +8,7 @@ have sent; dense ones, such as those of a warm-up, do not count.
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.table.markdown import rows as markdown_rows
 from benchmarks.table.markdown import with_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+STORED = DOCS / "convergence.json"
 PAGE = DOCS / "techniques" / "gradientflow.md"
 BEGIN = "<!-- python -m benchmarks.convergence --docs writes from here -->"
 TASKS = ("digits", "characters")
@@ -27,7 +29,7 @@ _CSC = f"{_COLD},warmup=100"
 STRATEGIES = ("dense", _CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none", _COLD)
 _STEPS = {"digits": 600, "characters": 1200}
 _POINTS = 20  # of a curve
-_COLUMNS = ["task", "strategy", "ranks", "test loss", "range", "accuracy", "range", "sent"]
+_COLUMNS = ["task", "strategy", "ranks", "seeds", "test loss", "range", "accuracy", "range", "sent"]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--timeout", type=float, default=3600.0, help="seconds of one job (default: 3600)")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the picture")
     parser.add_argument(
-        "--docs", action="store_true", help="write docs/convergence.json, its picture and its table instead"
+        "--docs",
+        action="store_true",
+        help="put these tasks and ranks into docs/convergence.json, its picture and its table instead",
     )
     return parser
 
@@ -71,21 +75,39 @@ def main(argv: Sequence[str] | None = None) -> None:
             )[0]
             jobs.append({"task": task, "ranks": ranks, "steps": steps, **found})
     console = show.console()
-    console.print(f"Final test loss and accuracy, mean and range of {arguments.seeds} seeds")
+    console.print("Final test loss and accuracy, mean and range of the seeds")
     console.print(show.table(_COLUMNS, [row for job in jobs for row in rows(job)], texts=2))
-    stored = (DOCS if arguments.docs else arguments.output) / "convergence.json"
-    picture = DOCS / "images" / "convergence.png" if arguments.docs else stored.with_suffix(".png")
-    found = {"machine": launch.machine(mpirun), "seeds": arguments.seeds, "jobs": jobs}
-    show.save(stored, found)
-    show.draw("benchmarks.plot", "plot_convergence", found, picture)
     if arguments.docs:
-        PAGE.write_text(with_table(PAGE.read_text(), table(found), BEGIN))
+        jobs = instead(json.loads(STORED.read_text())["jobs"], jobs)
+    found = {"machine": launch.machine(mpirun), "jobs": jobs}
+    if arguments.docs:
+        keep(found)
+    else:
+        show.save(arguments.output / STORED.name, found)
+        _draw(found, arguments.output / "convergence.png")
+
+
+def instead(stored: Sequence[dict[str, Any]], jobs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the stored jobs in order, with these instead of those of the same task and number of ranks."""
+    known = {(job["task"], job["ranks"]): job for job in (*stored, *jobs)}
+    return [known[key] for key in sorted(known, key=lambda key: (TASKS.index(key[0]), key[1]))]
+
+
+def keep(found: dict[str, Any]) -> None:
+    """Put the results into the docs: JSON, picture and table."""
+    show.save(STORED, found)
+    _draw(found, DOCS / "images" / "convergence.png")
+    PAGE.write_text(with_table(PAGE.read_text(), table(found), BEGIN))
+
+
+def _draw(found: dict[str, Any], picture: Path) -> None:
+    show.draw("benchmarks.plot", "plot_convergence", found, picture)
 
 
 def table(found: dict[str, Any]) -> str:
     """Make the page's table."""
     made = markdown_rows(_COLUMNS, [row for job in found["jobs"] for row in rows(job)])
-    return "\n".join([f"Mean and range of {found['seeds']} seeds.", "", *made, ""])
+    return "\n".join(["Mean and range of the seeds.", "", *made, ""])
 
 
 def rows(job: dict[str, Any]) -> list[list[str]]:
@@ -97,7 +119,7 @@ def rows(job: dict[str, Any]) -> list[list[str]]:
         for values in zip(*(run["curve"][-1][1:] for run in runs), strict=True):  # losses, accuracies
             columns += [f"{statistics.mean(values):.4f}", f"{min(values):.4f} to {max(values):.4f}"]
         sent = statistics.mean(run["sent"] for run in runs)
-        made.append([job["task"], strategy, str(job["ranks"]), *columns, f"{sent:.1%}"])
+        made.append([job["task"], strategy, str(job["ranks"]), str(len(runs)), *columns, f"{sent:.1%}"])
     return made
 
 

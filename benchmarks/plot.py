@@ -142,12 +142,13 @@ def plot_convergence(found: dict[str, Any], path: Path) -> None:
                 points, [min(some) for some in losses], [max(some) for some in losses], color=color, alpha=0.2
             )
         one.set_yscale("log")
-        one.set_title(f"{job['task']}, {job['ranks']} ranks", fontsize=10)
+        seeds = len({run["seed"] for run in job["runs"]})
+        one.set_title(f"{job['task']}, {job['ranks']} ranks, {seeds} seeds", fontsize=10)
         one.set_xlabel("steps", fontsize=8)
         one.grid(alpha=0.3)
     for row in axes:
         row[0].set_ylabel("test loss")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", frameon=False, fontsize=5.5)
-    figure.suptitle(f"Test loss, mean and range of {found['seeds']} seeds", fontsize=12)
+    figure.suptitle("Test loss, mean and range of the seeds", fontsize=12)
     figure.savefig(path)

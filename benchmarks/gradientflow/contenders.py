@@ -11,9 +11,6 @@ Shape = Sequence[int]
 Payload = Callable[[Sequence[Shape]], float]
 
 FP32, HALF = 4, 2  # bytes of an element on the wire
-_CHUNK = 32768  # elements; CSC's default
-_DENSE_BELOW = 4096  # elements: CSC sends smaller parameters whole
-_NORM = 4  # bytes of a chunk's norm
 DENSE_STEPS = 20  # the first ones of CSC and of PowerSGD, when gradients change most
 WARMUPS = DENSE_STEPS + 4  # steps before the measured ones: then all have their pools and orders of buckets
 
@@ -21,17 +18,6 @@ WARMUPS = DENSE_STEPS + 4  # steps before the measured ones: then all have their
 def dense(width: int) -> Payload:
     """Send every element, in so many bytes."""
     return lambda shapes: float(width * sum(map(math.prod, shapes)))
-
-
-def chunks(keep: float, width: int) -> Payload:
-    """Send a share of the chunks, the norms of all chunks, and small parameters."""
-
-    def payload(shapes: Sequence[Shape]) -> float:
-        sizes = [math.prod(shape) for shape in shapes]
-        large = sum(size for size in sizes if size >= _DENSE_BELOW)
-        return width * (keep * large + sum(sizes) - large) + _NORM * math.ceil(large / _CHUNK)
-
-    return payload
 
 
 def low_rank(rank: int, least_gain: float = 2.0) -> Payload:
@@ -51,13 +37,14 @@ class Contender:
 
     `library` is "none", "roundelay", "ddp" or "powersgd". `setting` is the text of Roundelay's strategy, the
     name of DDP's hook, or the rank of PowerSGD. `apart`: each gradient is an operation of its own, outside of
-    a pool. Such settings belong to the process, so this contender has processes of its own.
+    a pool. Such settings belong to the process, so this contender has processes of its own. `payload` is None
+    if each step has its own: then the ranks count the bytes (message.py).
     """
 
     name: str
     library: str
     setting: str
-    payload: Payload
+    payload: Payload | None
     apart: bool = False
 
     @property
@@ -74,7 +61,7 @@ DDP = Contender("DDP", "ddp", "", dense(FP32))
 
 def _csc(keep: float, name: str, more: str = "") -> Contender:
     text = f"csc:keep={keep}{more},warmup={DENSE_STEPS},wire=bf16"
-    return Contender(name, "roundelay", text, chunks(keep, HALF))
+    return Contender(name, "roundelay", text, None)
 
 
 CONTENDERS = {

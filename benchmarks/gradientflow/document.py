@@ -22,6 +22,7 @@ BEGIN = "<!-- python -m benchmarks.gradientflow --docs writes from here -->"
 COLUMNS = (
     "2 nodes of 2 ranks",
     "step",
+    "exposed",
     "speed by DDP's",
     "a node sends",
     "it must send",
@@ -34,7 +35,8 @@ _PROSE_COLUMNS = 110
 
 def cells(row: Row, mbit: int) -> list[str]:
     """Make the texts of a contender's columns."""
-    own = [row.name, _estimate(row.step, "s"), "" if row.ratio is None else _estimate(row.ratio, "x")]
+    times = [(row.step, "s"), (row.exposed, "s"), (row.ratio, "x")]
+    own = [row.name, *("" if value is None else _estimate(value, unit) for value, unit in times)]
     if row.loss is None:
         return [*own, "", "", "", "", ""]
     wire = show.seconds_text(wire_seconds(row.least, mbit))

@@ -20,13 +20,14 @@ _ALONE = "alone"
 class Row:
     """One contender on one wire.
 
-    `step` is in seconds. `ratio` is DDP's step by this one. `sent` is what a node sent in a step, and `least`
-    what it must send, in bytes. `loss` is that of the test images after all steps; None if the ranks did not
-    train together.
+    `step` is in seconds, and `exposed` is what it has more than a step without communication. `ratio` is
+    DDP's step by this one. `sent` is what a node sent in a step, and `least` what it must send, in bytes.
+    `loss` is that of the test images after all steps; None if the ranks did not train together.
     """
 
     name: str
     step: Estimate
+    exposed: Estimate | None
     ratio: Estimate | None
     sent: float
     least: float
@@ -60,8 +61,9 @@ class Wire:
 
 def from_json(found: Mapping[str, Any]) -> Wire:
     """Make a result from what as_json returned."""
+    estimates = ("step", "exposed", "ratio")
     rows = [
-        Row(**{**row, "step": Estimate(**row["step"]), "ratio": row["ratio"] and Estimate(**row["ratio"])})
+        Row(**{**row, **{name: row[name] and Estimate(**row[name]) for name in estimates}})
         for row in found["rows"]
     ]
     return Wire(**{**found, "rows": tuple(rows)})
@@ -81,21 +83,27 @@ def wire(found: Sequence[Mapping[str, Any]], mbit: int, nodes: int, warmups: int
     """
     first = found[0]
     all_ = Samples(first["seconds"], first["others"])
-    samples = Samples(first["seconds"], [0.0] * all_.of) if 2 * len(all_.kept) <= all_.of else all_
-    rows = [_row(name, samples, found, nodes) for name in first["seconds"]]
+    others = [0.0] * all_.of if 2 * len(all_.kept) <= all_.of else first["others"]
+    rows = [_row(name, others, found, nodes) for name in first["seconds"]]
     return Wire(mbit, warmups + all_.of, all_.of, all_.of - len(all_.kept), tuple(rows))
 
 
-def _row(name: str, samples: Samples, found: Sequence[Mapping[str, Any]], nodes: int) -> Row:
-    contender = CONTENDERS[name]
+def _row(name: str, others: Sequence[float], found: Sequence[Mapping[str, Any]], nodes: int) -> Row:
+    contender, seconds = CONTENDERS[name], found[0]["seconds"]
+    samples, more = Samples(seconds, others), Samples(seconds, others, {name: _ALONE})
     trained = [rank["trained"][name] for rank in found if "loss" in rank["trained"][name]]
     together = name != _ALONE
     if together and len({one["weights"] for one in trained}) > 1:
         raise RuntimeError(f"{contender.name}: ranks have different weights")
-    least = least_sent(contender.payload(found[0]["shapes"]), nodes)
+    if contender.payload is None:
+        payload = fmean(trained[0]["messages"])
+    else:
+        payload = contender.payload(found[0]["shapes"])
+    exposed = more.cost(name) if together else None
     ratio = samples.ratio(BASE, name) if BASE in samples and together else None
     loss = trained[0]["loss"] if together else None
-    return Row(contender.name, samples.cost(name), ratio, _sent(name, found), least, loss)
+    least = least_sent(payload, nodes)
+    return Row(contender.name, samples.cost(name), exposed, ratio, _sent(name, found), least, loss)
 
 
 def _sent(name: str, found: Sequence[Mapping[str, Any]]) -> float:

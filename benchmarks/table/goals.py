@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks import data_cache, show
 from benchmarks.shapes import resnet50
-from benchmarks.table import alone, cache, small, start, straggler, submit, tensors
+from benchmarks.table import alone, cache, small, start, straggler, submit, tensors, train
 from benchmarks.table.allreduce import OWN_FP32
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.result import Estimate, Result
@@ -161,6 +161,7 @@ AIMS: Sequence[Aim] = (
         times_as_fast(f"exposed in a step, {model}, 2 ranks", "DDP", 5.0)
         for model in ("ResNet-50", "GPT-2 small")
     ),
+    times_as_fast(train.under_way("resnet50"), train.FULL, 1 / 0.55),
     at_most(submit.CALL, 3e-6),
     at_most(submit.HOOK, 3e-6),
     times_as_fast(submit.HALF_HOOK, submit.OWN_FP32, 1 / 1.3),

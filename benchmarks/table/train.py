@@ -17,6 +17,12 @@ from benchmarks.table.samples import Samples, compare
 _RESOLUTION_S = 1e-3  # shorter times count as this: medians of steps are not more exact
 _WAYS = ("none", "roundelay", "ddp", "ddp 5 MiB", "ddp 100 MiB")
 _NODES = "2 nodes of 2 ranks, 1 Gbit/s"
+FULL = "fp32"
+
+
+def under_way(model: str) -> str:
+    """Return the name of the work: how long communication in bf16 is under way between nodes."""
+    return f"communication under way in a step, {NAMES[model]} in bf16, {_NODES}"
 
 
 def measure(run: Run, quick: bool) -> list[dict[str, Any]]:
@@ -58,17 +64,17 @@ def _added(
 def _over_a_wire(cell: dict[str, Any]) -> list[Result]:
     """Compare gradients in bf16 with fp32's: the time that they add, and that they are under way."""
     name = f"{NAMES[cell['model']]} in bf16, {_NODES}"
-    works = f"exposed in a step, {name}", f"communication under way in a step, {name}"
+    works = f"exposed in a step, {name}", under_way(cell["model"])
     if "missing" in cell:
         return [Result(work, why=cell["missing"]) for work in works]
     full, half = two_nodes_train.FULL, two_nodes_train.HALF
-    peers = {full: "fp32", "ddp": "DDP", "ddp fp16": "DDP in fp16"}
+    peers = {full: FULL, "ddp": "DDP", "ddp fp16": "DDP in fp16"}
     bases = {way: "none" for way in cell["seconds"] if way != "none"}
     exposed = Samples(cell["seconds"], cell["others"], bases, _RESOLUTION_S)
-    under_way = Samples(cell["under_way"], cell["others"])
+    flying = Samples(cell["under_way"], cell["others"])
     return [
         compare(works[0], exposed, peers, own=half),
-        compare(works[1], under_way, {full: "fp32"}, own=half),
+        compare(works[1], flying, {full: FULL}, own=half),
     ]
 
 

@@ -23,6 +23,7 @@ from torch.optim.lr_scheduler import LinearLR
 import roundelay.torch as hvd
 from benchmarks import measure
 from benchmarks.gradientflow.contenders import CONTENDERS, DENSE_STEPS, WARMUPS, Contender
+from benchmarks.gradientflow.message import message_bytes
 from benchmarks.gradientflow.task import Digits
 from benchmarks.models import task_loss
 
@@ -59,6 +60,9 @@ class _Turn:
         self._task, self._ranks = task, ranks
         self._works = contender.apart == crew.apart
         self.sent: list[int] = []
+        self._counts = contender.payload is None
+        self._every: list[hvd.strategies.Sent] = []
+        self._messages: list[int] = []
         if self._works:
             self.model = copy.deepcopy(task.model)
             self._optimizer = torch.optim.SGD(self.model.parameters(), lr=_LEARNING_RATE, momentum=_MOMENTUM)
@@ -73,6 +77,8 @@ class _Turn:
         seconds = 0.0 if batch is None else measure.timed(lambda: self._step(*batch))
         if self._works:
             self._rate.step()
+            if self._counts:
+                self._messages.append(self._message())
         self._ranks.meet()
         self.sent.append(int(_SENT.read_text()) - before)
         return [seconds]
@@ -80,16 +86,32 @@ class _Turn:
     def _step(self, images: torch.Tensor, classes: torch.Tensor) -> None:
         self._optimizer.zero_grad()
         task_loss(self._wrapped, images, classes).backward()  # type: ignore[no-untyped-call]
+        if self._counts:
+            self._every = self._strategy().context.keeper().sent()  # known until step()
         self._optimizer.step()
 
+    def _strategy(self) -> hvd.strategies.Lossy:
+        strategy = hvd.strategies.of(self._optimizer)
+        assert isinstance(strategy, hvd.strategies.Lossy)
+        return strategy
+
+    def _message(self) -> int:
+        elements = sum(parameter.numel() for parameter in self.model.parameters())
+        return message_bytes(self._every, self._strategy().message_wire, elements)
+
     def result(self, repetitions: int) -> dict[str, Any]:
-        """Return the bytes of each measured step, and of a model that was trained here loss and weights."""
-        sent = {"sent": self.sent[-repetitions:]}
+        """Return the bytes of each measured step, and of a model that was trained here loss and weights.
+
+        "messages" are the bytes to sum in each measured step, if the contender has no payload.
+        """
+        sent: dict[str, Any] = {"sent": self.sent[-repetitions:]}
         if not self._works:
             return sent
         weights = hashlib.sha256()
         for parameter in self.model.parameters():
             weights.update(parameter.detach().numpy().tobytes())
+        if self._counts:
+            sent["messages"] = self._messages[-repetitions:]
         return {**sent, "loss": self._task.test_loss(self.model), "weights": weights.hexdigest()}
 
 

@@ -6,36 +6,29 @@ python csc_steps.py FOLDER     writes FOLDER/N.json on rank N: by keep, [bytes s
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
 
 import torch
 
 import roundelay.torch as hvd
+from benchmarks.gradientflow.message import message_bytes
 from roundelay.torch.strategies import CSC
 
 SENT = Path("/sys/class/net/eth0/statistics/tx_bytes")
 SHAPES = [(1000,), (64, 60_000), (3000, 1100), (50,), (2048, 2048), (1025, 4095)]  # 59 MiB, 472 chunks
 KEEPS = (0.01, 0.1, 0.5)
-WIDTH, NORM = 4, 4  # bytes of an element and of a chunk's norm
 WARMUPS, STEPS = 4, 6
 
 
 class Counted(CSC):
     """Adds up the bytes that the chosen chunks, the norms and the dense parameters have."""
 
-    message = 0
+    message = elements = 0
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Counts what was sent in this step. A new bucket has sent nothing yet."""
-        for sent in self._kept().sent():
-            if sent.part is None:
-                continue
-            size, chunk = sent.bucket.bytes // WIDTH, sent.part.chunk
-            chosen = sum(min(chunk, size - index * chunk) for index in sent.part.chunks.tolist())
-            dense = sum(len(sent.bucket.ranges[number]) for number in sent.part.dense)
-            self.message += WIDTH * (chosen + dense) + NORM * math.ceil(size / chunk)
+        """Counts what was sent in this step."""
+        self.message += message_bytes(self._kept().sent(), self.message_wire, self.elements)
         super().before_step(optimizer)
 
 
@@ -43,6 +36,7 @@ def bytes_of(keep: float) -> list[float]:
     """Return the bytes that this node sends in the steps, and the least for the messages of these."""
     parameters = [torch.nn.Parameter(torch.zeros(shape)) for shape in SHAPES]
     strategy = Counted(keep)
+    strategy.elements = sum(parameter.numel() for parameter in parameters)
     optimizer = torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
     hvd.DistributedOptimizer(optimizer, strategy=strategy)
     generator = torch.Generator().manual_seed(hvd.rank())

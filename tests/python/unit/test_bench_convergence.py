@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,14 +43,22 @@ def test_the_table() -> None:
         for seed, (loss, accuracy) in enumerate([(0.25, 0.5), (0.75, 1.0)])
     ]
     assert convergence.rows({"task": "digits", "ranks": 2, "runs": runs}) == [
-        ["digits", "dense", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "100.0%"],
-        ["digits", "csc", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "12.5%"],
+        ["digits", "dense", "2", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "100.0%"],
+        ["digits", "csc", "2", "2", "0.5000", "0.2500 to 0.7500", "0.7500", "0.5000 to 1.0000", "12.5%"],
     ]
 
 
+def test_new_jobs_replace_those_of_the_same_task_and_ranks() -> None:
+    def job(task: str, ranks: int, steps: int) -> dict[str, Any]:
+        return {"task": task, "ranks": ranks, "steps": steps}
+
+    stored = [job("digits", 2, 1), job("digits", 4, 1)]
+    made = convergence.instead(stored, [job("characters", 2, 2), job("digits", 2, 2)])
+    assert made == [job("digits", 2, 2), job("digits", 4, 1), job("characters", 2, 2)]
+
+
 def test_the_page_holds_what_the_json_says() -> None:
-    page, stored = convergence.PAGE.read_text(), convergence.DOCS / "convergence.json"
-    found = json.loads(stored.read_text())
+    page, found = convergence.PAGE.read_text(), json.loads(convergence.STORED.read_text())
     assert with_table(page, convergence.table(found), convergence.BEGIN) == page
 
 

@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks.gradientflow import contenders, document
-from benchmarks.gradientflow.contenders import CONTENDERS, chunks, dense, least_sent, low_rank
+from benchmarks.gradientflow.contenders import CONTENDERS, dense, least_sent, low_rank
+from benchmarks.gradientflow.message import message_bytes
 from benchmarks.gradientflow.result import Row, Wire, from_json, wire, wire_seconds
 from benchmarks.gradientflow.task import dense_share, make_model
 from benchmarks.table.markdown import END, with_table
 from benchmarks.table.result import Estimate
+from roundelay.torch.strategies import Bucket, Part, Sent
 
 MACHINE = {"cores": 2, "cpu": "x86", "torch": "2", "mpi": "Open MPI 5", "python": "3.11"}
 SHAPES = [(64, 1024), (64,), (10, 64), (32768, 2)]
@@ -36,8 +39,6 @@ def test_the_model_has_alexnets_proportions() -> None:
 def test_payloads() -> None:
     elements = 65536 + 64 + 640 + 65536
     assert dense(2)(SHAPES) == 2 * elements
-    # four chunks, two of which a share of one half sends; 64 and 640 elements always travel
-    assert chunks(0.5, 2)(SHAPES) == 2 * 2 * 32768 + 2 * 704 + 4 * 4
     # rank 4 halves the matrix of 64 x 1024, but not those of 10 x 64 and 32768 x 2
     assert low_rank(4)(SHAPES) == 4 * (4 * (64 + 1024) + 64 + 4 * 74 + 65536)
     assert low_rank(5)(SHAPES) == 4 * (5 * (64 + 1024) + 64 + 640 + 65536)
@@ -59,11 +60,30 @@ def test_the_bytes_are_without_those_of_the_meetings() -> None:
     found = wire(ranks, 100, 2, 4)
     assert (found.mbit, found.steps, found.repetitions, found.disturbed, found.counted) == (100, 7, 3, 1, 2)
     alone, ddp, lazy = found.rows
-    assert (alone.loss, alone.ratio, alone.step.value) == (None, None, 1.0)
+    assert (alone.loss, alone.exposed, alone.ratio, alone.step.value) == (None, None, None, 1.0)
+    assert lazy.exposed == Estimate(1.0, 1.0, 1.0)
     assert (ddp.sent, lazy.sent, lazy.loss) == (100, 50, 0.25)
     assert lazy.ratio == Estimate(2.0, 2.0, 2.0)
     assert lazy.least == dense(4)(SHAPES)
     assert from_json(json.loads(json.dumps(found.as_json()))) == found
+
+
+def test_counted_messages_are_what_must_be_sent() -> None:
+    seconds = {"alone": [1.0, 1.0], "csc-1": [2.0, 2.0]}
+    alone, csc = trained([0, 0]), {**trained([150, 250]), "messages": [100, 200]}
+    found = wire([rank(seconds, [0.0, 0.0], **{"alone": alone, "csc-1": csc})] * 4, 100, 2, 4)
+    assert (found.rows[1].sent, found.rows[1].least) == (200, 150)
+
+
+def test_a_message_has_what_was_chosen() -> None:
+    device, ranges = torch.device("cpu"), (range(70), range(80, 83), range(96, 126))
+    bucket = Bucket(0, "b", 4 * 126, torch.float32, device, ("a", "b", "c"), 0, ranges)
+    chosen = Sent(bucket, (None,) * 3, Part(20, torch.tensor([0, 6], dtype=torch.int32), {1}))
+    whole = Sent(bucket, (None,) * 3, None)
+    for travels, width in ((torch.bfloat16, 2), (None, 4)):
+        # chunks of 20 and of 6 elements, 3 dense ones, 7 norms; a bucket that went whole; 10 elements more
+        expected = width * (20 + 6 + 3) + 4 * 7 + 4 * 126 + 4 * 10
+        assert message_bytes([chosen, whole], travels, 2 * 103 + 10) == expected
 
 
 def test_too_many_disturbed_repetitions_all_count() -> None:
@@ -82,9 +102,17 @@ def test_ranks_that_differ_are_an_error() -> None:
 
 def stored() -> dict[str, Any]:
     rows = (
-        Row(contenders.ALONE.name, Estimate(0.2), None, 0.0, 0.0, None),
-        Row(contenders.DDP.name, Estimate(2.0, 1.9, 2.1), Estimate(1.0), 1.5e7, 1e7, 0.5),
-        Row(contenders.LAZY.name, Estimate(1.0, 0.9, 1.1), Estimate(2.0), 1e7, 1e7, 0.5),
+        Row(contenders.ALONE.name, Estimate(0.2), None, None, 0.0, 0.0, None),
+        Row(contenders.DDP.name, Estimate(2.0, 1.9, 2.1), Estimate(1.8), Estimate(1.0), 1.5e7, 1e7, 0.5),
+        Row(
+            contenders.LAZY.name,
+            Estimate(1.0, 0.9, 1.1),
+            Estimate(0.8, 0.7, 0.9),
+            Estimate(2.0),
+            1e7,
+            1e7,
+            0.5,
+        ),
     )
     wires = [Wire(mbit, 40, 36, 0, rows).as_json() for mbit in (1000, 100)]
     return {"day": "2026-01-01", "machine": MACHINE, "dense_steps": {"CSC": 20}, "wires": wires}
@@ -94,11 +122,11 @@ def test_tables() -> None:
     said = document.tables(stored())
     assert "not measured: 20 of CSC." in said.replace("\n", " ")
     assert said.index("**100 Mbit/s, 40 steps, median of 36.**") < said.index("**1000 Mbit/s")
-    assert "| no communication | 200 ms |  |  |  |  |  |  |" in said
+    assert "| no communication | 200 ms |  |  |  |  |  |  |  |" in said
     assert (
-        "| lazy allreduce | 1 s (900 ms to 1.1 s) | 2x | 9.54 MiB | 9.54 MiB | 1.000x | 800 ms | 0.500 |"
-        in said
-    )
+        "| lazy allreduce | 1 s (900 ms to 1.1 s) | 800 ms (700 ms to 900 ms) | 2x | 9.54 MiB | 9.54 MiB "
+        "| 1.000x | 800 ms | 0.500 |"
+    ) in said
     assert wire_seconds(1e7, 1000) == pytest.approx(0.08)
 
 
