@@ -7,8 +7,10 @@
 namespace roundelay::runtime {
 
 std::size_t fusion_threshold(const Config& config, int ranks) {
-  // The order of arrival decides which tensors are fused, and in large groups fusion changes the sums.
-  if (config.deterministic && ranks > collective::kOnePlaceMembers) return 0;
+  // The order of arrival decides which tensors are fused. With a ring, which is also the table's choice in
+  // large groups, fusion changes the sums.
+  const bool ring = config.algorithm == "ring" || ranks > collective::kOnePlaceMembers;
+  if (config.deterministic && ring) return 0;
   return static_cast<std::size_t>(config.fusion_threshold);
 }
 

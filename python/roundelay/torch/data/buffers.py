@@ -7,6 +7,7 @@ fresh pages, whose first use takes longer than the copy.
 from __future__ import annotations
 
 import sys
+import threading
 from collections import deque
 
 _LEAST = 16 << 10  # bytes; the C library keeps smaller memory itself
@@ -19,7 +20,8 @@ class Buffers:
     def __init__(self, most: int = _MOST) -> None:
         """Keeps no memory yet. most: bytes to keep; what is handed out beyond is freed after use."""
         self._most = most
-        self._size = 0
+        self._size = 0  # of what is kept; changed under the lock
+        self._lock = threading.Lock()
         self._kept: deque[bytearray] = deque()  # the one handed out last comes last
 
     def take(self, size: int) -> bytearray:
@@ -39,16 +41,24 @@ class Buffers:
             self._kept.append(buffer)
             return buffer
         if unused:  # samples have another size now
-            self._size -= len(buffer)
+            with self._lock:
+                self._size -= len(buffer)
         else:
             self._kept.append(buffer)
         return self._keep(bytearray(size))
 
     def _keep(self, buffer: bytearray) -> bytearray:
-        if self._size + len(buffer) <= self._most:
-            self._size += len(buffer)
+        with self._lock:
+            keep = self._size + len(buffer) <= self._most
+            if keep:
+                self._size += len(buffer)
+        if keep:
             self._kept.append(buffer)
         return buffer
+
+    def after_fork(self) -> None:
+        """Frees the lock in a forked child: a thread that the child does not have may have held it."""
+        self._lock = threading.Lock()
 
 
 def _first(kept: deque[bytearray]) -> tuple[bytearray, int]:

@@ -7,6 +7,7 @@ multiple of 64 bytes. In the description a list stands for a value that JSON lac
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import struct
 import sys
@@ -27,6 +28,7 @@ _LARGEST_INT = 2**63
 _PARSER = json.JSONDecoder()  # json.loads first looks for the encoding, which takes as long as the rest
 
 _buffers = Buffers()
+os.register_at_fork(after_in_child=_buffers.after_fork)
 
 
 def encode(sample: Any, name: str) -> bytes:

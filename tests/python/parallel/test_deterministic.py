@@ -1,0 +1,29 @@
+"""Nothing is fused over a ring with ROUNDELAY_DETERMINISTIC=1: each sum has the bits that it has alone."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import roundelay.torch as hvd
+from ranks import run_checks
+
+RING = {"ROUNDELAY_FABRIC": "mpi", "ROUNDELAY_ALGORITHM": "ring", "ROUNDELAY_DETERMINISTIC": "1"}
+
+
+@pytest.mark.parametrize("np", [3])
+def test_ring(np: int) -> None:
+    run_checks(__file__, np, env=RING)
+
+
+def check_grouped_sums_have_the_bits_of_single_ones() -> None:
+    seed = torch.Generator().manual_seed(hvd.rank())
+    tensors = [torch.randn(n, generator=seed) * 10.0 ** torch.randint(-4, 5, (n,)) for n in (5, 70, 11, 1000)]
+    alone = [hvd.allreduce(one, op=hvd.Sum, name=f"alone{n}") for n, one in enumerate(tensors)]
+    before = hvd.stats()
+    handles = [hvd.allreduce_async(one, op=hvd.Sum, name=f"many{n}") for n, one in enumerate(tensors)]
+    many = [hvd.synchronize(handle) for handle in handles]
+    after = hvd.stats()
+    assert after["operations"] - before["operations"] == len(tensors)
+    for one, other in zip(alone, many, strict=True):
+        assert torch.equal(one, other)
