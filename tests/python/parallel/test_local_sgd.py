@@ -45,8 +45,10 @@ def _nodes() -> list[list[int]]:
 class Training:
     """A model that a strategy trains."""
 
-    def __init__(self, strategy: Any, make: Any = momentum, **arguments: Any) -> None:
+    def __init__(self, strategy: Any, make: Any = momentum, frozen: int = 0, **arguments: Any) -> None:
         self.model = make_model()
+        for parameter in list(self.model.parameters())[:frozen]:
+            parameter.requires_grad_(False)
         plain = make(list(self.model.parameters()))
         self.optimizer: Any = hvd.DistributedOptimizer(
             plain, self.model.named_parameters(), strategy=strategy, **arguments
@@ -175,6 +177,25 @@ def check_a_resumed_run_has_the_bits_of_the_uninterrupted_one() -> None:
         for change in ({"strategy": "local_sgd:period=9"}, {"rank": 99}, {"world_size": 99}, {"format": 0}):
             with pytest.raises(ValueError, match="this (is no )?state"):
                 again.strategy.load_state_dict({**saved[2], **change})
+
+
+def check_a_run_resumes_after_a_parameter_was_unfrozen() -> None:
+    if hvd.size() == 1:
+        return
+
+    def unfrozen_at_6(steps: int) -> Training:
+        training = Training(LocalSGD(4, 0, nesterov, "period"), frozen=1)
+        training.run(6)
+        next(iter(training.model.parameters())).requires_grad_(True)
+        return training.run(steps - 6)
+
+    whole, first = unfrozen_at_6(14), unfrozen_at_6(7)
+    saved = [one.state_dict() for one in (first.model, first.optimizer, first.strategy)]
+    again = Training(LocalSGD(4, 0, nesterov, "period"))
+    for one, state in zip((again.model, again.optimizer, again.strategy), saved, strict=True):
+        one.load_state_dict(state)
+    again.steps = 7
+    assert _same(again.run(7).parameters, whole.parameters)
 
 
 def check_uneven_data_ends_with_the_average_of_the_longest() -> None:

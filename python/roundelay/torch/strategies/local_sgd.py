@@ -28,7 +28,7 @@ from roundelay.torch.strategies.protocol import Context, Spec, Strategy, Value
 
 WITHIN_NODE = ("every_step", "period")
 KEYS = ("period", "post_local_after", "within_node")
-_FORMAT = 1  # of state_dict()
+_FORMAT = 2  # of state_dict()
 
 
 class LocalSGD(Strategy):
@@ -73,7 +73,7 @@ class LocalSGD(Strategy):
         self._step = 0  # that the optimizer has taken
         self._averaged_at = 0  # the step of the last average
         self._length: int | None = None  # of the cycle; None: its first step is still to come
-        # The tensors that the optimizer has stepped since the last average, in the order of its groups.
+        # The tensors that the optimizer has stepped since the last average, in the order of first steps.
         self._changed: dict[torch.Tensor, None] = {}
 
     @classmethod
@@ -251,7 +251,11 @@ class LocalSGD(Strategy):
 
     @torch.no_grad()
     def joined(self, optimizer: torch.optim.Optimizer) -> None:
-        """Gives all ranks the average of those that have taken the most steps."""
+        """Gives all ranks the average of those that have taken the most steps.
+
+        The outer optimizer takes no step there: the average of some ranks is no gradient of all. It goes on
+        with the state of the first of those ranks.
+        """
         name, ranks = self.context.name("parameters.joined"), self.context.process_set
         rows = allgather(row_of_this_rank(self._step), name, ranks).tolist()
         most = max(step for _, step in rows)
@@ -278,7 +282,8 @@ class LocalSGD(Strategy):
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's place in the cycle, and what ``outer`` has. Save each rank's model, too."""
         stepped = self._stepped()
-        changed = [index for index, one in enumerate(stepped) if one in self._changed]
+        places = {one: index for index, one in enumerate(stepped)}
+        changed = [places[one] for one in self._changed if one in places]
         return {
             "format": _FORMAT,
             **self._identity(),
@@ -286,7 +291,7 @@ class LocalSGD(Strategy):
             "averaged_at": self._averaged_at,
             "length": self._length,
             "changed": changed,
-            "outer": None if self._outer is None else self._outer.state_dict([stepped[n] for n in changed]),
+            "outer": None if self._outer is None else self._outer.state_dict(stepped, changed),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -299,12 +304,12 @@ class LocalSGD(Strategy):
                     f"this state is of another {key}: it is of {state.get(key)!r}, and this is {ours!r}"
                 )
         stepped = self._stepped()
-        if any(index >= len(stepped) for index in state["changed"]):
+        batches = [] if state["outer"] is None else state["outer"]["batches"]
+        if any(index >= len(stepped) for batch in (state["changed"], *batches) for index in batch):
             raise ValueError(f"this state is of another model: the optimizer has {len(stepped)} parameters")
-        changed = [stepped[index] for index in state["changed"]]
         if self._outer is not None:
-            self._outer.load_state_dict(changed, state["outer"])
-        self._changed = dict.fromkeys(changed)
+            self._outer.load_state_dict(stepped, state["changed"], state["outer"])
+        self._changed = dict.fromkeys(stepped[index] for index in state["changed"])
         self._step, self._averaged_at, self._length = (
             state[key] for key in ("step", "averaged_at", "length")
         )

@@ -24,8 +24,14 @@ class Outer:
     """
 
     def __init__(self, make: MakeOuter, parameters: Iterable[torch.Tensor]) -> None:
+        self._make = make
+        self._begin(list(parameters))
+
+    def _begin(self, parameters: list[torch.Tensor]) -> None:
+        """Makes the optimizer, of these parameters' anchors."""
+        self._batches = [parameters]  # the optimizer got the anchors of one after the other
         self._anchors = {one: _anchor(one) for one in parameters}
-        self._optimizer = make(list(self._anchors.values()))
+        self._optimizer = self._make(list(self._anchors.values()))
         if not isinstance(self._optimizer, torch.optim.Optimizer):
             raise ValueError(
                 f"outer returned a {type(self._optimizer).__name__}, but must return a torch.optim.Optimizer "
@@ -43,9 +49,14 @@ class Outer:
         """Makes the parameters' values their anchors, before the first step of a cycle."""
         new = [one for one in parameters if one not in self._anchors]
         if new:
-            self._anchors.update((one, _anchor(one)) for one in new)
-            self._optimizer.add_param_group({"params": [self._anchors[one] for one in new]})
+            self._add(new)
         torch._foreach_copy_([self._anchors[one] for one in parameters], list(parameters))
+
+    def _add(self, parameters: list[torch.Tensor]) -> None:
+        """Takes parameters that were frozen until now."""
+        self._batches.append(parameters)
+        self._anchors.update((one, _anchor(one)) for one in parameters)
+        self._optimizer.add_param_group({"params": [self._anchors[one] for one in parameters]})
 
     @torch.no_grad()
     def step(self, parameters: Sequence[torch.Tensor], means: Sequence[torch.Tensor]) -> None:
@@ -61,18 +72,28 @@ class Outer:
         """Gives all ranks the optimizer's state of one of them."""
         broadcast_optimizer_state(self._optimizer, root_rank, process_set=process_set)
 
-    def state_dict(self, parameters: Sequence[torch.Tensor]) -> dict[str, Any]:
-        """Returns the optimizer's state, and the anchors of these parameters."""
-        anchors = [self._anchors[one].cpu().clone() for one in parameters]
-        return {"optimizer": self._optimizer.state_dict(), "anchors": anchors}
+    def state_dict(self, stepped: Sequence[torch.Tensor], changed: Sequence[int]) -> dict[str, Any]:
+        """Returns the optimizer's state, and the anchors of the changed ones of these parameters."""
+        places = {one: index for index, one in enumerate(stepped)}
+        return {
+            "optimizer": self._optimizer.state_dict(),
+            "batches": [[places[one] for one in batch] for batch in self._batches],
+            "anchors": [self._anchors[stepped[index]].cpu().clone() for index in changed],
+        }
 
     @torch.no_grad()
-    def load_state_dict(self, parameters: Sequence[torch.Tensor], state: dict[str, Any]) -> None:
+    def load_state_dict(
+        self, stepped: Sequence[torch.Tensor], changed: Sequence[int], state: dict[str, Any]
+    ) -> None:
         """Takes back what state_dict() returned. ValueError: it has anchors of other parameters."""
-        anchors = state["anchors"]
+        parameters, anchors = [stepped[index] for index in changed], state["anchors"]
         shapes = [tuple(one.shape) for one in anchors], [tuple(one.shape) for one in parameters]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"this state is of another model: its anchors have shapes {shapes[0]:.200}")
+            raise ValueError(f"this state is of another model: its anchors have shapes {shapes[0]!s:.200}")
+        first, *later = [[stepped[index] for index in batch] for batch in state["batches"]]
+        self._begin(first)
+        for batch in later:
+            self._add(batch)
         self.remember(parameters)
         self._optimizer.load_state_dict(state["optimizer"])
         for parameter, anchor in zip(parameters, anchors, strict=True):
