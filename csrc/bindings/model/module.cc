@@ -2,7 +2,10 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <limits>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -45,7 +48,7 @@ void check(const model::Program& program, const model::Cluster& cluster) {
   }
 }
 
-model::Outcome simulate(const model::Job& job) {
+model::Outcome checked_simulation(const model::Job& job) {
   check(job.cluster);
   require(job.steps >= 1 && job.tracks >= 1, "steps and tracks must be at least 1");
   require(job.forward >= 0 && job.backward >= 0 && job.update >= 0 && job.jitter >= 0,
@@ -268,7 +271,7 @@ void bind_steps(py::module_& module) {
         job.jitter = jitter;
         job.stragglers = std::move(stragglers);
         job.seed = seed;
-        return simulate(job);
+        return checked_simulation(job);
       },
       py::arg("cluster"), py::arg("forward"), py::arg("backward"), py::arg("update"), py::arg("buckets"),
       py::kw_only(), py::arg("transfer") = std::nullopt, py::arg("every") = 0, py::arg("wait") = 0,
