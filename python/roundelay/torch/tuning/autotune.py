@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from roundelay.torch.tuning.buckets import DEFAULT, Candidate, Cuts
+from roundelay.buckets import DEFAULT, Candidate, Cuts
 
 _TRIALS = 5
 # The step in which cuts come into use does not count, nor do so many after it: requests are not cached yet.
