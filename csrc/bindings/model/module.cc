@@ -109,7 +109,7 @@ void bind_programs(py::module_& module) {
                        double reduced, int senders, bool whole) {
              return model::Stage{kind, level, messages, bytes, reduced, senders, whole};
            }),
-           py::arg("kind"), py::arg("level") = 0, py::arg("messages") = 0.0, py::arg("bytes") = 0.0,
+           py::arg("kind"), py::arg("level") = 0, py::arg("messages") = 0.0, py::arg("size") = 0.0,
            py::arg("reduced") = 0.0, py::arg("senders") = 0, py::arg("whole") = false)
       .def_readonly("kind", &model::Stage::kind)
       .def_readonly("level", &model::Stage::level)
@@ -155,19 +155,19 @@ void bind_collectives(py::module_& module) {
       [](const std::string& name, int ranks, double bytes, std::size_t level) {
         return model::allreduce(algorithm(name), ranks, bytes, level);
       },
-      py::arg("algorithm"), py::arg("ranks"), py::arg("bytes"), py::arg("level") = 0);
+      py::arg("algorithm"), py::arg("ranks"), py::arg("size"), py::arg("level") = 0);
   module.def(
       "flat",
       [](const model::Cluster& cluster, const std::string& name, double bytes) {
         return model::flat(cluster, algorithm(name), bytes);
       },
-      py::arg("cluster"), py::arg("algorithm"), py::arg("bytes"));
+      py::arg("cluster"), py::arg("algorithm"), py::arg("size"));
   module.def(
       "over_levels",
       [](const model::Cluster& cluster, const std::string& name, double bytes) {
         return model::over_levels(cluster, algorithm(name), bytes);
       },
-      py::arg("cluster"), py::arg("algorithm"), py::arg("bytes"));
+      py::arg("cluster"), py::arg("algorithm"), py::arg("size"));
   module.def("factorisations", model::factorisations, py::arg("ranks"));
   module.def(
       "split",
@@ -185,7 +185,7 @@ void bind_collectives(py::module_& module) {
       [](const std::string& name, const std::vector<double>& begins, double bytes, const model::Link& link) {
         return model::allreduce_ends(algorithm(name), begins, bytes, link);
       },
-      py::arg("algorithm"), py::arg("begins"), py::arg("bytes"), py::arg("link"));
+      py::arg("algorithm"), py::arg("begins"), py::arg("size"), py::arg("link"));
 }
 
 void bind_techniques(py::module_& module) {
@@ -195,7 +195,7 @@ void bind_techniques(py::module_& module) {
       [](const Cluster& cluster, double bytes, double element, double wire) {
         return model::dense(cluster, {bytes, element}, wire);
       },
-      py::arg("cluster"), py::arg("bytes"), py::arg("element") = 4.0, py::arg("wire") = 4.0);
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("wire") = 4.0);
   module.def(
       "csc",
       [](const Cluster& cluster, double bytes, double element, double keep, double chunk_elements,
@@ -203,7 +203,7 @@ void bind_techniques(py::module_& module) {
         require(keep > 0 && keep <= 1 && chunk_elements >= 1, "keep or chunk_elements is out of range");
         return model::csc(cluster, {bytes, element}, {keep, chunk_elements, wire});
       },
-      py::arg("cluster"), py::arg("bytes"), py::arg("element") = 4.0, py::arg("keep") = 0.1,
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("keep") = 0.1,
       py::arg("chunk_elements") = 32768.0, py::arg("wire") = 4.0);
   module.def(
       "top_k",
@@ -212,14 +212,14 @@ void bind_techniques(py::module_& module) {
         require(density > 0 && density <= 1, "density is out of range");
         return model::top_k(cluster, {bytes, element}, {density, value, index, passes});
       },
-      py::arg("cluster"), py::arg("bytes"), py::arg("element") = 4.0, py::arg("density") = 0.01,
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("density") = 0.01,
       py::arg("value") = 4.0, py::arg("index") = 4.0, py::arg("passes") = 3.0);
   module.def(
       "power_sgd",
       [](const Cluster& cluster, double bytes, double element, double rank, double rows, double columns) {
         return model::power_sgd(cluster, {bytes, element}, {rank, rows, columns});
       },
-      py::arg("cluster"), py::arg("bytes"), py::arg("element") = 4.0, py::arg("rank") = 2.0,
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("rank") = 2.0,
       py::arg("rows") = 0.0, py::arg("columns") = 0.0);
   const auto plain = [&module](const char* name, model::Program (*function)(const Cluster&, const Bucket&)) {
     module.def(
@@ -227,7 +227,7 @@ void bind_techniques(py::module_& module) {
         [function](const Cluster& cluster, double bytes) {
           return function(cluster, {bytes, 4});
         },
-        py::arg("cluster"), py::arg("bytes"));
+        py::arg("cluster"), py::arg("size"));
   };
   plain("average", model::average);
   plain("daso_transfer", model::daso_transfer);
