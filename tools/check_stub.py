@@ -45,7 +45,8 @@ def parameters(signature: str) -> list[str]:
     inside = signature.partition("(")[2].rpartition(")")[0]
     while (flat := re.sub(r"[\[(][^\[\]()]*[\])]", "", inside)) != inside:
         inside = flat
-    return [re.split("[:=]", part)[0].strip(" *") for part in inside.split(",") if part.strip()]
+    # A lone * begins the arguments that are given by name.
+    return [re.split("[:=]", part)[0].strip(" *") for part in inside.split(",") if part.strip(" *")]
 
 
 def module_names(module: ModuleType) -> Names:

@@ -71,7 +71,7 @@ def predict(
     steps: int | None = None,
     seed: int = 0,
 ) -> Prediction:
-    """Predict the mean step. With a transfer the steps are whole cycles of it, and the first cycle does not count."""
+    """Predict the mean step. With a transfer the first of its cycles does not count."""
     cycle = max(1, choice.every)
     warm = cycle if choice.every else 0
     count = steps if steps is not None else (1 if jitter == 0 and not choice.every else 8)

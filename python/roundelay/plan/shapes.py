@@ -1,7 +1,7 @@
 """Models whose shapes are known, so that a prediction needs no run: `roundelay plan --model`.
 
 Each layer has the sizes of its gradients and its multiplications and additions for one sample. Sources: the
-papers of the models; the totals are those of PyTorch's and Hugging Face's implementations (tests compare them).
+papers of the models; the totals are those of PyTorch's and Hugging Face's implementations.
 """
 
 from __future__ import annotations

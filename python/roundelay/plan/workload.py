@@ -13,7 +13,7 @@ BACKWARD = 2.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gradient:
-    """A gradient in the order in which backward brings them. `ready` counts seconds from backward's beginning."""
+    """A gradient, in backward's order. `ready` counts seconds from the beginning of backward."""
 
     name: str
     elements: int
@@ -60,8 +60,8 @@ def from_shape(
 ) -> Workload:
     """Divide a step's `compute` seconds over the layers of a known model, by their flops.
 
-    A third is forward's, two thirds backward's, which goes from the last layer to the first. `seconds` gives the
-    forward time of each layer instead of its flops; their sum need not be a third of `compute`.
+    A third is forward's, two thirds backward's, which goes from the last layer to the first. `seconds` weighs
+    the layers by their times of forward instead of their flops.
     """
     weights = list(seconds) if seconds is not None else [layer.flops for layer in shape.layers]
     unit = compute / (1 + BACKWARD) / sum(weights)
