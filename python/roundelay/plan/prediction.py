@@ -48,12 +48,13 @@ def ready_buckets(
     workload: Workload, way: Way, cluster: _model.Cluster, cuts: Cuts
 ) -> list[tuple[float, _model.Program]]:
     """Cut the workload's gradients as a gradient pool does; return when each bucket is full, and its way."""
-    extents, offset = [], 0
+    extents: list[Extent] = []
+    offset = 0
     for gradient in workload.gradients:
         end = offset + gradient.elements * workload.element
         extents.append(Extent(offset, end, gradient.ready))
         offset = end
-    buckets = []
+    buckets: list[tuple[float, _model.Program]] = []
     for members in cut(extents, cuts, _MOST_BUCKET):
         size = extents[members[-1]].end - extents[members[0]].begin
         ready = max(extents[index].ready for index in members)
