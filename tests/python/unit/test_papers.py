@@ -1,4 +1,4 @@
-"""What the model says of the papers: the page is the command's, and the ladder is as the paper explains it."""
+"""What the model says of the papers: the page is the command's, and the ladder is as it should be."""
 
 from __future__ import annotations
 
