@@ -46,8 +46,8 @@ class MemoryFolder:
         except OSError as error:
             raise _unusable(error) from error
 
-    def agree(self, arguments: Arguments, prepare: Callable[[], None]) -> None:
-        """Compares the arguments with those of the node's first rank. The first rank calls ``prepare``.
+    def agree(self, arguments: Arguments, prepare: Callable[[], bool]) -> bool:
+        """Compares the arguments with those of the node's first rank. Returns what its ``prepare`` returned.
 
         Raises ValueError if they differ. Processes that read already find the text in ``objection``.
         """
@@ -62,10 +62,13 @@ class MemoryFolder:
             ) from None
         try:
             if not agreed.exists():
-                prepare()
-                self._write(agreed, json.dumps({"arguments": vars(arguments), "rank": self._member.words}))
-                return
-            self._compare(arguments, json.loads(agreed.read_text()))
+                prepared = prepare()
+                said = {"arguments": vars(arguments), "rank": self._member.words, "prepared": prepared}
+                self._write(agreed, json.dumps(said))
+                return prepared
+            said = json.loads(agreed.read_text())
+            self._compare(arguments, said)
+            return bool(said["prepared"])
         finally:
             release(taken)
 
