@@ -58,7 +58,7 @@ class Negotiator {
   // Each returns true if it did something.
   bool receive_all(TimePoint now);
   bool take_inbox(TimePoint now);
-  bool report_news(TimePoint now);
+  bool send_reports(TimePoint now);
 
   void dispatch(int from, wire::Message message, TimePoint now);
   void act_on(ControlInbox::Message message, TimePoint now);
