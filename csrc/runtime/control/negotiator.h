@@ -39,7 +39,7 @@ class Negotiator {
 
   // Does everything that can be done at `now`. Returns false if there was nothing to do.
   bool step(TimePoint now);
-  // Returns when a step is due even if no message comes and nothing is submitted.
+  // Returns the time at which a step is due even if no message comes and nothing is submitted.
   [[nodiscard]] Deadline next_due() const;
 
   // Sets the ranks of this node whose processes this rank can see. Call it before the first step.
