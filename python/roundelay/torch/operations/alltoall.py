@@ -69,19 +69,17 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an alltoall; ``synchronize(handle)`` gives what ``alltoall`` returns."""
+    """Starts an alltoall; ``synchronize(handle)`` gives the output and, always, the received splits."""
     with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())
     handle = _core.alltoall_async(tensor, numbers, name, call.group)
-    return remember(handle, lambda outputs: _result(*outputs, splits))
+    return remember(handle, lambda outputs: _with_splits(*outputs, splits))
 
 
-def _result(
+def _with_splits(
     output: torch.Tensor, received: torch.Tensor, splits: Splits
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Returns what alltoall() returns, the received splits on the device of a tensor of splits."""
-    if splits is None:
-        return output
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the output, and the received splits on the device of a tensor of splits."""
     return output, received.to(splits.device) if isinstance(splits, torch.Tensor) else received
 
 
@@ -140,4 +138,4 @@ def alltoall(
     with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())
     output, received = recorded(_Alltoall, tensor, numbers, name, process_set)
-    return _result(output, received, splits)
+    return output if splits is None else _with_splits(output, received, splits)
