@@ -73,7 +73,7 @@ def alltoall_async(
     with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())
     handle = _core.alltoall_async(tensor, numbers, name, call.group)
-    return remember(handle, lambda outputs: _with_splits(*outputs, splits))
+    return remember(handle, lambda outputs: _with_splits(outputs[0], outputs[1], splits))
 
 
 def _with_splits(
