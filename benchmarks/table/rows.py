@@ -17,7 +17,6 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
-    threads,
     train,
 )
 from benchmarks.table.result import Result
@@ -40,7 +39,6 @@ ROWS: dict[str, Row] = {
     "submit": Row(submit.measure, submit.results),
     "lars": Row(lars.measure, lars.results),
     "cache": Row(cache.measure, cache.results),
-    "threads": Row(threads.measure, threads.results),
     "straggler": Row(straggler.measure, straggler.results),
     "alone": Row(alone.measure, alone.results),
     "start": Row(start.measure, start.results),
