@@ -1,7 +1,7 @@
 """Rates techniques for buckets by a cost model: which are worth a trial. Pure.
 
-A bucket of b bytes takes ``calls * alpha + ratio * b * beta + passes * b / copy`` seconds. alpha and beta were
-measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in this rank's memory.
+A bucket of b bytes takes ``calls * alpha + ratio * b * beta + passes * b / copy`` seconds. alpha and beta
+were measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in a rank's memory.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def worth_trying(
 ) -> list[Rated]:
     """Return the plans to try: all buckets densely, and the best others by the model, ``most`` of them.
 
-    costs: of the candidates; the first is dense. mixed: whether a candidate may stand beside dense ones, bucket
-    by bucket. Candidates that the model does not know are always tried.
+    costs: of the candidates, dense first. mixed: whether one may stand beside others, bucket by bucket.
+    Candidates that the model does not know are always tried.
     """
     dense = rate((DENSE,) * len(sizes), sizes, costs, rates)
     plans = [rate((number,) * len(sizes), sizes, costs, rates) for number in range(1, len(costs))]
