@@ -42,7 +42,7 @@ def test_every_plan_makes_the_tree_of_one_rank(shards: int, ranks: int) -> None:
         arrived = [(move.receiver, move.node, known[move.sender].pop(move.node)) for move in round_.moves]
         for receiver, node, value in arrived:
             known[receiver][node] = value
-        for rank, node in round_.meetings:
+        for rank, node in round_.combinations:
             first, second = (known[rank].pop(child) for child in node.children)
             known[rank][node] = text(first, second)
     assert known[0] == {plan.whole: whole(Node(0, shards))}

@@ -60,12 +60,12 @@ class DataCache(Dataset[Any]):
         self._length = given.length
         number = _next_number()
         try:
-            self._meet(given, number)
+            self._find_or_make(given, number)
         except BaseException:
             _free.append(number)
             raise
 
-    def _meet(self, given: arguments.Arguments, number: int) -> None:
+    def _find_or_make(self, given: arguments.Arguments, number: int) -> None:
         """Finds or makes the cache that this node's ranks have under a number."""
         member = job.this_process()
         directory = None if given.directory is None else Path(given.directory)

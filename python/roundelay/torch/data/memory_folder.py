@@ -1,4 +1,4 @@
-"""A cache's folder in node memory: the processes of one node meet there, and keep samples there.
+"""A cache's folder in node memory: the processes of one node compare their arguments and keep samples there.
 
 The ranks that made the cache lock the folder. The last one that leaves removes it. The next cache that this
 user makes on the node removes the folders of jobs that were killed.
@@ -52,9 +52,9 @@ class MemoryFolder:
         Raises ValueError if they differ. Processes that read already find the text in ``objection``.
         """
         agreed = self.path / "agreed"
-        meeting = self._touched("meeting")
+        gate = self._touched("gate")
         try:
-            taken = lock(meeting, _PREPARE_LIMIT_S)
+            taken = lock(gate, _PREPARE_LIMIT_S)
         except TimeoutError:
             raise RuntimeError(
                 f"DataCache: another rank of this node has prepared the cache for {_PREPARE_LIMIT_S:.0f} s: "
