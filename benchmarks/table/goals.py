@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks import data_cache, show
 from benchmarks.shapes import resnet50
-from benchmarks.table import alone, cache, small, start, straggler, submit, tensors, topk, train
+from benchmarks.table import alone, cache, small, start, straggler, submit, tensors, train
 from benchmarks.table.allreduce import OWN_FP32
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.result import Estimate, Result
@@ -175,8 +175,6 @@ AIMS: Sequence[Aim] = (
     at_most(start.NOTHING, 0.5),
     above_the_floor(start.FIRST_SUM, 0.5),
     *_nodes(),
-    at_most(topk.TOP_K, 0.1),
-    at_most(topk.CSC, 0.16),
 )
 
 
