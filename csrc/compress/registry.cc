@@ -12,7 +12,9 @@
   USE(negate)                     \
   USE(cyclic)                     \
   USE(csc)                        \
-  USE(half)
+  USE(csc)                        \
+  USE(half)                       \
+  USE(top_k)
 
 namespace roundelay::compress {
 

@@ -25,7 +25,7 @@ class Half final : public Technique {
     return size_of(bucket.reduction.dtype) > size_of(wire_) ? run_cast(stage, bucket) : run_dense(stage, bucket);
   }
 
-  Status give_back(Arithmetic&, const Bucket&) const override { return {}; }  // it keeps nothing back
+  Status give_back(Stage&, const Bucket&) const override { return {}; }  // it keeps nothing back
 
  private:
   Task run_dense(Stage& stage, Bucket bucket) const {
