@@ -12,7 +12,6 @@
   USE(negate)                     \
   USE(cyclic)                     \
   USE(csc)                        \
-  USE(csc)                        \
   USE(half)                       \
   USE(top_k)
 
