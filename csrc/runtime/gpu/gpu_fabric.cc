@@ -19,9 +19,9 @@ namespace {
 
 std::string_view name_of(GpuFabricWish wish) { return wish == GpuFabricWish::kNccl ? "nccl" : "two_level"; }
 
-// Returns the levels that the GPU's fabric takes over from the CPU's, two of them; empty: none.
+// Returns the levels that the GPU's fabric takes over from the CPU's; empty: none.
 std::span<Fabric* const> levels_of(Fabric& cpu, GpuFabricWish wish) {
-  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() != 2) return {};
+  if (wish != GpuFabricWish::kTwoLevel || cpu.levels().size() < 2) return {};
   return cpu.levels();
 }
 
@@ -235,10 +235,18 @@ GpuFabric::FabricPtr GpuFabric::over_nccl(CommunicatorPtr communicator, Fabric& 
 // The levels of `cpu_` are free for this fabric: they carry no other call while it has one in progress.
 GpuFabric::FabricPtr GpuFabric::over_levels(CommunicatorPtr communicator) {
   staged_inside_ = collective::make_staged_fabric(*levels_.front(), *parts_.runtime, device_);
-  return collective::make_two_level_fabric(
-      {over_nccl(std::move(communicator), *staged_inside_),
-       collective::make_staged_fabric(*levels_.back(), *parts_.runtime, device_), std::move(staged_)},
-      options_.cut);
+  std::vector<collective::blueconnect::Members> groups;
+  std::vector<collective::StageFabrics> stages(levels_.size());
+  for (std::size_t level = 0; level < levels_.size(); ++level) {
+    const Group& group = levels_[level]->group();
+    groups.push_back({group.ranks, group.index});
+    stages[level].of_groups.push_back(
+        level == 0 ? over_nccl(std::move(communicator), *staged_inside_)
+                   : collective::make_staged_fabric(*levels_[level], *parts_.runtime, device_));
+  }
+  stages.front().in_node = true;
+  return collective::make_levels_fabric(
+      {collective::blueconnect::even_plan(groups), std::move(stages), std::move(staged_)}, options_.cut);
 }
 
 Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
