@@ -26,15 +26,15 @@ def _sent() -> tuple[int, int]:
     return counters["technique_called_bytes"], counters["technique_bytes"]
 
 
-def _train(name: str, strategy: str, seed: int, steps: int, every: int) -> dict[str, Any]:
+def _train(spec: dict[str, Any], strategy: str, seed: int) -> dict[str, Any]:
     """Train once. All ranks end with the same model, and rank 0 tests it."""
+    steps, every = spec["steps"], spec["every"]
     torch.manual_seed(seed)
-    task = TASKS[name]()
-    plain = torch.optim.SGD(
-        task.model.parameters(), lr=task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
-    )
+    task = TASKS[spec["task"]]()
+    rate = spec["rate"] * task.rate
+    plain = torch.optim.SGD(task.model.parameters(), lr=rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY)
     optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=strategy)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps, spec["falls"]))
     hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
     torch.manual_seed(seed * hvd.size() + hvd.rank())  # each rank draws its own masks
     before, curve = _sent(), []
@@ -60,11 +60,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Carry out the trainings of the spec."""
     ranks = measure.Ranks(spec)
     hvd.init()
-    runs = [
-        _train(spec["task"], strategy, seed, spec["steps"], spec["every"])
-        for seed in range(spec["seeds"])
-        for strategy in spec["strategies"]
-    ]
+    runs = [_train(spec, strategy, seed) for seed in range(spec["seeds"]) for strategy in spec["strategies"]]
     hvd.shutdown()
     ranks.leave()
     return {"runs": runs} if ranks.rank == 0 else {}
