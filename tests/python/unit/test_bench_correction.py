@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import convergence, correction, launch
+from benchmarks import correction, launch
 from benchmarks.table.markdown import with_table
 
 
@@ -49,5 +49,5 @@ def test_every_rate_is_a_job_of_all_strategies(
 
 
 def test_the_page_holds_what_the_json_says() -> None:
-    page, found = convergence.PAGE.read_text(), json.loads(correction.STORED.read_text())
+    page, found = correction.PAGE.read_text(), json.loads(correction.STORED.read_text())
     assert with_table(page, correction.table(found), correction.BEGIN) == page
