@@ -57,7 +57,7 @@ class DiskFolder:
 
     def _unusable(self, error: Exception) -> Exception:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            return NoRoomError(str(error))
+            return NoRoomError(f"{self.path}: {error.strerror}")
         return ValueError(
             f"DataCache cannot use directory={str(self._directory)!r} on node {self._node} ({error}): "
             "give a folder on a disk of the node that this user may write to"

@@ -24,6 +24,7 @@ from typing import Protocol
 import torch
 
 from roundelay import _core
+from roundelay.buckets import DEFAULT, Cuts, Layout
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket, Pools, wire_dtype
 from roundelay.torch.gradients.pool_tuner import PoolTuner
@@ -31,7 +32,6 @@ from roundelay.torch.measure import count
 from roundelay.torch.operations import broadcast
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning import calibration
-from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
 _PLACE_BYTES = 3  # a position in the order takes these in a round's values
 _MOST = 256**_PLACE_BYTES - 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from roundelay.buckets import Cuts
 from roundelay.torch.compression import Compressor
 from roundelay.torch.measure import Span
 from roundelay.torch.optimizer.arguments import check_passes, names_of
@@ -19,7 +20,6 @@ from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Context, Strategy
-from roundelay.torch.tuning.buckets import Cuts
 
 MakeSync = Callable[[ProcessSet], GradientSync]
 
