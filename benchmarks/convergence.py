@@ -65,8 +65,6 @@ def main(argv: Sequence[str] | None = None) -> None:
         for ranks in arguments.ranks:
             spec = {
                 "task": task,
-                "rate": 1.0,  # of the task's own, which falls to zero
-                "falls": True,
                 "strategies": arguments.strategies,
                 "seeds": arguments.seeds,
                 "steps": steps,

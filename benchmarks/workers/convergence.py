@@ -1,4 +1,7 @@
-"""Trains a task with each strategy and seed, and records the test loss and what was sent."""
+"""Trains a task with each strategy and seed, and records the test loss and what was sent.
+
+`rate`, in the spec: a multiple of the task's learning rate. `falls`: whether it falls to zero at the end.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +29,17 @@ def _sent() -> tuple[int, int]:
     return counters["technique_called_bytes"], counters["technique_bytes"]
 
 
-def _train(spec: dict[str, Any], strategy: str, seed: int) -> dict[str, Any]:
+def _train(name: str, strategy: str, seed: int, spec: dict[str, Any]) -> dict[str, Any]:
     """Train once. All ranks end with the same model, and rank 0 tests it."""
     steps, every = spec["steps"], spec["every"]
+    rate, falls = spec.get("rate", 1.0), spec.get("falls", True)
     torch.manual_seed(seed)
-    task = TASKS[spec["task"]]()
-    rate = spec["rate"] * task.rate
-    plain = torch.optim.SGD(task.model.parameters(), lr=rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY)
+    task = TASKS[name]()
+    plain = torch.optim.SGD(
+        task.model.parameters(), lr=rate * task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
+    )
     optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=strategy)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps, spec["falls"]))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps, falls))
     hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
     torch.manual_seed(seed * hvd.size() + hvd.rank())  # each rank draws its own masks
     before, curve = _sent(), []
@@ -60,7 +65,11 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Carry out the trainings of the spec."""
     ranks = measure.Ranks(spec)
     hvd.init()
-    runs = [_train(spec, strategy, seed) for seed in range(spec["seeds"]) for strategy in spec["strategies"]]
+    runs = [
+        _train(spec["task"], strategy, seed, spec)
+        for seed in range(spec["seeds"])
+        for strategy in spec["strategies"]
+    ]
     hvd.shutdown()
     ranks.leave()
     return {"runs": runs} if ranks.rank == 0 else {}
