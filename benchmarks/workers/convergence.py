@@ -1,6 +1,7 @@
 """Trains a task with each strategy and seed, and records the test loss and what was sent.
 
 Each rank takes itself for a node: strategies that treat nodes differently then have several.
+`rate`, in the spec: a multiple of the task's learning rate. `falls`: whether it falls to zero at the end.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ def _sent() -> tuple[int, int]:
     return counters["technique_called_bytes"], counters["technique_bytes"]
 
 
-def _train(name: str, strategy: str, seed: int, steps: int, every: int) -> dict[str, Any]:
+def _train(name: str, strategy: str, seed: int, spec: dict[str, Any]) -> dict[str, Any]:
     """Train once. All ranks end with the same model, and rank 0 tests it."""
+    steps, every = spec["steps"], spec["every"]
+    rate, falls = spec.get("rate", 1.0), spec.get("falls", True)
     torch.manual_seed(seed)
     task = TASKS[name]()
     plain = torch.optim.SGD(
-        task.model.parameters(), lr=task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
+        task.model.parameters(), lr=rate * task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
     )
     text, no_feedback, _ = strategy.partition(NO_FEEDBACK)
     optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=text)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps))
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps, falls))
     hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
     torch.manual_seed(seed * hvd.size() + hvd.rank())  # each rank draws its own masks
     before, curve = _sent(), []
@@ -70,7 +73,7 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     os.environ["ROUNDELAY_NODE_ID"] = str(ranks.rank)
     hvd.init()
     runs = [
-        _train(spec["task"], strategy, seed, spec["steps"], spec["every"])
+        _train(spec["task"], strategy, seed, spec)
         for seed in range(spec["seeds"])
         for strategy in spec["strategies"]
     ]
