@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
+from roundelay.torch.strategies.auto import Auto
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
@@ -18,6 +19,7 @@ from roundelay.torch.strategies.text import known, parse
 __all__ = [
     "CSC",
     "Adasum",
+    "Auto",
     "Bucket",
     "Context",
     "Dense",
