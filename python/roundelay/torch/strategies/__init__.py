@@ -8,6 +8,7 @@ from __future__ import annotations
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
 from roundelay.torch.strategies.csc import CSC
+from roundelay.torch.strategies.daso import DASO
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
@@ -17,6 +18,7 @@ from roundelay.torch.strategies.text import known, parse
 
 __all__ = [
     "CSC",
+    "DASO",
     "Adasum",
     "Bucket",
     "Context",

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.csc import CSC, KEYS
+from roundelay.torch.strategies.daso import DASO
+from roundelay.torch.strategies.daso import KEYS as DASO_KEYS
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import KEYS as LOCAL_SGD_KEYS
@@ -29,6 +31,12 @@ _KNOWN = {
         CSC.from_text,
         KEYS,
         "the chunks of gradients with the largest norms are sent, keep=0.1 of them; the rest is kept back",
+    ),
+    "daso": _Known(
+        DASO.from_text,
+        DASO_KEYS,
+        "one rank of a node sends its parameters to other nodes every global_skip=4 batches of "
+        "total_epochs=... epochs; they are merged batches_to_wait=1 batches later",
     ),
     "local_sgd": _Known(
         LocalSGD.from_text,

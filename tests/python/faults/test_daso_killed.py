@@ -1,0 +1,45 @@
+"""A node is killed while parameters are on their way between nodes; all ranks of the other one name it."""
+
+from __future__ import annotations
+
+import pytest
+
+from core_job import INIT, PRELUDE, CoreJob, core_job
+from ranks import mpirun
+
+__all__ = ["core_job"]
+
+pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
+
+RANKS, KILLED = 4, 128 + 9
+NODES = "os.environ['ROUNDELAY_NODE_ID'] = str(int(os.environ['OMPI_COMM_WORLD_RANK']) // 2)\n"
+# Rank 0 has sent, and rank 2 has not: so the transfer is under way when the ranks of its node die.
+BODY = """
+SENT = Path(sys.argv[1], "sent")
+weight = torch.nn.Parameter(torch.zeros(1 << 16))
+strategy = hvd.strategies.DASO(2, 1, warmup_epochs=0, cooldown_epochs=0, total_epochs=1)
+plain = torch.optim.SGD([weight], lr=1.0)
+optimizer = hvd.DistributedOptimizer(plain, [("weight", weight)], strategy=strategy)
+def step():
+    optimizer.zero_grad()
+    (weight * (rank + 1)).sum().backward()
+    optimizer.step()
+if rank >= 2:
+    while not SENT.exists(): time.sleep(0.01)
+    die()
+step()
+if rank == 0: SENT.touch()
+with watched():
+    step()
+"""
+
+
+def test_a_node_that_dies_during_a_transfer_is_named(core_job: CoreJob) -> None:
+    end = core_job.ended(core_job.begin(RANKS, BODY, prelude=PRELUDE + NODES + INIT))
+    assert end.status == KILLED, end.err
+    end.expect_in_time()
+    assert set(end.seen) == {0, 1}, end.err
+    for seen in end.seen.values():
+        assert seen.type == "HorovodInternalError"
+        assert "rank 2 is gone" in seen.text or "rank 3 is gone" in seen.text, seen.text
+    assert "parameters." in end.seen[0].text, end.seen[0].text
