@@ -60,22 +60,21 @@ class Program:
 
     def run(self, epoch: Epoch) -> None:
         """Trains for an epoch, and ends it with an average."""
-        if not self.run_without_end(epoch):
+        averaged = [self.batch(epoch, number) for number in range(epoch.batches)]
+        if not averaged[-1]:
             self._average(epoch.batches - 1)
 
-    def run_without_end(self, epoch: Epoch) -> bool:
-        """Trains for an epoch. Returns whether its last batch has averaged the parameters."""
-        averaged = False
-        for batch in range(epoch.batches):
-            last = self.ends_known and batch == epoch.batches - 1
-            is_global = epoch.global_skip == 0 or batch % epoch.global_skip == 0
-            self._train(epoch.local_skip <= 1 or batch % epoch.local_skip == 0 or is_global or last)
-            averaged = last or (is_global and epoch.batches_to_wait == 0) or epoch.global_skip == 0
-            if averaged:
-                self._average(batch)
-            else:
-                self._cycle(epoch, batch, is_global)
-        return averaged
+    def batch(self, epoch: Epoch, number: int) -> bool:
+        """Trains for a batch. Returns whether it has averaged the parameters."""
+        last = self.ends_known and number == epoch.batches - 1
+        is_global = epoch.global_skip == 0 or number % epoch.global_skip == 0
+        self._train(epoch.local_skip <= 1 or number % epoch.local_skip == 0 or is_global or last)
+        averages = last or epoch.global_skip == 0 or (is_global and epoch.batches_to_wait == 0)
+        if averages:
+            self._average(number)
+        else:
+            self._cycle(epoch, number, is_global)
+        return averages
 
     def _train(self, in_node: bool) -> None:
         for rank, model in enumerate(self.models):
