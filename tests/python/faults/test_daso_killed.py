@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from core_job import INIT, PRELUDE, CoreJob, core_job
-from ranks import mpirun
 
 __all__ = ["core_job"]
 
-pytestmark = pytest.mark.skipif(mpirun() is None, reason="no mpirun")
-
 RANKS, KILLED = 4, 128 + 9
-NODES = "os.environ['ROUNDELAY_NODE_ID'] = str(int(os.environ['OMPI_COMM_WORLD_RANK']) // 2)\n"
+NODES = """
+node, place = divmod(int(os.environ["RANK"]), 2)
+os.environ.update(ROUNDELAY_NODE_ID=str(node), LOCAL_RANK=str(place))
+"""
 # Rank 0 has sent, and rank 2 has not: so the transfer is under way when the ranks of its node die.
 BODY = """
 SENT = Path(sys.argv[1], "sent")
@@ -35,7 +33,8 @@ with watched():
 
 
 def test_a_node_that_dies_during_a_transfer_is_named(core_job: CoreJob) -> None:
-    end = core_job.ended(core_job.begin(RANKS, BODY, prelude=PRELUDE + NODES + INIT))
+    job = core_job.begin(RANKS, BODY, launcher="roundelayrun --gloo", prelude=PRELUDE + NODES + INIT)
+    end = core_job.ended(job)
     assert end.status == KILLED, end.err
     end.expect_in_time()
     assert set(end.seen) == {0, 1}, end.err

@@ -112,7 +112,8 @@ def check_a_merge_that_comes_late_is_counted() -> None:
 
         def looking(transfer: Transfer) -> bool:
             found = is_done(transfer)
-            looked.touch()
+            if hvd.rank() == 0:
+                looked.touch()
             return found
 
         if hvd.rank() == hvd.size() - 1:
@@ -122,8 +123,8 @@ def check_a_merge_that_comes_late_is_counted() -> None:
         else:
             with patch.object(Transfer, "is_done", looking):
                 training.run(2)
-            late = hvd.stats()["late_merges"] - before["late_merges"]
-            assert (late, hvd.stats()["late_merges_ns"] > before["late_merges_ns"]) == (1, True)
+            late, slept = (hvd.stats()[key] - before[key] for key in ("late_merges", "late_merges_ns"))
+            assert hvd.rank() > 0 or (late == 1 and slept > 0)
         assert "sent to other nodes" in hvd.report()
         training.run(1)
         exchange = training.strategy._exchange
@@ -191,6 +192,7 @@ def check_users_may_have_sets_of_the_same_ranks() -> None:
 def check_another_job_begins_with_wrapping_again() -> None:
     with nodes_of(max(1, hvd.size() // 2)):
         training = Training(daso(2)).run(3)
+        hvd.barrier()  # a rank that leaves ends what others have on the wire
         hvd.shutdown()
         hvd.init()
         with pytest.raises(RuntimeError, match=r"after hvd\.init\(\), give the optimizer to"):

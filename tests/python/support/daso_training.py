@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -74,7 +75,7 @@ class Training:
         return self
 
     def state(self) -> list[dict[str, Any]]:
-        return [one.state_dict() for one in (self.model, self.optimizer, self.strategy)]
+        return [copy.deepcopy(one.state_dict()) for one in (self.model, self.optimizer, self.strategy)]
 
     def equal_everywhere(self) -> bool:
         flat = torch.cat([one.flatten() for one in self.parameters])
