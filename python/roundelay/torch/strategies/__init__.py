@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
+from roundelay.torch.strategies.auto import Auto
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.daso import DASO
 from roundelay.torch.strategies.dense import Dense
@@ -20,6 +21,7 @@ __all__ = [
     "CSC",
     "DASO",
     "Adasum",
+    "Auto",
     "Bucket",
     "Context",
     "Dense",

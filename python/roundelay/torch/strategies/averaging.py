@@ -34,10 +34,10 @@ class Averaging(Strategy):
         self._step = 0  # that the optimizer has taken
         self._averaged_at = 0  # the step of the last average over all ranks
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses what cannot be averaged."""
+        """Raises ValueError for an op or parameters that it cannot average."""
         super().accept(optimizer, op)
         if op != Average:
             raise ValueError(f"strategy {self.text} averages, so it needs op=hvd.Average")
@@ -51,7 +51,7 @@ class Averaging(Strategy):
                     )
 
     def accept_whole_job(self, process_set: ProcessSet, instead: str) -> None:
-        """Refuses a part of the job: the process sets of nodes are made by all ranks."""
+        """Raises ValueError for a part of the job: all ranks must add the process sets of nodes."""
         if process_set is not global_process_set:
             raise ValueError(
                 f"strategy {self.text} reduces gradients in each node, for which all ranks of the job must "
@@ -63,16 +63,16 @@ class Averaging(Strategy):
         return self._step != self._averaged_at
 
     def accept_end(self) -> None:
-        """Refuses to leave parameters that differ between ranks."""
+        """Raises ValueError if the ranks' parameters differ."""
         if self._met and self.unaveraged():
             raise ValueError(
                 f"strategy {self.text} has not averaged the last {self._step - self._averaged_at} steps: "
                 "call hvd.strategies.of(optimizer).average() before the optimizer gets another strategy"
             )
 
-    # -- the ranks meet
+    # -- begin and end of a job
 
-    def meet(self, said: str) -> dict[int, Place]:
+    def compare(self, said: str) -> dict[int, Place]:
         """Returns the places of the set's ranks, which all call it.
 
         said: the strategy with its settings. MismatchError, on all ranks: theirs differ.
@@ -98,12 +98,12 @@ class Averaging(Strategy):
             warnings.warn(text, RuntimeWarning, stacklevel=5)
 
     def restart(self) -> None:
-        """Leaves the last job, whose process sets are gone. The ranks must meet again."""
+        """Leaves the last job, whose process sets are gone. The ranks must compare their strategies again."""
         self._met = False
         self.context.regroup()
 
-    def check_met(self) -> None:
-        """Raises RuntimeError if the ranks have met in an earlier job only."""
+    def check_job(self) -> None:
+        """Raises RuntimeError if the ranks have compared their strategies in an earlier job only."""
         if not self._met:
             raise RuntimeError(
                 f"strategy {self.text} has met the ranks of the last job: after hvd.init(), give the "

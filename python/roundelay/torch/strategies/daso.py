@@ -95,7 +95,7 @@ class DASO(Averaging):
 
     @classmethod
     def from_text(cls, **given: str) -> DASO:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         if "total_epochs" not in given:
             raise ValueError("strategy 'daso' needs total_epochs, the number of epochs of the whole training")
         arguments: dict[str, Any] = {key: int_from(key, given[key]) for key in NUMBERS if key in given}
@@ -135,10 +135,10 @@ class DASO(Averaging):
         """The skips of this epoch."""
         return self._schedule.skips
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept_set(self, process_set: ProcessSet) -> None:
-        """Refuses a part of the job."""
+        """Raises ValueError for a part of the job."""
         self.accept_whole_job(process_set, "the ranks of a part strategy='dense'")
 
     def gradient_set(self) -> ProcessSet | None:
@@ -158,7 +158,7 @@ class DASO(Averaging):
             late = f"{found['late_merges']} times, {found['late_merges_ns'] / 1e9:.3f} s in all"
             yield f"sent to other nodes {found['parameter_transfers']} times; steps waited {late}"
 
-    # -- the ranks meet
+    # -- begin and end of a job
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
         """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
@@ -166,7 +166,7 @@ class DASO(Averaging):
         if context.process_set.size() == 1:
             return
         buffers = " with buffers" if self._buffers is not None else ""
-        nodes = nodes_of(self.meet(f"{self.text}{buffers}"))
+        nodes = nodes_of(self.compare(f"{self.text}{buffers}"))
         if len(nodes) == 1:
             self.warn_of_one_node("where it averages gradients in every batch and does nothing else")
             return
@@ -179,7 +179,7 @@ class DASO(Averaging):
         self._begin()
 
     def restart(self) -> None:
-        """Leaves the last job, whose process sets are gone. The ranks must meet again."""
+        """Leaves the last job, whose process sets are gone. The ranks must compare their strategies again."""
         self._groups = self._exchange = None
         super().restart()
 
@@ -196,11 +196,11 @@ class DASO(Averaging):
         ]
         return [*parameters, *kept]
 
-    # -- around the step
+    # -- before and after a step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Keeps the parameters where the change of this step will travel."""
-        self.check_met()
+        self.check_job()
         if self._batch == self.batches_per_epoch:
             raise RuntimeError(
                 f"strategy {self.text}: epoch {self.epoch} has ended after {self._batch} batches: call "
@@ -282,7 +282,7 @@ class DASO(Averaging):
             self._schedule.ended(_checked_loss(loss))
             self._batch = 0
             return
-        self.check_met()
+        self.check_job()
         name, ranks = self.context.name("epoch.loss"), self.context.process_set
         with Call("allreduce", name, ranks) as call:
             try:

@@ -72,7 +72,7 @@ class LocalSGD(Averaging):
 
     @classmethod
     def from_text(cls, **given: str) -> LocalSGD:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         arguments: dict[str, Any] = {}
         if "period" in given:
             arguments["period"] = Periods.from_text(given["period"])
@@ -94,10 +94,10 @@ class LocalSGD(Averaging):
             settings["outer"] = getattr(self._make_outer, "__name__", type(self._make_outer).__name__)
         return Spec(self.kind, **settings).text
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept_set(self, process_set: ProcessSet) -> None:
-        """Refuses a part of the job where it needs the process sets of nodes."""
+        """Raises ValueError for a part of the job if all ranks must add the process sets of nodes."""
         if self.within_node == "every_step":
             self.accept_whole_job(process_set, "the strategy within_node='period'")
 
@@ -117,10 +117,10 @@ class LocalSGD(Averaging):
 
     @property
     def _local(self) -> bool:
-        """Whether ranks take steps of their own. Not before a new job has begun: then nothing is reduced."""
+        """True if ranks take steps of their own; also between two jobs, when nothing is reduced."""
         return not self._met or self._step >= self.post_local_after
 
-    # -- the ranks meet
+    # -- begin and end of a job
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
         """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
@@ -132,7 +132,7 @@ class LocalSGD(Averaging):
         said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"
         if self._step >= self.post_local_after:
             said += f", the first average after {self.period.after(self._step)} steps"
-        places = self.meet(said)
+        places = self.compare(said)
         if self.within_node == "every_step":
             nodes = nodes_of(places)
             self._node = inside(nodes, "gradients")
@@ -148,15 +148,15 @@ class LocalSGD(Averaging):
         self._begin()
 
     def restart(self) -> None:
-        """Leaves the last job, whose process sets are gone. The ranks must meet again."""
+        """Leaves the last job, whose process sets are gone. The ranks must compare their strategies again."""
         self._node = None
         super().restart()
 
-    # -- around the step
+    # -- before and after a step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Notes what the step will change."""
-        self.check_met()
+        """Records the parameters that the step will change."""
+        self.check_job()
         if not self._local:
             return
         if self._length is None:

@@ -39,7 +39,7 @@ class Lossy(Strategy):
     ValueError: one of them is wrong.
     """
 
-    takes_sparse: ClassVar[bool] = False
+    takes_sparse = False
     kind: ClassVar[str]  # the strategy's name in texts
 
     def __init__(
