@@ -15,6 +15,7 @@ from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.lossy import Lossy
 from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Spec, Strategy
 from roundelay.torch.strategies.text import known, parse
+from roundelay.torch.strategies.top_k import TopK
 
 __all__ = [
     "CSC",
@@ -30,6 +31,7 @@ __all__ = [
     "Sent",
     "Spec",
     "Strategy",
+    "TopK",
     "known",
     "of",
     "parse",
