@@ -11,7 +11,8 @@
 #define ROUNDELAY_TECHNIQUES(USE) \
   USE(negate)                     \
   USE(cyclic)                     \
-  USE(csc)
+  USE(csc)                        \
+  USE(power_sgd)
 
 namespace roundelay::compress {
 

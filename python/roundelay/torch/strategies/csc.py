@@ -62,8 +62,8 @@ class CSC(Lossy):
 
     @property
     def own_settings(self) -> dict[str, Value]:
-        """The chunks' size and the choice of norms, where they are not the default."""
-        settings: dict[str, Value] = {}
+        """Lossy's, and the chunks' size and the choice of norms where they are not the default."""
+        settings = super().own_settings
         if self.chunk_elements != _CHUNK_ELEMENTS:
             settings["chunk_elements"] = self.chunk_elements
         if self.norms != "same":

@@ -1,6 +1,7 @@
-"""The base of all lossy strategies: a part of each bucket is sent in a step, and the rest is kept back.
+"""The bases of strategies that keep gradients back.
 
-They share momentum, warm-up, the type of the elements that travel, and parameters that always go densely.
+All of them share the type of the elements that travel, and parameters that always go densely. Those that send
+a part of each bucket in a step share momentum and warm-up, too.
 """
 
 from __future__ import annotations
@@ -26,21 +27,124 @@ COMMON_KEYS = ("momentum", "warmup", "wire", "dense_below", "dense_parameters")
 Schedule = Sequence[tuple[int, float]]
 
 
-class Lossy(Strategy):
-    """A base: override spec(), and give it a ``kind`` and ``own_settings``.
+class KeepsBack(Strategy):
+    """A base: some of a bucket's gradients travel later, or in another form, and some always go densely.
 
-    keep: the part of the elements that a step sends, above 0 and at most 1. momentum: "masked": SGD moves
-    what was sent, and neither weights nor momentum of the rest; "local": momentum is accumulated before it is
-    sent; None or "none": the optimizer sees zeros where nothing was sent. warmup: the number of first steps
-    that send all, or a list of (step, keep): until that step, so much is sent. wire: torch.float16,
-    torch.bfloat16 or None, the type of the elements that travel; the rounding error is kept back too.
-    dense_below: parameters of fewer elements are always sent whole. dense_parameters: so are these, by name.
+    wire: torch.float16, torch.bfloat16 or None, the type of the elements that travel; the rounding error is
+    kept back too. dense_below: parameters of fewer elements are always sent whole. dense_parameters: so are
+    these, by name.
 
     ValueError: one of them is wrong.
     """
 
     takes_sparse: ClassVar[bool] = False
     kind: ClassVar[str]  # the strategy's name in texts
+
+    def __init__(
+        self, wire: torch.dtype | str | None, dense_below: int, dense_parameters: Iterable[str]
+    ) -> None:
+        self.message_wire = checked_wire(wire)
+        self.dense_below = whole_number("dense_below", dense_below, 0)
+        self.dense_parameters = checked_names(dense_parameters)
+        self._stepped = self._loaded = False
+
+    # -- to override
+
+    @property
+    def own_settings(self) -> dict[str, Value]:
+        """The settings that this strategy alone has and that are not their defaults."""
+        return {}
+
+    # -- its form
+
+    @property
+    def text(self) -> str:
+        """Returns for example ``csc:keep=0.1,momentum=local``: its own settings, and what is not default."""
+        settings = dict(self.own_settings)
+        if self.message_wire is not None:
+            settings["wire"] = wire_text(self.message_wire)
+        if self.dense_below != 4096:
+            settings["dense_below"] = self.dense_below
+        if self.dense_parameters:
+            settings["dense_parameters"] = self.dense_parameters
+        return Spec(self.kind, **settings).text
+
+    def technique_settings(self) -> dict[str, Value]:
+        """Returns the settings that every such technique of the core has."""
+        return {} if self.message_wire is None else {"wire": wire_text(self.message_wire)}
+
+    # -- what it is asked
+
+    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
+        """Refuses gradients of which no part can be kept back."""
+        super().accept(optimizer, op)
+        if op not in LINEAR_OPS:
+            raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if not parameter.is_floating_point():
+                    raise ValueError(
+                        f"strategy {self.text} keeps gradients back, which those of {parameter.dtype} cannot "
+                        "be: give these parameters to an optimizer of their own with strategy='dense'"
+                    )
+
+    def accept_gradients(self, names: Collection[str], passes: int) -> None:
+        """Refuses dense_parameters that there are not."""
+        known = set(names)
+        unknown = next((name for name in self.dense_parameters if name not in known), None)
+        if unknown is not None:
+            raise ValueError(
+                f"strategy {self.text}: no parameter is called {unknown!r}; there are "
+                f"{', '.join(sorted(known)[:6])}{' ...' if len(known) > 6 else ''}"
+            )
+
+    def dense_in(self, bucket: Bucket) -> list[int]:
+        """Returns the numbers of the bucket's parameters that always go densely."""
+        pairs = enumerate(zip(bucket.parameters, bucket.ranges, strict=True))
+        return [
+            number
+            for number, (name, place) in pairs
+            if len(place) < self.dense_below or name in self.dense_parameters
+        ]
+
+    # -- around the step
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Warns, before the first step, if that of an optimizer with a state begins with nothing."""
+        if not self._stepped:
+            self._stepped = True
+            self._say_how_it_begins(optimizer)
+
+    def _say_how_it_begins(self, optimizer: torch.optim.Optimizer) -> None:
+        if optimizer.state and not self._loaded and self.context.process_set.rank() == 0:
+            text = (
+                f"strategy {self.text} begins with nothing kept back and at step 0 of its warm-up: the "
+                "optimizer has a state, but none was loaded into the strategy "
+                "(docs/strategies.md#what-is-kept-back-and-checkpoints)"
+            )
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned."""
+        super().load_state_dict(state)
+        self._loaded = True
+
+    def detach(self) -> None:
+        """Stops being an optimizer's strategy."""
+        super().detach()
+        self._stepped = self._loaded = False
+
+
+class Lossy(KeepsBack):
+    """A base: override spec(), and give it a ``kind`` and ``own_settings``.
+
+    keep: the part of the elements that a step sends, above 0 and at most 1. momentum: "masked": SGD moves
+    what was sent, and neither weights nor momentum of the rest; "local": momentum is accumulated before it is
+    sent; None or "none": the optimizer sees zeros where nothing was sent. warmup: the number of first steps
+    that send all, or a list of (step, keep): until that step, so much is sent. The others: KeepsBack.
+
+    ValueError: one of them is wrong.
+    """
 
     def __init__(
         self,
@@ -52,56 +156,36 @@ class Lossy(Strategy):
         dense_below: int = 4096,
         dense_parameters: Iterable[str] = (),
     ) -> None:
+        super().__init__(wire, dense_below, dense_parameters)
         self.keep = checked_keep(keep)
         self.momentum = "none" if momentum is None else momentum
         if self.momentum not in MOMENTA:
             raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(MOMENTA)}")
         self.warmup = checked_schedule(warmup)
-        self.message_wire = checked_wire(wire)
-        self.dense_below = whole_number("dense_below", dense_below, 0)
-        self.dense_parameters = checked_names(dense_parameters)
         self._sgd_momentum = 0.0
         self._nesterov = False
         self._taken: sgd_steps.Taken = []
         self._own_step: Callable[[], None] | None = None  # waits for the end of the optimizer's
-        self._stepped = self._loaded = False
-
-    # -- to override
-
-    @property
-    def own_settings(self) -> dict[str, Value]:
-        """The settings that this strategy alone has and that are not their defaults."""
-        return {}
 
     @abstractmethod
     def spec(self, bucket: Bucket, keep: float, dense: Collection[int]) -> Spec | None:
         """Returns the bucket's technique. dense: numbers of the parameters that go densely, not all."""
 
-    # -- its form
-
     @property
-    def text(self) -> str:
-        """Returns for example ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
-        settings: dict[str, Value] = {"keep": self.keep, **self.own_settings}
+    def own_settings(self) -> dict[str, Value]:
+        """What is sent, and what is not the default. A subclass adds its own."""
+        settings: dict[str, Value] = {"keep": self.keep}
         if self.momentum != "masked":
             settings["momentum"] = self.momentum
         if self.warmup:
             settings["warmup"] = "+".join(f"{step}/{_shortest(keep)}" for step, keep in self.warmup)
-        if self.message_wire is not None:
-            settings["wire"] = wire_text(self.message_wire)
-        if self.dense_below != 4096:
-            settings["dense_below"] = self.dense_below
-        if self.dense_parameters:
-            settings["dense_parameters"] = self.dense_parameters
-        return Spec(self.kind, **settings).text
+        return settings
 
     def technique_settings(self) -> dict[str, Value]:
         """Returns the settings that every lossy technique of the core has."""
-        settings: dict[str, Value] = {}
+        settings = super().technique_settings()
         if self.momentum == "local":
             settings |= {"momentum": self._sgd_momentum, "nesterov": self._nesterov}
-        if self.message_wire is not None:
-            settings["wire"] = wire_text(self.message_wire)
         return settings
 
     # -- what it is asked
@@ -109,15 +193,6 @@ class Lossy(Strategy):
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
         """Refuses what cannot be sent in parts, and an optimizer whose momentum it does not know."""
         super().accept(optimizer, op)
-        if op not in LINEAR_OPS:
-            raise ValueError(f"strategy {self.text} needs op=hvd.Average or op=hvd.Sum")
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if not parameter.is_floating_point():
-                    raise ValueError(
-                        f"strategy {self.text} keeps gradients back, which those of {parameter.dtype} cannot "
-                        "be: give these parameters to an optimizer of their own with strategy='dense'"
-                    )
         if self.momentum == "none":
             return
         if type(optimizer) is not torch.optim.SGD:
@@ -141,16 +216,6 @@ class Lossy(Strategy):
             )
         return found.pop()
 
-    def accept_gradients(self, names: Collection[str], passes: int) -> None:
-        """Refuses dense_parameters that there are not."""
-        known = set(names)
-        unknown = next((name for name in self.dense_parameters if name not in known), None)
-        if unknown is not None:
-            raise ValueError(
-                f"strategy {self.text}: no parameter is called {unknown!r}; there are "
-                f"{', '.join(sorted(known)[:6])}{' ...' if len(known) > 6 else ''}"
-            )
-
     def accept_closure(self) -> None:
         """Refuses a closure where the strategy takes a part of the step: it needs the gradients before."""
         if self.momentum != "none":
@@ -169,23 +234,12 @@ class Lossy(Strategy):
             return None
         return self.spec(bucket, self.keep if keep is None else keep, dense)
 
-    def dense_in(self, bucket: Bucket) -> list[int]:
-        """Returns the numbers of the bucket's parameters that always go densely."""
-        pairs = enumerate(zip(bucket.parameters, bucket.ranges, strict=True))
-        return [
-            number
-            for number, (name, place) in pairs
-            if len(place) < self.dense_below or name in self.dense_parameters
-        ]
-
     # -- around the step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Hides from the optimizer's step what it would treat wrongly; after_step() steps that."""
         self.abandon_step()
-        if not self._stepped:
-            self._stepped = True
-            self._say_how_it_begins(optimizer)
+        super().before_step(optimizer)
         if self.momentum == "none" or not isinstance(optimizer, torch.optim.SGD):
             return
         for group in optimizer.param_groups:
@@ -231,25 +285,10 @@ class Lossy(Strategy):
         taken, self._taken, self._own_step = self._taken, [], None
         sgd_steps.put_back(taken)
 
-    def _say_how_it_begins(self, optimizer: torch.optim.Optimizer) -> None:
-        if optimizer.state and not self._loaded and self.context.process_set.rank() == 0:
-            text = (
-                f"strategy {self.text} begins with nothing kept back and at step 0 of its warm-up: the "
-                "optimizer has a state, but none was loaded into the strategy "
-                "(docs/strategies.md#what-is-kept-back-and-checkpoints)"
-            )
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned."""
-        super().load_state_dict(state)
-        self._loaded = True
-
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
         self.abandon_step()
         super().detach()
-        self._stepped = self._loaded = False
 
 
 def _momentum_text(momentum: float, nesterov: bool) -> str:
@@ -299,15 +338,23 @@ def checked_schedule(warmup: Any) -> tuple[tuple[int, float], ...]:
     return tuple(pairs)
 
 
-def from_texts(given: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the common arguments that a text gives, and keep. ValueError: one is no number."""
-    arguments: dict[str, Any] = {key: given[key] for key in ("momentum", "wire") if key in given}
-    if "keep" in given:
-        arguments["keep"] = number_from("keep", given["keep"])
+def kept_back_from_texts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Returns KeepsBack's arguments that a text gives. ValueError: one is no number."""
+    arguments: dict[str, Any] = {"wire": given["wire"]} if "wire" in given else {}
     if "dense_below" in given:
         arguments["dense_below"] = int_from("dense_below", given["dense_below"])
     if "dense_parameters" in given:
         arguments["dense_parameters"] = given["dense_parameters"].split("+")
+    return arguments
+
+
+def from_texts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Returns Lossy's arguments that a text gives. ValueError: one is no number."""
+    arguments = kept_back_from_texts(given)
+    if "momentum" in given:
+        arguments["momentum"] = given["momentum"]
+    if "keep" in given:
+        arguments["keep"] = number_from("keep", given["keep"])
     if "warmup" in given:
         pairs = [pair.partition("/") for pair in given["warmup"].split("+")]
         if len(pairs) == 1 and not pairs[0][1]:
