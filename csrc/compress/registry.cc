@@ -12,6 +12,8 @@
   USE(negate)                     \
   USE(cyclic)                     \
   USE(csc)                        \
+  USE(csc)                        \
+  USE(top_k)                      \
   USE(power_sgd)
 
 namespace roundelay::compress {

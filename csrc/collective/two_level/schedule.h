@@ -60,23 +60,6 @@ class StepOrder {
   std::uint64_t chunks_, most_across_, scattered_ = 0, gathered_ = 0;
 };
 
-// The scale of the sums inside the node, and that of the sums between the nodes.
-struct Scales {
-  Scale inside, between;
-};
-
-// Splits a call's scale for a node of `members` members. Each level divides what it has added up, so that an
-// average of equal parts is that part again, and a half's partial sum overflows no sooner than the result. A
-// factor scales the whole sum.
-inline Scales split(const Reduction& how, int members) {
-  Scales scales{{}, how.scale};
-  if (how.reduce_op == ReduceOp::kSum && how.scale.divisor % members == 0) {
-    scales.inside.divisor = members;
-    scales.between.divisor /= members;
-  }
-  return scales;
-}
-
 // Returns whether two levels can carry out the call. Scaled integers do not fit: they are truncated once,
 // after a sum that is wider than they are.
 inline bool fits(const Call& call) {

@@ -11,7 +11,7 @@ TwoLevelRun::TwoLevelRun(const TwoLevelResources& resources, const Call& call)
       call_(std::get<AllreduceCall>(call)),
       chunks_(call_.buffer.bytes, size_of(call_.dtype), resources.inner.group().size(),
               resources.cut.shard_bytes),
-      scales_(split(call_, resources.inner.group().size())),
+      scales_(scales_of_levels(call_, resources.inner.group().size())),
       order_(chunks_.count(), resources.cut.most_across) {}
 
 Result<bool> TwoLevelRun::advance() {

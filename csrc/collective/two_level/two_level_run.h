@@ -59,7 +59,7 @@ class TwoLevelRun {
   const TwoLevelResources& resources_;
   const AllreduceCall& call_;
   const Chunks chunks_;
-  const Scales scales_;
+  const LevelScales scales_;
   StepOrder order_;
   std::unique_ptr<Pending> step_;  // the step inside the node; null: none is in progress
   // The allreduces between the nodes, in the order of chunks; null when over. The first one is of chunk

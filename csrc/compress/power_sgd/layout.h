@@ -18,11 +18,6 @@ struct Options {
   std::optional<DType> wire;  // of fp32 elements; none: as they are
 };
 
-// Elements [first, last) of a bucket.
-struct Range {
-  std::size_t first = 0, last = 0;
-};
-
 // Rows and columns of a matrix; all of them begin with the first one that is named.
 struct Block {
   std::size_t row = 0, column = 0, rows = 0, columns = 0;
@@ -38,10 +33,10 @@ struct Matrix {
   // Calls use(block) for blocks that together have the matrix's elements in the range: the end of a row,
   // whole rows, the begin of a row.
   template <typename Use>
-  void each_block(Range range, Use use) const {
-    const std::size_t end = slice.first + slice.count;
+  void each_block(const Slice& range, Use use) const {
+    const std::size_t end = std::min(range.first + range.count, slice.first + slice.count);
     std::size_t at = std::max(range.first, slice.first) - slice.first;
-    const std::size_t last = std::max(std::min(range.last, end), slice.first) - slice.first;
+    const std::size_t last = std::max(end, slice.first) - slice.first;
     while (at < last) {
       const std::size_t column = at % columns, left_over = last - at;
       const bool whole = column == 0 && left_over >= columns;
@@ -85,13 +80,6 @@ struct Layout {
   std::size_t elements = 0;
   for (const std::size_t columns : options.columns) elements += std::min(options.rank, columns) * columns;
   return elements;
-}
-
-// Returns the part of `count` elements that a member of a node works on. They differ by one element at most.
-[[nodiscard]] inline Range shard_of(std::size_t count, std::size_t members, std::size_t member) {
-  const std::size_t each = count / members, longer = count % members;
-  const std::size_t first = member * each + std::min(member, longer);
-  return {first, first + each + (member < longer ? 1 : 0)};
 }
 
 }  // namespace roundelay::compress::power_sgd

@@ -36,41 +36,43 @@ class BlockElements {
   [[gnu::always_inline]] explicit BlockElements(const LowRankBlock& block)
       : values_(block.values), residual_(block.residual), weight_(static_cast<Real>(block.weight)) {}
 
-  [[gnu::always_inline]] static Wide read(const std::byte* from, std::size_t count) {
-    Wide wide{};
-    std::memcpy(&wide, from, count * sizeof(Real));
-    return wide;
+  // Sets `to` to these numbers, and what it has more to zero.
+  [[gnu::always_inline]] static void read(Wide& to, const std::byte* from, std::size_t count) {
+    if (count < WideOf<Real>::kWidth) to = Wide{};
+    std::memcpy(&to, from, count * sizeof(Real));
   }
   [[gnu::always_inline]] static void write(std::byte* to, const Wide& wide, std::size_t count) {
     std::memcpy(to, &wide, count * sizeof(Real));
   }
-  [[gnu::always_inline]] Wide kept(std::size_t at, std::size_t count) const {
-    return residual_ == nullptr ? Wide{} : read(residual_ + at * sizeof(Real), count);
-  }
-  // Returns elements of U, from number `at` on.
-  [[gnu::always_inline]] Wide operator()(std::size_t at, std::size_t count) const {
-    return value(at, count) * weight_ + kept(at, count);
+  // Sets `to` to elements of U, from number `at` on.
+  [[gnu::always_inline]] void take(Wide& to, std::size_t at, std::size_t count) const {
+    values(to, at, count);
+    to *= weight_;
+    if (residual_ == nullptr) return;
+    Wide kept;
+    read(kept, residual_ + at * sizeof(Real), count);
+    to += kept;
   }
   [[gnu::always_inline]] void set_value(std::size_t at, const Wide& wide, std::size_t count) const {
     for (std::size_t i = 0; i < count; ++i)
       store<Stored>(values_ + (at + i) * sizeof(Stored), E::result(static_cast<typename E::Wide>(wide[i])));
   }
-  // Keeps `rest`, but for elements that are not finite.
+  // Keeps `rest`, but for elements that are not finite. There is a residual.
   [[gnu::always_inline]] void keep(std::size_t at, const Wide& rest, std::size_t count) const {
-    if (residual_ == nullptr) return;
-    const Wide chosen = rest - rest == Wide{} ? rest : kept(at, count);
-    write(residual_ + at * sizeof(Real), chosen, count);
+    Wide kept;
+    read(kept, residual_ + at * sizeof(Real), count);
+    kept = rest - rest == Wide{} ? rest : kept;
+    write(residual_ + at * sizeof(Real), kept, count);
   }
 
  private:
-  [[gnu::always_inline]] Wide value(std::size_t at, std::size_t count) const {
+  [[gnu::always_inline]] void values(Wide& to, std::size_t at, std::size_t count) const {
     if constexpr (sizeof(Stored) == sizeof(Real)) {
-      return read(values_ + at * sizeof(Stored), count);
+      read(to, values_ + at * sizeof(Stored), count);
     } else {
-      Wide wide{};
+      to = Wide{};
       for (std::size_t i = 0; i < count; ++i)
-        wide[i] = static_cast<Real>(E::operand(load<Stored>(values_ + (at + i) * sizeof(Stored))));
-      return wide;
+        to[i] = static_cast<Real>(E::operand(load<Stored>(values_ + (at + i) * sizeof(Stored))));
     }
   }
 
@@ -105,9 +107,12 @@ template <DType kType, std::size_t kCount>
     Wide sums[kCount] = {};
     each_wide<kWidth>(
         from, to, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
-          const Wide own = elements(row * block.stride + column, count);
-          for (std::size_t j = 0; j < kCount; ++j)
-            sums[j] += own * Elements::read(element<Real>(block.right, k + j, column), count);
+          Wide own, vector;
+          elements.take(own, row * block.stride + column, count);
+          for (std::size_t j = 0; j < kCount; ++j) {
+            Elements::read(vector, element<Real>(block.right, k + j, column), count);
+            sums[j] += own * vector;
+          }
         });
     for (std::size_t j = 0; j < kCount; ++j) {
       std::byte* const at = element<Real>(block.left, k + j, row);
@@ -129,13 +134,16 @@ template <DType kType, std::size_t kRows>
   each_wide<WideOf<Real>::kWidth>(
       from, to, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
         Wide own[kRows];
-        for (std::size_t i = 0; i < kRows; ++i) own[i] = elements((row + i) * block.stride + column, count);
+        for (std::size_t i = 0; i < kRows; ++i)
+          elements.take(own[i], (row + i) * block.stride + column, count);
         for (std::size_t k = 0; k < block.right.count; ++k) {
           Wide sum = own[0] * load<Real>(element<Real>(block.left, k, row));
           for (std::size_t i = 1; i < kRows; ++i)
             sum += own[i] * load<Real>(element<Real>(block.left, k, row + i));
           std::byte* const at = element<Real>(block.right, k, column);
-          Elements::write(at, Elements::read(at, count) + sum, count);
+          Wide before;
+          Elements::read(before, at, count);
+          Elements::write(at, before + sum, count);
         }
       });
 }
@@ -181,12 +189,16 @@ template <DType kType>
       __attribute__((always_inline)) {
     each_wide<WideOf<Real>::kWidth>(
         from, to, [&](std::size_t column, std::size_t count) __attribute__((always_inline)) {
-          Wide sum{};
-          for (std::size_t k = 0; k < block.left.count; ++k)
-            sum += Elements::read(element<Real>(block.right, k, column), count) *
-                   load<Real>(element<Real>(block.left, k, row));
+          Wide own, vector, sum{};
+          for (std::size_t k = 0; k < block.left.count; ++k) {
+            Elements::read(vector, element<Real>(block.right, k, column), count);
+            sum += vector * load<Real>(element<Real>(block.left, k, row));
+          }
           const std::size_t at = row * block.stride + column;
-          elements.keep(at, elements(at, count) - sum * part, count);
+          if (block.residual != nullptr) {
+            elements.take(own, at, count);
+            elements.keep(at, own - sum * part, count);
+          }
           elements.set_value(at, sum, count);
         });
   };

@@ -42,7 +42,7 @@ class Calls final : public compress::Technique {
     }
     co_return Status{};
   }
-  Status give_back(compress::Arithmetic&, const compress::Bucket&) const override { return {}; }
+  Status give_back(compress::Stage&, const compress::Bucket&) const override { return {}; }
 
  private:
   int& ended_;

@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import torch
 
-from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts, int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
 from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
 NORMS = ("same", "previous")
@@ -58,12 +59,12 @@ class CSC(Lossy):
         own: dict[str, str | int] = {"norms": given["norms"]} if "norms" in given else {}
         if "chunk_elements" in given:
             own["chunk_elements"] = int_from("chunk_elements", given["chunk_elements"])
-        return cls(**{**from_texts(given), **own})
+        return cls(**{**from_texts(given, cls.share), **own})
 
     @property
     def own_settings(self) -> dict[str, Value]:
-        """Lossy's, and the chunks' size and the choice of norms where they are not the default."""
-        settings = super().own_settings
+        """The chunks' size and the choice of norms, where they are not the default."""
+        settings: dict[str, Value] = {}
         if self.chunk_elements != _CHUNK_ELEMENTS:
             settings["chunk_elements"] = self.chunk_elements
         if self.norms != "same":
