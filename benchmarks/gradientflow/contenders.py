@@ -64,6 +64,11 @@ def _csc(keep: float, name: str, more: str = "") -> Contender:
     return Contender(name, "roundelay", text, None)
 
 
+def _power_sgd(rank: int) -> Contender:
+    text = f"power_sgd:rank={rank},warmup={DENSE_STEPS},dense_below=0"
+    return Contender(f"PowerSGD rank {rank}", "roundelay", text, low_rank(rank))
+
+
 CONTENDERS = {
     "alone": ALONE,
     "per-tensor": PER_TENSOR,
@@ -72,9 +77,13 @@ CONTENDERS = {
     "csc-10": _csc(0.1, "CSC 10 %, bf16"),
     "csc-10-previous": _csc(0.1, "CSC 10 %, bf16, previous norms", ",norms=previous"),
     "csc-1": _csc(0.01, "CSC 1 %, bf16"),
+    "power-sgd-4": _power_sgd(4),
+    "power-sgd-2": _power_sgd(2),
+    "power-sgd-1": _power_sgd(1),
     "ddp": DDP,
     "ddp-fp16": Contender("DDP, fp16 hook", "ddp", "fp16_compress_hook", dense(HALF)),
     "powersgd-4": Contender("DDP, PowerSGD rank 4", "powersgd", "4", low_rank(4)),
+    "powersgd-2": Contender("DDP, PowerSGD rank 2", "powersgd", "2", low_rank(2)),
     "powersgd-1": Contender("DDP, PowerSGD rank 1", "powersgd", "1", low_rank(1)),
 }
 

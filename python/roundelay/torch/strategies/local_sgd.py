@@ -19,7 +19,7 @@ from roundelay.torch.operations import Average, allgather
 from roundelay.torch.operations.common import row_of_this_rank
 from roundelay.torch.process_sets import ProcessSet, global_process_set
 from roundelay.torch.strategies.averages import average
-from roundelay.torch.strategies.lossy import int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
 from roundelay.torch.strategies.nodes import Place, node_id, nodes_of, sets_of
 from roundelay.torch.strategies.outer import MakeOuter, Outer
 from roundelay.torch.strategies.overflow import agree_on_overflow
