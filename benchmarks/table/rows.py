@@ -17,6 +17,7 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
+    topk,
     train,
 )
 from benchmarks.table.result import Result
@@ -43,4 +44,5 @@ ROWS: dict[str, Row] = {
     "alone": Row(alone.measure, alone.results),
     "start": Row(start.measure, start.results),
     "nodes": Row(nodes.measure, nodes.results),
+    "topk": Row(topk.measure, topk.results),
 }

@@ -8,6 +8,7 @@ import torch
 
 import roundelay.torch as hvd
 from benchmarks import measure
+from benchmarks.convergence import NO_FEEDBACK
 from benchmarks.tasks import BATCH, TASKS, Task, batches, rate_at
 
 _MOMENTUM, _WEIGHT_DECAY = 0.9, 1e-4
@@ -33,7 +34,8 @@ def _train(name: str, strategy: str, seed: int, steps: int, every: int) -> dict[
     plain = torch.optim.SGD(
         task.model.parameters(), lr=task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
     )
-    optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=strategy)
+    text, no_feedback, _ = strategy.partition(NO_FEEDBACK)
+    optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=text)
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps))
     hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
     torch.manual_seed(seed * hvd.size() + hvd.rank())  # each rank draws its own masks
@@ -44,6 +46,8 @@ def _train(name: str, strategy: str, seed: int, steps: int, every: int) -> dict[
         # The average over the ranks is the batch's mean, also where shares differ.
         (task.loss(task.model, mine) * (hvd.size() / BATCH)).backward()
         optimizer.step()
+        if no_feedback:
+            hvd.strategies.of(optimizer).rescale(0.0)  # of what is kept back nothing is left
         scheduler.step()
         if hvd.rank() == 0 and (step % every == 0 or step == steps):
             curve.append((step, *_tested(task)))

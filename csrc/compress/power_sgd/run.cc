@@ -151,13 +151,14 @@ Status Run::project_back() const {
 // Expands the elements before the shard, in it, and behind it.
 Status Run::expand(const Matrix& matrix) const {
   const std::size_t end = shard_.first + shard_.count;
-  for (const Slice& range : {Slice{0, shard_.first}, shard_, Slice{end, bucket_.count - end}}) {
-    const bool kept = range.first == shard_.first && range.count == shard_.count;
-    ROUNDELAY_RETURN_IF_ERROR(each_block(matrix, range, [&](const Block& block) {
+  const auto each = [&](const Slice& range, bool kept) {
+    return each_block(matrix, range, [&](const Block& block) {
       return math_.expand(block_of(matrix, block, left(matrix), right(matrix), kept), share_, dtype_);
-    }));
-  }
-  return {};
+    });
+  };
+  ROUNDELAY_RETURN_IF_ERROR(each({0, shard_.first}, false));
+  ROUNDELAY_RETURN_IF_ERROR(each(shard_, true));
+  return each({end, bucket_.count - end}, false);
 }
 
 Status Run::finish() const {

@@ -82,7 +82,9 @@ void orthonormalise(const Vectors& vectors, DType dtype) {
       for (std::size_t j = 0; j < k; ++j) list.add(k, -list.dot(k, j), j);
     }
     const double after = list.dot(k, k);
-    if (after <= before * dependent * dependent) {
+    if (!std::isfinite(after)) {
+      list.scale(k, std::numeric_limits<double>::quiet_NaN());
+    } else if (after <= before * dependent * dependent) {
       list.clear(k);
     } else {
       list.scale(k, 1.0 / std::sqrt(after));
