@@ -1,7 +1,11 @@
-"""Trains a task with each strategy and seed, and records the test loss and what was sent."""
+"""Trains a task with each strategy and seed, and records the test loss and what was sent.
+
+Each rank takes itself for a node: strategies that treat nodes differently then have several.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -63,6 +67,7 @@ def _train(name: str, strategy: str, seed: int, steps: int, every: int) -> dict[
 def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Carry out the trainings of the spec."""
     ranks = measure.Ranks(spec)
+    os.environ["ROUNDELAY_NODE_ID"] = str(ranks.rank)
     hvd.init()
     runs = [
         _train(spec["task"], strategy, seed, spec["steps"], spec["every"])
