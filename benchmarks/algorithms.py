@@ -1,23 +1,42 @@
 """Algorithms without ranks beside Besch and Pohl's model of their time, which is fitted on 2 ranks.
 
 T(P) = T(1) / min(P, cores) + 2 ceil(log2 P) (alpha + S / W), for partial results of S bytes on P ranks.
+The ranks are in one node, or with --nodes each on a node of its own: a network namespace, which needs root.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import launch, show
+from benchmarks import launch, measure, show
 from benchmarks.quiet import others_text
+from roundelay.run.mpi import Mpirun
+from tests.rig import Rig, why_not
 
-_SIZES = ("256", "64K", "1M", "4M", "16M")
-_QUICK_SIZES = ("256", "64K", "1M")
 FITTED = 2  # ranks of the job that gives alpha and W
+_QUICK_SIZES = ("256", "64K", "1M")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the ranks are, and what suits it."""
+
+    name: str
+    ranks: tuple[int, ...]
+    sizes: tuple[str, ...]
+    products: int
+    steps: int
+    repetitions: int
+
+
+_NODE = _Place("one node", (4,), ("256", "64K", "1M", "4M", "16M"), 8, 8, 9)
+# The nodes share this machine's cores: so little is computed, and the wire takes most of a step.
+_NODES = _Place("a node each", (4, 8), ("256", "512K", "1M", "2M"), 1, 3, 5)
 
 
 @dataclass(frozen=True)
@@ -56,17 +75,17 @@ def fitted(alone: Mapping[int, float], together: Mapping[int, float], ranks: int
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.algorithms", description=__doc__)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[4], help="jobs to predict (default: 4)")
+    parser.add_argument("--nodes", action="store_true", help="each rank on a node of its own")
+    parser.add_argument("--mbit", type=int, default=100, help="with --nodes: the wire's speed (default: 100)")
+    parser.add_argument("--ranks", type=int, nargs="+", help="jobs to predict (default: 4; with --nodes 4 8)")
     parser.add_argument(
-        "--sizes",
-        type=show.parse_size,
-        nargs="+",
-        help=f"bytes of a partial result (default: {' '.join(_SIZES)})",
+        "--sizes", type=show.parse_size, nargs="+", help="bytes of a partial result, two or more"
     )
     parser.add_argument("--shards", type=int, default=16, help="shards of the data (default: 16)")
-    parser.add_argument("--products", type=int, default=8, help="matrix products of a shard (default: 8)")
-    parser.add_argument("--steps", type=int, default=8, help="steps of a measurement (default: 8)")
-    parser.add_argument("--repetitions", type=int, help="measurements of each cell (default: 9)")
+    parser.add_argument(
+        "--products", type=int, help="matrix products of a shard (default: 8; with --nodes 1)"
+    )
+    parser.add_argument("--repetitions", type=int, help="of each measurement (default: 9; with --nodes 5)")
     parser.add_argument("--quick", action="store_true", help="few sizes and repetitions: no numbers to keep")
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON")
     return parser
@@ -75,39 +94,76 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command."""
     arguments = _parser().parse_args(argv)
-    default = _QUICK_SIZES if arguments.quick else _SIZES
+    place = _NODES if arguments.nodes else _NODE
+    if arguments.nodes and (reason := why_not()):
+        raise launch.JobError(f"no nodes on this machine: {reason}")
+    sizes = _QUICK_SIZES if arguments.quick else place.sizes
     spec = {
-        "sizes": arguments.sizes or [show.parse_size(size) for size in default],
-        "repetitions": arguments.repetitions or (2 if arguments.quick else 9),
-        **{name: getattr(arguments, name) for name in ("shards", "products", "steps")},
+        "sizes": arguments.sizes or [show.parse_size(size) for size in sizes],
+        "repetitions": arguments.repetitions or (2 if arguments.quick else place.repetitions),
+        "shards": arguments.shards,
+        "products": arguments.products or place.products,
+        "steps": place.steps,
     }
     if len(set(spec["sizes"])) < 2:
         raise launch.JobError("two sizes or more are needed to fit the model")
     mpirun = launch.find_launcher()
     machine = launch.machine(mpirun)
-    jobs: dict[int, dict[str, Any]] = {}
-    for ranks in sorted({1, FITTED, *arguments.ranks}):
-        jobs[ranks] = launch.run_ranks(mpirun, "benchmarks.workers.algorithms", ranks, spec, 600)[0]
-    median = {
-        ranks: {int(size): statistics.median(seconds) for size, seconds in job["seconds"].items()}
-        for ranks, job in jobs.items()
+    mbit = arguments.mbit if arguments.nodes else None
+    jobs = {
+        str(ranks): _measured(mpirun, ranks, spec, mbit)
+        for ranks in sorted({1, FITTED, *(arguments.ranks or place.ranks)})
     }
-    model = fitted(median[1], median[FITTED], FITTED, machine["cores"])
+    found = {"place": place.name, "mbit": mbit, "machine": machine, **spec, "jobs": jobs}
     console = show.console()
-    bandwidth = f"{show.size_text(round(1 / model.per_byte))}/s" if model.per_byte > 0 else "without limit"
-    constants = f"alpha {show.seconds_text(model.alpha)}, W {bandwidth}"
-    console.print(f"{spec['shards']} shards; fitted on {FITTED} ranks: {constants}", highlight=False)
-    rows = []
-    for ranks in jobs:
-        for size in spec["sizes"]:
-            measured = median[ranks][size]
-            predicted = model.step(median[1][size], size, ranks, machine["cores"]) if ranks > 1 else measured
-            times = (show.seconds_text(measured), show.seconds_text(predicted))
-            rows.append([str(ranks), show.size_text(size), *times, show.ratio_text(predicted / measured)])
-    console.print(show.table(["ranks", "partial result", "a step", "model", "model / step"], rows))
+    console.print(caption(found), highlight=False)
+    console.print(show.table(*rows(found)))
     console.print(others_text(list(jobs.values())), highlight=False)
-    result = {"machine": machine, **spec, "alpha": model.alpha, "per_byte": model.per_byte, "jobs": jobs}
-    show.save(arguments.output / "algorithms.json", result)
+    show.save(arguments.output / "algorithms.json", found)
+
+
+def _measured(mpirun: Mpirun, ranks: int, spec: dict[str, Any], mbit: int | None) -> dict[str, Any]:
+    """Run one job. With `mbit` each rank has a node of its own."""
+    with nullcontext() if mbit is None else Rig(ranks, mbit) as rig:
+        job = launch.run_ranks(mpirun, "benchmarks.workers.algorithms", ranks, spec, 600, rig)[0]
+    return measure.summarised(job)
+
+
+def model_of(found: Mapping[str, Any]) -> tuple[Model, dict[int, dict[int, float]]]:
+    """Return the model that fits the job of FITTED ranks, and the measured medians by ranks and size."""
+    medians = {
+        int(ranks): {int(size): times["median"] for size, times in job["seconds"].items()}
+        for ranks, job in found["jobs"].items()
+    }
+    return fitted(medians[1], medians[FITTED], FITTED, found["machine"]["cores"]), medians
+
+
+def caption(found: Mapping[str, Any]) -> str:
+    """Tell what was measured, and the fitted constants."""
+    model, _ = model_of(found)
+    wire = f", {found['mbit']} Mbit/s between nodes" if found["mbit"] else ""
+    bandwidth = f"{show.size_text(round(1 / model.per_byte))}/s" if model.per_byte > 0 else "without limit"
+    fabric = found["jobs"][str(FITTED)]["fabric"]
+    machine = f"{found['machine']['cores']} cores of an {found['machine']['cpu']}"
+    fit = f"alpha = {show.seconds_text(model.alpha)}, W = {bandwidth} from {FITTED} ranks"
+    return f"Ranks on {found['place']}{wire}, fabric {fabric}, {found['shards']} shards, {machine}; {fit}"
+
+
+def rows(found: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns and rows of a place's table: measured steps beside the model's."""
+    model, medians = model_of(found)
+    cores, others = found["machine"]["cores"], [ranks for ranks in medians if ranks > 1]
+    columns = ["partial result", "1 rank"]
+    for ranks in others:
+        columns += [f"{ranks} ranks", "fit" if ranks == FITTED else "model"]
+    lines = []
+    for size, alone in medians[1].items():
+        line = [show.size_text(size), show.seconds_text(alone)]
+        for ranks in others:
+            measured, said = medians[ranks][size], model.step(alone, size, ranks, cores)
+            line += [show.seconds_text(measured), f"{show.seconds_text(said)} ({said / measured:.2f}x)"]
+        lines.append(line)
+    return columns, lines
 
 
 if __name__ == "__main__":

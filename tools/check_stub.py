@@ -1,4 +1,4 @@
-"""Compares python/roundelay/_core.pyi with the built module: `python tools/check_stub.py`.
+"""Compares the stubs of compiled modules with these: `python tools/check_stub.py`.
 
 Exits with 1 if they differ. The stub may import all names of further stubs beside it.
 mypy's stubtest cannot see signatures of compiled functions. pybind11 writes them into docstrings.
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-STUB = Path(__file__).resolve().parent.parent / "python" / "roundelay" / "_core.pyi"
+PACKAGE = Path(__file__).resolve().parent.parent / "python" / "roundelay"
 Names = dict[str, "list[str] | None"]  # a function's parameters, None for other names
 
 
@@ -33,7 +33,7 @@ def stub_names(text: str) -> tuple[Names, dict[str, set[str]]]:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names[node.target.id] = None
         elif isinstance(node, ast.ImportFrom) and node.names[0].name == "*":
-            further = STUB.with_name(f"{(node.module or '').rpartition('.')[2]}.pyi")
+            further = PACKAGE / (f"{(node.module or '').rpartition('.')[2]}.pyi")
             their_names, their_members = stub_names(further.read_text())
             names |= their_names
             members |= their_members
@@ -45,7 +45,8 @@ def parameters(signature: str) -> list[str]:
     inside = signature.partition("(")[2].rpartition(")")[0]
     while (flat := re.sub(r"[\[(][^\[\]()]*[\])]", "", inside)) != inside:
         inside = flat
-    return [re.split("[:=]", part)[0].strip(" *") for part in inside.split(",") if part.strip()]
+    # A lone * begins the arguments that are given by name.
+    return [re.split("[:=]", part)[0].strip(" *") for part in inside.split(",") if part.strip(" *")]
 
 
 def module_names(module: ModuleType) -> Names:
@@ -81,9 +82,12 @@ def differences(stub_text: str, module: ModuleType) -> list[str]:
 
 def main() -> int:
     """Compare; return the exit code."""
-    from roundelay import _core
+    from roundelay import _core, _model
 
-    lines = differences(STUB.read_text(), _core)
+    lines = []
+    for module in (_core, _model):
+        stub = PACKAGE / f"{module.__name__.rpartition('.')[2]}.pyi"
+        lines += [f"{stub.name}: {line}" for line in differences(stub.read_text(), module)]
     for line in lines:
         print(f"stub: {line}", file=sys.stderr)
     return 1 if lines else 0

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from benchmarks import measure
+from roundelay import _core
 from roundelay.algorithms import Algorithm, run
 
 _WORK = 192  # rows of the square matrices that stand for the evaluation of a shard
@@ -48,10 +49,12 @@ def main(spec: dict[str, Any]) -> dict[str, Any]:
     ranks = measure.Ranks(spec)
     turns: dict[int, measure.Turn] = {size: _Turn(size, spec, ranks) for size in spec["sizes"]}
     found = measure.take_turns(turns, spec["repetitions"])
+    fabric = _core.transports()["fabric"] if ranks.size > 1 else ""
     ranks.leave()
     return {
         "seconds": {str(size): seconds for size, seconds in found.single().items()},
         "others": found.others,
+        "fabric": fabric,
     }
 
 

@@ -12,7 +12,7 @@
   USE(negate)                     \
   USE(cyclic)                     \
   USE(csc)                        \
-  USE(csc)                        \
+  USE(half)                       \
   USE(top_k)                      \
   USE(power_sgd)
 

@@ -19,8 +19,8 @@ import roundelay.torch as hvd
 from exact_training import Training
 from own_strategies import Choosing
 from ranks import run_checks
+from roundelay.buckets import Cuts
 from roundelay.torch.optimizer import wrapper_of
-from roundelay.torch.tuning.buckets import Cuts
 
 STRATEGIES = (
     "cyclic:parts=3",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
+from benchmarks import algorithms
 from benchmarks.algorithms import Model, fitted
 
 SIZES = (256, 65536, 1 << 20)
@@ -26,3 +30,15 @@ def test_messages_up_and_down_the_tree(ranks: int, messages: int) -> None:
 
 def test_ranks_beyond_the_cores_compute_no_faster() -> None:
     assert Model(0.0, 0.0).step(8.0, 1, 4, cores=2) == 4.0
+
+
+@pytest.mark.nightly
+def test_a_small_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = algorithms.main
+    main(["--quick", "--ranks", "3", "--products", "1", "--repetitions", "1", "--output", str(tmp_path)])
+    assert "Ranks on one node" in capsys.readouterr().out
+    found = json.loads((tmp_path / "algorithms.json").read_text())
+    assert list(found["jobs"]) == ["1", "2", "3"]
+    columns, lines = algorithms.rows(found)
+    assert columns == ["partial result", "1 rank", "2 ranks", "fit", "3 ranks", "model"]
+    assert [line[0] for line in lines] == ["256 B", "64 KiB", "1 MiB"]

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundelay.torch.gradients.pool_tuner import PATIENCE, OrderWatch
-from roundelay.torch.tuning.autotune import Autotune, worth_trying
-from roundelay.torch.tuning.buckets import (
+from roundelay.buckets import (
     DEFAULT,
     Candidate,
     Cuts,
@@ -23,6 +21,8 @@ from roundelay.torch.tuning.buckets import (
     out_of_place,
     predicted_end,
 )
+from roundelay.torch.gradients.pool_tuner import PATIENCE, OrderWatch
+from roundelay.torch.tuning.autotune import Autotune, worth_trying
 from roundelay.torch.tuning.calibration import crowded, fit
 
 MIB = 1 << 20

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from roundelay.buckets import Cuts
 from roundelay.errors import MismatchError
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.operations import Max, Sum
@@ -22,7 +23,6 @@ from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Bucket as View
 from roundelay.torch.strategies import Spec, Strategy
-from roundelay.torch.tuning.buckets import Cuts
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """Gradient pools: an optimizer's gradients of one device and dtype in one piece of memory.
 
-Gradients lie in the order in which backward brings them. The pool is cut into buckets (tuning/buckets.py),
+Gradients lie in the order in which backward brings them. The pool is cut into buckets (roundelay/buckets.py),
 and cut again if another size is better. The last gradient that becomes ready submits its bucket, which is
 reduced in place: nothing is packed, and within a node the ranks read each other's buckets in shared memory.
 ``.grad`` is an entry of the pool. If autograd has made a new tensor (after zero_grad()), the hook copies it
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import torch
 
 from roundelay import _core, _gpu
+from roundelay.buckets import Cuts, Extent, cut, out_of_place
 from roundelay.torch.compression import Compression
 from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.groups import GradientGroup
@@ -29,7 +30,6 @@ from roundelay.torch.gradients.region_keys import JobKeys
 from roundelay.torch.measure import count
 from roundelay.torch.operations import Sum
 from roundelay.torch.process_sets import set_id
-from roundelay.torch.tuning.buckets import Cuts, Extent, cut, out_of_place
 
 _ALIGNMENT = 64  # bytes
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)  # of parameters, and on the wire

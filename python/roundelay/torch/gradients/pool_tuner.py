@@ -11,13 +11,13 @@ from collections.abc import Hashable, Mapping
 from typing import Generic, TypeVar
 
 from roundelay import _core
+from roundelay.buckets import Cuts, candidates, choose
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Pools
 from roundelay.torch.measure import Span
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.autotune import Autotune, worth_trying
-from roundelay.torch.tuning.buckets import Cuts, candidates, choose
 
 T = TypeVar("T", bound=Hashable)
 PATIENCE = 50  # steps

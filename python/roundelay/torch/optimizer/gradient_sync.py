@@ -26,6 +26,7 @@ import torch
 from torch.utils.hooks import unserializable_hook
 
 from roundelay import _core
+from roundelay.buckets import Cuts
 from roundelay.errors import HorovodInternalError, MismatchError
 from roundelay.torch.gradients.gradient import Gradient, Reduction
 from roundelay.torch.gradients.groups import GradientGroup
@@ -38,7 +39,6 @@ from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import set_id
 from roundelay.torch.strategies import Strategy
-from roundelay.torch.tuning.buckets import Cuts
 
 NAMES_SHOWN = 6  # an error names so many gradients at most
 

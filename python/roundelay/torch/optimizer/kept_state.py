@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from roundelay.buckets import Cuts, Layout
 from roundelay.torch.gradients.gradient import Gradient
 from roundelay.torch.gradients.pool import Bucket
 from roundelay.torch.optimizer.equality import digest_of
 from roundelay.torch.process_sets import ProcessSet
-from roundelay.torch.tuning.buckets import Cuts, Layout
 
 _FORMAT = 2
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from roundelay import _core
+from roundelay.buckets import DEFAULT, Cuts, Layout
 from roundelay.errors import MismatchError
 from roundelay.torch import strategies
 from roundelay.torch.gradients.gradient import Gradient
@@ -32,7 +33,6 @@ from roundelay.torch.optimizer.round_values import LONGEST_PROPOSAL, STEP_BYTES,
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Strategy
 from roundelay.torch.strategies.pool_shapes import shape_in_pool
-from roundelay.torch.tuning.buckets import DEFAULT, Cuts, Layout
 
 Traffic = list[tuple[str, int, int, int]]  # a technique's text, operations, bytes of gradients, bytes sent
 
@@ -303,7 +303,7 @@ class Techniques:
         self._flush_all()
 
     def may_keep(self) -> bool:
-        """Whether techniques have state, or will get a loaded one."""
+        """True if techniques have state, or will get a loaded one."""
         return self.stateful or self._restored is not None
 
     def note_overflow(self, found: Iterable[torch.Tensor]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from roundelay.buckets import Cuts
 from roundelay.torch.compression import Compressor
 from roundelay.torch.measure import Span
 from roundelay.torch.optimizer.arguments import check_passes, names_of
@@ -19,7 +20,6 @@ from roundelay.torch.optimizer.master_weights import MasterWeights
 from roundelay.torch.optimizer.techniques import Techniques
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies import Context, Strategy
-from roundelay.torch.tuning.buckets import Cuts
 
 MakeSync = Callable[[ProcessSet], GradientSync]
 
@@ -273,7 +273,7 @@ class Wrapper:
 
     @property
     def keeps_back(self) -> bool:
-        """Whether the strategy may keep gradients back on this rank."""
+        """True if the strategy may keep gradients back on this rank."""
         return self._sync is not None and self._sync.techniques.may_keep()
 
     def rescale(self, factor: float) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
+from roundelay.torch.strategies.auto import Auto
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
@@ -20,6 +21,7 @@ from roundelay.torch.strategies.top_k import TopK
 __all__ = [
     "CSC",
     "Adasum",
+    "Auto",
     "Bucket",
     "Context",
     "Dense",

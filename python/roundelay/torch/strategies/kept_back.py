@@ -26,7 +26,7 @@ class KeepsBack(Strategy):
     ValueError: one of them is wrong.
     """
 
-    takes_sparse: ClassVar[bool] = False
+    takes_sparse = False
     kind: ClassVar[str]  # the strategy's name in texts
 
     def __init__(

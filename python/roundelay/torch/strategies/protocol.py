@@ -162,7 +162,7 @@ class Strategy:
 
     wire: torch.dtype | None = None  # gradients travel in this type; None: as compression= says
     reduces_gradients: ClassVar[bool] = True  # False: gradients stay local, and the strategy combines steps
-    takes_sparse: ClassVar[bool] = True  # False: a sparse gradient is an error, unless it is made dense
+    takes_sparse: bool = True  # False: a sparse gradient is an error, unless it is made dense
     shares_parameters: ClassVar[bool] = True  # False: no other wrapped optimizer may have one of them
 
     _context: Context | None = None

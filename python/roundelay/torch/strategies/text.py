@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from roundelay.torch.strategies.adasum import Adasum
+from roundelay.torch.strategies.auto import KEYS as AUTO_KEYS
+from roundelay.torch.strategies.auto import Auto
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.csc import KEYS as CSC_KEYS
 from roundelay.torch.strategies.dense import Dense
@@ -30,6 +32,11 @@ class _Known(NamedTuple):
 _KNOWN = {
     "dense": _Known(Dense, ("wire",), "one allreduce for each bucket; wire=fp16 or bf16: cast to that type"),
     "adasum": _Known(Adasum, ("wire",), "every rank takes its own step, and Adasum combines the steps"),
+    "auto": _Known(
+        Auto.from_text,
+        AUTO_KEYS,
+        "tries candidates=dense+bf16 on the training itself for trial_steps=5 each, and keeps the fastest",
+    ),
     "csc": _Known(
         CSC.from_text,
         CSC_KEYS,

@@ -1,0 +1,1 @@
+"""What the model says of the papers' claims: `python -m benchmarks.papers`, `--docs` for the page."""

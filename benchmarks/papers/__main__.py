@@ -1,0 +1,21 @@
+"""Prints the claims of the papers beside the model's predictions: `python -m benchmarks.papers`."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks.papers import document
+
+
+def main() -> None:
+    """Print the tables, or write them into docs/papers.md."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
+    parser.add_argument("--docs", action="store_true", help="write docs/papers.md's tables")
+    if parser.parse_args().docs:
+        document.write()
+    else:
+        print(document.tables())
+
+
+if __name__ == "__main__":
+    main()

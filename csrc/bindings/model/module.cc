@@ -1,0 +1,292 @@
+// Module _model: the cost model and the simulator. It needs neither PyTorch's libraries nor a job.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "model/job.h"
+#include "model/overlap.h"
+#include "model/rounds.h"
+#include "model/techniques.h"
+
+namespace roundelay::bindings {
+namespace {
+
+namespace py = pybind11;
+
+model::Algorithm algorithm(const std::string& name) {
+  if (const auto found = model::algorithm_named(name)) return *found;
+  throw py::value_error("unknown algorithm: " + name);
+}
+
+void require(bool holds, const char* error) {
+  if (!holds) throw py::value_error(error);
+}
+
+void check(const model::Cluster& cluster) {
+  for (const model::Level& level : cluster.levels) {
+    require(level.parts >= 1, "a level needs at least 1 part");
+    require(level.link.sharers >= 1, "a link needs at least 1 sharer");
+    require(level.link.bandwidth > 0, "a link's bandwidth must be positive");
+    require(level.link.latency >= 0 && level.link.reduce >= 0, "a link's times must not be negative");
+  }
+  require(cluster.memory_bandwidth > 0 && cluster.copy_bandwidth > 0, "a bandwidth must be positive");
+}
+
+void check(const model::Program& program, const model::Cluster& cluster) {
+  require(program.chunks >= 1, "a program needs at least 1 chunk");
+  for (const model::Stage& stage : program.stages) {
+    require(stage.messages >= 0 && stage.bytes >= 0 && stage.reduced >= 0,
+            "a stage's sizes must not be negative");
+    require(stage.kind != model::Stage::Kind::kLink || stage.level < cluster.levels.size(),
+            "a stage's level is none of the cluster's");
+  }
+}
+
+model::Outcome checked_simulation(const model::Job& job) {
+  check(job.cluster);
+  require(job.steps >= 1 && job.tracks >= 1, "steps and tracks must be at least 1");
+  require(job.forward >= 0 && job.backward >= 0 && job.update >= 0 && job.jitter >= 0,
+          "times must not be negative");
+  double ready = 0;
+  for (const model::ReadyBucket& bucket : job.buckets) {
+    check(bucket.program, job.cluster);
+    require(bucket.ready >= ready, "buckets must become ready in their order");
+    ready = bucket.ready;
+  }
+  check(job.transfer.program, job.cluster);
+  require(job.transfer.every >= 0 && job.transfer.wait >= 0, "a transfer's steps must not be negative");
+  for (const auto& [rank, factor] : job.stragglers)
+    require(rank >= 0 && rank < model::ranks(job.cluster) && factor >= 0,
+            "a straggler is no rank of the cluster");
+  const py::gil_scoped_release released;
+  return model::simulate(job);
+}
+
+void bind_cluster(py::module_& module) {
+  py::class_<model::Link>(module, "Link")
+      .def(py::init([](double latency, double bandwidth, double reduce, int sharers) {
+             return model::Link{latency, bandwidth, reduce, sharers};
+           }),
+           py::arg("latency"), py::arg("bandwidth"), py::arg("reduce") = 0.0, py::arg("sharers") = 1)
+      .def_readwrite("latency", &model::Link::latency)
+      .def_readwrite("bandwidth", &model::Link::bandwidth)
+      .def_readwrite("reduce", &model::Link::reduce)
+      .def_readwrite("sharers", &model::Link::sharers);
+  py::class_<model::Level>(module, "Level")
+      .def(py::init([](int parts, const model::Link& link) {
+             return model::Level{parts, link};
+           }),
+           py::arg("parts"), py::arg("link"))
+      .def_readwrite("parts", &model::Level::parts)
+      .def_readwrite("link", &model::Level::link);
+  constexpr double kEndless = std::numeric_limits<double>::infinity();
+  py::class_<model::Cluster>(module, "Cluster")
+      .def(py::init([](std::vector<model::Level> levels, double memory_bandwidth, double copy_bandwidth) {
+             model::Cluster cluster{std::move(levels), memory_bandwidth, copy_bandwidth};
+             check(cluster);
+             return cluster;
+           }),
+           py::arg("levels"), py::arg("memory_bandwidth") = kEndless, py::arg("copy_bandwidth") = kEndless)
+      .def_readonly("levels", &model::Cluster::levels)
+      .def_readonly("memory_bandwidth", &model::Cluster::memory_bandwidth)
+      .def_readonly("copy_bandwidth", &model::Cluster::copy_bandwidth)
+      .def_property_readonly("ranks", [](const model::Cluster& cluster) { return model::ranks(cluster); });
+}
+
+void bind_programs(py::module_& module) {
+  py::enum_<model::Stage::Kind>(module, "Kind")
+      .value("LINK", model::Stage::Kind::kLink)
+      .value("MEMORY", model::Stage::Kind::kMemory)
+      .value("COPY", model::Stage::Kind::kCopy);
+  py::class_<model::Stage>(module, "Stage")
+      .def(py::init([](model::Stage::Kind kind, std::size_t level, double messages, double bytes,
+                       double reduced, int senders, bool whole) {
+             return model::Stage{kind, level, messages, bytes, reduced, senders, whole};
+           }),
+           py::arg("kind"), py::arg("level") = 0, py::arg("messages") = 0.0, py::arg("size") = 0.0,
+           py::arg("reduced") = 0.0, py::arg("senders") = 0, py::arg("whole") = false)
+      .def_readonly("kind", &model::Stage::kind)
+      .def_readonly("level", &model::Stage::level)
+      .def_readonly("messages", &model::Stage::messages)
+      .def_readonly("bytes", &model::Stage::bytes)
+      .def_readonly("reduced", &model::Stage::reduced)
+      .def_readonly("senders", &model::Stage::senders)
+      .def_readonly("whole", &model::Stage::whole);
+  py::class_<model::Program>(module, "Program")
+      .def(py::init([](std::vector<model::Stage> stages, int chunks) {
+             return model::Program{std::move(stages), chunks};
+           }),
+           py::arg("stages"), py::arg("chunks") = 1)
+      .def_readonly("stages", &model::Program::stages)
+      .def_readonly("chunks", &model::Program::chunks);
+
+  module.def(
+      "seconds",
+      [](const model::Program& program, const model::Cluster& cluster) {
+        check(program, cluster);
+        return model::seconds(program, cluster);
+      },
+      py::arg("program"), py::arg("cluster"));
+  module.def(
+      "bytes_at",
+      [](std::size_t level, const model::Program& program, const model::Cluster& cluster) {
+        check(program, cluster);
+        return model::bytes_at(level, program, cluster);
+      },
+      py::arg("level"), py::arg("program"), py::arg("cluster"));
+  module.def(
+      "with_best_chunks",
+      [](const model::Program& program, const model::Cluster& cluster, int most) {
+        check(program, cluster);
+        return model::with_best_chunks(program, cluster, most);
+      },
+      py::arg("program"), py::arg("cluster"), py::arg("most") = 64);
+}
+
+void bind_collectives(py::module_& module) {
+  module.def(
+      "allreduce",
+      [](const std::string& name, int ranks, double bytes, std::size_t level) {
+        return model::allreduce(algorithm(name), ranks, bytes, level);
+      },
+      py::arg("algorithm"), py::arg("ranks"), py::arg("size"), py::arg("level") = 0);
+  module.def(
+      "flat",
+      [](const model::Cluster& cluster, const std::string& name, double bytes) {
+        return model::flat(cluster, algorithm(name), bytes);
+      },
+      py::arg("cluster"), py::arg("algorithm"), py::arg("size"));
+  module.def(
+      "over_levels",
+      [](const model::Cluster& cluster, const std::string& name, double bytes) {
+        return model::over_levels(cluster, algorithm(name), bytes);
+      },
+      py::arg("cluster"), py::arg("algorithm"), py::arg("size"));
+  module.def("factorisations", model::factorisations, py::arg("ranks"));
+  module.def(
+      "split",
+      [](const model::Cluster& cluster, std::size_t level, const std::vector<int>& factors) {
+        require(level < cluster.levels.size(), "the level is none of the cluster's");
+        int product = 1;
+        for (const int factor : factors) product *= factor;
+        require(product == cluster.levels[level].parts,
+                "the factors' product is not the level's number of parts");
+        return model::split(cluster, level, factors);
+      },
+      py::arg("cluster"), py::arg("level"), py::arg("factors"));
+  module.def(
+      "allreduce_ends",
+      [](const std::string& name, const std::vector<double>& begins, double bytes, const model::Link& link) {
+        return model::allreduce_ends(algorithm(name), begins, bytes, link);
+      },
+      py::arg("algorithm"), py::arg("begins"), py::arg("size"), py::arg("link"));
+}
+
+void bind_techniques(py::module_& module) {
+  using model::Bucket, model::Cluster;
+  module.def(
+      "dense",
+      [](const Cluster& cluster, double bytes, double element, double wire) {
+        return model::dense(cluster, {bytes, element}, wire);
+      },
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("wire") = 4.0);
+  module.def(
+      "csc",
+      [](const Cluster& cluster, double bytes, double element, double keep, double chunk_elements,
+         double wire) {
+        require(keep > 0 && keep <= 1 && chunk_elements >= 1, "keep or chunk_elements is out of range");
+        return model::csc(cluster, {bytes, element}, {keep, chunk_elements, wire});
+      },
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("keep") = 0.1,
+      py::arg("chunk_elements") = 32768.0, py::arg("wire") = 4.0);
+  module.def(
+      "top_k",
+      [](const Cluster& cluster, double bytes, double element, double density, double value, double index,
+         double passes) {
+        require(density > 0 && density <= 1, "density is out of range");
+        return model::top_k(cluster, {bytes, element}, {density, value, index, passes});
+      },
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("density") = 0.01,
+      py::arg("value") = 4.0, py::arg("index") = 4.0, py::arg("passes") = 3.0);
+  module.def(
+      "power_sgd",
+      [](const Cluster& cluster, double bytes, double element, double rank, double rows, double columns) {
+        return model::power_sgd(cluster, {bytes, element}, {rank, rows, columns});
+      },
+      py::arg("cluster"), py::arg("size"), py::arg("element") = 4.0, py::arg("rank") = 2.0,
+      py::arg("rows") = 0.0, py::arg("columns") = 0.0);
+  const auto plain = [&module](const char* name, model::Program (*function)(const Cluster&, const Bucket&)) {
+    module.def(
+        name,
+        [function](const Cluster& cluster, double bytes) {
+          return function(cluster, {bytes, 4});
+        },
+        py::arg("cluster"), py::arg("size"));
+  };
+  plain("average", model::average);
+  plain("daso_transfer", model::daso_transfer);
+  plain("within_node", model::within_node);
+  module.def("break_even_density", model::break_even_density, py::arg("nodes"), py::arg("dense_element"),
+             py::arg("pair"));
+}
+
+void bind_steps(py::module_& module) {
+  using Layer = std::tuple<double, double, double>;
+  module.def(
+      "overlapped",
+      [](const std::vector<Layer>& layers) {
+        std::vector<model::LayerTimes> times;
+        for (const auto& [forward, backward, communication] : layers)
+          times.push_back({forward, backward, communication});
+        const model::StepTimes step = model::overlapped(times);
+        return std::pair(step.all, step.exposed);
+      },
+      py::arg("layers"));
+  py::class_<model::Outcome>(module, "Outcome")
+      .def_readonly("seconds", &model::Outcome::seconds)
+      .def_readonly("exposed", &model::Outcome::exposed)
+      .def_readonly("step_ends", &model::Outcome::step_ends)
+      .def_readonly("bytes", &model::Outcome::bytes)
+      .def_readonly("busy", &model::Outcome::busy)
+      .def_readonly("events", &model::Outcome::events)
+      .def_readonly("symmetric", &model::Outcome::symmetric);
+  module.def(
+      "simulate",
+      [](const model::Cluster& cluster, double forward, double backward, double update,
+         std::vector<std::pair<double, model::Program>> buckets,
+         const std::optional<model::Program>& transfer, int every, int wait, int steps, int tracks, bool fifo,
+         double jitter, std::vector<std::pair<int, double>> stragglers, std::uint64_t seed) {
+        model::Job job{.cluster = cluster, .forward = forward, .backward = backward, .update = update};
+        for (auto& [ready, program] : buckets) job.buckets.push_back({ready, std::move(program)});
+        if (transfer) job.transfer = {every, wait, *transfer};
+        job.steps = steps;
+        job.tracks = tracks;
+        job.sharing = fifo ? model::Sharing::kFifo : model::Sharing::kFair;
+        job.jitter = jitter;
+        job.stragglers = std::move(stragglers);
+        job.seed = seed;
+        return checked_simulation(job);
+      },
+      py::arg("cluster"), py::arg("forward"), py::arg("backward"), py::arg("update"), py::arg("buckets"),
+      py::kw_only(), py::arg("transfer") = std::nullopt, py::arg("every") = 0, py::arg("wait") = 0,
+      py::arg("steps") = 1, py::arg("tracks") = 2, py::arg("fifo") = false, py::arg("jitter") = 0.0,
+      py::arg("stragglers") = std::vector<std::pair<int, double>>{}, py::arg("seed") = std::uint64_t{0});
+}
+
+}  // namespace
+}  // namespace roundelay::bindings
+
+PYBIND11_MODULE(_model, module) {
+  module.doc() = "Roundelay's cost model and simulator; times in seconds, sizes in bytes.";
+  roundelay::bindings::bind_cluster(module);
+  roundelay::bindings::bind_programs(module);
+  roundelay::bindings::bind_collectives(module);
+  roundelay::bindings::bind_techniques(module);
+  roundelay::bindings::bind_steps(module);
+}

@@ -1,0 +1,169 @@
+#include "model/collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <utility>
+
+namespace roundelay::model {
+namespace {
+
+constexpr double kSegmentBytes = 64 << 10;  // of the pipelined tree
+
+constexpr std::array<std::pair<Algorithm, std::string_view>, 7> kNames{{
+    {Algorithm::kDirect, "direct"},
+    {Algorithm::kPairwise, "pairwise"},
+    {Algorithm::kRing, "ring"},
+    {Algorithm::kRecursiveDoubling, "recursive_doubling"},
+    {Algorithm::kHalvingDoubling, "halving_doubling"},
+    {Algorithm::kBinomialTree, "binomial_tree"},
+    {Algorithm::kPipelinedTree, "pipelined_tree"},
+}};
+
+Stage on_link(std::size_t level, double messages, double bytes, double reduced) {
+  return {.level = level, .messages = messages, .bytes = bytes, .reduced = reduced};
+}
+
+int rounded_up_log2(int ranks) { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
+
+// Doubling and halving need a power of two. Ranks beyond it give a neighbour their vector, and get its
+// result.
+struct PowerOfTwo {
+  explicit PowerOfTwo(int ranks)
+      : rounds(std::bit_width(static_cast<unsigned>(ranks)) - 1), core(1 << rounds), folds(core != ranks) {}
+
+  int rounds;
+  int core;
+  bool folds;
+};
+
+Stage recursive_doubling(int ranks, double bytes, std::size_t level) {
+  const PowerOfTwo power(ranks);
+  const int folds = power.folds ? 1 : 0;
+  return on_link(level, power.rounds + 2 * folds, bytes * (power.rounds + 2 * folds),
+                 bytes * (power.rounds + folds));
+}
+
+Stage halving_doubling(int ranks, double bytes, std::size_t level) {
+  const PowerOfTwo power(ranks);
+  const double half_way = bytes * (power.core - 1) / power.core;
+  const int folds = power.folds ? 1 : 0;
+  return on_link(level, 2 * power.rounds + 2 * folds, 2 * half_way + 2 * folds * bytes,
+                 half_way + folds * bytes);
+}
+
+// An inner member takes two segments and sends one, then sends two: its end sends three times the vector.
+Stage pipelined_tree(int ranks, double bytes, std::size_t level) {
+  const int depth = std::bit_width(static_cast<unsigned>(ranks)) - 1;
+  const double segments = std::max(1.0, std::ceil(bytes / kSegmentBytes));
+  const double filling = 2 * (depth - 1) * bytes / segments;  // until the last member has the first segment
+  return on_link(level, 2 * depth, (ranks > 2 ? 3 : 2) * bytes + filling, (ranks > 2 ? 2 : 1) * bytes);
+}
+
+}  // namespace
+
+std::optional<Algorithm> algorithm_named(std::string_view name) {
+  for (const auto& [algorithm, own] : kNames)
+    if (own == name) return algorithm;
+  return std::nullopt;
+}
+
+std::string_view name_of(Algorithm algorithm) { return kNames[static_cast<std::size_t>(algorithm)].second; }
+
+Stage allreduce(Algorithm algorithm, int ranks, double bytes, std::size_t level) {
+  if (ranks < 2) return on_link(level, 0, 0, 0);
+  const double others = ranks - 1;
+  const double shards = bytes * others / ranks;
+  switch (algorithm) {
+    case Algorithm::kDirect:
+      return on_link(level, 1, others * bytes, others * bytes);
+    case Algorithm::kPairwise:
+      return on_link(level, 2, 2 * shards, shards);
+    case Algorithm::kRing:
+      return on_link(level, 2 * others, 2 * shards, shards);
+    case Algorithm::kRecursiveDoubling:
+      return recursive_doubling(ranks, bytes, level);
+    case Algorithm::kHalvingDoubling:
+      return halving_doubling(ranks, bytes, level);
+    case Algorithm::kBinomialTree: {
+      const double depth = rounded_up_log2(ranks);
+      return on_link(level, 2 * depth, 2 * depth * bytes, depth * bytes);
+    }
+    case Algorithm::kPipelinedTree:
+      break;
+  }
+  return pipelined_tree(ranks, bytes, level);
+}
+
+Stage reduce_scatter(Algorithm algorithm, int ranks, double bytes, std::size_t level) {
+  if (ranks < 2) return on_link(level, 0, 0, 0);
+  const double shards = bytes * (ranks - 1) / ranks;
+  if (algorithm == Algorithm::kRing) return on_link(level, ranks - 1, shards, shards);
+  if (algorithm == Algorithm::kHalvingDoubling) return on_link(level, rounded_up_log2(ranks), shards, shards);
+  return on_link(level, 1, shards, shards);
+}
+
+Stage all_gather(Algorithm algorithm, int ranks, double bytes, std::size_t level) {
+  Stage stage = reduce_scatter(algorithm, ranks, bytes, level);
+  stage.reduced = 0;
+  return stage;
+}
+
+Stage broadcast(int ranks, double bytes, std::size_t level) {
+  const double depth = ranks < 2 ? 0 : rounded_up_log2(ranks);
+  return on_link(level, depth, depth * bytes, 0);
+}
+
+Program flat(const Cluster& cluster, Algorithm algorithm, double bytes) {
+  if (cluster.levels.empty()) return {};
+  const std::size_t top = cluster.levels.size() - 1;
+  const int all = ranks(cluster), inside = ranks_in_part(cluster, top);
+  Stage stage = allreduce(algorithm, all, bytes, top);
+  stage.whole = true;
+  if (algorithm == Algorithm::kRing) {
+    stage.senders = 1;
+  } else {
+    // Of what a rank sends, this part is for ranks of other parts.
+    stage.bytes *= static_cast<double>(all - inside) / std::max(1, all - 1);
+  }
+  return {{stage}};
+}
+
+Program over_levels(const Cluster& cluster, Algorithm algorithm, double bytes) {
+  Program program;
+  std::vector<Stage> back;
+  for (std::size_t level = 0; level < cluster.levels.size(); ++level) {
+    const int parts = cluster.levels[level].parts;
+    if (parts < 2) continue;
+    program.stages.push_back(reduce_scatter(algorithm, parts, bytes, level));
+    back.push_back(all_gather(algorithm, parts, bytes, level));
+    bytes /= parts;
+  }
+  program.stages.insert(program.stages.end(), back.rbegin(), back.rend());
+  return program;
+}
+
+std::vector<std::vector<int>> factorisations(int ranks) {
+  std::vector<std::vector<int>> found;
+  for (int first = 2; first < ranks; ++first) {
+    if (ranks % first != 0) continue;
+    for (std::vector<int>& rest : factorisations(ranks / first)) {
+      rest.insert(rest.begin(), first);
+      found.push_back(std::move(rest));
+    }
+  }
+  if (ranks > 1) found.push_back({ranks});
+  return found;
+}
+
+Cluster split(const Cluster& cluster, std::size_t level, const std::vector<int>& factors) {
+  Cluster result = cluster;
+  const Link link = cluster.levels[level].link;
+  result.levels.erase(result.levels.begin() + static_cast<std::ptrdiff_t>(level));
+  auto place = result.levels.begin() + static_cast<std::ptrdiff_t>(level);
+  for (const int factor : factors) place = std::next(result.levels.insert(place, Level{factor, link}));
+  return result;
+}
+
+}  // namespace roundelay::model

@@ -1,0 +1,65 @@
+// The simulation of a training job: ranks that compute, lanes that carry out buckets, links that they share.
+// The same stages as the formulas (stage.h) become events, so that what a formula leaves out is seen:
+// contention, late ranks, buckets that wait for each other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "model/stage.h"
+
+namespace roundelay::model {
+
+// How transfers share an end of a link.
+enum class Sharing : unsigned char {
+  kFair,  // all at once, each with an equal part of the bandwidth
+  kFifo,  // one after the other
+};
+
+struct ReadyBucket {
+  double ready = 0;  // seconds from the beginning of backward until its last gradient is there
+  Program program{};
+};
+
+// Parameters that travel apart from gradients, on a lane of their own: DASO, local SGD.
+struct Transfer {
+  int every = 0;  // steps between two; 0: none
+  int wait = 0;   // steps that begin before the result is needed; 0: the next step waits
+  Program program{};
+};
+
+// One step is: forward, backward while buckets leave in order, the optimizer's update when all are back.
+struct Job {
+  Cluster cluster{};
+  double forward = 0, backward = 0, update = 0;  // seconds of a rank that is not late
+  std::vector<ReadyBucket> buckets{};            // in the order in which they leave
+  Transfer transfer{};
+  int steps = 1;
+  int tracks = 2;  // buckets of a rank under way at once, each at another stage
+  Sharing sharing = Sharing::kFair;
+  // Standard deviation of the logarithm of a rank's time to compute, drawn for each rank and step; its mean
+  // is 1.
+  double jitter = 0;
+  std::vector<std::pair<int, double>> stragglers{};  // ranks, and the factor of their time to compute
+  std::uint64_t seed = 0;
+};
+
+struct Outcome {
+  double seconds = 0;               // of all steps
+  double exposed = 0;               // of these, after the end of backward without the update: mean over ranks
+  std::vector<double> step_ends{};  // on the last rank
+  std::vector<double> bytes{};      // that the busiest end of each level sent
+  std::vector<double> busy{};       // seconds in which the busiest end of each level sent
+  std::uint64_t events = 0;
+  bool symmetric = false;  // one rank stood for all
+};
+
+// Carries the job out. If all ranks are alike (no jitter, no stragglers), one stands for all. Each event
+// takes about a microsecond; memory grows with ranks times buckets under way. The same job gives the same
+// outcome. Precondition: at least one step and one track, ready times ascend, stragglers are ranks of the
+// cluster.
+Outcome simulate(const Job& job);
+
+}  // namespace roundelay::model

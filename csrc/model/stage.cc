@@ -1,0 +1,84 @@
+#include "model/stage.h"
+
+#include <algorithm>
+
+namespace roundelay::model {
+namespace {
+
+// Of which resource a stage uses: a level's link, and after the levels the memory and the copy engine.
+std::size_t resource(const Stage& stage, const Cluster& cluster) {
+  switch (stage.kind) {
+    case Stage::Kind::kLink:
+      return stage.level;
+    case Stage::Kind::kMemory:
+      return cluster.levels.size();
+    case Stage::Kind::kCopy:
+      break;
+  }
+  return cluster.levels.size() + 1;
+}
+
+}  // namespace
+
+int ranks_in_part(const Cluster& cluster, std::size_t level) {
+  int all = 1;
+  for (std::size_t below = 0; below < level; ++below) all *= cluster.levels[below].parts;
+  return all;
+}
+
+int flows(const Stage& stage, const Cluster& cluster) {
+  if (stage.kind != Stage::Kind::kLink) return 1;
+  const int sharers = cluster.levels[stage.level].link.sharers;
+  return stage.senders > 0 ? std::min(stage.senders, sharers) : sharers;
+}
+
+double seconds(const Stage& stage, const Cluster& cluster, int chunks) {
+  const double bytes = stage.bytes / chunks;
+  switch (stage.kind) {
+    case Stage::Kind::kLink: {
+      const Link& link = cluster.levels[stage.level].link;
+      return stage.messages * link.latency + bytes * flows(stage, cluster) / link.bandwidth +
+             stage.reduced / chunks * link.reduce;
+    }
+    case Stage::Kind::kMemory:
+      return bytes / cluster.memory_bandwidth;
+    case Stage::Kind::kCopy:
+      break;
+  }
+  return bytes / cluster.copy_bandwidth;
+}
+
+double seconds(const Program& program, const Cluster& cluster) {
+  std::vector<double> busy(cluster.levels.size() + 2);
+  double all = 0;
+  for (const Stage& stage : program.stages) {
+    const double time = seconds(stage, cluster, program.chunks);
+    all += time;
+    busy[resource(stage, cluster)] += time;
+  }
+  return all + (program.chunks - 1) * *std::max_element(busy.begin(), busy.end());
+}
+
+Program with_best_chunks(Program program, const Cluster& cluster, int most) {
+  Program best = program;
+  best.chunks = 1;
+  double least = seconds(best, cluster);
+  for (int chunks = 2; chunks <= most; ++chunks) {
+    program.chunks = chunks;
+    if (const double time = seconds(program, cluster); time < least) {
+      least = time;
+      best.chunks = chunks;
+    }
+  }
+  return best;
+}
+
+double bytes_at(std::size_t level, const Program& program, const Cluster& cluster) {
+  double bytes = 0;
+  for (const Stage& stage : program.stages)
+    if (stage.kind == Stage::Kind::kLink && stage.level == level)
+      bytes += stage.bytes * flows(stage, cluster);
+  return bytes;
+}
+
+}  // namespace roundelay::model

@@ -1,0 +1,138 @@
+"""The cost model and the simulator: times in seconds, sizes in bytes.
+
+csrc/model has the formulas and their sources.
+"""
+
+from enum import Enum
+from math import inf
+
+class Link:
+    """alpha, W and gamma of one level, and how many ranks share one end."""
+
+    latency: float
+    bandwidth: float
+    reduce: float
+    sharers: int
+    def __init__(self, latency: float, bandwidth: float, reduce: float = 0.0, sharers: int = 1) -> None: ...
+
+class Level:
+    """So many parts of the level below, joined by a link."""
+
+    parts: int
+    link: Link
+    def __init__(self, parts: int, link: Link) -> None: ...
+
+class Cluster:
+    """Levels, innermost first. Raises ValueError for sizes that are not positive."""
+
+    levels: list[Level]
+    memory_bandwidth: float
+    copy_bandwidth: float
+    ranks: int
+    def __init__(
+        self, levels: list[Level], memory_bandwidth: float = inf, copy_bandwidth: float = inf
+    ) -> None: ...
+
+class Kind(Enum):
+    """What a stage uses."""
+
+    LINK = 0
+    MEMORY = 1
+    COPY = 2
+
+class Stage:
+    """One step of a bucket's way."""
+
+    kind: Kind
+    level: int
+    messages: float
+    bytes: float
+    reduced: float
+    senders: int
+    whole: bool
+    def __init__(
+        self,
+        kind: Kind,
+        level: int = 0,
+        messages: float = 0.0,
+        size: float = 0.0,
+        reduced: float = 0.0,
+        senders: int = 0,
+        whole: bool = False,
+    ) -> None: ...
+
+class Program:
+    """A bucket's stages, which work on equal chunks."""
+
+    stages: list[Stage]
+    chunks: int
+    def __init__(self, stages: list[Stage], chunks: int = 1) -> None: ...
+
+class Outcome:
+    """What a simulation says."""
+
+    seconds: float
+    exposed: float
+    step_ends: list[float]
+    bytes: list[float]
+    busy: list[float]
+    events: int
+    symmetric: bool
+
+def seconds(program: Program, cluster: Cluster) -> float: ...
+def bytes_at(level: int, program: Program, cluster: Cluster) -> float: ...
+def with_best_chunks(program: Program, cluster: Cluster, most: int = 64) -> Program: ...
+def allreduce(algorithm: str, ranks: int, size: float, level: int = 0) -> Stage: ...
+def flat(cluster: Cluster, algorithm: str, size: float) -> Program: ...
+def over_levels(cluster: Cluster, algorithm: str, size: float) -> Program: ...
+def factorisations(ranks: int) -> list[list[int]]: ...
+def split(cluster: Cluster, level: int, factors: list[int]) -> Cluster: ...
+def allreduce_ends(algorithm: str, begins: list[float], size: float, link: Link) -> list[float] | None: ...
+def dense(cluster: Cluster, size: float, element: float = 4.0, wire: float = 4.0) -> Program: ...
+def csc(
+    cluster: Cluster,
+    size: float,
+    element: float = 4.0,
+    keep: float = 0.1,
+    chunk_elements: float = 32768.0,
+    wire: float = 4.0,
+) -> Program: ...
+def top_k(
+    cluster: Cluster,
+    size: float,
+    element: float = 4.0,
+    density: float = 0.01,
+    value: float = 4.0,
+    index: float = 4.0,
+    passes: float = 3.0,
+) -> Program: ...
+def power_sgd(
+    cluster: Cluster,
+    size: float,
+    element: float = 4.0,
+    rank: float = 2.0,
+    rows: float = 0.0,
+    columns: float = 0.0,
+) -> Program: ...
+def average(cluster: Cluster, size: float) -> Program: ...
+def daso_transfer(cluster: Cluster, size: float) -> Program: ...
+def within_node(cluster: Cluster, size: float) -> Program: ...
+def break_even_density(nodes: int, dense_element: float, pair: float) -> float: ...
+def overlapped(layers: list[tuple[float, float, float]]) -> tuple[float, float]: ...
+def simulate(
+    cluster: Cluster,
+    forward: float,
+    backward: float,
+    update: float,
+    buckets: list[tuple[float, Program]],
+    *,
+    transfer: Program | None = None,
+    every: int = 0,
+    wait: int = 0,
+    steps: int = 1,
+    tracks: int = 2,
+    fifo: bool = False,
+    jitter: float = 0.0,
+    stragglers: list[tuple[int, float]] = ...,
+    seed: int = 0,
+) -> Outcome: ...

@@ -1,0 +1,1 @@
+"""Predicts steps of training on clusters that one does not have: `roundelay plan`."""

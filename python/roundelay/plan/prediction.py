@@ -1,0 +1,106 @@
+"""Predicts a step of a workload on a cluster: cuts buckets, asks the model for their ways, simulates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from roundelay import _model
+from roundelay.buckets import DEFAULT, Cuts, Extent, cut
+from roundelay.plan.workload import Workload
+
+_MOST_BUCKET = 1 << 62
+
+# Given a cluster, a bucket's bytes and its workload's bytes of an element: the bucket's way.
+Way = Callable[[_model.Cluster, float, int], _model.Program]
+
+
+def _dense(wire: int | None) -> Way:
+    def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
+        return _model.with_best_chunks(_model.dense(cluster, size, element, wire or element), cluster)
+
+    return way
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    """A strategy as the model knows it: the way of a bucket of gradients, and of parameters beside them."""
+
+    text: str
+    way: Way = dataclasses.field(default=_dense(None))
+    every: int = 0  # steps between two transfers of parameters; 0: none
+    wait: int = 0  # steps that may begin before a transfer must be back
+    transfer: Way | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Prediction:
+    """A mean step: times in seconds, bytes of the busiest end of each level, innermost first."""
+
+    seconds: float
+    exposed: float
+    bytes: tuple[float, ...]
+    busy: tuple[float, ...]
+    buckets: int
+
+
+def ready_buckets(
+    workload: Workload, way: Way, cluster: _model.Cluster, cuts: Cuts
+) -> list[tuple[float, _model.Program]]:
+    """Cut the workload's gradients as a gradient pool does; return when each bucket is full, and its way."""
+    extents: list[Extent] = []
+    offset = 0
+    for gradient in workload.gradients:
+        end = offset + gradient.elements * workload.element
+        extents.append(Extent(offset, end, gradient.ready))
+        offset = end
+    buckets: list[tuple[float, _model.Program]] = []
+    for members in cut(extents, cuts, _MOST_BUCKET):
+        size = extents[members[-1]].end - extents[members[0]].begin
+        ready = max(extents[index].ready for index in members)
+        buckets.append((max(ready, buckets[-1][0] if buckets else 0.0), way(cluster, size, workload.element)))
+    return buckets
+
+
+def predict(
+    workload: Workload,
+    cluster: _model.Cluster,
+    choice: Choice,
+    *,
+    cuts: Cuts = DEFAULT,
+    jitter: float = 0.0,
+    steps: int | None = None,
+    seed: int = 0,
+) -> Prediction:
+    """Predict the mean step. With a transfer the first of its cycles does not count."""
+    cycle = max(1, choice.every)
+    warm = cycle if choice.every else 0
+    count = steps if steps is not None else (1 if jitter == 0 and not choice.every else 8)
+    total = warm + cycle * max(1, -(-count // cycle))
+    buckets = ready_buckets(workload, choice.way, cluster, cuts)
+    outcome = _model.simulate(
+        cluster,
+        workload.forward,
+        workload.backward,
+        workload.update,
+        buckets,
+        transfer=choice.transfer(cluster, workload.bytes, workload.element) if choice.transfer else None,
+        every=choice.every,
+        wait=choice.wait,
+        steps=total,
+        jitter=jitter,
+        seed=seed,
+    )
+    begin = outcome.step_ends[warm - 1] if warm else 0.0
+    seconds = (outcome.seconds - begin) / (total - warm)
+    return Prediction(
+        seconds,
+        seconds - workload.compute if jitter == 0 else outcome.exposed / total,
+        tuple(size / total for size in outcome.bytes),
+        tuple(time / total for time in outcome.busy),
+        len(buckets),
+    )
+
+
+DENSE = Choice("dense")
+BF16 = Choice("dense:wire=bf16", _dense(2))

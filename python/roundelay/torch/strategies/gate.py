@@ -1,0 +1,109 @@
+"""Rates techniques for buckets by a cost model: which are worth a trial. Pure.
+
+A bucket of b bytes takes ``calls * alpha + ratio * b * beta + passes * b / copy`` seconds. alpha and beta
+were measured on the process set (tuning/calibration.py); ``copy`` is the rate of a copy in a rank's memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+Plan = tuple[int, ...]  # for each bucket the number of its candidate
+
+DENSE = 0  # the number of the candidate that is always there
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cost:
+    """What a technique costs beside a dense allreduce, which is one call, ratio 1 and no pass."""
+
+    calls: float  # operations that follow each other
+    ratio: float  # of the bytes that travel to those of the gradients
+    passes: float  # copies of the bucket that take as long as its own passes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rates:
+    """What was measured: seconds of an operation, seconds a byte, and bytes a second of a copy."""
+
+    alpha: float
+    beta: float
+    copy: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rated:
+    """A plan, and the seconds of its communication; None: the model does not know one of its techniques."""
+
+    plan: Plan
+    predicted: float | None
+
+
+def seconds(cost: Cost, size: int, rates: Rates) -> float:
+    """Return the time of a bucket of ``size`` bytes."""
+    return cost.calls * rates.alpha + size * (cost.ratio * rates.beta + cost.passes / rates.copy)
+
+
+def rate(plan: Plan, sizes: Sequence[int], costs: Sequence[Cost | None], rates: Rates | None) -> Rated:
+    """Predict a plan's communication, without overlap."""
+    total = 0.0
+    for number, size in zip(plan, sizes, strict=True):
+        cost = costs[number]
+        if cost is None or rates is None:
+            return Rated(plan, None)
+        total += seconds(cost, size, rates)
+    return Rated(plan, total)
+
+
+def worth_trying(
+    sizes: Sequence[int],
+    costs: Sequence[Cost | None],
+    mixed: Sequence[bool],
+    rates: Rates | None,
+    most: int = 2,
+) -> list[Rated]:
+    """Return the plans to try: all buckets densely, and the best others by the model, ``most`` of them.
+
+    costs: of the candidates, dense first. mixed: whether one may stand beside others, bucket by bucket.
+    Candidates that the model does not know are always tried.
+    """
+    dense = rate((DENSE,) * len(sizes), sizes, costs, rates)
+    plans = [rate((number,) * len(sizes), sizes, costs, rates) for number in range(1, len(costs))]
+    if rates is not None:
+        best = []
+        for size in sizes:
+            known = (
+                (seconds(cost, size, rates), number)
+                for number, cost in enumerate(costs)
+                if cost is not None and mixed[number]
+            )
+            best.append(min(known)[1])
+        plans.append(rate(tuple(best), sizes, costs, rates))
+    unknown = [one for one in plans if one.predicted is None]
+    known_plans = {one.plan: one for one in plans if one.predicted is not None and one.plan != dense.plan}
+    by_time = sorted(known_plans.values(), key=lambda one: one.predicted or 0.0)
+    return [dense, *by_time[:most], *unknown]
+
+
+class Watch:
+    """Notices that steps take another time than before, for long. Pure."""
+
+    STEPS = 50  # of a window
+    WINDOWS = 3  # in a row
+    CHANGE = 0.25  # of the time that was usual
+
+    def __init__(self, usual: float) -> None:
+        self._usual = usual
+        self._window: list[float] = []
+        self._changed = 0
+
+    def step_over(self, duration: float) -> bool:
+        """Record a step's seconds. Returns whether the last windows all differ from what was usual."""
+        self._window.append(duration)
+        if len(self._window) < self.STEPS:
+            return False
+        median = sorted(self._window)[self.STEPS // 2]
+        self._window.clear()
+        self._changed = self._changed + 1 if abs(median / self._usual - 1) > self.CHANGE else 0
+        return self._changed >= self.WINDOWS
