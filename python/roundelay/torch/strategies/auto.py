@@ -14,7 +14,8 @@ from roundelay.torch.operations import LINEAR_OPS
 from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.dense import WIRES
 from roundelay.torch.strategies.gate import DENSE, Cost, Plan, Rated, Rates, Watch, worth_trying
-from roundelay.torch.strategies.lossy import Lossy, int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies.lossy import Lossy
 from roundelay.torch.strategies.protocol import Bucket, Context, Spec, Strategy
 from roundelay.torch.tuning import calibration
 from roundelay.torch.tuning.trials import Trials
