@@ -301,16 +301,17 @@ TEST_CASE("an overflow on one rank shows on all, in its matrix alone, and is not
 
 TEST_CASE("only factors and dense elements go between nodes", "[technique][power_sgd]") {
   for (const Shape shape : {Shape{2, 1}, Shape{4, 1}, Shape{2, 2}, Shape{3, 2}}) {
-    for (const std::size_t rank : {1, 4}) {
+    for (const std::size_t rank : {2, 4}) {
       std::mt19937 random(9);
-      const std::vector<Slice> parameters = {{0, 600 * 500}, {300000, 1000}};
-      Group group(shape, "power_sgd:columns=500+0,rank=" + std::to_string(rank), {}, parameters, 301000);
+      // Messages are long, so that their algorithm is one that sends the least.
+      const std::vector<Slice> parameters = {{0, 20000 * 50}, {1000000, 60000}};
+      Group group(shape, "power_sgd:columns=50+0,rank=" + std::to_string(rank), {}, parameters, 1060000);
       group.fill(random);
       group.run();
       std::vector<double> sent(static_cast<std::size_t>(shape.nodes));
       for (std::size_t i = 0; i < group.size(); ++i)
         sent[i % sent.size()] += static_cast<double>(group.members.members[i]->wire_bytes);
-      const double elements = static_cast<double>(rank) * (600 + 500) + 1000;
+      const double elements = static_cast<double>(rank) * (20000 + 50) + 60000;
       const double all = 2.0 * (shape.nodes - 1) * 4 * elements;  // of all nodes: 2 (m - 1) / m of each
       double total = 0;
       for (const double one : sent) total += one;

@@ -117,8 +117,12 @@ def test_wrong_texts(text: str, words: str) -> None:
         ),
     ],
 )
-def test_refused(
-    optimizer: torch.optim.Optimizer, strategy: PowerSGD, arguments: dict[str, Any], words: str
+def test_what_it_cannot_work_with(
+    job_of_one: None,
+    optimizer: torch.optim.Optimizer,
+    strategy: PowerSGD,
+    arguments: dict[str, Any],
+    words: str,
 ) -> None:
     with pytest.raises(ValueError, match="strategy|op=") as raised:
         hvd.DistributedOptimizer(optimizer, strategy=strategy, **arguments)
