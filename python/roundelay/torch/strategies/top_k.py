@@ -6,12 +6,14 @@ Source: Shi et al. (arXiv 2010.10458); csrc/compress/top_k has the technique.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts, int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
+from roundelay.torch.strategies.node_shards import NodeShards
 from roundelay.torch.strategies.nodes import Levels
 from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
@@ -31,7 +33,7 @@ def break_even(nodes: int, dense_bytes: float, pair_bytes: float) -> float:
     return 2 * dense_bytes / (nodes * pair_bytes)
 
 
-class TopK(Lossy):
+class TopK(NodeShards, Lossy):
     """Sends the part ``density`` of the gradients between nodes in each step, others from each node.
 
     select: "mstopk"; "radix", the exact ones of largest magnitude; or "auto", the faster of the two.
@@ -151,23 +153,3 @@ class TopK(Lossy):
             **self._numbers(),
             **settings,
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's state, and whose part of a node's gradients it belongs to."""
-        return {**super().state_dict(), "in_node": self._in_node()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned. ValueError besides: the nodes have other ranks now."""
-        found = state.get("in_node") if isinstance(state, Mapping) else None
-        if found is not None and list(found) != self._in_node():
-            (theirs, of_theirs), (ours, of_ours) = found, self._in_node()
-            raise ValueError(
-                f"this state is of rank {theirs} of {of_theirs} in a node, and this is rank {ours} of "
-                f"{of_ours}: what is kept back belongs to a part of a node's gradients; start the ranks in "
-                "the order of the job that saved it"
-            )
-        super().load_state_dict(state)
-
-    def _in_node(self) -> list[int]:
-        levels = Levels.of(self.context.process_set)
-        return [levels.index, levels.members]
