@@ -41,8 +41,8 @@ struct Topology {
 };
 
 // Returns the topology that the statements of all ranks, by rank, agree on. `counts`: this rank's, of which
-// the statement has the text. They divide the nodes in the order of the nodes' first ranks. Statements of the
-// launcher that do not fit together are left out and are no error. Errors, the same on all ranks:
+// the statement has the text. The counts divide the nodes in the order of the nodes' first ranks. Statements
+// of the launcher that do not fit together are left out and are no error. Errors, the same on all ranks:
 // kInvalidArgument with ranks, values and the cure if users' statements contradict each other or do not fit
 // the nodes.
 Result<Topology> topology_of(const std::vector<Statement>& statements, const LevelCounts& counts);

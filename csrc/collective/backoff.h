@@ -37,7 +37,7 @@ class Nap {
   [[nodiscard]] Duration length() const { return most_; }
   [[nodiscard]] bool sleeps() const { return kind_ == Kind::kSleep || kind_ == Kind::kDoorbell; }
 
-  // Returns when the pause is over.
+  // Waits until the pause is over.
   void take() const {
     if (kind_ == Kind::kYield) sched_yield();
     if (kind_ == Kind::kSleep) std::this_thread::sleep_for(most_);

@@ -63,7 +63,8 @@ class Coordinator {
   void take_tickets(bool yes);
   // Returns the next order that is due. Call it until there is none.
   std::optional<wire::Order> take_order(TimePoint now);
-  // Returns when time alone makes the next order or stall warning due; sometimes a little too early.
+  // Returns the time at which the next order or stall warning is due without a message; sometimes a little
+  // too early.
   [[nodiscard]] Deadline next_due() const;
   // Returns lines that name overdue tensors and late ranks; each tensor again after every further warning
   // time.

@@ -19,7 +19,7 @@ class CoordinatorWatch {
   // these two come kArbiterPatience (negotiate/watchdog.h) after the ping at the earliest. `waiting`: this
   // rank has operations that wait for an order. Without them no time counts.
   Action check(bool waiting, TimePoint now);
-  // Returns when to call check() again.
+  // Returns the time at which to call check() again.
   [[nodiscard]] Deadline next_due() const;
   // Returns the time since the coordinator last sent a message, or since this rank began to wait.
   [[nodiscard]] Duration silence(TimePoint now) const { return now - heard_; }

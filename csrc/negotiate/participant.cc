@@ -65,12 +65,12 @@ std::vector<std::string> Participant::take_reportable() {
 std::optional<wire::Report> Participant::take_report() {
   if (lock_.active) return take_report_of_freeze();
   const std::vector<std::string> names = take_reportable();
-  // A flush covers what was reported so far. It is no news if nothing was reported since the last flush.
+  // A flush covers what was reported so far. It changes nothing if nothing was reported since the last flush.
   const bool flush = std::exchange(flush_wanted_, false) && (unflushed_ || !names.empty());
   const bool leaving = leaving_ && !leave_reported_;
   const bool removing = removing_ && !removal_reported_ && !uses_deferred();
-  const bool news = !names.empty() || flush || leaving || removing || report_applied_;
-  if (!news) return std::nullopt;
+  const bool changed = !names.empty() || flush || leaving || removing || report_applied_;
+  if (!changed) return std::nullopt;
 
   wire::Report report;
   report.lane = lane_;

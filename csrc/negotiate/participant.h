@@ -46,7 +46,7 @@ class Participant {
   // Returns true if this rank leaves, or removes the process set.
   [[nodiscard]] bool ends() const { return leaving_ || removing_; }
 
-  // Returns what the coordinator does not know yet; nothing if there is no news.
+  // Returns what the coordinator does not know yet; nothing if it knows all.
   std::optional<wire::Report> take_report();
   // Returns uses that failed without a new order, because a peer had failed them before.
   std::vector<Settled> take_settled() { return std::exchange(settled_, {}); }

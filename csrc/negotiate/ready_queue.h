@@ -30,8 +30,8 @@ class ReadyQueue {
   [[nodiscard]] bool empty() const { return ready_.empty(); }
   // Returns true if the firing rule lets the requests go now. `flush`: a member waits for them.
   [[nodiscard]] bool fires(bool flush, TimePoint now) const;
-  // Returns when the requests go, if no flush comes: now if theta is reached, else when the linger of the
-  // oldest request ends.
+  // Returns the time at which the requests go, if no flush comes: now if theta is reached, else when the
+  // linger of the oldest request ends.
   [[nodiscard]] Deadline next_due() const;
 
   // Moves all requests into `order` as fused operations. Assigns ids of `cache`, and adds those that it

@@ -43,7 +43,7 @@ class ScheduleCoordinator {
   // while locked().
   bool write(wire::Order& order);
 
-  // Returns when a warning or an abort is due for a member that does not answer a freeze.
+  // Returns the time at which a warning or an abort is due for a member that does not answer a freeze.
   [[nodiscard]] Deadline next_due() const;
   // Returns a line that names the members that do not answer; again after every further warning time. Adds
   // their world ranks to `late`.

@@ -29,7 +29,7 @@ class ScheduleKeeper {
 
   // Returns the members (ascending) that have not frozen although another member has.
   [[nodiscard]] std::vector<int> silent() const;
-  // Returns when the first member froze.
+  // Returns the time at which the first member froze.
   [[nodiscard]] TimePoint asked() const { return asked_; }
 
   friend bool operator==(const ScheduleKeeper&, const ScheduleKeeper&) = default;

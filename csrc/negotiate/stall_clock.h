@@ -26,7 +26,7 @@ class StallClock {
 
   // Call it when `entry` was added to `table`.
   void on_opened(const RequestTable& table, const PendingRequest& entry);
-  // Returns when a request of `table` may be overdue; sometimes a little too early.
+  // Returns the time at which a request of `table` may be overdue; sometimes a little too early.
   [[nodiscard]] Deadline next_due(const RequestTable& table) const;
 
   // Returns lines that name overdue requests and the ranks that did not submit them; a request comes again

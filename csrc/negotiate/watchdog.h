@@ -40,7 +40,7 @@ class Watchdog {
   // Returns the fault once it is known. The arbiter knows it when all members have answered or the time is
   // over. Other ranks blame the arbiter if they hear nothing from it for too long.
   std::optional<wire::Abort> take_fault(TimePoint now);
-  // Returns when take_fault() returns the fault at the latest.
+  // Returns the time at which take_fault() returns the fault at the latest.
   [[nodiscard]] Deadline next_due() const { return due_; }
 
  private:

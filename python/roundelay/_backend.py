@@ -35,7 +35,7 @@ def launcher_module() -> str | None:
 
 
 def choose(bootstrap: str, environment: Mapping[str, str] = os.environ) -> tuple[str | None, Launch]:
-    """Returns the path of the module to load at init (None for a single process), and how the ranks meet.
+    """Returns the module to load at init (None for a single process), and how the ranks find each other.
 
     bootstrap: ``auto``, ``mpi``, ``store`` or ``single`` (ROUNDELAY_BOOTSTRAP).
     Raises RuntimeError where the environment is not clear, or this build lacks what it asks for.

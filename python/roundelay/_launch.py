@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _MPI_MARKS = ("OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
 _MPI_RANKS = ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK")
 _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
-_MEET = ("MASTER_ADDR", "MASTER_PORT")
+_MASTER = ("MASTER_ADDR", "MASTER_PORT")
 _SLURM_STEP = (
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
@@ -26,7 +26,7 @@ _INHERITED_LISTENER = "ROUNDELAY_RUN_LISTENER"  # roundelay/run/local_ranks.py s
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """The place where the ranks meet. csrc/bootstrap/rendezvous.h describes the fields."""
+    """The store where the ranks find each other. csrc/bootstrap/rendezvous.h describes the fields."""
 
     rank: int
     size: int
@@ -129,7 +129,7 @@ def _torch(environment: Mapping[str, str]) -> Launch:
             )
     rank, size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE", least=1)
     _check_rank(rank, size, "RANK", "WORLD_SIZE")
-    missing = [name for name in _MEET if not environment.get(name)]
+    missing = [name for name in _MASTER if not environment.get(name)]
     if missing and size == 1:
         return Launch("single", f"{by}, and it is the only one")
     if missing:

@@ -56,9 +56,9 @@ def _check_same_mpi() -> None:
 
 
 def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvous | None]:
-    """Returns the module to load at init, and the place where the subset's ranks meet if MPI does not say.
+    """Returns the module to load at init, and the store where the subset's ranks find each other without MPI.
 
-    Raises ValueError for ranks that were not started, RuntimeError where the subset's ranks cannot meet.
+    Raises ValueError for ranks that were not started, RuntimeError where they cannot find each other.
     """
     if subset.communicator is not None and bootstrap == "auto":
         bootstrap = "mpi"  # MPI made the communicator, whatever started the process
@@ -68,14 +68,14 @@ def choose(subset: Subset, bootstrap: str) -> tuple[str | None, _launch.Rendezvo
             f"init(comm=...) with a communicator needs MPI, but {launch.why}: give a list of ranks"
         )
     if launch.rendezvous is not None and subset.ranks:
-        return path, _meet_apart(launch.rendezvous, subset.ranks)
+        return path, _keys_apart(launch.rendezvous, subset.ranks)
     if launch.bootstrap == "single" and subset.ranks not in ((), (0,)):
         raise ValueError(f"init(comm=...): there is only rank 0, not {list(subset.ranks)}: {launch.why}")
     return path, launch.rendezvous
 
 
-def _meet_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launch.Rendezvous:
-    """Returns where a subset meets: in the store of all ranks, under keys of its own."""
+def _keys_apart(all_ranks: _launch.Rendezvous, ranks: tuple[int, ...]) -> _launch.Rendezvous:
+    """Returns the store of a subset: that of all ranks, with keys of its own."""
     if max(ranks) >= all_ranks.size:
         raise ValueError(
             f"init(comm=...): there is no rank {max(ranks)}, only {all_ranks.size} ranks were started"

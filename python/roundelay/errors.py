@@ -1,4 +1,4 @@
-"""The exceptions a user meets.
+"""The exceptions that users see.
 
 * ``ValueError``: the call is wrong and can be corrected; data is untouched.
 * ``HorovodInternalError`` (a RuntimeError): a peer failed, left or did not take part, or a deadline passed.

@@ -61,7 +61,7 @@ Status TcpChannel::send(int to, ConstByteSpan message) {
   MutexLock lock(mutex_);
   if (closing_) return Status::unavailable("the channel is closed");
   Status sent = links_.send(to, message);
-  wake_if_news();
+  wake_if_received();
   return sent;
 }
 
@@ -77,7 +77,7 @@ std::optional<Incoming> TcpChannel::receive() {
   if (inbox.empty()) return std::nullopt;
   Incoming first = std::move(inbox.front());
   inbox.pop_front();
-  wake_if_news();
+  wake_if_received();
   return first;
 }
 
@@ -103,7 +103,7 @@ void TcpChannel::poll(Deadline deadline) {
   if (waiters_ == 0 && drain_after_waiters_) acknowledge_wake();
   if (!closed_) handle(std::span(events).first(count));
   if (connections_.windows_due().passed()) connections_.check_windows();
-  wake_if_news();
+  wake_if_received();
 }
 
 void TcpChannel::wake() {
@@ -127,7 +127,7 @@ void TcpChannel::acknowledge_wake() {
 }
 
 // Wakes another waiting thread if there are messages: the event that brought them no longer wakes it.
-void TcpChannel::wake_if_news() {
+void TcpChannel::wake_if_received() {
   if (!links_.inbox().empty() && waiters_ > 0) signal();
 }
 

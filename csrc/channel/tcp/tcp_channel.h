@@ -54,7 +54,7 @@ class TcpChannel final : public Channel {
 
   void handle(std::span<const platform::Epoll::Event> events) REQUIRES(mutex_);
   void poll(Deadline deadline) EXCLUDES(mutex_);
-  void wake_if_news() REQUIRES(mutex_);
+  void wake_if_received() REQUIRES(mutex_);
   void signal() REQUIRES(mutex_);
   void acknowledge_wake() REQUIRES(mutex_);
   void shut() REQUIRES(mutex_);

@@ -97,9 +97,9 @@ Step step_of(const AllgatherCall& call, const Cut& cut) {
 
 Step step_of(const AlltoallCall& call, const Cut& /*cut*/) {
   const std::size_t given = sum(call.send_bytes, call.send_bytes.size());
-  const std::size_t behind = (given + kLine - 1) / kLine * kLine;
+  const std::size_t output_at = (given + kLine - 1) / kLine * kLine;
   const std::size_t taken = call.output.size();
-  return {behind + taken, call.input, {0, given}, call.output.data(), {behind, taken}};
+  return {output_at + taken, call.input, {0, given}, call.output.data(), {output_at, taken}};
 }
 
 // The result takes the place of this member's shard in the input.

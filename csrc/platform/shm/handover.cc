@@ -63,7 +63,7 @@ Result<ShmSocket> ShmSocket::open() {
 }
 
 // Waits until all other members have asked for the memory. Drops strangers, and connections from reach() and
-// process_behind().
+// listening_process().
 Result<std::vector<ShmSocket::Client>> ShmSocket::gather(std::uint64_t key, const std::vector<int>& ranks,
                                                          Deadline deadline) {
   const std::size_t others = ranks.size() - 1;
@@ -146,7 +146,7 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
 
 Status reach(const std::string& address) { return UnixSocket::connect(address).status(); }
 
-pid_t process_behind(const std::string& address) {
+pid_t listening_process(const std::string& address) {
   const Result<UnixSocket> socket = UnixSocket::connect(address);
   return socket.ok() ? socket->process() : 0;
 }

@@ -57,6 +57,6 @@ Result<SharedMemory> take_over(const std::string& address, std::uint64_t key, in
 Status reach(const std::string& address);
 // Returns the process that owns the shm socket; 0 if nobody can connect to it, or if the process is invisible
 // in this process namespace.
-pid_t process_behind(const std::string& address);
+pid_t listening_process(const std::string& address);
 
 }  // namespace roundelay::platform

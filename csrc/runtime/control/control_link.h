@@ -43,7 +43,7 @@ class ControlLink {
   void abort(const wire::Abort& fault, int from);
   // Raises this rank's own fault if rank 0 has not answered for kDecision. Returns true if it did.
   bool decide(TimePoint now);
-  // Returns when decide() is due.
+  // Returns the time at which decide() is due.
   [[nodiscard]] Deadline next_due() const { return decision_due_; }
   // Returns true from the first abort() on: nothing new begins.
   [[nodiscard]] bool aborted() const { return ended_ || proposed_; }

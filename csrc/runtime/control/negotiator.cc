@@ -40,7 +40,7 @@ bool Negotiator::step(TimePoint now) {
   bool moved = receive_all(now);
   moved = take_inbox(now) || moved;
   if (!link_.aborted()) {
-    moved = report_news(now) || moved;
+    moved = send_reports(now) || moved;
     moved = give_orders(now) || moved;
     moved = stall_watch_.check(now) || moved;
   }
@@ -154,7 +154,7 @@ void Negotiator::on_lost(int from, const Status& why) {
                          "; its process ended or its host is unreachable: look for its own last message"});
 }
 
-bool Negotiator::report_news(TimePoint now) {
+bool Negotiator::send_reports(TimePoint now) {
   const bool flush = inbox_.take_flush();
   const bool leaving = inbox_.leaving();
   bool moved = false;

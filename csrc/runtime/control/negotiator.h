@@ -39,7 +39,7 @@ class Negotiator {
 
   // Does everything that can be done at `now`. Returns false if there was nothing to do.
   bool step(TimePoint now);
-  // Returns when a step is due even if no message comes and nothing is submitted.
+  // Returns the time at which a step is due even if no message comes and nothing is submitted.
   [[nodiscard]] Deadline next_due() const;
 
   // Sets the ranks of this node whose processes this rank can see. Call it before the first step.
@@ -58,7 +58,7 @@ class Negotiator {
   // Each returns true if it did something.
   bool receive_all(TimePoint now);
   bool take_inbox(TimePoint now);
-  bool report_news(TimePoint now);
+  bool send_reports(TimePoint now);
 
   void dispatch(int from, wire::Message message, TimePoint now);
   void act_on(ControlInbox::Message message, TimePoint now);

@@ -79,7 +79,7 @@ void Negotiator::begin_schedule(LaneId id, LaneControl& lane, std::uint64_t sequ
 }
 
 // Moves the table's new requests to the participant. Under a schedule lock the table keeps them, and only a
-// freeze is news.
+// freeze is a change.
 void Negotiator::take_uses(LaneControl& lane) {
   if (!lane.table->scheduled()) {
     lane.table->drain(drained_);

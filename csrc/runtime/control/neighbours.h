@@ -43,7 +43,7 @@ class NeighbourWatch {
 
   // Returns true if look() is due. `waiting`: this rank waits for others.
   bool check(bool waiting, TimePoint now);
-  // Returns when check() may return true next, if this rank still waits then.
+  // Returns the time at which check() may return true next, if this rank still waits then.
   [[nodiscard]] Deadline next_due() const { return due_; }
 
  private:

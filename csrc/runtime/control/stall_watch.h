@@ -41,7 +41,7 @@ class StallWatch {
   // Does what is due at `now`: pings, warns or aborts. Returns true if it blamed a rank for a stuck
   // operation.
   bool check(TimePoint now);
-  // Returns when check() is due even if no message comes.
+  // Returns the time at which check() is due even if no message comes.
   [[nodiscard]] Deadline next_due() const;
 
  private:

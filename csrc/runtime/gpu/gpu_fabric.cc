@@ -249,9 +249,9 @@ Result<std::unique_ptr<Pending>> GpuFabric::start(const Call& call) {
   if (chosen_ != nullptr) return chosen_->start(call);
   // Not all members start this call.
   if (!collective::options_of(call).absent.empty()) return staged_->start(call);
-  auto meeting = std::make_unique<CommunicatorSetup>(*this, call);
-  ROUNDELAY_RETURN_IF_ERROR(meeting->begin());
-  return std::unique_ptr<Pending>(std::move(meeting));
+  auto setup = std::make_unique<CommunicatorSetup>(*this, call);
+  ROUNDELAY_RETURN_IF_ERROR(setup->begin());
+  return std::unique_ptr<Pending>(std::move(setup));
 }
 
 std::string_view GpuFabric::name() const { return chosen_ == nullptr ? "gpu" : chosen_->name(); }

@@ -19,7 +19,7 @@ Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, time
       table_(waker_.announcements()),
       queue_(group_.size(), options.fusion_threshold, table_, completer),
       recorder_(timeline, tracks_.counters()),
-      schedule_(table_, queue_, waker_, recorder_, faults_.news),
+      schedule_(table_, queue_, waker_, recorder_, faults_.wake_negotiator),
       gpu_watch_(options.gpu ? options.gpu->sequencer : nullptr, options.patience(true), recorder_) {}
 
 Lane::~Lane() {

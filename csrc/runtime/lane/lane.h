@@ -59,7 +59,7 @@ class Lane {
     // Another error ended the batch: communication is over.
     std::function<void(wire::Abort)> fault;
     // Wakes the negotiator: the schedule is to end, or left work to negotiate (LaneSchedule).
-    std::function<void()> news{};
+    std::function<void()> wake_negotiator{};
   };
 
   // Makes a track for each fabric. `completer`, `timeline` and `abort` outlive the lane.
@@ -119,10 +119,10 @@ class Lane {
   void wake() { waker_.wake(); }
 
   // Notes that something was submitted that has to be negotiated. Any thread.
-  void note_news() { news_.store(true, std::memory_order_release); }
+  void note_unreported() { unreported_.store(true, std::memory_order_release); }
   // Returns whether that happened since the last call. The caller makes sure that the negotiator steps:
   // perhaps no other thread was woken for it. Any thread.
-  [[nodiscard]] bool take_news() { return news_.exchange(false, std::memory_order_acq_rel); }
+  [[nodiscard]] bool take_unreported() { return unreported_.exchange(false, std::memory_order_acq_rel); }
 
   // Return this lane's counters, and add them to `sum` with those of its fabrics. Any thread.
   [[nodiscard]] const LaneCounters& counters() const { return recorder_.counters(); }
@@ -146,7 +146,7 @@ class Lane {
   const AbortToken& abort_;
   const Faults faults_;
   ProgressToken token_;
-  std::atomic<bool> news_{false};
+  std::atomic<bool> unreported_{false};
 
   Tracks tracks_;  // for the holder of the token, but for fabric()
   const Group group_;

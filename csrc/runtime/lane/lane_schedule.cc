@@ -39,7 +39,7 @@ bool LaneSchedule::enter() {
     entered = true;
   }
   // The schedule is frozen: callers that wait for the operation already negotiate, asleep in the channel.
-  if (entered && !open()) news_();
+  if (entered && !open()) wake_negotiator_();
   return entered;
 }
 
@@ -76,7 +76,7 @@ std::optional<Deadline> LaneSchedule::look() {
   const bool was_open = open();
   const Deadline next = table_.look(steady_now());
   if (!was_open || open()) return next;
-  news_();
+  wake_negotiator_();
   return std::nullopt;
 }
 

@@ -21,11 +21,11 @@ namespace roundelay::runtime {
 // Thread-safe, but for the rules at each function. Its lock is taken before the table's and the queue's.
 class LaneSchedule {
  public:
-  // `news` says that the schedule is to end, or left work to negotiate; enter(), driver_nap() and sleep()
-  // call it. All arguments outlive this object.
+  // `wake_negotiator` says that the schedule is to end, or left work to negotiate; enter(), driver_nap() and
+  // sleep() call it. All arguments outlive this object.
   LaneSchedule(submit::TensorTable& table, BatchQueue& queue, LaneWaker& waker, LaneRecorder& recorder,
-               const std::function<void()>& news)
-      : table_(table), queue_(queue), waker_(waker), recorder_(recorder), news_(news) {}
+               const std::function<void()>& wake_negotiator)
+      : table_(table), queue_(queue), waker_(waker), recorder_(recorder), wake_negotiator_(wake_negotiator) {}
 
   // Follows the schedule that the table has begun. `sequence`: the order that began it. Only the holder of
   // the negotiation token calls begin() and end().
@@ -60,7 +60,7 @@ class LaneSchedule {
   BatchQueue& queue_;
   LaneWaker& waker_;
   LaneRecorder& recorder_;
-  const std::function<void()>& news_;
+  const std::function<void()>& wake_negotiator_;
   Mutex entering_;  // held from entering a position until it is queued, so that positions stay in order
   std::uint64_t sequence_ GUARDED_BY(entering_) = 0;  // the order that began the schedule
 };

@@ -129,7 +129,7 @@ bool Engine::drive_lane(Lane& lane, submit::Handle handle, Deadline deadline) {
   DriverHold hold(lane.token());
   if (!hold) return false;
   // This may take long. Meanwhile the background reports what was submitted, and sees the flush.
-  if (lane.take_news()) wake();
+  if (lane.take_unreported()) wake();
   collective::Backoff backoff(crowded_);
   while ((lane.has_work() || lane.goes_by_schedule()) && !done(handle) && !deadline.passed()) {
     if (lanes_.step(lane)) {
@@ -153,7 +153,7 @@ bool Engine::drive_negotiation(Lane& lane, submit::Handle handle, Deadline deadl
     return !lane.has_work() && !lane.goes_by_schedule() && !done(handle) && !deadline.passed();
   };
   while (negotiates()) {
-    static_cast<void>(lane.take_news());  // before the step, which acts upon the news
+    static_cast<void>(lane.take_unreported());  // before the step, which reports it
     if (negotiator_.step(steady_now())) {
       lanes_.wake(&lane);  // they may have new orders
     } else if (negotiates()) {

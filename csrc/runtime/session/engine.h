@@ -62,7 +62,7 @@ class Engine {
   // before.
   bool wait(submit::Handle handle, LaneId lane, Deadline deadline);
   // Runs the task with the negotiation token held, on the coordination thread if fabrics want one thread.
-  // Returns when the task is over. Do not call it while you hold a token, nor during stop().
+  // Waits until the task is over. Do not call it while you hold a token, nor during stop().
   void negotiate(const std::function<void()>& task);
   // Runs the task in the thread in which fabrics are made and freed, which may be the caller's. Restrictions
   // as for negotiate().

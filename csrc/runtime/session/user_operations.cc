@@ -56,7 +56,7 @@ Result<submit::Handle> UserOperations::add(Lane& lane, submit::Entry entry, bool
   if (handle.ok() && lane.id() != LaneId{}) sets_.remember(*handle, lane.id());
   if (lane.table().take_unwatched()) lane.wake();
   if (lane.goes_by_schedule()) return handle;  // the table has announced it
-  lane.note_news();
+  lane.note_unreported();
   // A blocking caller negotiates itself, or Engine::wait() wakes a thread. After a refused call nobody waits,
   // but the peers must hear of it.
   if (!blocking || !handle.ok()) engine_.wake();
@@ -115,7 +115,7 @@ std::optional<Status> UserOperations::wait(submit::Handle handle, Deadline deadl
     if (!lane || !lane->table().scheduled()) {
       inbox_.request_flush(id);
     } else if (lane->table().waited_for(handle)) {
-      lane->note_news();
+      lane->note_unreported();
     }
     if (!engine_.wait(handle, id, deadline)) return std::nullopt;
   }

@@ -85,7 +85,7 @@ std::vector<Neighbour> Fabrics::neighbours(int rank) const {
     if (node_of(other) != node_of(rank)) continue;
     const std::string& shm_socket = node_infos_[static_cast<std::size_t>(other)].shm_socket;
     pid_t process = ::getpid();
-    if (other != rank) process = shm_socket.empty() ? 0 : platform::process_behind(shm_socket);
+    if (other != rank) process = shm_socket.empty() ? 0 : platform::listening_process(shm_socket);
     if (process > 0) found.push_back({other, process});
   }
   return found;

@@ -8,9 +8,9 @@ Pohl, "Flexible data parallel training of neural networks using MIMD-Computers",
 from __future__ import annotations
 
 from roundelay.algorithms.algorithm import Algorithm, Result
+from roundelay.algorithms.console import say
 from roundelay.algorithms.errors import AlgorithmError
 from roundelay.algorithms.runner import run
-from roundelay.algorithms.speech import say
 from roundelay.algorithms.trees import add
 
 __all__ = ["Algorithm", "AlgorithmError", "Result", "add", "run", "say"]

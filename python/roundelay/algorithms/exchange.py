@@ -1,4 +1,4 @@
-"""Exchanges words of the ranks beside partial results: that they agree, that they have come, and faults."""
+"""Exchanges the ranks' settings, statuses and faults beside partial results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Raised = TypeVar("Raised", bound=Exception)
 
 
 class Phase(IntEnum):
-    """The state in which a rank comes to an exchange."""
+    """What a rank has done in this step."""
 
     EVALUATED = 0
     FINISHED = 1
@@ -27,7 +27,7 @@ class Phase(IntEnum):
 
 
 class Status(NamedTuple):
-    """A rank's word at an exchange. Numbers stand for layouts and states; 0 is none."""
+    """A rank's status before partial results travel. Layouts and states are numbers; 0: none."""
 
     phase: Phase
     layout: int = 0
@@ -67,11 +67,11 @@ def _known(error: Raised) -> Raised:
     return error
 
 
-def meet(step: int, status: Status, fault: FaultHere | None, layout: Layout | None) -> bool:
-    """Meets the other ranks before the partial results of a step travel. All ranks call it.
+def exchange_status(step: int, status: Status, fault: FaultHere | None, layout: Layout | None) -> bool:
+    """Exchanges statuses with the other ranks before the partial results of a step travel. All ranks call it.
 
     fault, layout: this rank's own, if its status has one. Returns whether the run has ended. Raises
-    AlgorithmError, on every rank, if there is a fault or the ranks' words do not fit.
+    AlgorithmError, on every rank, if there is a fault or the ranks' statuses contradict each other.
     """
     row = torch.tensor([status], dtype=torch.int64, device="cpu")
     phases, layouts, states = hvd.allgather(row, name="algorithms.status").unbind(1)

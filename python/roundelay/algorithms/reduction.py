@@ -20,7 +20,7 @@ ALIGNMENT = 64  # bytes, as torch aligns its memory: tensors at such places are 
 class Reduction:
     """Carries out a plan, step after step: rounds of moves up the tree, then one broadcast from rank 0.
 
-    The bytes of partial results move, so that any dtype comes as it left. A word after them says whether the
+    The bytes of partial results move, so that any dtype comes as it left. A flag after them says whether the
     value's rank had a fault. A rank with a fault sends zeros, as the others wait for it.
     """
 
@@ -41,7 +41,7 @@ class Reduction:
         known: dict[Node, Tensors | None] = dict(values)
         for number, round_ in enumerate(self._plan.rounds):
             self._move(known, round_, wire, f"algorithms.up.{number}")
-            for _, node in (meeting for meeting in round_.meetings if meeting.rank == self._rank):
+            for _, node in (one for one in round_.combinations if one.rank == self._rank):
                 first, second = (known.pop(child) for child in node.children)
                 known[node] = None
                 if first is not None and second is not None and fault is None:
@@ -81,7 +81,7 @@ class Reduction:
 
 
 class Wire:
-    """A partial result as a row of bytes: its leaves at multiples of ALIGNMENT, and a word at the end."""
+    """A partial result as a row of bytes: its leaves at multiples of ALIGNMENT, and a flag at the end."""
 
     def __init__(self, layout: Layout) -> None:
         self._shapes = layout.shapes
@@ -90,7 +90,7 @@ class Wire:
         for shape in layout.shapes:
             self._begins.append(self.bytes)
             self.bytes += -(-shape.bytes // ALIGNMENT) * ALIGNMENT
-        self.bytes += ALIGNMENT  # for the fault's word, of which one byte has a meaning
+        self.bytes += ALIGNMENT  # for the flag, which is one byte
 
     def pack(self, value: Tensors | None, row: torch.Tensor) -> None:
         """Writes a value; None stands for a rank's fault."""

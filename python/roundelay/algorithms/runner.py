@@ -13,8 +13,8 @@ import torch
 import roundelay.torch as hvd
 from roundelay.algorithms.algorithm import Algorithm, Result, State
 from roundelay.algorithms.checkpoint import Checkpoint
+from roundelay.algorithms.console import progress_bar
 from roundelay.algorithms.exchange import agree, everyone_valid
-from roundelay.algorithms.speech import progress_bar
 from roundelay.algorithms.steps import Run
 from roundelay.algorithms.transport import join
 from roundelay.algorithms.trees import digest

@@ -2,7 +2,7 @@
 
 A node is a range of shards; its left child has the largest power of two of them that leaves some for the
 right one. A rank evaluates a share, which is shards in a row, and combines the nodes within it alone. A node
-that reaches over several ranks belongs to the rank of its first shard, to which the right child's value
+with shards of several ranks belongs to the rank of its first shard, to which the right child's value
 moves. So rank 0 gets the total, and each boundary between ranks costs at most one move for each level of the
 tree. If ranks and shards are powers of two, it is the binomial tree.
 """
@@ -37,8 +37,8 @@ class Move(NamedTuple):
     node: Node
 
 
-class Meeting(NamedTuple):
-    """A node that reaches over several ranks; ``rank`` combines its children."""
+class Combination(NamedTuple):
+    """A node with shards of several ranks; ``rank`` combines its children."""
 
     rank: int
     node: Node
@@ -46,10 +46,10 @@ class Meeting(NamedTuple):
 
 @dataclass(frozen=True)
 class Round:
-    """Moves at the same time, then what can be combined; of all ranks."""
+    """Moves of all ranks, which travel at the same time, and the combinations that follow them."""
 
     moves: list[Move] = field(default_factory=list)
-    meetings: list[Meeting] = field(default_factory=list)  # children come before parents
+    combinations: list[Combination] = field(default_factory=list)  # children come before parents
 
 
 def shares(shards: int, ranks: int) -> list[Node]:
@@ -86,7 +86,7 @@ class Plan:
                 _at(rounds, depth).moves.append(Move(sender, receiver, right))
                 depth += 1
             depth = max(ready, depth)
-            _at(rounds, depth - 1).meetings.append(Meeting(receiver, node))
+            _at(rounds, depth - 1).combinations.append(Combination(receiver, node))
             return depth
 
         add(whole)

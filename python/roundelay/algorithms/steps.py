@@ -12,7 +12,7 @@ import roundelay.torch as hvd
 from roundelay.algorithms.algorithm import Algorithm, Result
 from roundelay.algorithms.checkpoint import Checkpoint
 from roundelay.algorithms.errors import BrokenContractError, FaultHere, calling
-from roundelay.algorithms.exchange import Phase, Status, meet, raise_faults
+from roundelay.algorithms.exchange import Phase, Status, exchange_status, raise_faults
 from roundelay.algorithms.functions import Functions, check_associative, checked
 from roundelay.algorithms.reduction import Reduction, Tensors
 from roundelay.algorithms.shard_tree import Node, Plan, shares
@@ -81,7 +81,7 @@ class Run:
                     values = {} if finished else self._evaluated()
             except FaultHere as here:
                 fault = here
-            if meet(self.step, self._status(fault, finished), fault, self._layout):
+            if exchange_status(self.step, self._status(fault, finished), fault, self._layout):
                 return Result(self.state, self.step, converged)
             layout = self._agreed_layout()
             total, fault = self._reduction.total(values, layout, self._combined)

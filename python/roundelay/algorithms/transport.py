@@ -10,8 +10,8 @@ import roundelay.torch as hvd
 from roundelay import config
 from roundelay.algorithms.exchange import everyone_valid
 
-# The algorithms of docs/fabrics.md for the operations of a step: allgather of the ranks' words, alltoall up
-# the shard tree, broadcast of the total.
+# The algorithms of docs/fabrics.md for the operations of a step: allgather of the ranks' statuses, alltoall
+# up the shard tree, broadcast of the total.
 TRANSPORTS = ("binomial_tree", "pairwise", "pipelined_tree", "recursive_doubling", "ring")
 _VARIABLE = "ROUNDELAY_ALGORITHM"
 
@@ -20,7 +20,7 @@ def join(transport: str | None, call: str) -> None:
     """Joins the job if need be. Collective.
 
     transport: one of TRANSPORTS; None leaves the choice to the job. Raises ValueError on every rank if some
-    rank names another word, or if the job was joined before with another algorithm.
+    rank names another algorithm, or if the job was joined before with another algorithm.
     """
     known = transport is None or transport in TRANSPORTS
     with _named(transport if known else None):

@@ -100,11 +100,14 @@ class Outline(NamedTuple):
         return cls(_kinds(tree), {path: _form(leaf) for path, leaf in leaves(tree)})
 
     def difference(self, other: Outline) -> str:
-        """Returns how ``other`` differs, as text: the first leaf that does, or the containers."""
+        """Returns how ``other`` differs, as text: the first leaf, the order of leaves, or the containers."""
         for path in {**self.forms, **other.forms}:
             mine, theirs = (one.forms.get(path, "missing") for one in (self, other))
             if mine != theirs:
                 return f"{named(path)} is {theirs}, not {mine}"
+        for mine, theirs in zip(self.forms, other.forms, strict=True):
+            if mine != theirs:
+                return f"{named(theirs)} comes first, not {named(mine)}: add a dict's keys in one order"
         return f"the containers are {other.kinds}, not {self.kinds}"
 
 

@@ -1,8 +1,8 @@
 """Starts one host's ranks: `python -I -S host_starter.py`, run by multi_host.py here or over ssh.
 
 It reads lines of JSON from standard input, so that no environment shows in a list of
-processes: the plan, then, when all hosts have answered it, the place where the ranks meet, and after that the
-function, if the ranks call one. It answers with one line on standard output. When the input ends, the
+processes: the plan; when all hosts have answered it, the numbers of the host's ranks; then the function,
+if the ranks call one. It answers with one line on standard output. When the input ends, the
 launcher is gone, and it ends the ranks.
 """
 
@@ -25,7 +25,7 @@ from roundelay.run import interfaces, limits
 from roundelay.run.agent import FUNCTION
 from roundelay.run.errors import UsageError
 from roundelay.run.function.anonymous import anonymous_file
-from roundelay.run.local_ranks import LocalRanks, Place, on_signals
+from roundelay.run.local_ranks import HostRanks, LocalRanks, on_signals
 
 ANSWER = b"roundelay: "  # a login shell may print other lines
 _INTERFACE = "ROUNDELAY_INTERFACE"
@@ -120,8 +120,9 @@ def main() -> int:
         orders = os.dup(0)
         os.set_inheritable(orders, False)
         os.dup2(null.fileno(), 0)  # the ranks read nothing
-        place = json.loads(line)
-        ranks.start(plan.program, Place(**{**place, "master": tuple(place["master"])}), environment, listener)
+        numbers = json.loads(line)
+        own = HostRanks(**{**numbers, "master": tuple(numbers["master"])})
+        ranks.start(plan.program, own, environment, listener)
     threading.Thread(target=_end_with_input, args=(orders, ranks), daemon=True).start()
     return ranks.wait()
 

@@ -172,4 +172,4 @@ def _own_command(job: mpi.Job, program: list[str], timeout: float) -> list[str]:
         interfaces=job.interfaces,
         timeout=timeout * _PART_FOR_HOSTS,
     )
-    return [*_PYTHON, multi_host.__file__, plan.to_word(), "--", *program]
+    return [*_PYTHON, multi_host.__file__, plan.to_argument(), "--", *program]

@@ -26,7 +26,7 @@ from roundelay.run.agent import (
 from roundelay.run.result import exit_status, how
 
 RANK = "ROUNDELAY_RUN_RANK"  # tells the agent its rank
-LISTENER = "ROUNDELAY_RUN_LISTENER"  # tells rank 0 the descriptor of the socket where all ranks meet
+LISTENER = "ROUNDELAY_RUN_LISTENER"  # tells rank 0 the descriptor of the socket to which all ranks connect
 # An outer job's launcher sets these for its own ranks. Variables that users set for an MPI stay.
 _OUTER_PREFIXES = ("OMPI_COMM_", "PMIX_", "PMI_", "MPI_LOCAL", "MV2_COMM_", "TORCHELASTIC_")
 _OUTER = (
@@ -53,8 +53,8 @@ def without_outer_job(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The numbers of a host's ranks in the job, and the address where all ranks meet."""
+class HostRanks:
+    """The numbers of a host's ranks in the job, and the address to which all ranks connect."""
 
     first_rank: int
     local_size: int
@@ -87,17 +87,17 @@ class LocalRanks:
         self._ending = False
 
     def start(
-        self, program: list[str], place: Place, environment: Mapping[str, str], listener: int | None
+        self, program: list[str], ranks: HostRanks, environment: Mapping[str, str], listener: int | None
     ) -> None:
-        """Starts the agents. Rank 0 inherits `listener`, the socket where all ranks meet."""
+        """Starts the agents. Rank 0 inherits `listener`, the socket to which all ranks connect."""
         environment = without_outer_job(environment)
-        for local_rank in range(place.local_size):
-            own = {**environment, **place.environment(local_rank)}
+        for local_rank in range(ranks.local_size):
+            own = {**environment, **ranks.environment(local_rank)}
             handed = None
             if listener is not None and local_rank == 0:
                 handed = listener
                 own[LISTENER] = str(listener)
-            self._ranks[_fork_agent(program, own, handed)] = place.first_rank + local_rank
+            self._ranks[_fork_agent(program, own, handed)] = ranks.first_rank + local_rank
 
     def signal(self, signum: int) -> None:
         """Passes a signal on to the agents, and these to their programs."""

@@ -28,7 +28,7 @@ if __name__ == "__main__":  # a plain script; -I keeps its own folder off the pa
 from roundelay.run import host_starter
 from roundelay.run.agent import ADDRESS, FAILED, FUNCTION, die_with_parent
 from roundelay.run.host_starter import ANSWER, Plan
-from roundelay.run.local_ranks import Place, on_signals
+from roundelay.run.local_ranks import HostRanks, on_signals
 from roundelay.run.result import exit_status
 
 _SSH_FAILED = 255
@@ -46,27 +46,27 @@ class Job:
     interfaces: list[str]
     timeout: float  # seconds in which all hosts must answer
 
-    def to_word(self) -> str:
+    def to_argument(self) -> str:
         """Returns JOB."""
         return json.dumps(asdict(self))
 
 
-class News(Enum):
-    """The events of a host."""
+class Event(Enum):
+    """A host has done this."""
 
     ANSWERED, ENDED = range(2)
 
 
 # The events in their order; None asks this process to end. (Signal handlers may only put into a
 # SimpleQueue.)
-Mailbox = queue.SimpleQueue[tuple["Host", News] | None]
+EventQueue = queue.SimpleQueue[tuple["HostProcess", Event] | None]
 
 
-class Host:
+class HostProcess:
     """One host: the process that starts its ranks, here or at the other end of ssh."""
 
     def __init__(
-        self, index: int, job: Job, program: list[str], function: bytes | None, mailbox: Mailbox
+        self, index: int, job: Job, program: list[str], function: bytes | None, events: EventQueue
     ) -> None:
         self.index = index
         self.name, self.ranks = job.hosts[index]
@@ -86,7 +86,7 @@ class Host:
         self._send(self._plan(job, program).to_line())
         self._errors = threading.Thread(target=self._read_errors, daemon=True)
         self._errors.start()
-        threading.Thread(target=self._watch, args=(mailbox,), daemon=True).start()
+        threading.Thread(target=self._watch, args=(events,), daemon=True).start()
         self._sending: threading.Thread | None = None
 
     def _plan(self, job: Job, program: list[str]) -> Plan:
@@ -110,14 +110,14 @@ class Host:
             self.process.stdin.write(line)
             self.process.stdin.flush()
 
-    def _watch(self, mailbox: Mailbox) -> None:
+    def _watch(self, events: EventQueue) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(ANSWER) and self.answer is None:
                 self.answer = json.loads(line[len(ANSWER) :])
-                mailbox.put((self, News.ANSWERED))
+                events.put((self, Event.ANSWERED))
         self.process.wait()
-        mailbox.put((self, News.ENDED))
+        events.put((self, Event.ENDED))
 
     def _read_errors(self) -> None:
         """Shows the host's lines after it has answered; keeps earlier lines for why_not()."""
@@ -147,9 +147,9 @@ class Host:
             return f"{self.name} cannot be reached: {said}; {cure}"
         return f"{self.name} cannot start ranks: {said}; Python and Roundelay must be where they are here"
 
-    def go(self, place: Place) -> None:
+    def go(self, ranks: HostRanks) -> None:
         """Lets the ranks start. A thread sends the function, if they call one, as it may be large."""
-        words = json.dumps(asdict(place)).encode() + b"\n" + (self._function or b"")
+        words = json.dumps(asdict(ranks)).encode() + b"\n" + (self._function or b"")
         self._sending = threading.Thread(target=self._send, args=(words,), daemon=True)
         self._sending.start()
 
@@ -168,43 +168,43 @@ def say(line: str) -> None:
     os.write(2, f"{line}\n".encode())
 
 
-def meet(hosts: list[Host], mailbox: Mailbox, timeout: float) -> bool:
+def all_answer(hosts: list[HostProcess], events: EventQueue, timeout: float) -> bool:
     """Waits until each host has answered or ended; says what is wrong. Returns whether all is well."""
     deadline = time.monotonic() + timeout
     silent = set(hosts)
     while silent:
         try:
-            news = mailbox.get(timeout=max(0.0, deadline - time.monotonic()))
+            event = events.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
             break
-        if news is None:
+        if event is None:
             return False
-        silent.discard(news[0])  # a host that ends after its answer has two events
+        silent.discard(event[0])  # a host that ends after its answer has two events
     wrong = [reason for host in hosts if (reason := host.why_not())]
     for line in wrong:
         say(line)
     return not wrong
 
 
-def places(hosts: list[Host]) -> Iterator[Place]:
-    """Yields each host's place. Ranks are numbered by host, and meet at the first host."""
+def ranks_of(hosts: list[HostProcess]) -> Iterator[HostRanks]:
+    """Yields each host's ranks. They are numbered by host; all ranks connect to the first host."""
     assert hosts[0].answer is not None
     address, port = hosts[0].answer["master"]
     first_rank, size = 0, sum(host.ranks for host in hosts)
     for host in hosts:
-        yield Place(first_rank, host.ranks, size, host.index, (address, port))
+        yield HostRanks(first_rank, host.ranks, size, host.index, (address, port))
         first_rank += host.ranks
 
 
-def wait(hosts: list[Host], mailbox: Mailbox) -> int:
+def wait(hosts: list[HostProcess], events: EventQueue) -> int:
     """Waits until all hosts have ended, an agent cannot do its work, or this process is told to end.
 
     Returns the first exit status that is not 0.
     """
     first, left = 0, len(hosts)
-    while left and (news := mailbox.get()) is not None:
-        host, what = news
-        if what is not News.ENDED:
+    while left and (event := events.get()) is not None:
+        host, what = event
+        if what is not Event.ENDED:
             continue
         left -= 1
         first = first or exit_status(host.process.returncode)
@@ -215,7 +215,7 @@ def wait(hosts: list[Host], mailbox: Mailbox) -> int:
     return first
 
 
-def end(hosts: list[Host]) -> None:
+def end(hosts: list[HostProcess]) -> None:
     """Ends the hosts' input, then kills those that go on. Does not wait for hosts without answer."""
     for host in hosts:
         host.end_input()
@@ -242,18 +242,18 @@ def main() -> int:
     """Starts the ranks and waits for all of them; returns the first status that is not 0."""
     words = json.loads(sys.argv[1])
     job = Job(**{**words, "hosts": [tuple(host) for host in words["hosts"]]})
-    mailbox: Mailbox = queue.SimpleQueue()
-    on_signals(lambda _: mailbox.put(None))
-    hosts: list[Host] = []
+    events: EventQueue = queue.SimpleQueue()
+    on_signals(lambda _: events.put(None))
+    hosts: list[HostProcess] = []
     payload = function()
     try:
         for index in range(len(job.hosts)):
-            hosts.append(Host(index, job, sys.argv[3:], payload, mailbox))
-        if not meet(hosts, mailbox, job.timeout):
+            hosts.append(HostProcess(index, job, sys.argv[3:], payload, events))
+        if not all_answer(hosts, events, job.timeout):
             return 1
-        for host, place in zip(hosts, places(hosts), strict=True):
-            host.go(place)
-        return wait(hosts, mailbox)
+        for host, ranks in zip(hosts, ranks_of(hosts), strict=True):
+            host.go(ranks)
+        return wait(hosts, events)
     finally:
         end(hosts)
 

@@ -12,7 +12,7 @@ import sys
 if __name__ == "__main__":  # a plain script; -I keeps its own folder off the path, too
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
-from roundelay.run.local_ranks import LocalRanks, Place, on_signals
+from roundelay.run.local_ranks import HostRanks, LocalRanks, on_signals
 
 
 def main() -> int:
@@ -21,8 +21,8 @@ def main() -> int:
     ranks = LocalRanks()
     on_signals(ranks.signal)
     with socket.create_server(("127.0.0.1", 0), backlog=socket.SOMAXCONN) as listener:
-        place = Place(first_rank=0, local_size=size, size=size, host_index=0, master=listener.getsockname())
-        ranks.start(program, place, os.environ, listener.fileno())
+        own = HostRanks(first_rank=0, local_size=size, size=size, host_index=0, master=listener.getsockname())
+        ranks.start(program, own, os.environ, listener.fileno())
     return ranks.wait()
 
 

@@ -91,27 +91,27 @@ def _pairs(events: Iterable[Event]) -> list[Interval]:
 
 
 def backward(trace: Trace, rank: int) -> list[Interval]:
-    """Return when the rank computed gradients: it was in a backward pass, and did not wait."""
+    """Return the intervals of gradient computation: the rank was in a backward pass and did not wait."""
     return subtract(_pairs(trace.spans(rank, TRAINING, "backward")), waiting(trace, rank))
 
 
 def waiting(trace: Trace, rank: int) -> list[Interval]:
-    """Return when the rank's program waited for communication."""
+    """Return the intervals in which the rank's program waited for communication."""
     return union(_pairs(trace.spans(rank, TRAINING, "synchronize")))
 
 
 def moving(trace: Trace, rank: int) -> list[Interval]:
-    """Return when the rank, or its GPU, moved bytes: it reduced or copied."""
+    """Return the intervals in which the rank, or its GPU, moved bytes: it reduced or copied."""
     return union([pair for row in _MOVING for pair in _pairs(trace.spans(rank, row))])
 
 
 def under_way(trace: Trace, rank: int) -> list[Interval]:
-    """Return when an operation of the rank was between its submission and its end, on its GPU too."""
+    """Return the intervals between submission and end of the rank's operations, on its GPU too."""
     return union([*trace.tensors(rank), *moving(trace, rank)])
 
 
 def exposed(trace: Trace, rank: int) -> list[Interval]:
-    """Return when the program waited and did not compute while an operation was under way."""
+    """Return the intervals in which the program only waited while an operation was under way."""
     return intersect(under_way(trace, rank), waiting(trace, rank))
 
 

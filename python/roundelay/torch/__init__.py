@@ -167,12 +167,8 @@ __all__ = [
     "topology",
 ]
 
-_LATER = {"run"}
-
 
 def __getattr__(name: str) -> object:
     if name == "optim":
         return importlib.import_module("roundelay.torch.optim")
-    if name in _LATER:
-        raise NotInThisVersionError(f"hvd.{name} is not in this version of Roundelay yet")
     raise AttributeError(f"module 'roundelay.torch' has no attribute {name!r}")

@@ -45,10 +45,10 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
         if outside:
             raise ValueError(f"init was called before: use hvd.add_process_set({outside[0].ranks})")
         return
-    path, meet = _subset.choose(subset, _core.load_config().bootstrap)
+    path, store = _subset.choose(subset, _core.load_config().bootstrap)
     check_variable()
     _gpu.load()
-    rendezvous = None if meet is None else _core.Rendezvous(**dataclasses.asdict(meet))
+    rendezvous = None if store is None else _core.Rendezvous(**dataclasses.asdict(store))
     _core.init(path, rendezvous, list(subset.ranks), subset.communicator, _launch.rack(os.environ))
     restart_scopes()
     _LastWords.install()
@@ -141,7 +141,7 @@ def gloo_built() -> bool:
 
 
 def gloo_enabled() -> bool:
-    """Returns whether this process meets its peers through PyTorch's store, as under torchrun."""
+    """Returns whether this process finds its peers through PyTorch's store, as under torchrun."""
     return _backend.choose(_core.load_config().bootstrap)[1].bootstrap == "store"
 
 

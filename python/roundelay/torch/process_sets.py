@@ -42,8 +42,7 @@ class ProcessSet:
         return self._ranks.index(_core.rank())
 
     def included(self) -> bool:
-        """Returns whether this process is a member. ValueError if the set is not part of the job."""
-        set_id(self)
+        """Returns whether this process is one of the ranks, also of a set that is not part of the job."""
         return _core.rank() in self._ranks
 
     def __copy__(self) -> ProcessSet:
@@ -195,8 +194,9 @@ def remove_process_set(process_set: ProcessSet) -> bool:
     """Takes a set out of the job; every rank of the job must call it, members or not.
 
     Waits for the set's operations in flight; those that can no longer complete fail. Afterwards its
-    ``process_set_id`` is None. Returns False for the global set, which stays. ValueError if the set is not
-    part of the job, MismatchError where the ranks of the job mean different sets.
+    ``process_set_id`` is None. Returns False for the global set, which stays, and for a set that is not part
+    of the job; ranks that remove another one then get an error. MismatchError where the ranks of the job mean
+    different sets.
     """
     _core.size()
     with _changing:
@@ -204,6 +204,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
             number = set_id(process_set)
         except ValueError as error:
             _core.submit_error("process_set", None, str(error), 0)
+            if isinstance(process_set, ProcessSet):
+                return False
             raise
         if number == 0:
             return False

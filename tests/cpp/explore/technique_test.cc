@@ -58,8 +58,10 @@ TEST_CASE("topk within a node in every order", "[explore]") {
 }
 
 TEST_CASE("a technique before and after a join in every order", "[explore]") {
+  const std::string text = GENERATE("cyclic:parts=2", "csc:chunk=4,keep=0.5");
+  CAPTURE(text);
   const TechniqueRun joined{Kind::kDense, {1}};
-  every_order({technique("cyclic:parts=2"), 20, {{}, joined, {}, kFlush}});
+  every_order({technique(text), 20, {{}, joined, {}, kFlush}});
 }
 
 TEST_CASE("a member that dies in any stage of a technique, in every order", "[explore]") {

@@ -47,7 +47,7 @@ struct Scheduled {
         queue(2, 1024, table, completer),
         waker({}, doorbells),
         recorder(timeline, {}),
-        schedule(table, queue, waker, recorder, news) {
+        schedule(table, queue, waker, recorder, wake_negotiator) {
     table.begin_schedule(1, {{request_of("a")}}, {});
     schedule.begin(5);
     doorbells->rings = 0;
@@ -66,7 +66,7 @@ struct Scheduled {
   complete::Completer completer{handles, [](const submit::Entry&, TimePoint) {}};
   timeline::Timeline timeline{0};
   int told = 0;
-  const std::function<void()> news = [this] { ++told; };
+  const std::function<void()> wake_negotiator = [this] { ++told; };
   submit::TensorTable table;
   BatchQueue queue;
   LaneWaker waker;
@@ -113,7 +113,7 @@ TEST_CASE("the end enters what all members enter, seen or not, and tells nobody"
   CHECK(rank.doorbells->rings == 1);
 }
 
-TEST_CASE("an operation that is entered after a freeze is news for negotiators", "[lane][schedule]") {
+TEST_CASE("an operation that is entered after a freeze wakes negotiators", "[lane][schedule]") {
   Scheduled rank;
   rank.submit();
   rank.peer_announces(1);

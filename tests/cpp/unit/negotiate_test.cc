@@ -226,7 +226,7 @@ TEST_CASE("what was reported in full survives the eviction of its older id", "[n
   CHECK_FALSE(participant.take_report());
 }
 
-TEST_CASE("a flush is news once, and only behind something new", "[negotiate][participant]") {
+TEST_CASE("a flush is reported once, and only behind something new", "[negotiate][participant]") {
   Participant participant(LaneId{}, 0);
   participant.flush();
   CHECK_FALSE(participant.take_report());

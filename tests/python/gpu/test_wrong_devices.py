@@ -103,7 +103,8 @@ def check_splits_may_be_on_either() -> None:
         splits = torch.full((hvd.size(),), 2, dtype=torch.int32, device=device)
         output, received = hvd.alltoall(rows, splits)
         assert output.device.type == GPU
-        assert received.device.type == CPU
+        assert received.device.type == device
+        assert hvd.synchronize(hvd.alltoall_async(rows, splits))[1].device.type == device
         assert received.tolist() == [2] * hvd.size()
 
 

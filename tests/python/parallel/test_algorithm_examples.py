@@ -8,6 +8,8 @@ from types import ModuleType
 from unittest import mock
 
 import pytest
+from sklearn.cluster import KMeans
+from sklearn.datasets import load_digits
 
 from ranks import ROOT, run_checks
 from roundelay.algorithms import Algorithm, run
@@ -25,6 +27,18 @@ def test_examples(np: int) -> None:
 
 def test_examples_are_short() -> None:
     assert all(len(file.read_text().splitlines()) < LONGEST for file in FOLDER.glob("*.py"))
+
+
+@pytest.mark.usefixtures("job_of_one")
+def test_examples_learn() -> None:
+    """k-means ends where scikit-learn's does; chance gives the classifiers a loss of 2.3."""
+    images = load_digits().data
+    theirs = KMeans(10, init=images[:10], n_init=1, tol=0.0, max_iter=1000).fit(images).inertia_
+    found = _example("k_means").main()
+    assert found.converged
+    assert found.state.distance == pytest.approx(theirs, rel=1e-5)
+    for name, most in (("rprop", 1e-3), ("conjugate_gradients", 0.1), ("sgd_by_shards", 0.25)):
+        assert _example(name).main().state.loss < most, name
 
 
 def _example(name: str) -> ModuleType:

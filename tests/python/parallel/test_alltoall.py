@@ -47,11 +47,11 @@ def expected(counts: list[int], *rest: int) -> torch.Tensor:
 def check_even() -> None:
     for rest in [(), (3,), (2, 2)]:
         counts = [2] * hvd.size()
-        for result in (
-            hvd.alltoall(sent(counts, *rest)),
-            hvd.synchronize(hvd.alltoall_async(sent(counts, *rest), name="even")),
-        ):
+        output, received = hvd.synchronize(hvd.alltoall_async(sent(counts, *rest), name="even"))
+        for result in (hvd.alltoall(sent(counts, *rest)), output):
             assert torch.equal(result, expected(counts, *rest))
+        assert received.dtype == torch.int32
+        assert received.tolist() == counts
     assert hvd.alltoall(torch.empty(0, 2)).shape == (0, 2)
 
 

@@ -42,7 +42,7 @@ def test_every_plan_makes_the_tree_of_one_rank(shards: int, ranks: int) -> None:
         arrived = [(move.receiver, move.node, known[move.sender].pop(move.node)) for move in round_.moves]
         for receiver, node, value in arrived:
             known[receiver][node] = value
-        for rank, node in round_.meetings:
+        for rank, node in round_.combinations:
             first, second = (known[rank].pop(child) for child in node.children)
             known[rank][node] = text(first, second)
     assert known[0] == {plan.whole: whole(Node(0, shards))}
@@ -135,6 +135,8 @@ def test_layouts_say_how_they_differ() -> None:
     assert first.difference(layout({"b": torch.ones(2)})) == "leaf ['a'] is missing, not float32 [2]"
     assert first.difference(layout({"a": torch.ones(3)})) == "leaf ['a'] is float32 [3], not float32 [2]"
     assert layout([1]).difference(layout((1,))) == "the containers are tuple, not list"
+    order = layout({"a": 1, "b": 2}).difference(layout({"b": 2, "a": 1}))
+    assert order == "leaf ['b'] comes first, not leaf ['a']: add a dict's keys in one order"
 
 
 def test_the_sum_is_leaf_by_leaf() -> None:

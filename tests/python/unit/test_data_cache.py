@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import errno
 import gc
+import itertools
 import os
 import pickle
 import subprocess
@@ -19,6 +21,7 @@ from torch.utils.data import DataLoader
 
 from far_source import FarSource, another_job, check, node_memory, source
 from roundelay.torch.data import DataCache, disk_folder, node_cache
+from roundelay.torch.data import cache as cache_module
 
 __all__ = ["node_memory", "source"]
 
@@ -180,6 +183,56 @@ def test_room_is_left_for_other_programs(
         check(cache, source)
     monkeypatch.undo()
     assert cache.stats().disk.kept == 8  # the probes
+
+
+def test_without_room_no_file_is_mapped(
+    node_memory: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LMDB's lock file is mapped: on a full file system a write to it would be a SIGBUS."""
+    cache = DataCache(source)
+    little = SimpleNamespace(f_bavail=0, f_frsize=4096, f_blocks=120)
+    monkeypatch.setattr(os, "statvfs", lambda _path: little)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            check(cache, source)
+    assert ["has only 0 MiB left" in str(one.message) for one in warned] == [True]
+    assert not list(node_memory.glob("*/memory/*"))
+    assert sum(source.take_reads().values()) == 48
+
+
+@pytest.mark.parametrize("full", ["owner.new", "record.new"])
+@pytest.mark.usefixtures("node_memory")
+def test_a_disk_that_is_full_at_the_start_is_left_out(
+    tmp_path: Path, source: FarSource, monkeypatch: pytest.MonkeyPatch, full: str
+) -> None:
+    """By all ranks of the node: only the first one has written there."""
+
+    def opened(path: Path, *given: Any, **named: Any) -> Any:
+        if path.name == full:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return open(path, *given, **named)
+
+    for first in (True, False):
+        another_job(monkeypatch, rank=0 if first else 1)
+        monkeypatch.setattr(cache_module, "_numbers", itertools.count(1))
+        monkeypatch.setattr(cache_module, "_free", [])
+        with monkeypatch.context() as patched, warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            if first:
+                patched.setattr(Path, "open", opened)
+            cache = DataCache(source, tmp_path / "disk")
+        assert ["is full (" in str(one.message) for one in warned] == [True] * first
+        check(cache, source)
+        stats = cache.stats()
+        assert (stats.memory.kept, stats.disk.kept) == (24, 0)
+        if first:
+            kept = cache  # the node's cache stays
+    assert set(source.take_reads().values()) <= {1, 2}  # the second read is that of a probe
+    del kept, cache
+    gc.collect()
+    another_job(monkeypatch, "third")
+    check(DataCache(source, tmp_path / "disk"), source)  # nobody has the folder
 
 
 @pytest.mark.usefixtures("node_memory")

@@ -10,7 +10,7 @@ import pytest
 
 from roundelay.run import multi_host
 from roundelay.run.host_starter import ANSWER
-from roundelay.run.multi_host import News
+from roundelay.run.multi_host import Event
 
 
 class Answering:
@@ -24,12 +24,12 @@ class Answering:
 
 
 class Script:
-    """A mailbox. Each event happens when it is taken, and leaves its host with a reason."""
+    """Events. Each event happens when it is taken, and leaves its host with a reason."""
 
-    def __init__(self, *events: tuple[Answering, News, str]) -> None:
+    def __init__(self, *events: tuple[Answering, Event, str]) -> None:
         self.events = list(events)
 
-    def get(self, timeout: float) -> tuple[Answering, News]:
+    def get(self, timeout: float) -> tuple[Answering, Event]:
         if not self.events:
             raise queue.Empty
         host, what, reason = self.events.pop(0)
@@ -39,8 +39,8 @@ class Script:
 
 def test_a_host_that_answers_and_ends_hides_no_answer(capfd: pytest.CaptureFixture[str]) -> None:
     lost, slow = Answering("lost"), Answering("slow")
-    script = Script((lost, News.ANSWERED, ""), (lost, News.ENDED, "lost ended"), (slow, News.ANSWERED, ""))
-    assert not multi_host.meet(cast(Any, [lost, slow]), cast(Any, script), 60.0)
+    script = Script((lost, Event.ANSWERED, ""), (lost, Event.ENDED, "lost ended"), (slow, Event.ANSWERED, ""))
+    assert not multi_host.all_answer(cast(Any, [lost, slow]), cast(Any, script), 60.0)
     assert capfd.readouterr().err == "lost ended\n"
 
 
@@ -48,9 +48,9 @@ def test_a_host_that_ends_after_its_answer_is_named() -> None:
     script = f"read -r plan; echo {shlex.quote(ANSWER.decode())}'{{}}'; echo broken pipe >&2; exit 255"
     ssh = ["sh", "-c", script]
     job = multi_host.Job([("far", 1)], local=[], ssh=ssh, exports=[], interfaces=[], timeout=60.0)
-    mailbox: multi_host.Mailbox = queue.SimpleQueue()
-    host = multi_host.Host(0, job, ["true"], None, mailbox)
-    assert [mailbox.get(timeout=60.0) for _ in range(2)] == [(host, News.ANSWERED), (host, News.ENDED)]
+    events: multi_host.EventQueue = queue.SimpleQueue()
+    host = multi_host.HostProcess(0, job, ["true"], None, events)
+    assert [events.get(timeout=60.0) for _ in range(2)] == [(host, Event.ANSWERED), (host, Event.ENDED)]
     why = "far ended before all hosts had answered: broken pipe; start the job again"
     assert host.why_not() == why
     host.end_input()

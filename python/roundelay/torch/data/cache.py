@@ -18,7 +18,7 @@ from roundelay.torch.data.counters import CacheStats
 from roundelay.torch.data.disk_folder import DiskFolder
 from roundelay.torch.data.memory_folder import MemoryFolder
 from roundelay.torch.data.node_cache import NodeCache, Place
-from roundelay.torch.data.store import lmdb_module
+from roundelay.torch.data.store import NoRoomError, lmdb_module
 
 _numbers = itertools.count(1)  # of the caches that this process makes
 _free: list[int] = []  # numbers of caches that could not be made; the next attempts take them
@@ -60,32 +60,45 @@ class DataCache(Dataset[Any]):
         self._length = given.length
         number = _next_number()
         try:
-            self._meet(given, number)
+            self._find_or_make(given, number)
         except BaseException:
             _free.append(number)
             raise
 
-    def _meet(self, given: arguments.Arguments, number: int) -> None:
+    def _find_or_make(self, given: arguments.Arguments, number: int) -> None:
         """Finds or makes the cache that this node's ranks have under a number."""
         member = job.this_process()
         directory = None if given.directory is None else Path(given.directory)
         folder, disk = MemoryFolder(member, number), _Disk()
         try:
-            where = None if directory is None else disk_folder.inside(directory)
-            self._cache = NodeCache(Place(folder.path, given.memory, where), given.dataset)
+            self._use(folder, given, directory)
 
-            def prepare() -> None:
-                if directory is not None:
-                    disk.folder = DiskFolder(directory, member, number)
-                    self._keep(disk.folder.prepare(given, self._record_of))
+            def prepare() -> bool:
+                """Returns whether the disk has room for the cache."""
+                try:
+                    if directory is not None:
+                        disk.folder = DiskFolder(directory, member, number)
+                        self._keep(disk.folder.prepare(given, self._record_of))
+                except NoRoomError as error:
+                    self._cache.warn_once(str(error))
+                    disk.leave()
+                    return False
+                return True
 
-            folder.agree(given, prepare)
+            if not folder.agree(given, prepare):
+                directory = None
+                self._use(folder, given, directory)
             if directory is not None and disk.folder is None:
                 disk.folder = DiskFolder(directory, member, number)
         except BaseException:
             _leave(folder, disk, os.getpid())
             raise
         weakref.finalize(self, _leave, folder, disk, os.getpid())
+
+    def _use(self, folder: MemoryFolder, given: arguments.Arguments, directory: Path | None) -> None:
+        """Makes the node's cache with these folders."""
+        disk = None if directory is None else disk_folder.inside(directory)
+        self._cache = NodeCache(Place(folder.path, given.memory, disk), given.dataset)
 
     def _record_of(self, index: int) -> bytes:
         return self._cache.encode(index, self.dataset[index])
@@ -133,11 +146,16 @@ class _Disk:
 
     folder: DiskFolder | None = None
 
+    def leave(self) -> None:
+        """Gives the folder up."""
+        if self.folder is not None:
+            self.folder.leave()
+        self.folder = None
+
 
 def _leave(folder: MemoryFolder, disk: _Disk, process: int) -> None:
     """Gives up what a cache holds in the process that made it."""
     if os.getpid() != process:
         return
-    if disk.folder is not None:
-        disk.folder.leave()
+    disk.leave()
     folder.leave()

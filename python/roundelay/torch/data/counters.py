@@ -106,11 +106,11 @@ class Counters:
         return [LevelStats(hits, size, nanoseconds * 1e-9) for hits, size, nanoseconds in levels]
 
     def before_fork(self) -> None:
-        """Keeps other threads out."""
+        """Takes the lock, so that no other thread has it in the moment of the fork."""
         self._lock.acquire()
 
     def after_fork(self) -> None:
-        """Lets them in again."""
+        """Releases the lock, in parent and child."""
         self._lock.release()
 
     def __del__(self) -> None:

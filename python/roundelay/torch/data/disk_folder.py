@@ -6,6 +6,7 @@ lock it.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -18,7 +19,7 @@ from roundelay.torch.data import codec
 from roundelay.torch.data.arguments import Arguments
 from roundelay.torch.data.job import Member
 from roundelay.torch.data.locks import held, lock, lock_unused, release, share
-from roundelay.torch.data.store import StoreError, flush, remove_files, store_at
+from roundelay.torch.data.store import NoRoomError, StoreError, flush, remove_files, store_at
 
 _GATE_LIMIT_S = 30.0
 _PROBES = 8  # samples whose hashes tell sources apart
@@ -36,9 +37,10 @@ class DiskFolder:
     def __init__(self, directory: Path, member: Member, number: int) -> None:
         """Makes or finds the node's folder in ``directory`` and locks it.
 
-        Raises ValueError if nothing can be written there, RuntimeError if another job or cache has it.
+        Raises NoRoomError if the disk is full, ValueError if nothing can be written there for another reason,
+        RuntimeError if another job or cache has it.
         """
-        self._directory = directory
+        self._directory, self._node = directory, member.node
         self.path = inside(directory)
         self._record = self.path / "record.json"
         self._owner = self.path / "owner.json"
@@ -51,10 +53,15 @@ class DiskFolder:
                     raise PermissionError(f"{self.path} belongs to another user")
                 self._lock = self._locked({**owner, "who": member.words}, owner)
         except OSError as error:
-            raise ValueError(
-                f"DataCache cannot use directory={str(directory)!r} on node {member.node} ({error}): "
-                "give a folder on a disk of the node that this user may write to"
-            ) from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> Exception:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return NoRoomError(str(error))
+        return ValueError(
+            f"DataCache cannot use directory={str(self._directory)!r} on node {self._node} ({error}): "
+            "give a folder on a disk of the node that this user may write to"
+        )
 
     def _locked(self, said: dict[str, Any], owner: dict[str, Any]) -> int:
         """Returns a shared lock of the folder. Needs the lock of the directory."""
@@ -99,7 +106,7 @@ class DiskFolder:
         }
         kept = _read(self._record)
         try:
-            why = self._unusable(kept, record) if kept is not None else ""
+            why = self._outdated(kept, record) if kept is not None else ""
             if why:
                 warnings.warn(
                     f"DataCache: what {self.path} keeps is discarded: {why}", RuntimeWarning, stacklevel=5
@@ -110,10 +117,11 @@ class DiskFolder:
             # Before the first write: a crash of the system must find that the file may not be on disk.
             _write_to_disk(self._record, {**record, "boot": _boot(), "on disk": False})
         except (OSError, StoreError) as error:
-            raise ValueError(f"DataCache cannot use directory={str(self._directory)!r}: {error}") from error
+            raise self._unusable(error) from error
         return records if why or kept is None else {}
 
-    def _unusable(self, kept: dict[str, Any], record: dict[str, Any]) -> str:
+    def _outdated(self, kept: dict[str, Any], record: dict[str, Any]) -> str:
+        """Returns why what is kept must not be used; "" if it may be."""
         for name, words in (("format", "format"), ("dataset", "dataset's type"), ("length", "length")):
             if kept.get(name) != record[name]:
                 return f"the {words} was {kept.get(name)!r} and is {record[name]!r}"

@@ -34,13 +34,13 @@ def node_name() -> str:
 
 
 def this_process(environment: Mapping[str, str] = os.environ) -> Member:
-    """Returns the place of this process, from the launcher's variables."""
+    """Returns the job, node and rank of this process, from the launcher's variables."""
     launch = _launch.detect(environment, config.effective().bootstrap)
     if launch.bootstrap == "single":
         rank, job = 0, f"process {_process(os.getpid())}"
     elif launch.rendezvous is not None:
-        meet = launch.rendezvous
-        rank, job = meet.rank, f"{meet.job} at {meet.host}:{meet.port}"
+        store = launch.rendezvous
+        rank, job = store.rank, f"{store.job} at {store.host}:{store.port}"
     else:
         named = [f"{name}={environment[name]}" for name in _JOB_NAMES if name in environment]
         # One launcher's process on each node is the parent of all ranks there.

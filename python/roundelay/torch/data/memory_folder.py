@@ -1,4 +1,4 @@
-"""A cache's folder in node memory: the processes of one node meet there, and keep samples there.
+"""A cache's folder in node memory: the processes of one node compare their arguments and keep samples there.
 
 The ranks that made the cache lock the folder. The last one that leaves removes it. The next cache that this
 user makes on the node removes the folders of jobs that were killed.
@@ -46,15 +46,15 @@ class MemoryFolder:
         except OSError as error:
             raise _unusable(error) from error
 
-    def agree(self, arguments: Arguments, prepare: Callable[[], None]) -> None:
-        """Compares the arguments with those of the node's first rank. The first rank calls ``prepare``.
+    def agree(self, arguments: Arguments, prepare: Callable[[], bool]) -> bool:
+        """Compares the arguments with those of the node's first rank. Returns what its ``prepare`` returned.
 
         Raises ValueError if they differ. Processes that read already find the text in ``objection``.
         """
         agreed = self.path / "agreed"
-        meeting = self._touched("meeting")
+        gate = self._touched("gate")
         try:
-            taken = lock(meeting, _PREPARE_LIMIT_S)
+            taken = lock(gate, _PREPARE_LIMIT_S)
         except TimeoutError:
             raise RuntimeError(
                 f"DataCache: another rank of this node has prepared the cache for {_PREPARE_LIMIT_S:.0f} s: "
@@ -62,10 +62,13 @@ class MemoryFolder:
             ) from None
         try:
             if not agreed.exists():
-                prepare()
-                self._write(agreed, json.dumps({"arguments": vars(arguments), "rank": self._member.words}))
-                return
-            self._compare(arguments, json.loads(agreed.read_text()))
+                prepared = prepare()
+                said = {"arguments": vars(arguments), "rank": self._member.words, "prepared": prepared}
+                self._write(agreed, json.dumps(said))
+                return prepared
+            said = json.loads(agreed.read_text())
+            self._compare(arguments, said)
+            return bool(said["prepared"])
         finally:
             release(taken)
 

@@ -143,17 +143,19 @@ class NodeCache:
         except (OSError, StoreError) as error:  # a TimeoutError is an OSError
             self._full.update(levels)
             why = str(error)
-        self._warn_once(why)
+        self.warn_once(why)
 
     def _has(self, level: int, index: int) -> bool:
         return self._stores[level].read([index], bool)[0] is not MISSING
 
-    def _warn_once(self, why: str) -> None:
+    def warn_once(self, why: str) -> None:
+        """Warns that samples are not kept, unless a process of the node has done so."""
         try:
-            file = os.open(self._place.folder / "full", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        except OSError:
+            os.close(os.open(self._place.folder / "full", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
             return  # another process has warned
-        os.close(file)
+        except OSError:
+            pass  # node memory cannot have the file: each process warns
         warnings.warn(
             f"DataCache: the cache of {self._name} is full ({why}); samples that it does not have come from "
             "the source in every epoch",

@@ -1,4 +1,4 @@
-"""NodeSampler: gives each rank its part of an epoch; a node meets the same samples in every epoch."""
+"""NodeSampler: gives each rank its part of an epoch; a node reads the same samples in every epoch."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ from typing import Any
 from roundelay.torch.data import fork
 
 MISSING = object()  # the result for a sample that is not kept
-_READERS = 1024  # processes of a node that can read at a time; 64 bytes each
+_READERS = 1024  # processes of a node that can read at a time
+_READER = 64  # bytes of each in the lock file
 _LEFT_FREE = 0.05  # of the file system: other programs, and gradients in shared memory, need room too
-_DATA = "data.mdb"  # LMDB's name of its file
-_FILES = (_DATA, "lock.mdb")
+_DATA, _LOCK = _FILES = ("data.mdb", "lock.mdb")  # LMDB's names of its files
 
 
 class NoRoomError(Exception):
@@ -60,7 +60,10 @@ class Store:
         Raises StoreError.
         """
         with self._lock:
-            environment = self._opened()
+            try:
+                environment = self._opened()
+            except NoRoomError:  # so it keeps nothing
+                return [MISSING] * len(indices)
             try:
                 with environment.begin(buffers=True) as transaction:
                     records = (transaction.get(_key(index)) for index in indices)
@@ -116,11 +119,17 @@ class Store:
         return f"its file lacks {short} bytes at the end" if short > 0 else ""
 
     def _opened(self) -> Any:
-        """Returns the environment of this process. Needs the lock. Raises StoreError."""
+        """Returns the environment of this process. Needs the lock. Raises StoreError.
+
+        NoRoomError: it would be new, and the file system has no room for it. LMDB maps its lock file, so that
+        a write to it would be a SIGBUS.
+        """
         if self._environment is not None:
             return self._environment
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
+            if not (self.folder / _LOCK).exists():
+                self._check_room(_READERS * _READER)
             system = os.statvfs(self.folder)
             environment = self._lmdb.open(
                 str(self.folder),

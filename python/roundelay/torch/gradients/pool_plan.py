@@ -162,7 +162,7 @@ class PoolPlan:
             return []
         if self._phase is _Phase.MAKING:
             failed, busy, unknown = rest
-            return self._give_up() if failed else self._begin(meet=not busy, measure=bool(unknown))
+            return self._give_up() if failed else self._begin(may_wait=not busy, measure=bool(unknown))
         if self._phase is _Phase.RUNNING:
             return self._follow_tuner(reorder=bool(rest[0]), recut=bool(rest[1]), numbers=rest[2:])
         positions = zip(_numbers(rest, _PLACE_BYTES), members, strict=True)
@@ -196,15 +196,18 @@ class PoolPlan:
         self._phase, self._pools, self._rules.recording = _Phase.OVER, None, False
         return []
 
-    def _begin(self, meet: bool, measure: bool) -> list[Bucket]:
-        """Begins to use the pool. meet: all ranks are here and may wait; measure: some rank lacks numbers."""
+    def _begin(self, may_wait: bool, measure: bool) -> list[Bucket]:
+        """Begins to use the pool.
+
+        may_wait: all ranks can wait for each other here. measure: some rank has no measured numbers.
+        """
         assert self._pools is not None
         self._phase, self._rules.recording = _Phase.RUNNING, False
         large = self._pools.largest() >= calibration.SMALLEST
         restored = self._occupants.restored
         auto = self._config.theta_auto and self._pools.measurable and large and restored is None
         with torch.no_grad():
-            if auto and meet and measure:
+            if auto and may_wait and measure:
                 calibration.calibrate(*self._pools.trial(), self._pools.largest(), self._set)
             if self._leads:
                 self._pool_tuner = PoolTuner(self._prefix, self._pools, self._set, self._ready)
@@ -212,7 +215,7 @@ class PoolPlan:
                 self._cuts = restored.cuts
                 return self._cut()
             best = self._pool_tuner.best(self._cuts) if self._pool_tuner is not None else self._cuts
-            if auto and meet:
+            if auto and may_wait:
                 self._cuts = self._cuts_of_rank_0(best)
             elif self._pool_tuner is not None:
                 self._pool_tuner.propose(best, self._cuts)

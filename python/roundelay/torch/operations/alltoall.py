@@ -69,11 +69,18 @@ def alltoall_async(
     name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> int:
-    """Starts an alltoall; ``synchronize(handle)`` gives what ``alltoall`` returns."""
+    """Starts an alltoall; ``synchronize(handle)`` gives the output and, always, the received splits."""
     with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())
     handle = _core.alltoall_async(tensor, numbers, name, call.group)
-    return remember(handle, lambda outputs: outputs[0] if splits is None else tuple(outputs))
+    return remember(handle, lambda outputs: _with_splits(outputs[0], outputs[1], splits))
+
+
+def _with_splits(
+    output: torch.Tensor, received: torch.Tensor, splits: Splits
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the output, and the received splits on the device of a tensor of splits."""
+    return output, received.to(splits.device) if isinstance(splits, torch.Tensor) else received
 
 
 class _Alltoall(torch.autograd.Function):
@@ -124,11 +131,11 @@ def alltoall(
     """Sends the first ``splits[0]`` rows to the set's first rank, the next ``splits[1]`` to its second ...
 
     Returns the rows that came, in the order of ranks, and, where ``splits`` was given, the number of rows
-    from each rank (int32; int64 where a number needs it). Without ``splits`` every rank gets the same number.
-    All dimensions but the first are the same on all ranks. Differentiable: the gradient is an alltoall of the
-    gradients with the received splits.
+    from each rank (int32, on the device of a tensor of splits; int64 where a number needs it). Without
+    ``splits`` every rank gets the same number. All dimensions but the first are the same on all ranks.
+    Differentiable: the gradient is an alltoall of the gradients with the received splits.
     """
     with _call(splits, name, process_set) as call:
         numbers = _checked_splits(tensor, splits, call, process_set.size())
     output, received = recorded(_Alltoall, tensor, numbers, name, process_set)
-    return output if splits is None else (output, received)
+    return output if splits is None else _with_splits(output, received, splits)

@@ -36,9 +36,9 @@ def poll(handle: int) -> bool:
 def synchronize(handle: int) -> Any:
     """Sleeps until the operation is done and returns its result; the handle is then unknown.
 
-    The operation without ``_async`` returns the same: a tensor; a list for grouped operations; the output and
-    the received splits for alltoall with splits. HorovodInternalError if the operation failed,
-    ValueError for an unknown handle.
+    The operation without ``_async`` returns the same: a tensor; a list for grouped operations. alltoall_async
+    gives the output and the received splits, also without splits. HorovodInternalError if the operation
+    failed, ValueError for an unknown handle.
     """
     _checked(handle)
     try:

@@ -41,5 +41,5 @@ def join(device: Any = -1, process_set: ProcessSet = global_process_set) -> int:
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns when every rank of the set has called it."""
+    """Waits until every rank of the set has called it."""
     _core.barrier(Call("barrier", None, process_set).group)

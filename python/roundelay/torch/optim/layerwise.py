@@ -54,7 +54,7 @@ class Layerwise(torch.optim.Optimizer, ABC):
         super().__init__(params, defaults)
         self._trust = TrustRatios(type(self).__name__, distributed_norms, process_set)
 
-    # -- of LARS and LAMB
+    # -- for LARS and LAMB to override
 
     @abstractmethod
     def _check_group(self, group: Group) -> None:

@@ -1,4 +1,4 @@
-"""Reports to people whether ranks share the norms."""
+"""The report of whether ranks share the norms, as users see it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Trial:
         """name: begins the names of its operations."""
         self._set = process_set
         self._name = name
-        self.start = f"{name}.start"  # the operation in which the ranks meet before each measurement
+        self.start = f"{name}.start"  # the ranks wait for each other in it before a measurement
         self._seconds: dict[bool, list[float]] = {False: [], True: []}
 
     def way(self) -> bool:

@@ -149,7 +149,7 @@ class TrustRatios:
         return found
 
     def _next_operation(self) -> str | None:
-        """Returns the name of the operation in which the ranks meet in this step; None: in none of them."""
+        """Returns the name of this step's operation of all ranks; None: it has none."""
         if self.report.shared is False:
             return None
         return self._name if self._trial is None else self._trial.start

@@ -1,4 +1,4 @@
-"""Whether the ranks have the same: digests that travel with other values and are combined by Max."""
+"""Tells ranks that have unequal values: digests travel with other values and are combined by Max."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Scaled(Protocol):
 
     @property
     def keeps_back(self) -> bool:
-        """Whether its strategy may keep gradients back."""
+        """True if its strategy may keep gradients back."""
 
     def synchronize(self) -> None:
         """Completes the gradients."""

@@ -301,7 +301,7 @@ class Techniques:
         self._flush_all()
 
     def may_keep(self) -> bool:
-        """Whether techniques have state, or will get a loaded one."""
+        """True if techniques have state, or will get a loaded one."""
         return self.stateful or self._restored is not None
 
     def note_overflow(self, found: Iterable[torch.Tensor]) -> None:

@@ -273,7 +273,7 @@ class Wrapper:
 
     @property
     def keeps_back(self) -> bool:
-        """Whether the strategy may keep gradients back on this rank."""
+        """True if the strategy may keep gradients back on this rank."""
         return self._sync is not None and self._sync.techniques.may_keep()
 
     def rescale(self, factor: float) -> None:

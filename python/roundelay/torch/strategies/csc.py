@@ -15,6 +15,7 @@ from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 NORMS = ("same", "previous")
 KEYS = ("keep", "chunk_elements", "norms", *COMMON_KEYS)
 _CHUNK_ELEMENTS = 32768
+_MOST_CHUNK_ELEMENTS = 1 << 31  # the core's limit; a chunk is never larger than its bucket
 
 
 class CSC(Lossy):
@@ -47,6 +48,10 @@ class CSC(Lossy):
             dense_parameters=dense_parameters,
         )
         self.chunk_elements = whole_number("chunk_elements", chunk_elements, 1)
+        if chunk_elements > _MOST_CHUNK_ELEMENTS:
+            raise ValueError(
+                f"chunk_elements is {chunk_elements}, but must be at most {_MOST_CHUNK_ELEMENTS}"
+            )
         if norms not in NORMS:
             raise ValueError(f"norms is {norms!r}, but must be one of {', '.join(NORMS)}")
         self.norms = norms
@@ -93,7 +98,7 @@ class CSC(Lossy):
         dense = set(self.dense_in(bucket))
         size, count, last = self.chunk_elements, 0, -1  # last: the last chunk that was counted
         for number, place in enumerate(bucket.ranges):
-            if number not in dense:
+            if number not in dense and place:
                 first, end = place.start // size, (place.stop - 1) // size
                 count += end - max(first, last + 1) + 1
                 last = end

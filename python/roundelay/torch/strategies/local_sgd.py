@@ -78,7 +78,7 @@ class LocalSGD(Strategy):
 
     @classmethod
     def from_text(cls, **given: str) -> LocalSGD:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         arguments: dict[str, Any] = {}
         if "period" in given:
             arguments["period"] = Periods.from_text(given["period"])
@@ -100,10 +100,10 @@ class LocalSGD(Strategy):
             settings["outer"] = getattr(self._make_outer, "__name__", type(self._make_outer).__name__)
         return Spec("local_sgd", **settings).text
 
-    # -- what it is asked
+    # -- checks and answers for DistributedOptimizer
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses what cannot be averaged."""
+        """Raises ValueError for an op or parameters that it cannot average."""
         super().accept(optimizer, op)
         if op != Average:
             raise ValueError(f"strategy {self.text} averages, so it needs op=hvd.Average")
@@ -117,7 +117,7 @@ class LocalSGD(Strategy):
                     )
 
     def accept_set(self, process_set: ProcessSet) -> None:
-        """Refuses a part of the job where it needs the process sets of nodes, which all ranks must add."""
+        """Raises ValueError for a part of the job if all ranks must add the process sets of nodes."""
         if process_set is not global_process_set and self.within_node == "every_step":
             raise ValueError(
                 f"strategy {self.text} reduces gradients in each node, for which all ranks of the job must "
@@ -125,7 +125,7 @@ class LocalSGD(Strategy):
             )
 
     def accept_end(self) -> None:
-        """Refuses to leave parameters that differ between ranks."""
+        """Raises ValueError if the ranks' parameters differ."""
         if self._met and self._changed:
             raise ValueError(
                 f"strategy {self.text} has not averaged the last {self._step - self._averaged_at} steps: "
@@ -144,10 +144,10 @@ class LocalSGD(Strategy):
 
     @property
     def _local(self) -> bool:
-        """Whether ranks take steps of their own. Not before a new job has begun: then nothing is reduced."""
+        """True if ranks take steps of their own; also between two jobs, when nothing is reduced."""
         return not self._met or self._step >= self.post_local_after
 
-    # -- the ranks meet
+    # -- begin and end of a job
 
     def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
         """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
@@ -190,14 +190,14 @@ class LocalSGD(Strategy):
         self._begin()
 
     def restart(self) -> None:
-        """Leaves the last job, whose process sets are gone. The ranks must meet again."""
+        """Leaves the last job, whose process sets are gone. The ranks must compare their strategies again."""
         self._node, self._met = None, False
         self.context.regroup()
 
-    # -- around the step
+    # -- before and after a step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Notes what the step will change."""
+        """Records the parameters that the step will change."""
         if not self._met:
             raise RuntimeError(
                 f"strategy {self.text} has met the ranks of the last job: after hvd.init(), give the "

@@ -1,4 +1,4 @@
-"""The outer optimizer of local SGD, which takes the way of the ranks between two averages as a gradient.
+"""The outer optimizer of local SGD. Its gradient is the change of the parameters between two averages.
 
 Source: SlowMo (Wang et al., arXiv 1910.00643, algorithm 1) and DiLoCo (Douillard et al., arXiv 2311.08105,
 algorithm 1).
@@ -28,7 +28,7 @@ class Outer:
         self._begin(list(parameters))
 
     def _begin(self, parameters: list[torch.Tensor]) -> None:
-        """Makes the optimizer, of these parameters' anchors."""
+        """Makes the optimizer of these parameters' anchors."""
         self._batches = [parameters]  # the optimizer got the anchors of one after the other
         self._anchors = {one: _anchor(one) for one in parameters}
         self._optimizer = self._make(list(self._anchors.values()))

@@ -1,4 +1,4 @@
-"""GradScaler's findings, for strategies whose gradients are not those of all ranks."""
+"""GradScaler's results, for strategies whose gradients differ between ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from roundelay.torch.process_sets import ProcessSet, set_id
 
 
 def agree_on_overflow(found: Mapping[torch.device, torch.Tensor], name: str, process_set: ProcessSet) -> None:
-    """Sets the findings (not 0: overflow) to the worst of all ranks': all skip the step, or none does."""
+    """Sets `found` (0: no overflow) to the largest value of all ranks, so that all skip the step or none."""
     device = max(found, key=lambda one: one.type != "cpu")  # the host then does not wait for a GPU
     findings = [value.reshape(1).to(device, torch.float32) for value in found.values()]
     worst = torch.cat(findings).amax().reshape(1)

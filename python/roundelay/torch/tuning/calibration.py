@@ -2,8 +2,8 @@
 
 This happens once in a job for each process set, when its first pool that is large enough comes into use. All
 ranks take part in the agreement round (optimizer/gradient_sync.py) that says so and wait for nothing else, so
-they can afford to meet for some milliseconds. Rank 0's numbers count: all ranks get the cuts that follow from
-them.
+they can afford to wait for each other for some milliseconds. Rank 0's numbers count: all ranks get the cuts
+that follow from them.
 """
 
 from __future__ import annotations

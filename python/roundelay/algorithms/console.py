@@ -1,4 +1,4 @@
-"""Tells the user of a program each thing once, however many ranks run it."""
+"""Prints on one rank of the job, so that a user sees each line once."""
 
 from __future__ import annotations
 
