@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchmarks.table import (
+    algorithms,
     allreduce,
     alone,
     cache,
     lars,
+    levels,
     nodes,
     small,
     start,
@@ -43,4 +45,7 @@ ROWS: dict[str, Row] = {
     "alone": Row(alone.measure, alone.results),
     "start": Row(start.measure, start.results),
     "nodes": Row(nodes.measure, nodes.results),
+    "fast_nodes": Row(nodes.measure_fast, nodes.fast_results),
+    "levels": Row(levels.measure, levels.results),
+    "algorithms": Row(algorithms.measure, algorithms.results),
 }

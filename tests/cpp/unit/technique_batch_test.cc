@@ -152,7 +152,7 @@ TEST_CASE("the timeline shows the work and the calls of a technique, one after t
           "[batch][technique]") {
   timeline::Timeline timeline(0);
   timeline.start(false);
-  LaneRecorder recorder(timeline, {});
+  LaneRecorder recorder(timeline, {}, false);
   Member member(std::make_shared<collective::InprocHub>(1), 1, 0);
   Bucket bucket(compress::make_technique("csc:chunk=100,keep=0.3").value());
   const auto batch = bucket.batch();
