@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from benchmarks.table import (
     allreduce,
     alone,
+    averaging,
     cache,
     lars,
     nodes,
@@ -17,19 +14,10 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
+    topk,
     train,
 )
-from benchmarks.table.result import Result
-from benchmarks.table.run import Run
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: its functions for measuring, quickly or not, and for the results."""
-
-    measure: Callable[[Run, bool], Any]
-    results: Callable[[Any], list[Result]]
-
+from benchmarks.table.row import Row
 
 ROWS: dict[str, Row] = {
     "allreduce": Row(allreduce.measure, allreduce.results),
@@ -43,4 +31,7 @@ ROWS: dict[str, Row] = {
     "alone": Row(alone.measure, alone.results),
     "start": Row(start.measure, start.results),
     "nodes": Row(nodes.measure, nodes.results),
+    "topk": Row(topk.measure, topk.results),
+    "daso": averaging.row(averaging.DASO),
+    "local_sgd": averaging.row(averaging.LOCAL_SGD),
 }
