@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
   if (members < 2 || rate.bytes_per_second <= 0) return std::fprintf(stderr, "bad numbers\n"), 2;
   try {
     const char* separator = "{";
-    for (const char* algorithm : {"pairwise", "recursive_doubling", "halving_doubling", "ring"}) {
+    for (const char* algorithm : {"recursive_doubling", "halving_doubling", "ring"}) {
       for (std::size_t bytes = 256; bytes <= (4U << 20U); bytes *= 2) {
         const double seconds = roundelay::allreduce_seconds(algorithm, members, bytes, rate);
         std::printf("%s\"%s %zu\": %.9f", separator, algorithm, bytes, seconds);
