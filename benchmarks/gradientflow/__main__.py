@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()
     docs.add_argument("--docs", action="store_true", help="keep the results in docs/techniques, and render")
-    docs.add_argument("--render", action="store_true", help="measure nothing: page and picture of that JSON")
+    docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
     return parser
 
 
@@ -64,7 +64,7 @@ def _plot(stored: Mapping[str, Any], path: Path) -> None:
 
 
 def _render(stored: Mapping[str, Any]) -> None:
-    document.write_page(stored)
+    document.write_pages(stored)
     _plot(stored, document.PICTURE)
 
 
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     stored = {
         "day": day,
         "machine": launch.machine(mpirun),
-        "dense_steps": {"CSC": DENSE_STEPS, "PowerSGD": DENSE_STEPS},
+        "dense_steps": dict.fromkeys(("CSC", "top-k", "PowerSGD"), DENSE_STEPS),
         "wires": [wire.as_json() for wire in wires],
     }
     show.save(arguments.output / "gradientflow.json", stored)

@@ -1,10 +1,10 @@
-"""Writes the results into docs/techniques/gradientflow.md."""
+"""Writes the results into the pages of GradientFlow and of top-k."""
 
 from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from benchmarks.table.result import Estimate
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
 STORED = _DOCS / "techniques" / "gradientflow.json"
 PAGE = _DOCS / "techniques" / "gradientflow.md"
+TOP_K_PAGE = _DOCS / "techniques" / "topk.md"
 PICTURE = _DOCS / "images" / "gradientflow.png"
 BEGIN = "<!-- python -m benchmarks.gradientflow --docs writes from here -->"
 
@@ -31,6 +32,8 @@ COLUMNS = (
     "loss",
 )
 _PROSE_COLUMNS = 110
+_NOT_LOSSY = ("no communication", "lazy allreduce", "lazy allreduce, bf16", "DDP", "DDP, fp16 hook")
+_LOSSY = ("CSC", "top-k", "PowerSGD", "DDP, PowerSGD")  # beginnings of names
 
 
 def cells(row: Row, mbit: int) -> list[str]:
@@ -61,8 +64,13 @@ def disturbed(wire: Wire) -> str:
     return f"{said}, which do not count."
 
 
-def tables(stored: Mapping[str, Any]) -> str:
-    """Make the page's tables, one for each wire."""
+def of_top_k(row: Row) -> bool:
+    """Return whether the page of top-k shows the row: what sends less, and what it is compared with."""
+    return row.name in _NOT_LOSSY or row.name.startswith(_LOSSY)
+
+
+def tables(stored: Mapping[str, Any], shown: Callable[[Row], bool] = lambda _: True) -> str:
+    """Make a page's tables, one for each wire."""
     machine = stored["machine"]
     where = (
         f"{machine['cores']} cores of an {machine['cpu']}, torch {machine['torch']}, {machine['mpi']}, "
@@ -71,7 +79,7 @@ def tables(stored: Mapping[str, Any]) -> str:
     dense = ", ".join(f"{count} of {name}" for name, count in stored["dense_steps"].items())
     lines = [_filled(f"{where} The first steps are dense and not measured: {dense}."), ""]
     for wire in wires(stored):
-        made = rows(COLUMNS, [cells(row, wire.mbit) for row in wire.rows])
+        made = rows(COLUMNS, [cells(row, wire.mbit) for row in wire.rows if shown(row)])
         lines += [_filled(f"**{title(wire)}.** {disturbed(wire)}"), "", *made, ""]
     return "\n".join(lines)
 
@@ -91,6 +99,7 @@ def read() -> dict[str, Any]:
     return found
 
 
-def write_page(stored: Mapping[str, Any]) -> None:
-    """Put the tables into the page."""
+def write_pages(stored: Mapping[str, Any]) -> None:
+    """Put the tables into the pages."""
     PAGE.write_text(with_table(PAGE.read_text(), tables(stored), BEGIN))
+    TOP_K_PAGE.write_text(with_table(TOP_K_PAGE.read_text(), tables(stored, of_top_k), BEGIN))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from benchmarks.table import (
     algorithms,
     allreduce,
     alone,
+    averaging,
     cache,
     lars,
     levels,
@@ -19,19 +16,10 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
+    topk,
     train,
 )
-from benchmarks.table.result import Result
-from benchmarks.table.run import Run
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: its functions for measuring, quickly or not, and for the results."""
-
-    measure: Callable[[Run, bool], Any]
-    results: Callable[[Any], list[Result]]
-
+from benchmarks.table.row import Row
 
 ROWS: dict[str, Row] = {
     "allreduce": Row(allreduce.measure, allreduce.results),
@@ -48,4 +36,7 @@ ROWS: dict[str, Row] = {
     "fast_nodes": Row(nodes.measure_fast, nodes.fast_results),
     "levels": Row(levels.measure, levels.results),
     "algorithms": Row(algorithms.measure, algorithms.results),
+    "topk": Row(topk.measure, topk.results),
+    "daso": averaging.row(averaging.DASO),
+    "local_sgd": averaging.row(averaging.LOCAL_SGD),
 }

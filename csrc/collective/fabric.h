@@ -17,6 +17,7 @@
 #include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/announcements.h"
 #include "base/group.h"
@@ -92,6 +93,7 @@ class DeviceCalls {
 // gets them when it is made and never changes them, so that a user may read them once.
 struct FabricCapabilities {
   bool scattered = false;         // takes AllreduceCall::scattered; the same on all members
+  bool within_node = false;       // all members are on one node; the same on all members
   Waker* waker = nullptr;         // lives as long as the fabric
   DeviceCalls* device = nullptr;  // lives as long as the fabric
   // Makes regions for buffers that the group's calls work on. On levels they are the innermost one's. May
@@ -138,5 +140,25 @@ class Fabric {
   Fabric* const self_ = this;
   const FabricCapabilities capabilities_;
 };
+
+// Returns the fabric within this member's node, or null: it is alone there, or the group is flat and goes
+// over several nodes, of which then every member counts as one.
+[[nodiscard]] inline Fabric* node_level(Fabric& fabric) {
+  Fabric* const innermost = fabric.levels().front();
+  return innermost->capabilities().within_node ? innermost : nullptr;
+}
+
+// Returns the fabrics between nodes, innermost first; none: the group is on one node.
+[[nodiscard]] inline std::span<Fabric* const> levels_across(Fabric& fabric) {
+  return fabric.levels().subspan(node_level(fabric) == nullptr ? 0 : 1);
+}
+
+// Returns the number of members of each level, the node first; 1: there is no fabric within the node.
+[[nodiscard]] inline std::vector<int> level_sizes(Fabric& fabric) {
+  std::vector<int> sizes;
+  if (node_level(fabric) == nullptr) sizes.push_back(1);
+  for (const Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
+  return sizes;
+}
 
 }  // namespace roundelay::collective

@@ -12,7 +12,8 @@
   USE(negate)                     \
   USE(cyclic)                     \
   USE(csc)                        \
-  USE(half)
+  USE(half)                       \
+  USE(top_k)
 
 namespace roundelay::compress {
 

@@ -27,7 +27,7 @@
 #include <utility>
 
 #include "compress/csc/plan.h"
-#include "compress/csc/quota.h"
+#include "compress/quota.h"
 #include "compress/registry.h"
 
 namespace roundelay::compress::csc {
@@ -70,7 +70,9 @@ class Csc final : public Technique {
   std::size_t state_bytes(std::size_t count, DType dtype, std::span<const int>) const override {
     return places(count, dtype).end;
   }
-  std::size_t kept_numbers(std::size_t count) const override { return has_momentum() ? 2 * count : count; }
+  std::size_t kept_numbers(std::size_t count, std::span<const int>) const override {
+    return has_momentum() ? 2 * count : count;
+  }
   std::optional<SentChunks> sent(const BucketShape& shape, std::uint64_t run) const override {
     return SentChunks{chunking_of(options_, shape.count).chunk, chosen_in(options_, shape, run),
                       places(shape.count, shape.dtype).indices, options_.dense};
@@ -81,7 +83,8 @@ class Csc final : public Technique {
     return plan.in_place ? run_in_place(stage, bucket) : run_by_message(stage, bucket, plan);
   }
 
-  Status give_back(Arithmetic& math, const Bucket& bucket) const override {
+  Status give_back(Stage& stage, const Bucket& bucket) const override {
+    Arithmetic& math = stage.math();
     const DType dtype = bucket.reduction.dtype;
     ROUNDELAY_RETURN_IF_ERROR(math.give_back(bucket.buffer.data(), bucket.state.data(), bucket.count, dtype));
     const std::size_t rest = places(bucket.count, dtype).momentum;

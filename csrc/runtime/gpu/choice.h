@@ -27,12 +27,12 @@ struct GpuInfo {
   platform::NcclId id{};            // names the communicator; set by its first member only
 };
 
-// The ways to move bytes between GPUs. kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host
+// The kinds of fabric between GPUs. kStaged: through host memory. kTwoLevel: NCCL inside the nodes, host
 // memory between them.
-enum class GpuWay : std::uint8_t { kStaged, kNccl, kTwoLevel };
+enum class GpuFabricKind : std::uint8_t { kStaged, kNccl, kTwoLevel };
 
 struct GpuChoice {
-  GpuWay way = GpuWay::kStaged;
+  GpuFabricKind kind = GpuFabricKind::kStaged;
   std::string why;  // why NCCL is not used: ranks, cause and cure; empty: as wished
 };
 

@@ -118,7 +118,7 @@ class GpuFabric::CommunicatorSetup final : public Pending {
     std::vector<GpuInfo> gpu_infos(members());
     std::memcpy(gpu_infos.data(), gpu_infos_.data(), gpu_infos_.size());
     const GpuChoice choice = choose_gpu_fabric(gpu_infos, fabric_.group(), fabric_.options_.wish);
-    if (choice.way == GpuWay::kStaged) return choose_and_start(choice.why);
+    if (choice.kind == GpuFabricKind::kStaged) return choose_and_start(choice.why);
     const Group& those = fabric_.joining();
     const auto first = std::ranges::find(fabric_.group().ranks, those.ranks.front());
     const GpuInfo& gpu_info = gpu_infos[static_cast<std::size_t>(first - fabric_.group().ranks.begin())];
@@ -135,10 +135,10 @@ class GpuFabric::CommunicatorSetup final : public Pending {
   Result<bool> joined() {
     if (abort() != nullptr && abort()->raised()) return abort()->cause();
     if (failure_.ok()) {
-      const Result<bool> there = communicator_->ready();
-      if (there.ok() && !*there && !deadline_.passed()) return false;
-      if (!there.ok()) failure_ = there.status();
-      late_ = there.ok() && !*there;
+      const Result<bool> ready = communicator_->ready();
+      if (ready.ok() && !*ready && !deadline_.passed()) return false;
+      if (!ready.ok()) failure_ = ready.status();
+      late_ = ready.ok() && !*ready;
     }
     const int self = fabric_.group().index, size = fabric_.group().size();
     votes_ = {late_ ? size + self : failure_.ok() ? 2 * size : self};

@@ -5,16 +5,6 @@
 
 namespace roundelay::runtime {
 
-namespace {
-
-std::vector<int> level_sizes(collective::Fabric& fabric) {
-  std::vector<int> sizes;
-  for (const collective::Fabric* level : fabric.levels()) sizes.push_back(level->group().size());
-  return sizes;
-}
-
-}  // namespace
-
 Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, timeline::Timeline& timeline,
            const AbortToken& abort, const LaneOptions& options, Faults faults)
     : id_(id),
@@ -23,7 +13,7 @@ Lane::Lane(LaneId id, TrackFabrics fabrics, complete::Completer& completer, time
       faults_(std::move(faults)),
       tracks_(std::move(fabrics), abort, options),
       group_(fabric().group()),
-      levels_(level_sizes(tracks_.first().fabric())),
+      levels_(collective::level_sizes(tracks_.first().fabric())),
       make_region_(fabric().capabilities().make_region),
       waker_(tracks_.wakers(), options.schedule_lock ? fabric().capabilities().announcements : nullptr),
       table_(waker_.announcements()),

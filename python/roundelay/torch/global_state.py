@@ -61,7 +61,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
         tuning_error,
     )
     restart_scopes()
-    _LastWords.install()
+    _ExceptionReport.install()
     try:
         for one in wanted:
             add_process_set(one)
@@ -99,7 +99,7 @@ def shutdown() -> None:
     calibration.forget()
 
 
-class _LastWords:
+class _ExceptionReport:
     """Tells the peers which exception ends this process; their own errors name it as the cause."""
 
     longest = 1000

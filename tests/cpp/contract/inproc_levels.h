@@ -10,6 +10,7 @@
 #include "collective/blueconnect/levels_fabric.h"
 #include "collective/blueconnect/plan.h"
 #include "collective/inproc/hub.h"
+#include "tests/cpp/contract/within_node.h"
 
 namespace roundelay::contract {
 
@@ -69,8 +70,9 @@ class InprocLevels {
   }
 
   [[nodiscard]] collective::LevelsParts of(int index) const {
-    return of(index, [](std::size_t, const Hub& hub, const Group& group) {
-      return collective::make_inproc_fabric(hub, group);
+    return of(index, [](std::size_t stage, const Hub& hub, const Group& group) {
+      auto made = collective::make_inproc_fabric(hub, group);
+      return stage == 0 ? within_node(std::move(made)) : std::move(made);
     });
   }
   // `make(stage, hub, group)` makes the fabrics of the stages.

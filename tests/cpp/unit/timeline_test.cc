@@ -135,6 +135,16 @@ TEST_CASE("timeline: a tensor that failed in negotiation was never queued", "[ti
   CHECK(text[7] == R"({"ph":"e","pid":0,"tid":0,"name":"execute)" + rest + ",");
 }
 
+TEST_CASE("timeline: a gradient that autograd has completed", "[timeline]") {
+  const auto text = recorded(0, Duration(0), [](Timeline& timeline) {
+    timeline.record_gradient(
+        {.name = "g.w", .elements = 5'000'000'000, .bytes = 20'000'000'000, .rows = 1000}, at(9000));
+  });
+  REQUIRE(text.size() == 1);
+  CHECK(text[0] == R"({"ph":"i","pid":0,"tid":1,"name":"gradient","s":"t","ts":9.000,)"
+                   R"("args":{"tensor":"g.w","elements":5000000000,"bytes":20000000000,"rows":1000}})");
+}
+
 TEST_CASE("timeline: who was last, and the orders where they are marked", "[timeline]") {
   const auto text = recorded(0, Duration(0), [](Timeline& timeline) {
     timeline.record_ready("w", 3, Duration(1'500'250), at(9000));

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.gradientflow import contenders, document
-from benchmarks.gradientflow.contenders import CONTENDERS, dense, least_sent, low_rank
+from benchmarks.gradientflow.contenders import CONTENDERS, dense, least_sent, low_rank, pairs
 from benchmarks.gradientflow.message import message_bytes
 from benchmarks.gradientflow.result import Row, Wire, from_json, wire, wire_seconds
 from benchmarks.gradientflow.task import dense_share, make_model
@@ -43,6 +43,8 @@ def test_payloads() -> None:
     assert low_rank(4)(SHAPES) == 4 * (4 * (64 + 1024) + 64 + 4 * 74 + 65536)
     assert low_rank(5)(SHAPES) == 4 * (5 * (64 + 1024) + 64 + 640 + 65536)
     assert [least_sent(100.0, nodes) for nodes in (1, 2, 4)] == [0.0, 100.0, 150.0]
+    # 4 bytes for a hundredth of the large matrices; 64 and 640 elements go whole
+    assert pairs(0.01)(SHAPES) == pytest.approx(4 * 0.01 * 2 * 65536 + 2 * (64 + 640))
 
 
 def test_the_bytes_are_without_those_of_the_meetings() -> None:
@@ -131,8 +133,10 @@ def test_tables() -> None:
 
 
 def test_the_page_holds_what_the_json_says() -> None:
-    page = document.PAGE.read_text()
-    assert with_table(page, document.tables(document.read()), document.BEGIN) == page
+    found = document.read()
+    page, of_top_k = document.PAGE.read_text(), document.TOP_K_PAGE.read_text()
+    assert with_table(page, document.tables(found), document.BEGIN) == page
+    assert with_table(of_top_k, document.tables(found, document.of_top_k), document.BEGIN) == of_top_k
     assert END in page
 
 

@@ -9,15 +9,18 @@ from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
 from roundelay.torch.strategies.auto import Auto
 from roundelay.torch.strategies.csc import CSC
+from roundelay.torch.strategies.daso import DASO
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.lossy import Lossy
 from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Spec, Strategy
 from roundelay.torch.strategies.text import known, parse
+from roundelay.torch.strategies.top_k import TopK
 
 __all__ = [
     "CSC",
+    "DASO",
     "Adasum",
     "Auto",
     "Bucket",
@@ -30,6 +33,7 @@ __all__ = [
     "Sent",
     "Spec",
     "Strategy",
+    "TopK",
     "known",
     "of",
     "parse",

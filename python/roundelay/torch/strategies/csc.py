@@ -63,7 +63,7 @@ class CSC(Lossy):
         own: dict[str, str | int] = {"norms": given["norms"]} if "norms" in given else {}
         if "chunk_elements" in given:
             own["chunk_elements"] = int_from("chunk_elements", given["chunk_elements"])
-        return cls(**{**from_texts(given), **own})
+        return cls(**{**from_texts(given, cls.share), **own})
 
     @property
     def own_settings(self) -> dict[str, Value]:

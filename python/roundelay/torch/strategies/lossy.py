@@ -20,7 +20,6 @@ from roundelay.torch.strategies import sgd_steps
 from roundelay.torch.strategies.dense import checked_wire, wire_text
 from roundelay.torch.strategies.protocol import Bucket, Spec, Strategy, Value
 
-MOMENTA = ("masked", "local", "none")
 COMMON_KEYS = ("momentum", "warmup", "wire", "dense_below", "dense_parameters")
 
 Schedule = Sequence[tuple[int, float]]
@@ -29,11 +28,12 @@ Schedule = Sequence[tuple[int, float]]
 class Lossy(Strategy):
     """A base: override spec(), and give it a ``kind`` and ``own_settings``.
 
-    keep: the part of the elements that a step sends, above 0 and at most 1. momentum: "masked": SGD moves
-    what was sent, and neither weights nor momentum of the rest; "local": momentum is accumulated before it is
-    sent; None or "none": the optimizer sees zeros where nothing was sent. warmup: the number of first steps
-    that send all, or a list of (step, keep): until that step, so much is sent. wire: torch.float16,
-    torch.bfloat16 or None, the type of the elements that travel; the rounding error is kept back too.
+    keep: the part of the elements that a step sends, above 0 and at most 1. momentum, one of ``momenta``:
+    "masked": SGD moves what was sent, and neither weights nor momentum of the rest; "local": momentum is
+    accumulated before it is sent; None or "none": the optimizer sees zeros where nothing was sent. warmup:
+    the number of first steps that send all, or a list of (step, keep): until that step, so much is sent.
+    wire: torch.float16, torch.bfloat16 or None, the type of the elements that travel; the rounding error is
+    kept back too.
     dense_below: parameters of fewer elements are always sent whole. dense_parameters: so are these, by name.
 
     ValueError: one of them is wrong.
@@ -41,6 +41,8 @@ class Lossy(Strategy):
 
     takes_sparse = False
     kind: ClassVar[str]  # the strategy's name in texts
+    share: ClassVar[str] = "keep"  # the subclass's name of ``keep``
+    momenta: ClassVar[tuple[str, ...]] = ("masked", "local", "none")  # the first is the default
 
     def __init__(
         self,
@@ -52,11 +54,11 @@ class Lossy(Strategy):
         dense_below: int = 4096,
         dense_parameters: Iterable[str] = (),
     ) -> None:
-        self.keep = checked_keep(keep)
+        self.keep = checked_share(self.share, keep)
         self.momentum = "none" if momentum is None else momentum
-        if self.momentum not in MOMENTA:
-            raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(MOMENTA)}")
-        self.warmup = checked_schedule(warmup)
+        if self.momentum not in self.momenta:
+            raise ValueError(f"momentum is {momentum!r}, but must be one of {', '.join(self.momenta)}")
+        self.warmup = checked_schedule(warmup, self.share)
         self.message_wire = checked_wire(wire)
         self.dense_below = whole_number("dense_below", dense_below, 0)
         self.dense_parameters = checked_names(dense_parameters)
@@ -82,8 +84,8 @@ class Lossy(Strategy):
     @property
     def text(self) -> str:
         """Returns for example ``csc:keep=0.1,momentum=local``: keep, and what is not the default."""
-        settings: dict[str, Value] = {"keep": self.keep, **self.own_settings}
-        if self.momentum != "masked":
+        settings: dict[str, Value] = {self.share: self.keep, **self.own_settings}
+        if self.momentum != self.momenta[0]:
             settings["momentum"] = self.momentum
         if self.warmup:
             settings["warmup"] = "+".join(f"{step}/{_shortest(keep)}" for step, keep in self.warmup)
@@ -137,9 +139,13 @@ class Lossy(Strategy):
             raise ValueError(
                 f"strategy {self.text} accumulates one momentum for all parameters, but their groups have "
                 f"{' and '.join(_momentum_text(*each) for each in sorted(found))}: give all groups the same, "
-                "or the strategy momentum='masked'"
+                f"or the strategy momentum={self._other_momentum!r}"
             )
         return found.pop()
+
+    @property
+    def _other_momentum(self) -> str:
+        return next(one for one in self.momenta if one != "local")
 
     def accept_gradients(self, names: Collection[str], passes: int) -> None:
         """Refuses dense_parameters that there are not."""
@@ -207,7 +213,7 @@ class Lossy(Strategy):
             raise ValueError(
                 f"strategy {self.text} accumulates {_momentum_text(self._sgd_momentum, self._nesterov)}, and "
                 f"the optimizer has {_momentum_text(*now)} by now: keep it constant (cycle_momentum=False), "
-                "or give momentum='masked'"
+                f"or give momentum={self._other_momentum!r}"
             )
         accumulated = set()
         for sent in self._kept().sent():
@@ -269,11 +275,11 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def checked_keep(keep: Any) -> float:
+def checked_share(name: str, value: Any) -> float:
     """Returns the part that a step sends. ValueError: it is none."""
-    if not isinstance(keep, int | float) or isinstance(keep, bool) or not 0 < keep <= 1:
-        raise ValueError(f"keep is {keep!r}, but must be above 0 and at most 1")
-    return float(keep)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= 1:
+        raise ValueError(f"{name} is {value!r}, but must be above 0 and at most 1")
+    return float(value)
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
@@ -283,27 +289,27 @@ def whole_number(name: str, value: Any, least: int) -> int:
     return value
 
 
-def checked_schedule(warmup: Any) -> tuple[tuple[int, float], ...]:
-    """Returns a warm-up as (step, keep) pairs. ValueError: it is none, or its steps do not ascend."""
+def checked_schedule(warmup: Any, share: str) -> tuple[tuple[int, float], ...]:
+    """Returns a warm-up as (step, share) pairs. ValueError: it is none, or its steps do not ascend."""
     if isinstance(warmup, int) and not isinstance(warmup, bool):
         return ((warmup, 1.0),) if whole_number("warmup", warmup, 0) else ()
     if isinstance(warmup, str) or not isinstance(warmup, Sequence):
-        raise ValueError(f"warmup is {warmup!r}, but must be a number of steps or a list of (step, keep)")
+        raise ValueError(f"warmup is {warmup!r}, but must be a number of steps or a list of (step, {share})")
     pairs = []
     for pair in warmup:
         if not isinstance(pair, Sequence) or len(pair) != 2:
-            raise ValueError(f"warmup has {pair!r}, but must be a list of (step, keep)")
-        pairs.append((whole_number("a step of warmup", pair[0], 1), checked_keep(pair[1])))
+            raise ValueError(f"warmup has {pair!r}, but must be a list of (step, {share})")
+        pairs.append((whole_number("a step of warmup", pair[0], 1), checked_share(share, pair[1])))
     if any(later <= earlier for (earlier, _), (later, _) in pairwise(pairs)):
         raise ValueError(f"warmup is {warmup!r}, but its steps must ascend")
     return tuple(pairs)
 
 
-def from_texts(given: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the common arguments that a text gives, and keep. ValueError: one is no number."""
+def from_texts(given: Mapping[str, str], share: str) -> dict[str, Any]:
+    """Returns the common arguments that a text gives, and the share. ValueError: one is no number."""
     arguments: dict[str, Any] = {key: given[key] for key in ("momentum", "wire") if key in given}
-    if "keep" in given:
-        arguments["keep"] = number_from("keep", given["keep"])
+    if share in given:
+        arguments[share] = number_from(share, given[share])
     if "dense_below" in given:
         arguments["dense_below"] = int_from("dense_below", given["dense_below"])
     if "dense_parameters" in given:
@@ -314,8 +320,8 @@ def from_texts(given: Mapping[str, str]) -> dict[str, Any]:
             arguments["warmup"] = int_from("warmup", given["warmup"])
         else:
             arguments["warmup"] = [
-                (int_from("a step of warmup", step), number_from("a keep of warmup", keep))
-                for step, _, keep in pairs
+                (int_from("a step of warmup", step), number_from(f"a {share} of warmup", part))
+                for step, _, part in pairs
             ]
     return arguments
 

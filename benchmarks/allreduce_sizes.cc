@@ -1,6 +1,6 @@
 // Prints how long allreduces take whose messages take time (collective/inproc/wire.h), as one JSON object.
 //
-//   bench_crossover MEMBERS ALPHA_US MBIT     (python -m benchmarks.crossovers builds, runs and draws it)
+//   bench_allreduce_sizes MEMBERS ALPHA_US MBIT     (python -m benchmarks.allreduce_sizes builds, runs and draws it)
 //
 // The clock is the wire's: the numbers are the same on every machine.
 #include <chrono>
@@ -11,7 +11,7 @@
 #include "tests/cpp/simulated_allreduce.h"
 
 int main(int argc, char** argv) {
-  if (argc != 4) return std::fprintf(stderr, "usage: bench_crossover MEMBERS ALPHA_US MBIT\n"), 2;
+  if (argc != 4) return std::fprintf(stderr, "usage: bench_allreduce_sizes MEMBERS ALPHA_US MBIT\n"), 2;
   const int members = std::atoi(argv[1]);
   const roundelay::WireRate rate{std::chrono::microseconds(std::atoi(argv[2])), std::atof(argv[3]) * 1e6 / 8};
   if (members < 2 || rate.bytes_per_second <= 0) return std::fprintf(stderr, "bad numbers\n"), 2;

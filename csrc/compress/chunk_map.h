@@ -8,7 +8,7 @@
 
 #include "compress/technique.h"
 
-namespace roundelay::compress::csc {
+namespace roundelay::compress {
 
 // A view of a bucket's parameters, of which those with the numbers `dense` (ascending) go densely. A chunk is
 // lossy if it has elements of another parameter.
@@ -79,4 +79,4 @@ class ChunkMap {
   const std::size_t chunk_;
 };
 
-}  // namespace roundelay::compress::csc
+}  // namespace roundelay::compress

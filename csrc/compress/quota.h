@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace roundelay::compress::csc {
+namespace roundelay::compress {
 
 // Returns keep, above 0 and at most 1, in units of 2^-32, rounded up.
 constexpr std::uint64_t share_of(double keep) {
@@ -35,4 +35,4 @@ constexpr std::size_t quota(std::uint64_t share, std::uint64_t before, std::uint
   return static_cast<std::uint32_t>((end >> 32) - (begin >> 32));  // products may exceed 64 bits
 }
 
-}  // namespace roundelay::compress::csc
+}  // namespace roundelay::compress

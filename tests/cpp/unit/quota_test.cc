@@ -2,11 +2,11 @@
 #include <cmath>
 #include <random>
 
-#include "compress/csc/chunk_map.h"
-#include "compress/csc/quota.h"
+#include "compress/chunk_map.h"
+#include "compress/quota.h"
 #include "tests/cpp/catch.h"
 
-namespace roundelay::compress::csc {
+namespace roundelay::compress {
 namespace {
 
 constexpr double kKeeps[] = {1e-9, 0.001, 0.01, 0.1, 0.25, 1.0 / 3, 0.5, 0.75, 0.999, 1};
@@ -137,4 +137,4 @@ TEST_CASE("a bucket without parameters is one of a single parameter", "[techniqu
 }
 
 }  // namespace
-}  // namespace roundelay::compress::csc
+}  // namespace roundelay::compress
