@@ -176,11 +176,11 @@ AIMS: Sequence[Aim] = (
     at_most(start.NOTHING, 0.5),
     above_the_floor(start.FIRST_SUM, 0.5),
     *_nodes(),
+    times_the_floor(averaging.work("daso-8-8"), 1.1),
     times_as_fast(levels.TIME, ways_over_levels.TWO, 1 / 0.6),
     times_as_fast(levels.TIME, ways_over_levels.RING, 1 / 0.75),
     times_the_floor(levels.TIME, 1.1),
     times_the_floor(levels.BYTES, 1.02),
-    times_the_floor(averaging.work("daso-8-8"), 1.1),
 )
 
 
