@@ -93,7 +93,8 @@ def document(found: Mapping[str, Any]) -> str:
     machine = found["machine"]
     host = f"{machine['cores']} cores of an {machine['cpu']}, {machine['mpi']}"
     heading = f"{found['mbit']} Mbit/s a node, {found['uplink_mbit']} Mbit/s an uplink; {host}."
-    return "\n".join([heading, "", *markdown_rows(_COLUMNS, rows(found["cells"]))]) + "\n"
+    disturbed = others_text(found["cells"]).lstrip("- ").capitalize() + "."
+    return "\n".join([heading, disturbed, "", *markdown_rows(_COLUMNS, rows(found["cells"]))]) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -2,7 +2,9 @@
 // somebody moves it. So measured times are exact and the same in every run.
 //
 // A member sends one message after the other, and receives one after the other: a message of n bytes occupies
-// both ports for n / W. It arrives `alpha` later (the model of algorithms in docs/fabrics.md).
+// both ports for n / W. It arrives `alpha` later (the model of algorithms in docs/techniques/topology.md).
+// This suits algorithms with one partner at a time: of several messages at once, one may wait for a busy port
+// while another port stands idle, where a network would share the ports among them.
 #pragma once
 
 #include <algorithm>

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import crossovers, levels, two_nodes
+from benchmarks import allreduce_sizes, levels, two_nodes
 from benchmarks.table import algorithms, nodes
 from benchmarks.table import levels as row
 from ranks import mpirun
@@ -104,12 +104,12 @@ def test_a_row_of_two_nodes_for_each_contender() -> None:
 
 def test_a_crossover_is_interpolated_and_compared_with_the_model() -> None:
     times = {"recursive_doubling": {256: 1.0, 512: 3.0}, "ring": {256: 2.0, 512: 2.0}}
-    assert crossovers.crossover(times, "recursive_doubling", "ring") == 384.0
-    assert crossovers.crossover(times, "ring", "recursive_doubling") is None
-    model = crossovers.model(times, 8, 1.0, 256.0)
+    assert allreduce_sizes.crossover(times, "recursive_doubling", "ring") == 384.0
+    assert allreduce_sizes.crossover(times, "ring", "recursive_doubling") is None
+    model = allreduce_sizes.model(times, 8, 1.0, 256.0)
     assert model["ring"][256] == 14 + 1.75
     assert model["recursive_doubling"][512] == 3 + 6
-    assert crossovers.rows(times, times) == [["recursive_doubling", "ring", "384 B", "384 B", "1.00x"]]
+    assert allreduce_sizes.rows(times, times) == [["recursive_doubling", "ring", "384 B", "384 B", "1.00x"]]
 
 
 @NEEDS_RIG

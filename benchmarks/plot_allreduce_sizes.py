@@ -12,7 +12,6 @@ _COLORS = {
     "recursive_doubling": "#d1862f",
     "halving_doubling": "#3b6fb6",
     "ring": "#7f8a5a",
-    "pairwise": "#b9bdc4",
 }
 
 

@@ -18,14 +18,14 @@ from roundelay.tuning_file import Measurement
 
 _ROOT = Path(__file__).resolve().parent.parent
 _BUILD = _ROOT / "build" / "dev"
-_PROGRAM = "bench_crossover"
-PICTURE = _ROOT / "docs" / "images" / "crossovers.png"
+_PROGRAM = "bench_allreduce_sizes"
+PICTURE = _ROOT / "docs" / "images" / "allreduce_sizes.png"
 # Times of each algorithm by size.
 Times = Mapping[str, Mapping[int, float]]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.crossovers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.allreduce_sizes", description=__doc__)
     parser.add_argument("--members", type=int, default=8, help="a power of two (default: 8)")
     parser.add_argument("--alpha-us", type=int, default=50, help="a message's latency (default: 50)")
     parser.add_argument("--mbit", type=int, default=1000, help="a member's rate, Mbit/s (default: 1000)")
@@ -96,9 +96,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     columns = ["smaller", "larger", "from", "by the model", "ratio"]
     console.print(show.table(columns, rows(measured, modelled), texts=2))
     found = {"members": members, "alpha_us": alpha_us, "mbit": mbit, "seconds": measured, "model": modelled}
-    show.save(arguments.output / "crossovers.json", found)
-    picture = PICTURE if arguments.docs else arguments.output / "crossovers.png"
-    show.draw("benchmarks.plot_crossovers", "plot", found, picture)
+    show.save(arguments.output / "allreduce_sizes.json", found)
+    picture = PICTURE if arguments.docs else arguments.output / "allreduce_sizes.png"
+    show.draw("benchmarks.plot_allreduce_sizes", "plot", found, picture)
 
 
 if __name__ == "__main__":
