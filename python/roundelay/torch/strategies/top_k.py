@@ -76,6 +76,7 @@ class TopK(Lossy):
         self.seed = whole_number("seed", seed, 0, _MOST_SEED)
         self._before: dict[int, int] = {}  # by bucket: lossy elements of the buckets before it in its pool
         self._compared = False  # with the bytes of a dense allreduce
+        self._momentum_changed = False
 
     @classmethod
     def from_text(cls, **given: str) -> TopK:
@@ -153,6 +154,14 @@ class TopK(Lossy):
             **settings,
         )
 
+    def _momentum_has_changed(self, text: str) -> None:
+        """Warns once, and goes on with the momentum of the beginning: schedulers like OneCycleLR change it."""
+        if self._momentum_changed:
+            return
+        self._momentum_changed = True
+        if self.context.process_set.rank() == 0:
+            warnings.warn(f"{text}; until then the first one stays", RuntimeWarning, stacklevel=2)
+
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's state, and whose part of a node's gradients it belongs to."""
         return {**super().state_dict(), "in_node": self._in_node()}
@@ -171,4 +180,4 @@ class TopK(Lossy):
 
     def _in_node(self) -> list[int]:
         levels = Levels.of(self.context.process_set)
-        return [levels.index, levels.members]
+        return [levels.place, levels.members]
