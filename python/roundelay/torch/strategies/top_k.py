@@ -155,7 +155,7 @@ class TopK(Lossy):
         )
 
     def _momentum_has_changed(self, text: str) -> None:
-        """Warns once, and goes on with the momentum of the beginning: schedulers like OneCycleLR change it."""
+        """Warns once, and goes on with the momentum of the beginning: a scheduler may change it."""
         if self._momentum_changed:
             return
         self._momentum_changed = True
