@@ -6,6 +6,7 @@ Gradients are small whole numbers, so that sums are exact.
 from __future__ import annotations
 
 import shlex
+import warnings
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def shard(count: int) -> range:
     """The elements of a bucket that belong to this rank."""
     levels = Levels.of(hvd.global_process_set)
     each = -(-count // levels.members)
-    return range(min(count, levels.index * each), min(count, (levels.index + 1) * each))
+    return range(min(count, levels.place * each), min(count, (levels.place + 1) * each))
 
 
 def kept(training: Training) -> list[torch.Tensor]:
@@ -78,7 +79,7 @@ def check_the_levels() -> None:
     even = hvd.size() % 2 == 0 or hvd.cross_size() == 1
     assert levels.members == (hvd.local_size() if even else 1)
     assert levels.nodes == (hvd.cross_size() if even else hvd.size())
-    assert levels.index == (hvd.local_rank() if even else 0)
+    assert levels.place == (hvd.local_rank() if even else 0)
 
 
 def check_what_is_sent_and_kept_is_what_came() -> None:
@@ -103,8 +104,8 @@ def check_so_many_are_sent_as_asked() -> None:
     for _ in range(20):
         training.optimizer.zero_grad()
         training.backward()
-        gradients = [one.grad for one in training.parameters if one.numel() >= 6 and one.grad is not None]
-        sent = sum(int(gradient.count_nonzero()) for gradient in gradients)
+        gradients = [one.grad for one in training.parameters if one.grad is not None and one.numel() >= 6]
+        sent = sum(int(one.count_nonzero()) for one in gradients)
         assert sent <= levels.nodes * (0.05 * lossy + 1)
         training.optimizer.step()
 
@@ -117,7 +118,7 @@ def check_bytes_that_a_rank_gives_its_fabrics() -> None:
         before = hvd.stats()["technique_called_bytes"]
         training.step()
         called = hvd.stats()["technique_called_bytes"] - before
-        inside, between = 0, 0.0
+        inside = between = 0.0
         for sent in training.techniques.sent():
             count = max(one.stop for one in sent.bucket.ranges)
             inside += 4 * (count + len(shard(count))) if levels.members > 1 else 0
@@ -174,6 +175,18 @@ def check_local_momentum_follows_the_formulas() -> None:
             vel[index][sent] = 0.0
     moving = [training.optimizer.state.get(one) for one in training.parameters]
     assert [bool(state) for state in moving] == [size < 6 for size in SIZES]
+
+
+def check_a_momentum_that_a_scheduler_changes_is_said_once() -> None:
+    training = until_buckets(Training(f"topk:density=0.1,{FINE}", SIZES, momentum=0.5))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for momentum in (0.25, 0.75):
+            training.optimizer.param_groups[0]["momentum"] = momentum
+            training.step()
+    said = [str(one.message) for one in caught if "accumulates momentum=0.5" in str(one.message)]
+    assert len(said) == int(hvd.rank() == 0)
+    assert len(set(hvd.allgather_object(str(training.parameters)))) == 1
 
 
 def check_clipping_sees_what_is_applied() -> None:

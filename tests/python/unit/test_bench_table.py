@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from benchmarks import show
-from benchmarks.gradientflow.contenders import CONTENDERS
-from benchmarks.gradientflow.result import Row, Wire
 from benchmarks.table import (
     allreduce,
     alone,
@@ -23,7 +21,6 @@ from benchmarks.table import (
     straggler,
     submit,
     tensors,
-    topk,
     train,
 )
 from benchmarks.table.line import Goal, Line, missing
@@ -243,28 +240,6 @@ def test_results_of_two_nodes() -> None:
     cell["seconds"] = times(roundelay=0.22, stream=0.2)
     assert [costs(one)[1:3] for one in nodes.results({"cells": [cell]})] == [(102, 1.02), (0.22, 1.1)]
     (absent,) = nodes.results({"missing": "no namespaces here"})
-    assert absent.why == "no namespaces here"
-
-
-def test_results_of_top_k() -> None:
-    steps = {
-        "alone": 0.07,
-        "topk-1": 0.09,
-        "csc-10": 0.14,
-        "ddp": 1.8,
-        "powersgd-1": 0.18,
-        "powersgd-4": 0.27,
-    }
-    own = tuple(
-        Row(CONTENDERS[name].name, Estimate(step), None, None, 0.0, 0.0, 0.5) for name, step in steps.items()
-    )
-    found = {"wires": [Wire(100, 36, 12, 2, own).as_json()]}
-    first, second = topk.results(found)
-    peers = {"DDP": 20.0, "DDP, PowerSGD rank 1": 2.0, "DDP, PowerSGD rank 4": 3.0}
-    assert costs(first) == (topk.TOP_K, 0.09, round(0.09 / 0.07, 9), peers)
-    assert costs(second)[:3] == (topk.CSC, 0.14, 2.0)
-    assert (first.kept, first.of) == (10, 12)
-    (absent,) = topk.results({"missing": "no namespaces here"})
     assert absent.why == "no namespaces here"
 
 

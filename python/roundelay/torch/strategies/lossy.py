@@ -154,7 +154,7 @@ class Lossy(KeepsBack):
         """Returns the tensors to step whose gradients have the momentum already."""
         now = self._one_momentum(optimizer)
         if now != (self._sgd_momentum, self._nesterov):
-            raise ValueError(
+            self._momentum_has_changed(
                 f"strategy {self.text} accumulates {_momentum_text(self._sgd_momentum, self._nesterov)}, and "
                 f"the optimizer has {_momentum_text(*now)} by now: keep it constant (cycle_momentum=False), "
                 f"or give momentum={self._other_momentum!r}"
@@ -168,6 +168,10 @@ class Lossy(KeepsBack):
                 if parameter is not None and number not in dense
             }
         return accumulated
+
+    def _momentum_has_changed(self, text: str) -> None:
+        """Raises ValueError with the text, if the strategy cannot go on with its own momentum."""
+        raise ValueError(text)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Gives parameters their gradients back, and steps them."""

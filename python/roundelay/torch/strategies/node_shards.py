@@ -30,4 +30,4 @@ class NodeShards(Strategy):
 
     def _in_node(self) -> list[int]:
         levels = Levels.of(self.context.process_set)
-        return [levels.index, levels.members]
+        return [levels.place, levels.members]

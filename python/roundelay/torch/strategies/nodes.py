@@ -53,7 +53,7 @@ def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
 class Levels:
     """The nodes of a process set, as its techniques see them."""
 
-    index: int  # this rank's among those of the set on its node
+    place: int  # of this rank among those of the set on its node
     members: int  # of the node; 1, if the set's nodes have different numbers, or do not share memory
     nodes: int
 
@@ -62,8 +62,8 @@ class Levels:
         """Returns the levels of a set that has this rank."""
         members, *across = _core.levels(set_id(process_set))
         own = next(part.ranks for part in topology().levels[0].parts if _core.rank() in part.ranks)
-        index = [rank for rank in process_set.ranks if rank in own].index(_core.rank()) if members > 1 else 0
-        return cls(index, members, math.prod(across))
+        place = [rank for rank in process_set.ranks if rank in own].index(_core.rank()) if members > 1 else 0
+        return cls(place, members, math.prod(across))
 
 
 def _set_of(ranks: Sequence[int], use: str) -> ProcessSet:

@@ -78,6 +78,7 @@ class TopK(NodeShards, Lossy):
         self.seed = whole_number("seed", seed, 0, _MOST_SEED)
         self._before: dict[int, int] = {}  # by bucket: lossy elements of the buckets before it in its pool
         self._compared = False  # with the bytes of a dense allreduce
+        self._momentum_changed = False
 
     @classmethod
     def from_text(cls, **given: str) -> TopK:
@@ -154,3 +155,11 @@ class TopK(NodeShards, Lossy):
             **self._numbers(),
             **settings,
         )
+
+    def _momentum_has_changed(self, text: str) -> None:
+        """Warns once, and goes on with the momentum of the beginning: a scheduler may change it."""
+        if self._momentum_changed:
+            return
+        self._momentum_changed = True
+        if self.context.process_set.rank() == 0:
+            warnings.warn(f"{text}; until then the first one stays", RuntimeWarning, stacklevel=2)
