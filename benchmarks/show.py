@@ -104,9 +104,10 @@ def save(path: Path, found: dict[str, Any]) -> None:
 
 
 def _module_and_arguments() -> list[str]:
-    started = Path(sys.argv[0])
-    name = started.parent.name if started.stem == "__main__" else started.stem
-    return [f"benchmarks.{name}", *sys.argv[1:]]
+    *folders, name = Path(sys.argv[0]).with_suffix("").parts
+    inner = folders[len(folders) - folders[::-1].index("benchmarks") :] if "benchmarks" in folders else []
+    module = ["benchmarks", *inner, *([] if name == "__main__" else [name])]
+    return [".".join(module), *sys.argv[1:]]
 
 
 def draw(module: str, function: str, found: Any, path: Path) -> None:
