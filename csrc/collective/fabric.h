@@ -120,9 +120,10 @@ class Fabric {
   [[nodiscard]] virtual bool any_thread() const = 0;
   // Returns whether the fabric is poisoned: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
-  // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
-  // group is flat. They connect this member with its peers of each level. They belong to this fabric. Call
-  // them only while this fabric has no call in progress. The same number on all members.
+  // Returns the fabrics inside nodes, between them and so on, innermost first. They connect this member with
+  // its peers of each level. Returns this fabric alone if its group is flat, or if parts of a level have
+  // different numbers of members, so that no fabric has all peers. They belong to this fabric. Call them only
+  // while this fabric has no call in progress. The same number on all members.
   [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 
@@ -140,8 +141,8 @@ class Fabric {
 // Returns the fabric within this member's node, or null: it is alone there, or the group is flat and goes
 // over several nodes, of which then every member counts as one.
 [[nodiscard]] inline Fabric* node_level(Fabric& fabric) {
-  const std::span<Fabric* const> levels = fabric.levels();
-  return levels.size() > 1 || levels.front()->capabilities().within_node ? levels.front() : nullptr;
+  Fabric* const innermost = fabric.levels().front();
+  return innermost->capabilities().within_node ? innermost : nullptr;
 }
 
 // Returns the fabrics between nodes, innermost first; none: the group is on one node.

@@ -46,6 +46,7 @@ class Config:
     node_id: Final[str]
     rack_id: Final[str]
     topology: Final[str]
+    factors: Final[str]
     interface: Final[str]
     timeline: Final[str]
     timeline_mark_cycles: Final[bool]

@@ -4,9 +4,8 @@
 
 namespace roundelay::runtime {
 
-void LevelRecorder::busy(std::size_t level, TimePoint begin, TimePoint end) {
-  timeline_.record_span(level == 0 ? inside_ : between_, level == 0 ? "in the node" : "between nodes", begin,
-                        end);
+void LevelRecorder::busy(std::size_t level, std::string_view stages, TimePoint begin, TimePoint end) {
+  timeline_.record_span(level == 0 ? inside_ : between_, stages, begin, end);
 }
 
 collective::LevelObserver* LaneRecorder::level_observer(const Batch& batch) {

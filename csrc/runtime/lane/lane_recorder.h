@@ -48,7 +48,7 @@ class LevelRecorder final : public collective::LevelObserver {
  public:
   LevelRecorder(timeline::Timeline& timeline, timeline::Row inside, timeline::Row between)
       : timeline_(timeline), inside_(inside), between_(between) {}
-  void busy(std::size_t level, TimePoint begin, TimePoint end) override;
+  void busy(std::size_t level, std::string_view stages, TimePoint begin, TimePoint end) override;
 
  private:
   timeline::Timeline& timeline_;

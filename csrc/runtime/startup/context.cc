@@ -200,12 +200,13 @@ Status connect(SessionParts& parts, Fabrics& fabrics, bootstrap::Bootstrap& rank
   }
   parts.rank_info = bootstrap::rank_info_of(ranks.rank(), nodes);
 
-  ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, std::move(node_infos), deadline));
+  ROUNDELAY_RETURN_IF_ERROR(fabrics.exchange(ranks, std::move(node_infos), parts.topology, deadline));
   const Status placed = check_rank_info(parts.rank_info, start.rendezvous);
   ROUNDELAY_RETURN_IF_ERROR(agree(ranks, here.ok() ? placed : here, deadline));
   parts.neighbours = fabrics.neighbours(world.index);
   auto made = fabrics.make(world);
   Status outcome = made.status();
+  if (outcome.code() == StatusCode::kInvalidArgument) return outcome;  // the same on all ranks
   std::shared_ptr<std::byte> rings;
   if (outcome.ok() && everyone_listens) {
     auto shared = share_rings(config, fabrics, parts.rank_info);
@@ -236,6 +237,7 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
   const Deadline deadline = Deadline::after(config.start_timeout);
   auto ranks = find_ranks(config, backend, start, deadline);
   if (!ranks.ok()) return ranks.status();
+  set_log(config.log_level, (*ranks)->rank(), !config.log_hide_time);
 
   SessionParts parts;
   parts.config = config;
@@ -257,7 +259,6 @@ Result<std::unique_ptr<Context>> Context::create(const Config& config, Backend* 
     parts.backend = backend;
     ROUNDELAY_RETURN_IF_ERROR(connect(parts, *fabrics, **ranks, start, deadline));
   }
-  set_log(config.log_level, parts.rank_info.rank, !config.log_hide_time);
   if (parts.rank_info.rank == 0 && !parts.topology.unused.empty()) {
     log(LogLevel::kInfo, "the launcher's racks are not used: " + parts.topology.unused);
   }

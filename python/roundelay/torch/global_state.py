@@ -51,7 +51,7 @@ def init(comm: Any = None, process_sets: Sequence[Any] | str | None = None) -> N
     rendezvous = None if store is None else _core.Rendezvous(**dataclasses.asdict(store))
     _core.init(path, rendezvous, list(subset.ranks), subset.communicator, _launch.rack(os.environ))
     restart_scopes()
-    _LastWords.install()
+    _ExceptionReport.install()
     try:
         for one in wanted:
             add_process_set(one)
@@ -79,7 +79,7 @@ def shutdown() -> None:
     calibration.forget()
 
 
-class _LastWords:
+class _ExceptionReport:
     """Tells the peers which exception ends this process; their own errors name it as the cause."""
 
     longest = 1000

@@ -53,7 +53,7 @@ class GpuWorld {
                    .why_no_nccl = with_nccl ? "" : "none"};
       parts.config.node_id = "node " + std::to_string(rank % levels.nodes);
       const bool two = levels.nodes > 1 && levels.members > 1;
-      if (two) parts.fabrics.front() = collective::make_two_level_fabric(levels.of(rank));
+      if (two) parts.fabrics.front() = collective::make_levels_fabric(levels.of(rank));
     });
   }
   using User = std::function<std::string(runtime::Session&, Device&, int rank)>;
