@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from benchmarks.plan.cells import Cell, Constants, predicted
 
 START = Constants(latency=3e-4, overhead=1e-3, share=0.95, inside=1e9, memory=4e9)
+_REACH = -0.4  # of the first simplex, in logarithms; the share must not begin above 1
 _NAMES = tuple(field.name for field in dataclasses.fields(Constants))
 
 
@@ -80,14 +81,16 @@ def fit(cells: Sequence[Cell], start: Constants = START) -> Constants:
     """Find the constants with the least mean size of the logarithms of predicted / measured."""
 
     def constants(logs: Any) -> Constants:
-        return Constants(*np.exp(logs))
+        return Constants(*map(float, np.exp(logs)))
 
     def loss(logs: Any) -> float:
         errors = [np.log(predicted(cell, constants(logs)) / cell.seconds) for cell in cells]
         return float(np.mean(np.abs(errors)) + np.mean(np.square(errors)))
 
     first = np.log([getattr(start, name) for name in _NAMES])
-    found = minimize(loss, first, method="Nelder-Mead", options={"maxfev": 400, "xatol": 0.02, "fatol": 1e-4})
+    simplex = np.vstack([first, first + _REACH * np.eye(len(first))])
+    options = {"maxfev": 800, "xatol": 1e-3, "fatol": 1e-5, "initial_simplex": simplex}
+    found = minimize(loss, first, method="Nelder-Mead", options=options)
     return constants(found.x)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import re
 import sys
@@ -11,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from roundelay.plan import machines, outlook, recorded, report, shapes, units, ways
+from roundelay.plan import machines, outlook, recorded, report, shapes, study, units, ways
 from roundelay.plan.machines import Machines
-from roundelay.plan.outlook import Row
+from roundelay.plan.study import Subject
 from roundelay.plan.units import PlanError
-from roundelay.plan.workload import Workload, from_shape
+from roundelay.plan.workload import Roofline, from_shape
 
 _WIDTH = 140  # columns of a table that does not go to a terminal
 _SUFFIXES = (".png", ".svg")
@@ -33,6 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("--steps", metavar="A:B", default=":", help="only these steps of the timeline")
     what.add_argument("--model", help=f"a known model: {', '.join(shapes.KNOWN)}")
     what.add_argument("--compute", metavar="TIME", help="a step of one rank without communication: 0.12s")
+    what.add_argument("--flops", metavar="RATE", help="instead of --compute: arithmetic, 12Tflop/s")
+    what.add_argument("--membw", metavar="RATE", help="with --flops: its memory's bandwidth, 900GB/s")
     what.add_argument("--batch-size", metavar="N", help="samples of a rank's step")
     what.add_argument("--epoch-samples", metavar="N", help="samples of an epoch, for its cost")
     where = parser.add_argument_group("where")
@@ -48,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     how = parser.add_argument_group("what to try, and what to write")
     how.add_argument("--strategies", default=ways.DEFAULT, metavar="A,B", help=f"default: {ways.DEFAULT}")
     how.add_argument("--what-if", metavar="KEY=VALUE", help="beside it the same with inter=25Gbit, say")
+    how.add_argument("--study", metavar="A,B", help=f"vary {', '.join(study.QUANTITIES)} on the most nodes")
     how.add_argument("--output", type=Path, metavar="PICTURE", help="draw it: a .png or .svg")
     how.add_argument("--json", type=Path, metavar="FILE", help="write all numbers; - for stdout")
     return parser
@@ -61,21 +65,26 @@ def _steps(text: str) -> slice:
     return slice(begin, end)
 
 
-def _workload(given: argparse.Namespace) -> tuple[Workload, float]:
-    """Return what is trained, and the jitter of its steps."""
+def _subject(given: argparse.Namespace) -> tuple[Subject, float]:
+    """Return what is trained, on the machines, and the jitter of its steps."""
     samples = float(units.count(given.batch_size)) if given.batch_size else 1.0
-    if given.timeline is not None and given.model is None:
-        if given.compute:
-            raise PlanError("--compute goes with --model: a timeline has its own times")
-        recording = recorded.load(given.timeline, samples, _steps(given.steps))
-        return recording.workload, recording.jitter
-    if given.model is None or given.timeline is not None:
+    if (given.timeline is None) == (given.model is None):
         raise PlanError("give --from JOB.JSON (a timeline) or --model NAME --compute TIME")
+    if given.timeline is not None:
+        if given.compute or given.flops or given.membw:
+            raise PlanError("--compute and --flops go with --model: a timeline has its own times")
+        recording = recorded.load(given.timeline, samples, _steps(given.steps))
+        return Subject(recording.workload, _machines(given)), recording.jitter
     if given.model not in shapes.KNOWN:
         raise PlanError(f"no model {given.model!r} is known; known are {', '.join(shapes.KNOWN)}")
-    if not given.compute:
-        raise PlanError("--model needs --compute: the time of a rank's step without communication, as 0.12s")
-    return from_shape(shapes.KNOWN[given.model](), units.seconds(given.compute), samples), 0.0
+    shape = shapes.KNOWN[given.model]()
+    if given.flops and given.membw and not given.compute:
+        roofline = Roofline(units.flops(given.flops), units.bandwidth(given.membw))
+        step = roofline.workload(shape, samples)
+        return Subject(step, _machines(given), roofline, lambda line, n: line.workload(shape, n)), 0.0
+    if not given.compute or given.flops or given.membw:
+        raise PlanError("--model needs --compute (a step without communication, 0.12s) or --flops, --membw")
+    return Subject(from_shape(shape, units.seconds(given.compute), samples), _machines(given)), 0.0
 
 
 def _machines(given: argparse.Namespace) -> Machines:
@@ -108,15 +117,17 @@ def _check_output(path: Path | None) -> None:
         raise PlanError(f"'{path}' ends in neither .png nor .svg")
 
 
-def _draw(rows: Sequence[Row], title: str, path: Path) -> None:
+def _draw(draw: str, found: object, title: str, path: Path, console: Console) -> None:
+    """Call a function of picture.py, which needs matplotlib: optional, slow to import."""
     try:
-        from roundelay.plan.picture import draw  # matplotlib: optional, slow to import
+        from roundelay.plan import picture
     except ImportError:
         raise PlanError("no picture, matplotlib is missing: pip install matplotlib") from None
     try:
-        draw(rows, title, path)
+        getattr(picture, draw)(found, title, path)
     except OSError as error:
         raise PlanError(f"cannot write '{path}': {error.strerror}") from None
+    console.print(f"picture: {path}", highlight=False)
 
 
 def _write_json(path: Path, text: str) -> None:
@@ -129,40 +140,65 @@ def _write_json(path: Path, text: str) -> None:
         raise PlanError(f"cannot write '{path}': {error.strerror}") from None
 
 
-def _run(given: argparse.Namespace, console: Console) -> None:
-    _check_output(given.output)
-    workload, jitter = _workload(given)
-    found = _machines(given)
-    nodes = _nodes(given, found)
+def _study(given: argparse.Namespace, subject: Subject, jitter: float, console: Console) -> None:
+    strategies = _strategies(given)
+    nodes = _nodes(given, subject.machines)[-1]
+    subject = dataclasses.replace(subject, machines=dataclasses.replace(subject.machines, nodes=nodes))
+    found = study.study(subject, given.study, strategies, jitter)
+    for table in study.tables(found):
+        console.print(table)
+    rows = next(iter(found.values()))[study.FACTORS.index(1.0)][1]
+    for line in report.inputs(subject.workload, rows):
+        console.print(line, highlight=False, markup=False)
+    if given.output is not None:
+        title = f"{subject.workload.name} on {nodes} nodes: {subject.machines.describe()}"
+        _draw("draw_study", found, title, given.output, console)
+    if given.json is not None:
+        _write_json(given.json, json.dumps(report.study_json(subject.workload, found), indent=1))
+
+
+def _strategies(given: argparse.Namespace) -> list[str]:
     strategies = ways.split(given.strategies)
     if not strategies:
         raise PlanError("--strategies is empty: give dense,bf16 for example")
+    return strategies
+
+
+def _predict(given: argparse.Namespace, subject: Subject, jitter: float, console: Console) -> None:
+    workload, found = subject.workload, subject.machines
+    nodes, strategies = _nodes(given, found), _strategies(given)
     epoch = float(units.count(given.epoch_samples)) if given.epoch_samples else None
-    rows = outlook.table(workload, found, nodes, strategies, jitter)
-    texts = [outlook.advice(rows)]
-    tables = [rows]
+    tables = [outlook.table(workload, found, nodes, strategies, jitter)]
+    texts = [outlook.advice(tables[0])]
     if given.what_if:
-        other = outlook.table(workload, machines.changed(found, given.what_if), nodes, strategies, jitter)
-        tables.append(other)
-        texts.append(f"With {given.what_if}: {outlook.advice(other)}")
-    for index, each in enumerate(tables):
+        changed = machines.changed(found, given.what_if)
+        tables.append(outlook.table(workload, changed, nodes, strategies, jitter))
+        texts.append(f"With {given.what_if}: {outlook.advice(tables[1])}")
+    for index, rows in enumerate(tables):
         if index:
             console.print(f"what if {given.what_if}", highlight=False)
-        console.print(report.table(each, given.batch_size is not None, epoch))
-        for line in report.inputs(workload, each):
+        console.print(report.table(rows, given.batch_size is not None, epoch))
+        for line in report.inputs(workload, rows):
             console.print(line, highlight=False, markup=False)
     for text in texts:
         console.print(text, highlight=False, markup=False)
     if given.output is not None:
-        _draw(rows, f"{workload.name}: {found.describe()}", given.output)
-        console.print(f"picture: {given.output}", highlight=False)
+        _draw("draw", tables[0], f"{workload.name}: {found.describe()}", given.output, console)
     if given.json is not None:
         plans = [
-            report.as_json(workload, each, text, jitter, epoch)
-            for each, text in zip(tables, texts, strict=True)
+            report.as_json(workload, rows, text, jitter, epoch)
+            for rows, text in zip(tables, texts, strict=True)
         ]
-        plan = {**plans[0], **({"what_if": {"change": given.what_if, **plans[1]}} if len(plans) > 1 else {})}
+        plan = {**plans[0], **({"what_if": {"change": given.what_if, **plans[1]}} if given.what_if else {})}
         _write_json(given.json, json.dumps(plan, indent=1))
+
+
+def _run(given: argparse.Namespace, console: Console) -> None:
+    _check_output(given.output)
+    if given.study and given.what_if:
+        raise PlanError("--study and --what-if do not go together: give one")
+    subject, jitter = _subject(given)
+    (_study if given.study else _predict)(given, subject, jitter, console)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from roundelay.plan.outlook import Row
+from roundelay.plan.study import Study
 
 _COLORS = ("#3b6fb6", "#57a773", "#d1362f", "#6a4c93", "#e09f3e", "#2b8c9e", "#8a5a44", "#30343b")
 _COMPUTE, _HIDDEN, _EXPOSED = "#aab4c3", "#57a773", "#d1362f"
@@ -76,5 +77,26 @@ def draw(rows: Sequence[Row], title: str, path: Path) -> None:
     _bars(right, rows)
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, dpi=130)
+
+
+def draw_study(found: Study, title: str, path: Path) -> None:
+    """Draw the efficiency of each strategy over each quantity. OSError: the file cannot be written."""
+    figure = Figure(figsize=(3.4 * len(found), 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, len(found), sharey=True, squeeze=False)[0]
+    for axes, (quantity, lines) in zip(panels, found.items(), strict=True):
+        for index, first in enumerate(lines[0][1]):
+            factors = [factor for factor, _ in lines]
+            shares = [100 * rows[index].efficiency for _, rows in lines]
+            axes.plot(factors, shares, "o-", color=_COLORS[index % len(_COLORS)], label=first.strategy)
+        axes.set_xscale("log", base=2)
+        axes.set_xticks([factor for factor, _ in lines])
+        axes.xaxis.set_major_formatter(ScalarFormatter())
+        axes.set_xlabel(f"{quantity}, factor")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("efficiency, %")
+    panels[0].legend(fontsize=8, frameon=False)
     figure.suptitle(title, fontsize=10)
     figure.savefig(path, dpi=130)

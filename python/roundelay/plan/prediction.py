@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from roundelay import _model
@@ -10,6 +11,7 @@ from roundelay.buckets import DEFAULT, Cuts, Extent, cut
 from roundelay.plan.workload import Workload
 
 _MOST_BUCKET = 1 << 62
+_SHARD_BYTES = 256 << 10  # kShardBytes of csrc/collective/blueconnect/cost.h
 
 # Given a cluster, a bucket's bytes and its workload's bytes of an element: the bucket's way.
 Way = Callable[[_model.Cluster, float, int], _model.Program]
@@ -19,9 +21,19 @@ def dense(wire: int | None) -> Way:
     """Return one allreduce for each bucket, with so many bytes an element on the wire; None: its own."""
 
     def way(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
-        return _model.with_best_chunks(_model.dense(cluster, size, element, wire or element), cluster)
+        return in_chunks(_model.dense(cluster, size, element, wire or element), cluster, size)
 
     return way
+
+
+def in_chunks(program: _model.Program, cluster: _model.Cluster, size: float) -> _model.Program:
+    """Cut an allreduce into the chunks that the levels' fabric takes (csrc/runtime/startup/level_plan.cc).
+
+    Its default is a fixed size of the last stage's part; with more than two stages its cost formula chooses.
+    """
+    if sum(level.parts > 1 for level in cluster.levels) > 2:
+        return _model.with_best_chunks(program, cluster)
+    return _model.Program(program.stages, max(1, math.ceil(size / (_SHARD_BYTES * cluster.ranks))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from rich import box
 from rich.table import Table
 
 from roundelay.plan.outlook import Row
+from roundelay.plan.study import Study
 from roundelay.plan.units import bytes_text, time_text
 from roundelay.plan.workload import Workload
 
+_UNITS = {"time": "s", "size": "B", "bandwidth": "B/s"}
 STEPS = 1000  # the unit of cost where the samples of an epoch are not known
 
 
@@ -68,6 +70,13 @@ def inputs(workload: Workload, rows: Sequence[Row]) -> list[str]:
     return [*lines, *(f"note: {text}" for text in outside)]
 
 
+def row_json(row: Row, epoch: float | None) -> dict[str, Any]:
+    """Give a row's numbers. Times are seconds, sizes bytes."""
+    fields = [field.name for field in dataclasses.fields(row) if field.name != "machines"]
+    numbers = {name: getattr(row, name) for name in fields}
+    return {"nodes": row.nodes, **numbers, "cost": row.cost(_cost_samples(row, epoch))}
+
+
 def as_json(
     workload: Workload, rows: Sequence[Row], advice: str, jitter: float, epoch: float | None
 ) -> dict[str, Any]:
@@ -77,7 +86,7 @@ def as_json(
     return {
         "format": "roundelay plan",
         "version": 1,
-        "units": {"time": "s", "size": "B", "bandwidth": "B/s"},
+        "units": _UNITS,
         "workload": {
             "source": workload.source,
             "gradients": len(workload.gradients),
@@ -89,17 +98,22 @@ def as_json(
             "jitter": jitter,
         },
         "machines": machines,
-        "rows": [
-            {
-                **{
-                    field.name: getattr(row, field.name)
-                    for field in dataclasses.fields(row)
-                    if field.name != "machines"
-                },
-                "nodes": row.nodes,
-                "cost": row.cost(_cost_samples(row, epoch)),
-            }
-            for row in rows
-        ],
+        "rows": [row_json(row, epoch) for row in rows],
         "advice": advice,
+    }
+
+
+def study_json(workload: Workload, found: Study) -> dict[str, Any]:
+    """Give a study's numbers, as as_json() does."""
+    return {
+        "format": "roundelay study",
+        "version": 1,
+        "units": _UNITS,
+        "source": workload.source,
+        "study": {
+            quantity: [
+                {"factor": factor, "rows": [row_json(row, None) for row in rows]} for factor, rows in lines
+            ]
+            for quantity, lines in found.items()
+        },
     }

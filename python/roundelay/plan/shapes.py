@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator
 class Layer:
     """One layer: its name, the elements of its gradients, the flops of forward for one sample.
 
-    rows: the first dimension of its first gradient, the weights.
+    rows: the first dimension of its first gradient, the weights. activations: the elements that forward reads
+    and writes for one sample, weights not counted.
     """
 
     name: str
     gradients: tuple[int, ...]
     flops: float
     rows: int = 1
+    activations: float = 0.0
 
     @property
     def elements(self) -> int:
@@ -52,15 +54,18 @@ def _convolution(
     """Describe a square convolution whose output has `side` by `side` places."""
     weights = inputs // groups * outputs * kernel * kernel
     gradients = (weights, outputs) if bias else (weights,)
-    return Layer(name, gradients, 2.0 * weights * side * side, outputs)
+    places = side * side
+    # The stride is not known here: the input counts as large as the output.
+    return Layer(name, gradients, 2.0 * weights * places, outputs, float((inputs + outputs) * places))
 
 
 def _norm(name: str, channels: int, places: int) -> Layer:
-    return Layer(name, (channels, channels), 4.0 * channels * places)
+    return Layer(name, (channels, channels), 4.0 * channels * places, activations=2.0 * channels * places)
 
 
 def _linear(name: str, inputs: int, outputs: int, *, rows: int = 1) -> Layer:
-    return Layer(name, (inputs * outputs, outputs), 2.0 * inputs * outputs * rows, outputs)
+    activations = float((inputs + outputs) * rows)
+    return Layer(name, (inputs * outputs, outputs), 2.0 * inputs * outputs * rows, outputs, activations)
 
 
 def alexnet() -> Shape:
@@ -142,14 +147,16 @@ def _transformer(name: str, blocks: int, width: int, tokens: int, embeddings: tu
             prefix = f"block{block}"
             yield _norm(f"{prefix}.norm1", width, tokens)
             yield _linear(f"{prefix}.attention", width, 3 * width, rows=tokens)
-            yield Layer(f"{prefix}.scores", (), 4.0 * tokens * tokens * width)
+            scores = 4.0 * tokens * tokens * width
+            yield Layer(f"{prefix}.scores", (), scores, activations=4.0 * tokens * width)
             yield _linear(f"{prefix}.projection", width, width, rows=tokens)
             yield _norm(f"{prefix}.norm2", width, tokens)
             yield _linear(f"{prefix}.widen", width, 4 * width, rows=tokens)
             yield _linear(f"{prefix}.narrow", 4 * width, width, rows=tokens)
         yield _norm("norm", width, tokens)
         # The head shares the embedding's weights.
-        yield Layer("head", (), 2.0 * embeddings[0] * width * tokens)
+        head = float((width + embeddings[0]) * tokens)
+        yield Layer("head", (), 2.0 * embeddings[0] * width * tokens, activations=head)
 
     return Shape(name, tuple(layers()))
 

@@ -46,6 +46,15 @@ def bandwidth(text: str) -> float:
     raise PlanError(f"{text!r} has no unit of bandwidth: write it like 10Gbit, 300Gbit/s or 1.2GB/s")
 
 
+def flops(text: str) -> float:
+    """Read operations a second: ``12Tflop/s``, ``12T``. PlanError: another form, or it is not positive."""
+    value, unit = _split(text, "12Tflop/s")
+    scale = _PREFIXES.get(unit.removesuffix("/s").removesuffix("s").removesuffix("flop"))
+    if scale is None:
+        raise PlanError(f"{text!r} has no unit of arithmetic: write it like 12Tflop/s")
+    return _positive(value * scale, text)
+
+
 def count(text: str) -> int:
     """Read a positive whole number. PlanError: it is none."""
     try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from roundelay import _model
-from roundelay.plan.prediction import Choice, Way, dense
+from roundelay.plan.prediction import Choice, Way, dense, in_chunks
 from roundelay.plan.units import PlanError
 from roundelay.plan.workload import Workload
 
@@ -138,7 +138,7 @@ def _in_node(cluster: _model.Cluster, size: float, element: int) -> _model.Progr
 
 
 def _average(cluster: _model.Cluster, size: float, element: int) -> _model.Program:
-    return _model.average(cluster, size)
+    return in_chunks(_model.average(cluster, size), cluster, size)
 
 
 def _daso_transfer(cluster: _model.Cluster, size: float, element: int) -> _model.Program:

@@ -88,3 +88,28 @@ def from_shape(
         element=element,
         source=f"shapes of {shape.name}, {compute:g} s of compute a step",
     )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Roofline:
+    """What a device reaches at most (Williams et al. 2009): a layer takes what either bound allows."""
+
+    flops: float  # a second
+    bandwidth: float  # bytes a second of its memory
+
+    def seconds(self, shape: Shape, samples: float, element: int = 4) -> list[float]:
+        """Return the time of each layer's forward."""
+        return [
+            max(
+                layer.flops * samples / self.flops,
+                element * (layer.activations * samples + layer.elements) / self.bandwidth,
+            )
+            for layer in shape.layers
+        ]
+
+    def workload(self, shape: Shape, samples: float) -> Workload:
+        """Model a step; backward takes twice as long as forward."""
+        times = self.seconds(shape, samples)
+        step = from_shape(shape, (1 + BACKWARD) * sum(times), samples, seconds=times)
+        text = f"shapes of {shape.name} on a roofline of {self.flops:.3g} flop/s, {self.bandwidth:.3g} B/s"
+        return dataclasses.replace(step, source=text)

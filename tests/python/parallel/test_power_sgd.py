@@ -88,7 +88,7 @@ def _state(optimizer: Any) -> tuple[torch.Tensor, torch.Tensor]:
     each = -(-count // levels.members)
     numbers = state.view(torch.float32).double()
     kept = torch.zeros(levels.members * each, dtype=torch.float64)
-    kept[levels.index * each : (levels.index + 1) * each] = numbers[:each]
+    kept[levels.place * each : (levels.place + 1) * each] = numbers[:each]
     together = hvd.allreduce(kept, op=hvd.Sum)[:count].view(ROWS, COLUMNS)
     return together, numbers[each:].view(-1, COLUMNS).t()
 

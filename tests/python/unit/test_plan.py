@@ -14,7 +14,7 @@ from roundelay import _model
 from roundelay.plan import machines, outlook, shapes, ways
 from roundelay.plan.cli import main
 from roundelay.plan.prediction import Control, predict
-from roundelay.plan.workload import from_shape
+from roundelay.plan.workload import Roofline, from_shape
 from unit.test_plan_inputs import timeline
 
 STEP = from_shape(shapes.resnet50(), 0.12, 64)
@@ -85,6 +85,10 @@ def test_a_known_model_and_what_if(capsys: pytest.CaptureFixture[str]) -> None:
         ([*RESNET, "--cluster", "none.yaml"], "none.yaml"),
         ([*RESNET, "--tuning", "none.json"], "none.json"),
         ([*RESNET, "--what-if", "faster"], "inter=25Gbit"),
+        ([*RESNET, "--study", "batch,speed"], "membw"),
+        ([*RESNET, "--study", "batch", "--what-if", "inter=1Gbit"], "--what-if"),
+        ([*RESNET, "--flops", "1T"], "--flops"),
+        (["--model", "resnet50", "--flops", "1X", "--membw", "1GB/s"], "flop/s"),
         (["--from", "none.json"], "none.json"),
         (["--from", "none.json", "--steps", "3"], "--steps"),
         (["--from", "none.json", "--compute", "1s"], "--compute"),
@@ -167,6 +171,39 @@ def test_advice_says_when_nothing_pays_and_how_sure_it_is() -> None:
     assert "Of the lossless ones bf16" in text
     unsure = dataclasses.replace(slow, error=3.0)
     assert "not sure" in outlook.advice(outlook.table(STEP, unsure, [4], ["dense", "bf16"]))
+
+
+def test_a_study_varies_one_quantity_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--nodes", "8", "--inter", "1Gbit", "--strategies", "dense", "--output", str(tmp_path / "s.svg")]
+    model = ["--model", "resnet50", "--batch-size", "64", "--flops", "10T", "--membw", "700GB/s"]
+    every = "batch,flops,membw,link,nodes"
+    assert main([*model, *where, "--study", every, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["study"]
+    assert (tmp_path / "s.svg").exists()
+    middle = {one: lines[2]["rows"][0]["seconds"] for one, lines in found.items()}
+    assert list(found) == every.split(",")
+    assert len(set(middle.values())) == 1
+
+    def column(quantity: str, name: str) -> list[float]:
+        return [line["rows"][0][name] for line in found[quantity]]
+
+    assert column("nodes", "nodes") == [2, 4, 8, 16, 32]
+    assert column("batch", "efficiency") == sorted(column("batch", "efficiency"))
+    assert column("flops", "efficiency") == sorted(column("flops", "efficiency"), reverse=True)
+    assert column("link", "seconds") == sorted(column("link", "seconds"), reverse=True)
+    assert column("membw", "compute")[0] > column("membw", "compute")[-1]
+
+
+def test_a_roofline_is_the_larger_of_its_bounds() -> None:
+    shape = shapes.vgg16()
+    slow_memory, slow_arithmetic = Roofline(1e30, 1e9), Roofline(1e9, 1e30)
+    last = shape.layers[-1]
+    assert slow_arithmetic.seconds(shape, 2.0)[-1] == pytest.approx(2 * last.flops / 1e9)
+    # fc8: 4096 inputs and 1000 outputs of each sample, and its weights and biases.
+    assert slow_memory.seconds(shape, 2.0)[-1] == pytest.approx(4 * (2 * 5096 + 4096 * 1000 + 1000) / 1e9)
+    step = slow_arithmetic.workload(shape, 2.0)
+    assert step.forward == pytest.approx(2 * shape.flops / 1e9)
+    assert step.backward == pytest.approx(2 * step.forward)
 
 
 def test_many_nodes_take_little_time_to_predict() -> None:

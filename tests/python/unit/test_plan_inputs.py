@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roundelay import tuning_file
 from roundelay.plan import machines, recorded, shapes, units, ways
 from roundelay.plan.prediction import predict
 from roundelay.plan.units import PlanError
@@ -211,3 +213,35 @@ def test_racks_must_be_full() -> None:
     with pytest.raises(PlanError, match="multiple of 4"):
         machines.Machines(6, 1, rack=4).model()
     assert len(machines.Machines(3, 1, rack=4).model().levels) == 2
+
+
+def tuning(path: Path) -> Path:
+    """Two levels: 2 ranks a node, which get half of its link each, and 4 nodes."""
+    link = tuning_file.Link
+    found = tuning_file.Tuning(
+        date="2026-01-02T03:04:05+00:00",
+        roundelay="0.1.0",
+        cluster=tuning_file.Cluster(
+            4, 8, "mpi", (tuning_file.Level("node", 2), tuning_file.Level("cluster", 4))
+        ),
+        links=(
+            link("node", 1e-6, 8e9, 1e-10, 2e-5, 0.05),
+            link("cluster", 4e-5, 5e8, 1e-10, 3e-4, 0.1),
+        ),
+        measured=(),
+        table=(),
+    )
+    tuning_file.save(found, path)
+    return path
+
+
+def test_a_tuning_file_gives_links_and_says_what_was_measured(tmp_path: Path) -> None:
+    path = tuning(tmp_path / "tuning.json")
+    found = machines.from_tuning(path, machines.Machines(ranks_per_node=2))
+    assert (found.intra.bandwidth, found.inter.bandwidth) == (8e9, 1e9)
+    assert (found.inter.latency, found.inter.overhead, found.error) == (4e-5, 3e-4, 0.1)
+    assert found.source == (f"{path}, links measured 2026-01-02T03:04:05+00:00 on 4 nodes of 2 ranks",)
+    assert dataclasses.replace(found, nodes=4).outside() == ""
+    assert "measured were 4 of 2" in dataclasses.replace(found, nodes=8).outside()
+    assert found.control().overhead == 2e-5  # one node
+    assert dataclasses.replace(found, nodes=2).control().overhead == 3e-4

@@ -1,0 +1,91 @@
+"""A scalability study: one quantity of training is varied, the others stay (Barrachina et al. 2021).
+
+Their model has compute from a roofline or from learned kernels, a ring's formula and the overlap recursion;
+here it is the planner's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from rich import box
+from rich.table import Table
+
+from roundelay.plan import outlook, ways
+from roundelay.plan.machines import Machines
+from roundelay.plan.outlook import Row
+from roundelay.plan.units import PlanError, time_text
+from roundelay.plan.workload import Roofline, Workload
+
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+QUANTITIES = ("batch", "flops", "membw", "link", "nodes")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Subject:
+    """What is varied. A roofline has a bound of memory; without one all of compute is arithmetic."""
+
+    workload: Workload
+    machines: Machines
+    roofline: Roofline | None = None
+    model: Callable[[Roofline, float], Workload] | None = None  # of a roofline and samples
+
+    def varied(self, quantity: str, factor: float) -> tuple[Workload, Machines]:
+        """Return the step and the machines where one quantity is so many times as large."""
+        step, machines = self.workload, self.machines
+        if quantity == "nodes":
+            return step, dataclasses.replace(machines, nodes=max(1, round(machines.nodes * factor)))
+        if quantity == "link":
+            faster = dataclasses.replace(machines.inter, bandwidth=machines.inter.bandwidth * factor)
+            return step, dataclasses.replace(machines, inter=faster)
+        if quantity == "membw":
+            machines = dataclasses.replace(machines, memory=machines.memory * factor)
+        return self._step(quantity, factor), machines
+
+    def _step(self, quantity: str, factor: float) -> Workload:
+        samples = self.workload.samples * (factor if quantity == "batch" else 1.0)
+        if self.roofline is not None and self.model is not None:
+            roofline = dataclasses.replace(
+                self.roofline,
+                flops=self.roofline.flops * (factor if quantity == "flops" else 1.0),
+                bandwidth=self.roofline.bandwidth * (factor if quantity == "membw" else 1.0),
+            )
+            return self.model(roofline, samples)
+        slower = {"batch": 1 / factor, "flops": factor, "membw": 1.0}[quantity]
+        return dataclasses.replace(self.workload.faster(slower), samples=samples)
+
+
+Study = dict[str, list[tuple[float, list[Row]]]]  # by quantity: factors, and a row for each strategy
+
+
+def study(subject: Subject, text: str, strategies: Sequence[str], jitter: float) -> Study:
+    """Vary each of the quantities. PlanError: one is unknown."""
+    wanted = [part.strip() for part in text.split(",")]
+    unknown = next((one for one in wanted if one not in QUANTITIES), None)
+    if unknown is not None:
+        raise PlanError(f"--study knows no {unknown!r}; it knows {', '.join(QUANTITIES)}")
+    found: Study = {}
+    for quantity in wanted:
+        found[quantity] = []
+        for factor in FACTORS:
+            step, machines = subject.varied(quantity, factor)
+            choices = [ways.parse(strategy, step) for strategy in strategies]
+            rows = [outlook.look(step, machines, choice, jitter) for choice in choices]
+            found[quantity].append((factor, rows))
+    return found
+
+
+def tables(found: Study) -> list[Table]:
+    """Make a table of each quantity: a step and its efficiency for each strategy."""
+    made = []
+    for quantity, lines in found.items():
+        table = Table(title=quantity, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("factor", justify="right")
+        for row in lines[0][1]:
+            table.add_column(row.strategy, justify="right")
+        for factor, rows in lines:
+            name = f"{rows[0].nodes} nodes" if quantity == "nodes" else f"x {factor:g}"
+            table.add_row(name, *(f"{time_text(row.seconds)}, {row.efficiency:.0%}" for row in rows))
+        made.append(table)
+    return made
