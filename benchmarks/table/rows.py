@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 from benchmarks.table import (
+    algorithms,
     allreduce,
     alone,
+    averaging,
     cache,
     lars,
+    levels,
     nodes,
     small,
     start,
@@ -20,17 +19,7 @@ from benchmarks.table import (
     topk,
     train,
 )
-from benchmarks.table.result import Result
-from benchmarks.table.run import Run
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: its functions for measuring, quickly or not, and for the results."""
-
-    measure: Callable[[Run, bool], Any]
-    results: Callable[[Any], list[Result]]
-
+from benchmarks.table.row import Row
 
 ROWS: dict[str, Row] = {
     "allreduce": Row(allreduce.measure, allreduce.results),
@@ -45,4 +34,9 @@ ROWS: dict[str, Row] = {
     "start": Row(start.measure, start.results),
     "nodes": Row(nodes.measure, nodes.results),
     "topk": Row(topk.measure, topk.results),
+    "daso": averaging.row(averaging.DASO),
+    "local_sgd": averaging.row(averaging.LOCAL_SGD),
+    "fast_nodes": Row(nodes.measure_fast, nodes.fast_results),
+    "levels": Row(levels.measure, levels.results),
+    "algorithms": Row(algorithms.measure, algorithms.results),
 }

@@ -1,11 +1,15 @@
 """Trains a task with each strategy and seed, and records the test loss and what was sent.
 
-Each rank takes itself for a node: strategies that treat nodes differently then have several.
+"sent" is a part of the bytes of gradients; with a strategy that sends parameters it is the number of models
+that a node has sent, by the number of steps. In the spec: `nodes`: the ranks take themselves for so many
+nodes (without it, each rank for one); `steady`: strategies get losses that fall; `rate`: a multiple of the
+task's learning rate; `falls`: whether it falls to zero at the end.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
 from typing import Any
 
 import torch
@@ -31,46 +35,69 @@ def _sent() -> tuple[int, int]:
     return counters["technique_called_bytes"], counters["technique_bytes"]
 
 
-def _train(name: str, strategy: str, seed: int, steps: int, every: int) -> dict[str, Any]:
+def _messages(before: int, nodes: int, strategy: hvd.strategies.Strategy) -> float:
+    """Return how many models each node has sent since `before` were sent by this rank."""
+    own = torch.tensor([float(hvd.stats()["parameter_transfers"] - before)])
+    senders = nodes if isinstance(strategy, hvd.strategies.DASO) else hvd.size()
+    return float(hvd.allreduce(own, op=hvd.Sum)) / senders
+
+
+def _end_epoch(strategy: hvd.strategies.Strategy, loss: float) -> None:
+    """Let the ranks have the same parameters, before a test."""
+    if isinstance(strategy, hvd.strategies.DASO):
+        strategy.epoch_ended(loss)
+    elif isinstance(strategy, hvd.strategies.LocalSGD):
+        strategy.average()
+
+
+def _train(name: str, text: str, seed: int, spec: dict[str, Any]) -> dict[str, Any]:
     """Train once. All ranks end with the same model, and rank 0 tests it."""
+    steps, every = spec["steps"], spec["every"]
+    rate, falls = spec.get("rate", 1.0), spec.get("falls", True)
     torch.manual_seed(seed)
     task = TASKS[name]()
     plain = torch.optim.SGD(
-        task.model.parameters(), lr=task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
+        task.model.parameters(), lr=rate * task.rate, momentum=_MOMENTUM, weight_decay=_WEIGHT_DECAY
     )
-    text, no_feedback, _ = strategy.partition(NO_FEEDBACK)
-    optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=text)
-    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps))
+    chosen, no_feedback, _ = text.partition(NO_FEEDBACK)
+    optimizer = hvd.DistributedOptimizer(plain, task.model.named_parameters(), strategy=chosen)
+    strategy = hvd.strategies.of(optimizer)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps, falls))
     hvd.broadcast_parameters(task.model.state_dict(), root_rank=0)
     torch.manual_seed(seed * hvd.size() + hvd.rank())  # each rank draws its own masks
-    before, curve = _sent(), []
+    before, transfers, curve = _sent(), hvd.stats()["parameter_transfers"], []
+    losses: list[float] = []
     for step, batch in enumerate(batches(task, steps, seed), 1):
         optimizer.zero_grad()
         mine = batch.tensor_split(hvd.size())[hvd.rank()]
         # The average over the ranks is the batch's mean, also where shares differ.
-        (task.loss(task.model, mine) * (hvd.size() / BATCH)).backward()
+        loss = task.loss(task.model, mine) * (hvd.size() / BATCH)
+        loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(float(loss.detach()))
         optimizer.step()
         if no_feedback:
             hvd.strategies.of(optimizer).rescale(0.0)  # of what is kept back nothing is left
         scheduler.step()
-        if hvd.rank() == 0 and (step % every == 0 or step == steps):
-            curve.append((step, *_tested(task)))
+        if step % every == 0 or step == steps:
+            _end_epoch(strategy, 2.0 ** -(step // every) if spec.get("steady") else statistics.mean(losses))
+            losses.clear()
+            if hvd.rank() == 0:
+                curve.append((step, *_tested(task)))
     sent, gradients = (after - start for after, start in zip(_sent(), before, strict=True))
-    return {
-        "strategy": strategy,
-        "seed": seed,
-        "curve": curve,
-        "sent": sent / gradients if gradients else 1.0,
-    }
+    part = sent / gradients if gradients else 1.0
+    if isinstance(strategy, hvd.strategies.DASO | hvd.strategies.LocalSGD):
+        part = _messages(transfers, spec["nodes"], strategy) / steps
+    return {"strategy": text, "seed": seed, "curve": curve, "sent": part}
 
 
 def main(spec: dict[str, Any]) -> dict[str, Any]:
     """Carry out the trainings of the spec."""
     ranks = measure.Ranks(spec)
-    os.environ["ROUNDELAY_NODE_ID"] = str(ranks.rank)
+    nodes = spec.setdefault("nodes", ranks.size)
+    os.environ["ROUNDELAY_NODE_ID"] = str(ranks.rank * nodes // ranks.size)
     hvd.init()
     runs = [
-        _train(spec["task"], strategy, seed, spec["steps"], spec["every"])
+        _train(spec["task"], strategy, seed, spec)
         for seed in range(spec["seeds"])
         for strategy in spec["strategies"]
     ]

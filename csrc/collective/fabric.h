@@ -52,6 +52,9 @@ class Pending {
   // Returns the group's index of the member that the call waits for now, or -1. It names the culprit of a
   // missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
+  // Returns the name of the algorithm, or plan, that carries out the call, for the timeline and the log. ""
+  // if the fabric has only one way. The text lives as long as the fabric.
+  [[nodiscard]] virtual std::string_view algorithm() const { return {}; }
   // Returns whether ranks outnumber cores, so that spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
   // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep
@@ -120,9 +123,10 @@ class Fabric {
   [[nodiscard]] virtual bool any_thread() const = 0;
   // Returns whether the fabric is poisoned: the medium may write to the buffers of unfinished calls for ever.
   [[nodiscard]] virtual bool poisoned() const = 0;
-  // Returns the fabrics inside nodes, between them and so on, innermost first, or this fabric alone if its
-  // group is flat. They connect this member with its peers of each level. They belong to this fabric. Call
-  // them only while this fabric has no call in progress. The same number on all members.
+  // Returns the fabrics inside nodes, between them and so on, innermost first. They connect this member with
+  // its peers of each level. Returns this fabric alone if its group is flat, or if parts of a level have
+  // different numbers of members, so that no fabric has all peers. They belong to this fabric. Call them only
+  // while this fabric has no call in progress. The same number on all members.
   [[nodiscard]] virtual std::span<Fabric* const> levels() = 0;
   [[nodiscard]] const FabricCapabilities& capabilities() const { return capabilities_; }
 
@@ -140,8 +144,8 @@ class Fabric {
 // Returns the fabric within this member's node, or null: it is alone there, or the group is flat and goes
 // over several nodes, of which then every member counts as one.
 [[nodiscard]] inline Fabric* node_level(Fabric& fabric) {
-  const std::span<Fabric* const> levels = fabric.levels();
-  return levels.size() > 1 || levels.front()->capabilities().within_node ? levels.front() : nullptr;
+  Fabric* const innermost = fabric.levels().front();
+  return innermost->capabilities().within_node ? innermost : nullptr;
 }
 
 // Returns the fabrics between nodes, innermost first; none: the group is on one node.

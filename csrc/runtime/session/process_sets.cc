@@ -109,7 +109,7 @@ void ProcessSets::add_counters(LaneCounters& sum) const {
   for (const auto& [id, lane] : lanes_) lane->add_counters(sum);
 }
 
-std::string ProcessSets::refuse(const std::vector<int>& ranks, int size) const {
+std::string refuse_ranks(const std::vector<int>& ranks, int size) {
   if (ranks.empty()) return "a process set needs at least one rank";
   for (const int rank : ranks) {
     if (rank >= 0 && rank < size) continue;
@@ -117,11 +117,6 @@ std::string ProcessSets::refuse(const std::vector<int>& ranks, int size) const {
   }
   if (std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) != ranks.end()) {
     return "the ranks " + text_of(ranks) + " must be ascending, each of them once";
-  }
-  MutexLock lock(mutex_);
-  for (const auto& [id, set] : sets_) {
-    if (id == 0 || set.ranks != ranks) continue;
-    return "process set " + std::to_string(id) + " has these ranks already: " + text_of(ranks);
   }
   return {};
 }

@@ -28,6 +28,10 @@ struct ProcessSet {
   bool removing = false;       // begin_removal() was called
 };
 
+// Returns why there can be no set with these ranks; empty if there can. Several sets may have the same ranks,
+// each with lanes of its own. `size`: ranks in the world.
+[[nodiscard]] std::string refuse_ranks(const std::vector<int>& ranks, int size);
+
 // Thread-safe.
 class ProcessSets {
  public:
@@ -59,8 +63,6 @@ class ProcessSets {
   [[nodiscard]] std::vector<std::shared_ptr<Lane>> lanes() const EXCLUDES(mutex_);
   // Adds the counters of all lanes to `sum`, those of removed lanes too.
   void add_counters(LaneCounters& sum) const EXCLUDES(mutex_);
-  // Returns why there can be no new set with these ranks; empty if there can. `size`: ranks in the world.
-  [[nodiscard]] std::string refuse(const std::vector<int>& ranks, int size) const EXCLUDES(mutex_);
 
   // Keeps the lane of a handle until forget() or remove_lane(). Handles of the world need no entry:
   // lane_of_handle() returns the world's lane for those that it does not know.

@@ -23,7 +23,7 @@ SetChanges::SetChanges(Dependencies session, ReportFault report_fault)
 Result<submit::Handle> SetChanges::submit_new(const std::vector<int>& ranks) {
   wire::Request request;
   request.ranks.assign(ranks.begin(), ranks.end());
-  const std::string wrong = session_.sets.refuse(ranks, session_.parts.rank_info.size);
+  const std::string wrong = refuse_ranks(ranks, session_.parts.rank_info.size);
   return session_.operations.submit_change(std::move(request), wrong);
 }
 

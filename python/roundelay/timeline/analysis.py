@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -108,6 +109,13 @@ def moving(trace: Trace, rank: int) -> list[Interval]:
 def under_way(trace: Trace, rank: int) -> list[Interval]:
     """Return the intervals between submission and end of the rank's operations, on its GPU too."""
     return union([*trace.tensors(rank), *moving(trace, rank)])
+
+
+def across_steps(trace: Trace, rank: int) -> list[Interval]:
+    """Return when each tensor was under way that was submitted in one step and complete in a later one."""
+    ends = [end for _, end in windows(trace, rank)[:-1]]
+    every = sorted(trace.tensors(rank))
+    return [(begin, end) for begin, end in every if bisect_right(ends, begin) < bisect_left(ends, end)]
 
 
 def exposed(trace: Trace, rank: int) -> list[Interval]:

@@ -1,7 +1,8 @@
 """Draws a few steps of a job: each rank is a strip, with computation above communication.
 
-Where allreduces went over two levels, the strip is taller: below are a row for the inside of the node and one
-for the wire between nodes. Two allreduces may be under way at once; each has a colour.
+Where allreduces went over levels, the strip is taller: below are a row for the inside of the node and one
+for the wire between nodes. Two allreduces may be under way at once; each has a colour. A further row has what
+was under way from one step to another.
 
 Imports matplotlib: import this module only where a picture is wanted.
 """
@@ -25,14 +26,13 @@ from roundelay.timeline.report import bytes_text, headline, time_text
 
 _BACKWARD, _STEP, _OTHER, _WAITING = "#3b6fb6", "#aab4c3", "#e4e6ea", "white"
 _HIDDEN, _EXPOSED, _MOVING, _TEXT = "#57a773", "#d1362f", "#1f3d2b", "#30343b"
-_FIRST, _SECOND = "#6a4c93", "#e09f3e"  # the allreduces under way on two levels
-# Each part of a strip has a bottom and a height. The levels lie below the rest.
+_FIRST, _SECOND = "#6a4c93", "#e09f3e"  # the allreduces under way on levels
+_ACROSS = "#2a9d8f"  # under way from one step to another
+# Each part of a strip has a bottom and a height. Further rows lie below it.
 _COMPUTES, _UNDER_WAY, _MOVES = (0.50, 0.36), (0.20, 0.26), (0.10, 0.08)
-_LEVELS = (
-    ("in the node", analysis.INSIDE, (-0.24, 0.22)),
-    ("between nodes", analysis.BETWEEN, (-0.52, 0.22)),
-)
-_BELOW = 0.6  # the height of the levels
+_LEVELS = (("in the node", analysis.INSIDE), ("between nodes", analysis.BETWEEN))
+_ACROSS_STEPS = "across steps"
+_ROW, _ROW_EVERY = 0.22, 0.28  # the height of a further row, and of one with its gap
 _LEFT = 0.09  # where the axes begin, in figure widths
 _HATCH: dict[str, Any] = {"edgecolor": _EXPOSED, "hatch": "//////"}
 _LEGEND: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -78,9 +78,18 @@ class _Strips:
         self.axes.broken_barh(boxes, (strip + part[0], part[1]), facecolors=color, **edge)
 
 
+def _further_rows(trace: Trace) -> dict[str, tuple[float, float]]:
+    """Return the rows below each strip, by name: bottom and height."""
+    names = [name for name, _ in _LEVELS] if analysis.levels(trace) else []
+    if any(analysis.across_steps(trace, rank) for rank in trace.ranks):
+        names.append(_ACROSS_STEPS)
+    return {name: (0.04 - _ROW_EVERY * (place + 1), _ROW) for place, name in enumerate(names)}
+
+
 def _bottoms(trace: Trace) -> dict[int, float]:
-    """Return the bottom of each rank's strip, below which are its levels; the first rank is at the top."""
-    below = _BELOW if analysis.levels(trace) else 0.0
+    """Return the bottom of each rank's strip, above its further rows; the first rank is at the top."""
+    rows = len(_further_rows(trace))
+    below = 0.04 + _ROW_EVERY * rows if rows else 0.0
     return {rank: below + place * (1 + below) for place, rank in enumerate(reversed(trace.ranks))}
 
 
@@ -88,14 +97,21 @@ def _name_rows(axes: Axes, trace: Trace) -> None:
     names = {}
     for rank, strip in _bottoms(trace).items():
         names[strip + 0.5] = f"rank {rank}"
-        if analysis.levels(trace):
-            names |= {strip + bottom + tall / 2: name for name, _, (bottom, tall) in _LEVELS}
+        further = _further_rows(trace).items()
+        names |= {strip + bottom + tall / 2: name for name, (bottom, tall) in further}
     axes.set_yticks(list(names), list(names.values()))
     axes.tick_params(axis="y", length=0, labelsize=9, labelcolor=_TEXT)
 
 
-def _draw_levels(strips: _Strips, trace: Trace, rank: int, strip: float) -> None:
-    for _, tracks, (bottom, tall) in _LEVELS:
+def _draw_further(strips: _Strips, trace: Trace, rank: int, strip: float) -> None:
+    rows = _further_rows(trace)
+    if _ACROSS_STEPS in rows:
+        across = analysis.across_steps(trace, rank)
+        strips.bars(across, strip, rows[_ACROSS_STEPS], _ACROSS, edgecolor="white")
+    for name, tracks in _LEVELS:
+        if name not in rows:
+            continue
+        bottom, tall = rows[name]
         # Both may be on one level at once: each has half of the row.
         halves = ((bottom + tall / 2, tall / 2), (bottom, tall / 2))
         for track, color, half in zip(tracks, (_FIRST, _SECOND), halves, strict=True):
@@ -114,7 +130,7 @@ def _draw_rank(strips: _Strips, trace: Trace, rank: int, strip: float, steps: Se
     strips.bars(subtract(analysis.under_way(trace, rank), open_), strip, _UNDER_WAY, _HIDDEN)
     strips.bars(open_, strip, _UNDER_WAY, _EXPOSED)
     strips.bars(analysis.moving(trace, rank), strip, _MOVES, _MOVING)
-    _draw_levels(strips, trace, rank, strip)
+    _draw_further(strips, trace, rank, strip)
     for _, end in windows:
         if strips.begin <= end <= strips.end:
             strips.axes.plot([strips.x(end)] * 2, [strip + 0.04, strip + 0.92], color=_TEXT, linewidth=0.9)
@@ -198,7 +214,9 @@ def paint(trace: Trace, steps: Sequence[Step], indices: range) -> Figure:
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     _titles(figure, trace, steps, indices, height)
-    legend = (*_LEGEND, *(_LEVEL_LEGEND if analysis.levels(trace) else ()))
+    legend = [*_LEGEND, *(_LEVEL_LEGEND if analysis.levels(trace) else ())]
+    if _ACROSS_STEPS in _further_rows(trace):
+        legend.append(("under way across steps", _ACROSS, {}))
     figure.legend(
         handles=[Patch(facecolor=color, label=label, **how) for label, color, how in legend],
         loc="lower left",

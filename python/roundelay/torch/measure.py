@@ -11,6 +11,9 @@ _counters = {
     "buckets_cast_back": 0,
     "gradients_copied": 0,
     "gradients_moved_out": 0,
+    "late_merges": 0,
+    "late_merges_ns": 0,
+    "parameter_transfers": 0,
     "pool_cuts": 0,
     "pool_orders": 0,
 }
@@ -61,6 +64,8 @@ def stats() -> dict[str, int]:
     ``pool_orders``: changes of a gradient pool's buckets, and of its order; ``gradients_moved_out``:
     gradients of an earlier step that somebody still held when their place was needed;
     ``gradients_copied``: gradients that were copied or cast into a pool; ``buckets_cast_back``: buckets whose
-    results were cast out of one.
+    results were cast out of one; ``parameter_transfers``: times that this rank has sent its parameters
+    (strategies daso and local_sgd); ``late_merges``, ``late_merges_ns``: merges that a step of daso had to
+    wait for, and how long.
     """
     return {**_core.stats(), **_counters}

@@ -90,6 +90,7 @@ class _World(ProcessSet):
 global_process_set: ProcessSet = _World()
 
 _added: dict[int, ProcessSet] = {}
+_own: dict[tuple[str, tuple[int, ...]], ProcessSet] = {}  # the library's, by use and ranks
 _changing = threading.Lock()  # held during a change, as the ranks agree on one change at a time
 
 
@@ -169,12 +170,18 @@ def add_process_set(process_set: ProcessSet | Iterable[int]) -> ProcessSet:
     return added
 
 
-def existing_or_added(ranks: list[int]) -> ProcessSet:
-    """Returns the job's set of these ranks, which is added if there is none. All ranks of the job call it."""
-    if len(ranks) == _core.size():
-        return global_process_set
-    same = (added for added in list(_added.values()) if added.ranks == sorted(ranks))
-    return next(same, None) or add_process_set(ranks)
+def own_process_set(ranks: list[int], use: str) -> ProcessSet:
+    """Returns the library's own set of these ranks for one use. All ranks of the job call it, with the same.
+
+    It has lanes of its own, and users do not see it: they may add a set of the same ranks.
+    """
+    key = use, tuple(ranks)
+    with _changing:
+        if key not in _own:
+            added = ProcessSet(ranks)
+            added.process_set_id = _core.add_process_set(added.ranks)
+            _own[key] = added
+    return _own[key]
 
 
 def _check_new(process_set: ProcessSet) -> None:
@@ -217,6 +224,7 @@ def remove_process_set(process_set: ProcessSet) -> bool:
 
 def forget_process_sets() -> None:
     """Takes all sets out of the job, which is over. Takes no lock, as it runs in forked children, too."""
-    for process_set in list(_added.values()):
+    for process_set in (*_added.values(), *_own.values()):
         process_set.process_set_id = None
     _added.clear()
+    _own.clear()

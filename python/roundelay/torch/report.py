@@ -30,10 +30,12 @@ def _table(number: int, optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> s
     from rich.console import Console
     from rich.table import Table
 
-    title = f"optimizer {number} ({type(optimizer).__name__}), strategy {of(optimizer).text}"
+    strategy = of(optimizer)
+    title = f"optimizer {number} ({type(optimizer).__name__}), strategy {strategy.text}"
     rows = list(_rows(wrapper.techniques()))
+    more = "".join(f"\n{line}" for line in strategy.report())
     if not rows:
-        return f"{title}: no buckets"
+        return f"{title}: no buckets{more}"
     table = Table(title=title, title_justify="left")
     for heading in _COLUMNS:
         table.add_column(heading, justify="left" if heading in ("bucket", "technique") else "right")
@@ -41,7 +43,7 @@ def _table(number: int, optimizer: torch.optim.Optimizer, wrapper: Wrapper) -> s
         table.add_row(*(str(cell).replace("[", "\\[") for cell in row))
     text = io.StringIO()
     Console(file=text, width=_WIDTH).print(table)
-    return text.getvalue()
+    return text.getvalue().rstrip("\n") + more + "\n"
 
 
 def _rows(techniques: Techniques | None) -> Iterable[tuple[str | int, ...]]:

@@ -28,8 +28,10 @@ def test_local_sgd(np: int) -> None:
     run_checks(__file__, np)
 
 
-def test_local_sgd_on_two_nodes() -> None:
-    node = "ROUNDELAY_NODE_ID=$((RANK / 2)) LOCAL_RANK=$((RANK % 2))"
+@pytest.mark.parametrize("each", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_local_sgd_on_two_nodes(each: int) -> None:
+    """Two ranks on each of two nodes; or three on one and one on the other."""
+    node = f"ROUNDELAY_NODE_ID=$((RANK / {each})) LOCAL_RANK=$((RANK % {each}))"
     run = launch_without_mpi(["sh", "-c", f"{node} exec {shlex.join([*CHECKS, __file__])}"], 4)
     assert run.returncode == 0, run.output
     assert run.output.count("all checks passed on rank ") == 4, run.output

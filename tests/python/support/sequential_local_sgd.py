@@ -57,7 +57,7 @@ def train(size: int, steps: int, settings: Settings) -> list[list[torch.Tensor]]
             loss_of(model, rank, step - 1).backward()
         dense = step <= settings.post_local_after
         for group in [range(size)] if dense else settings.groups:
-            _average_gradients([models[rank] for rank in group])
+            average_gradients([models[rank] for rank in group])
         for optimizer in optimizers:
             optimizer.step()
         with torch.no_grad():
@@ -69,7 +69,8 @@ def train(size: int, steps: int, settings: Settings) -> list[list[torch.Tensor]]
     return [[one.detach() for one in model.parameters()] for model in models]
 
 
-def _average_gradients(models: Sequence[nn.Module]) -> None:
+def average_gradients(models: Sequence[nn.Module]) -> None:
+    """Gives all models the mean of their gradients."""
     for every in zip(*(model.parameters() for model in models), strict=True):
         mean = torch.stack([one.grad for one in every if one.grad is not None]).mean(0)
         for one in every:

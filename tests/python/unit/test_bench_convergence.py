@@ -97,3 +97,5 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert rates[:10] == sorted(rates[:10])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[-1] < 0.01
+    stays = [rate_at(step, 100, falls=False) for step in range(100)]
+    assert stays == [*rates[:10], *[1.0] * 90]

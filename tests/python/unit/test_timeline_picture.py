@@ -90,3 +90,22 @@ def test_the_title_of_steps_that_compute_nothing() -> None:
     figure = paint(trace, analysis.steps(trace), range(1))
     texts = [text.get_text() for text in figure.texts]
     assert "60% of an allreduce's time in the node lies under another one's wire time" in texts
+
+
+def _submitted(rank: int, number: int, begin: float, end: float) -> list[Event]:
+    moments = (("submit", begin), ("complete", end))
+    return [Event("n", name, rank, 0, at, 0, {}, f"{rank}.{number}") for name, at in moments]
+
+
+def test_what_is_under_way_across_steps_has_a_row() -> None:
+    later = [
+        _span(0, TRAINING, "backward", 100, 150),
+        _span(0, TRAINING, "step", 150, 200),
+    ]
+    operations = [*_submitted(0, 1, 10, 90), *_submitted(0, 2, 95, 180), *_submitted(0, 3, 100, 160)]
+    trace = Trace([*_one_rank(0, over_levels=True), *later, *operations])
+    axes = paint(trace, analysis.steps(trace), range(2)).axes[0]
+    assert [name for name, _ in _rows(axes)] == ["rank 0", "in the node", "between nodes", "across steps"]
+    height = _rows(axes)[-1][1]
+    assert [bar[:2] for bar in _bars(axes, "#2a9d8f", height)] == [(95, 180)]
+    assert axes.get_ylim()[0] < height

@@ -57,6 +57,7 @@ class Wrapper:
         self._names = names
         self._passes = passes
         self._skip = False
+        self._stays_local = False  # the gradients of the next step are not reduced
         self._step: Span | None = None
         self._hooks = [
             optimizer.register_step_pre_hook(BoundMethod(self._before_step)),
@@ -111,10 +112,28 @@ class Wrapper:
             wrapper = own()
             return idle if wrapper is None or wrapper._sync is None else wrapper._sync.techniques
 
+        def keep_local(local: bool) -> None:
+            wrapper = own()
+            if wrapper is not None:
+                wrapper.keep_local(local)
+
         masters = self.masters
         return Context(
-            self.process_set, compression, number, masters.stepped, keeper, masters.between_steps, regroup
+            self.process_set,
+            compression,
+            number,
+            masters.stepped,
+            keeper,
+            masters.between_steps,
+            regroup,
+            keep_local,
         )
+
+    def keep_local(self, local: bool) -> None:
+        """Makes the gradients of the next steps stay on this rank, or be reduced again; between steps."""
+        if local != self._stays_local and self._sync is not None:
+            self._sync.rules.no_sync_depth += 1 if local else -1
+        self._stays_local = local
 
     def regroup(self) -> None:
         """Reduces gradients over the ranks that the strategy names, or over none; between two steps."""
@@ -132,6 +151,7 @@ class Wrapper:
         if wanted is not None:
             self._sync = self._make_sync(wanted)
             self._sync.rules.passes_per_step = self._passes
+            self._sync.rules.no_sync_depth += int(self._stays_local)
             self._close_with(optimizer, self._sync.close)
         elif self.masters.enabled:
             self._local = LocalGradients(self.masters.take_gradients)
@@ -220,7 +240,7 @@ class Wrapper:
         """
         if self._sync is not None or self._local is not None:
             self._take_parameters(after_backward=True)
-        if self._sync is not None:
+        if self._sync is not None and not self._stays_local:
             self._sync.synchronize()
         self.masters.take_gradients(arrived=False)
 

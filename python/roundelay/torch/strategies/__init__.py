@@ -9,6 +9,7 @@ from roundelay.torch.strategies.adasum import Adasum
 from roundelay.torch.strategies.attached import of
 from roundelay.torch.strategies.auto import Auto
 from roundelay.torch.strategies.csc import CSC
+from roundelay.torch.strategies.daso import DASO
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
@@ -20,6 +21,7 @@ from roundelay.torch.strategies.top_k import TopK
 
 __all__ = [
     "CSC",
+    "DASO",
     "Adasum",
     "Auto",
     "Bucket",

@@ -35,32 +35,35 @@ def average(
     for number, part in enumerate(parts):
         group = [sent[index] for index in part]
         device = group[0].device if group else torch.device("cpu")
-        checks = torch.tensor(_checks(cycle) if takes_part else [0] * 5, dtype=torch.int64, device=device)
+        checks = torch.tensor(
+            cycle_checks(cycle) if takes_part else [0] * 5, dtype=torch.int64, device=device
+        )
         sums = [torch.empty_like(one) for one in (*group, checks)]
         named = f"{name}.part{number}" if number else name
         _core.grouped_allreduce([*group, checks], sums, named, Sum, 1.0, 1.0, set_id(process_set))
         count, *squares = sums.pop().tolist()
-        if not _all_equal(count, squares):
-            _raise_mismatch(cycle, name, process_set)
+        if not cycles_agree(count, squares):
+            raise_mismatch(cycle, name, process_set)
         torch._foreach_div_(sums, count) if sums else None
         for index, mean in zip(part, sums, strict=True):
             means[index] = mean
     return means
 
 
-def _checks(cycle: tuple[int, int]) -> list[int]:
+def cycle_checks(cycle: tuple[int, int]) -> list[int]:
     """Returns what a rank adds to sums that tell whether all have the same cycle."""
     step, length = cycle
     return [1, step, step * step, length, length * length]
 
 
-def _all_equal(count: int, sums: Sequence[int]) -> bool:
+def cycles_agree(count: int, sums: Sequence[int]) -> bool:
     """Returns whether so many numbers are equal, from their sum and that of their squares, in pairs."""
     pairs = zip(sums[::2], sums[1::2], strict=True)
     return all((count * squares - total * total) % _WRAP == 0 for total, squares in pairs)
 
 
-def _raise_mismatch(cycle: tuple[int, int], name: str, process_set: ProcessSet) -> None:
+def raise_mismatch(cycle: tuple[int, int], name: str, process_set: ProcessSet) -> None:
+    """Raises MismatchError, on all ranks that take part: their cycles differ. All of these call it."""
     rows = allgather(row_of_this_rank(*cycle), f"{name}.cycles", process_set).tolist()
     other = next((row for row in rows if row[1:] != rows[0][1:]), rows[0])
     said = [

@@ -142,10 +142,12 @@ def checked_names(names: Iterable[str]) -> tuple[str, ...]:
     return found
 
 
-def whole_number(name: str, value: Any, least: int) -> int:
-    """Returns the value. ValueError: it is no whole number from `least` on."""
+def whole_number(name: str, value: Any, least: int, most: int | None = None) -> int:
+    """Returns the value. ValueError: it is no whole number from `least` on, or above `most`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} is {value!r}, but must be a whole number from {least} on")
+    if most is not None and value > most:
+        raise ValueError(f"{name} is {value}, but must be at most {most}")
     return value
 
 

@@ -6,32 +6,28 @@ docs/techniques/local_sgd.md has the formulas.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import torch
 
-from roundelay import _core
-from roundelay.errors import MismatchError
-from roundelay.torch.functions import allgather_object
-from roundelay.torch.operations import Average, allgather
+from roundelay.torch.measure import count
+from roundelay.torch.operations import allgather
 from roundelay.torch.operations.common import row_of_this_rank
-from roundelay.torch.process_sets import ProcessSet, global_process_set
+from roundelay.torch.process_sets import ProcessSet
 from roundelay.torch.strategies.averages import average
+from roundelay.torch.strategies.averaging import Averaging, trainable
 from roundelay.torch.strategies.kept_back import int_from, whole_number
-from roundelay.torch.strategies.nodes import Place, node_id, nodes_of, sets_of
+from roundelay.torch.strategies.nodes import inside, nodes_of
 from roundelay.torch.strategies.outer import MakeOuter, Outer
-from roundelay.torch.strategies.overflow import agree_on_overflow
 from roundelay.torch.strategies.periods import Period, Periods
-from roundelay.torch.strategies.protocol import Context, Spec, Strategy, Value
+from roundelay.torch.strategies.protocol import Context, Spec, Value
 
 WITHIN_NODE = ("every_step", "period")
 KEYS = ("period", "post_local_after", "within_node")
-_FORMAT = 2  # of state_dict()
 
 
-class LocalSGD(Strategy):
+class LocalSGD(Averaging):
     """Averages parameters every ``period`` steps; before step ``post_local_after`` gradients, in every step.
 
     period: a number of steps, a list of (step, period), or a function of the step (periods.py). outer: a
@@ -39,11 +35,11 @@ class LocalSGD(Strategy):
     gradient. within_node: "every_step": the ranks of a node average their gradients in every step; "period":
     they do not.
 
-    The optimizer's state stays this rank's own. Not thread-safe, as an optimizer's step is not. ValueError:
-    an argument is wrong.
+    ValueError: an argument is wrong.
     """
 
-    shares_parameters: ClassVar[bool] = False
+    kind: ClassVar[str] = "local_sgd"
+    format: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -67,11 +63,9 @@ class LocalSGD(Strategy):
 
     def _begin(self) -> None:
         """Forgets an optimizer and its job."""
+        super()._begin()
         self._outer: Outer | None = None
         self._node: ProcessSet | None = None  # the ranks of this node; None: this rank is alone there
-        self._met = False  # the ranks have compared their strategies, in this job
-        self._step = 0  # that the optimizer has taken
-        self._averaged_at = 0  # the step of the last average
         self._length: int | None = None  # of the cycle; None: its first step is still to come
         # The tensors that the optimizer has stepped since the last average, in the order of first steps.
         self._changed: dict[torch.Tensor, None] = {}
@@ -98,39 +92,18 @@ class LocalSGD(Strategy):
             settings["within_node"] = self.within_node
         if self._make_outer is not None:
             settings["outer"] = getattr(self._make_outer, "__name__", type(self._make_outer).__name__)
-        return Spec("local_sgd", **settings).text
+        return Spec(self.kind, **settings).text
 
     # -- checks and answers for DistributedOptimizer
 
-    def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Raises ValueError for an op or parameters that it cannot average."""
-        super().accept(optimizer, op)
-        if op != Average:
-            raise ValueError(f"strategy {self.text} averages, so it needs op=hvd.Average")
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if not parameter.is_floating_point() or parameter.layout != torch.strided:
-                    raise ValueError(
-                        f"strategy {self.text} averages parameters, which {parameter.dtype} in layout "
-                        f"{parameter.layout} cannot be: give them to an optimizer of their own with "
-                        "strategy='dense'"
-                    )
-
     def accept_set(self, process_set: ProcessSet) -> None:
         """Raises ValueError for a part of the job if all ranks must add the process sets of nodes."""
-        if process_set is not global_process_set and self.within_node == "every_step":
-            raise ValueError(
-                f"strategy {self.text} reduces gradients in each node, for which all ranks of the job must "
-                "wrap the optimizer: leave process_set out, or give the strategy within_node='period'"
-            )
+        if self.within_node == "every_step":
+            self.accept_whole_job(process_set, "the strategy within_node='period'")
 
-    def accept_end(self) -> None:
-        """Raises ValueError if the ranks' parameters differ."""
-        if self._met and self._changed:
-            raise ValueError(
-                f"strategy {self.text} has not averaged the last {self._step - self._averaged_at} steps: "
-                "call hvd.strategies.of(optimizer).average() before the optimizer gets another strategy"
-            )
+    def unaveraged(self) -> bool:
+        """Returns whether steps were taken since the last average."""
+        return bool(self._changed)
 
     def gradient_set(self) -> ProcessSet | None:
         """Returns all ranks at first, then the node's."""
@@ -155,34 +128,19 @@ class LocalSGD(Strategy):
         if not context.process_set.included() or context.process_set.size() == 1:
             return
         if self._make_outer is not None:
-            self._outer = Outer(self._make_outer, _trainable(optimizer))
+            self._outer = Outer(self._make_outer, trainable(optimizer))
         said = self.text if self._outer is None else f"{self.text} with {self._outer.text}"
         if self._step >= self.post_local_after:
             said += f", the first average after {self.period.after(self._step)} steps"
-        mine = (_core.rank(), said, Place(node_id(), _core.local_size()))
-        rows: list[tuple[int, str, Place]] = allgather_object(
-            mine, context.name("strategy.local_sgd"), context.process_set
-        )
-        rank, first, _ = rows[0]
-        other = next((row for row in rows if row[1] != first), None)
-        if other is not None:
-            raise MismatchError(
-                f"the strategies of an optimizer differ between ranks: rank {rank} has {first}, rank "
-                f"{other[0]} {other[1]}: give DistributedOptimizer the same strategy on every rank"
-            )
+        places = self.compare(said)
         if self.within_node == "every_step":
-            self._use_nodes(nodes_of({rank: place for rank, _, place in rows}))
-        self._met = True
-
-    def _use_nodes(self, nodes: list[list[int]]) -> None:
-        sets = sets_of(nodes)
-        self._node = next((one for one in sets if one.included()), None)
-        if len(nodes) == 1 and _core.rank() == 0:
-            text = (
-                f"strategy {self.text}: all ranks are on one node, which average their gradients in every "
-                "step, so that averages of parameters change nothing: give it within_node=period"
-            )
-            warnings.warn(text, RuntimeWarning, stacklevel=4)
+            nodes = nodes_of(places)
+            self._node = inside(nodes, "gradients")
+            if len(nodes) == 1:
+                self.warn_of_one_node(
+                    "which average their gradients in every step, so that averages of parameters change "
+                    "nothing: give it within_node=period"
+                )
 
     def detach(self) -> None:
         """Stops being an optimizer's strategy."""
@@ -191,23 +149,19 @@ class LocalSGD(Strategy):
 
     def restart(self) -> None:
         """Leaves the last job, whose process sets are gone. The ranks must compare their strategies again."""
-        self._node, self._met = None, False
-        self.context.regroup()
+        self._node = None
+        super().restart()
 
     # -- before and after a step
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Records the parameters that the step will change."""
-        if not self._met:
-            raise RuntimeError(
-                f"strategy {self.text} has met the ranks of the last job: after hvd.init(), give the "
-                "optimizer to DistributedOptimizer again"
-            )
+        self.check_job()
         if not self._local:
             return
         if self._length is None:
             self._length = self.period.after(self._averaged_at)
-        new = [one for one in _trainable(optimizer) if one not in self._changed]
+        new = [one for one in trainable(optimizer) if one not in self._changed]
         self._changed.update(dict.fromkeys(new))
         if self._outer is not None and new:
             self._outer.remember(new)
@@ -243,6 +197,7 @@ class LocalSGD(Strategy):
 
     def _means(self, length: int, takes_part: bool = True) -> list[torch.Tensor]:
         name, ranks = self.context.name("parameters.average"), self.context.process_set
+        count("parameter_transfers")
         return average(list(self._changed), (self._step, length), name, ranks, takes_part)
 
     def _begin_cycle(self, length: int | None) -> None:
@@ -262,8 +217,8 @@ class LocalSGD(Strategy):
         first = next(rank for rank, step in rows if step == most)
         takes_part = self._step == most
         self._step = most
-        trainable = {*_trainable(optimizer), *self._changed}
-        self._changed = dict.fromkeys(one for one in self._stepped() if one in trainable)
+        known = {*trainable(optimizer), *self._changed}
+        self._changed = dict.fromkeys(one for one in self.stepped() if one in known)
         length = self.period.after(most) if most >= self.post_local_after else None
         with self.context.between_steps():
             torch._foreach_copy_(list(self._changed), self._means(length or 0, takes_part))
@@ -275,18 +230,18 @@ class LocalSGD(Strategy):
     def agree_on_overflow(self, found: dict[torch.device, torch.Tensor]) -> None:
         """Sets GradScaler's findings to the worst of all ranks': all of them skip a step, or none."""
         if self._local:
-            agree_on_overflow(found, self.context.name("parameters.overflow"), self.context.process_set)
+            super().agree_on_overflow(found)
 
     # -- checkpoints
 
     def state_dict(self) -> dict[str, Any]:
         """Returns this rank's place in the cycle, and what ``outer`` has. Save each rank's model, too."""
-        stepped = self._stepped()
+        stepped = self.stepped()
         places = {one: index for index, one in enumerate(stepped)}
         changed = [places[one] for one in self._changed if one in places]
         return {
-            "format": _FORMAT,
-            **self._identity(),
+            "format": self.format,
+            **self.identity(),
             "step": self._step,
             "averaged_at": self._averaged_at,
             "length": self._length,
@@ -296,14 +251,8 @@ class LocalSGD(Strategy):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Takes back what state_dict() returned, between two steps. ValueError: it belongs elsewhere."""
-        if not isinstance(state, Mapping) or state.get("format") != _FORMAT:
-            raise ValueError(f"this is no state of strategy {self.text} of format {_FORMAT}")
-        for key, ours in self._identity().items():
-            if state.get(key) != ours:
-                raise ValueError(
-                    f"this state is of another {key}: it is of {state.get(key)!r}, and this is {ours!r}"
-                )
-        stepped = self._stepped()
+        self.check_state(state)
+        stepped = self.stepped()
         batches = [] if state["outer"] is None else state["outer"]["batches"]
         if any(index >= len(stepped) for batch in (state["changed"], *batches) for index in batch):
             raise ValueError(f"this state is of another model: the optimizer has {len(stepped)} parameters")
@@ -314,16 +263,3 @@ class LocalSGD(Strategy):
             state[key] for key in ("step", "averaged_at", "length")
         )
         self.context.regroup()
-
-    def _identity(self) -> dict[str, Any]:
-        ranks = self.context.process_set
-        return {"strategy": self.text, "world_size": ranks.size(), "rank": ranks.rank()}
-
-    def _stepped(self) -> list[torch.Tensor]:
-        """Returns the tensors of the optimizer's groups."""
-        optimizer = self._optimizer() if self._optimizer is not None else None
-        return [] if optimizer is None else [p for group in optimizer.param_groups for p in group["params"]]
-
-
-def _trainable(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
-    return [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]

@@ -1,19 +1,21 @@
-"""The nodes of a job: which ranks they have, and the process set of this rank's node."""
+"""The nodes of a job: which ranks they have, and the process sets inside them and between them."""
 
 from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from roundelay import _core
 from roundelay.errors import HorovodInternalError
-from roundelay.torch.process_sets import ProcessSet, existing_or_added, set_id
+from roundelay.torch.process_sets import ProcessSet, global_process_set, own_process_set, set_id
 from roundelay.torch.topology import topology
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_Nodes = Sequence[Sequence[int]]
 
 
 def node_id() -> str:
@@ -47,7 +49,8 @@ def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
     return list(nodes.values())
 
 
-class Levels(NamedTuple):
+@dataclass(frozen=True)
+class Levels:
     """The nodes of a process set, as its techniques see them."""
 
     index: int  # this rank's among those of the set on its node
@@ -63,6 +66,46 @@ class Levels(NamedTuple):
         return cls(index, members, math.prod(across))
 
 
-def sets_of(nodes: list[list[int]]) -> list[ProcessSet]:
-    """Returns a process set of each node that has several ranks; all ranks of the job call it."""
-    return [existing_or_added(ranks) for ranks in nodes if len(ranks) > 1]
+def _set_of(ranks: Sequence[int], use: str) -> ProcessSet:
+    return global_process_set if len(ranks) == _core.size() else own_process_set(list(ranks), use)
+
+
+def inside(nodes: _Nodes, use: str) -> ProcessSet | None:
+    """Returns the set of this rank's node; None if this rank is alone there. All ranks of the job call it."""
+    sets = [_set_of(ranks, use) for ranks in nodes if len(ranks) > 1]
+    return next((one for one in sets if one.included()), None)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The ranks that work together inside this rank's node, and between the nodes.
+
+    A rank's *place* is its number in its node. The ranks of one place are a group between the nodes, if the
+    place is on every node.
+    """
+
+    ranks: Sequence[int]  # of the node
+    nodes: int
+    places: int  # the number of groups between the nodes
+    gradients: ProcessSet | None  # the node's, which reduces gradients; None: this rank is alone there
+    spreads: ProcessSet | None  # the node's too, with a lane of its own for what comes from other nodes
+    transfers: ProcessSet | None  # this rank's group; None: its place is not on every node
+
+    @property
+    def place(self) -> int:
+        """This rank's place."""
+        return self.ranks.index(_core.rank())
+
+    @classmethod
+    def of(cls, nodes: _Nodes) -> Groups:
+        """Makes the sets. All ranks of the job call it, with the same nodes."""
+        places = min(map(len, nodes))
+        gradients, spreads = inside(nodes, "gradients"), inside(nodes, "spreads")
+        groups = [own_process_set([ranks[place] for ranks in nodes], "transfers") for place in range(places)]
+        own = next(ranks for ranks in nodes if _core.rank() in ranks)
+        transfers = next((one for one in groups if one.included()), None)
+        return cls(own, len(nodes), places, gradients, spreads, transfers)
+
+    def sets(self) -> list[ProcessSet]:
+        """Returns this rank's sets."""
+        return [one for one in (self.gradients, self.spreads, self.transfers) if one is not None]

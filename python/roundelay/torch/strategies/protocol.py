@@ -148,6 +148,8 @@ class Context:
     # the parameters before it, and are rounded into the parameters afterwards.
     between_steps: Callable[[], AbstractContextManager[None]]
     regroup: Callable[[], None]  # makes the optimizer ask Strategy.gradient_set() again; between two steps
+    # Makes the gradients of the next steps stay on this rank (True), or be reduced again; between two steps.
+    keep_local: Callable[[bool], None]
 
     def name(self, of: str) -> str:
         """Returns a name for an operation of this optimizer's, the same on all ranks."""
@@ -212,6 +214,10 @@ class Strategy:
 
     def own_sets(self) -> Iterable[ProcessSet]:
         """Returns further process sets of this rank that the strategy uses; hvd.join joins them, too."""
+        return ()
+
+    def report(self) -> Iterable[str]:
+        """Returns lines for hvd.report() about the work of this rank."""
         return ()
 
     def use_buckets(self, buckets: Sequence[Bucket]) -> None:

@@ -10,6 +10,8 @@ from roundelay.torch.strategies.auto import KEYS as AUTO_KEYS
 from roundelay.torch.strategies.auto import Auto
 from roundelay.torch.strategies.csc import CSC
 from roundelay.torch.strategies.csc import KEYS as CSC_KEYS
+from roundelay.torch.strategies.daso import DASO
+from roundelay.torch.strategies.daso import KEYS as DASO_KEYS
 from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import KEYS as LOCAL_SGD_KEYS
@@ -46,6 +48,12 @@ _KNOWN = {
         TopK.from_text,
         TOP_K_KEYS,
         "nodes exchange the gradients of largest magnitude, density=0.01 of them; the rest is kept back",
+    ),
+    "daso": _Known(
+        DASO.from_text,
+        DASO_KEYS,
+        "one rank of a node sends its parameters to other nodes every global_skip=4 batches of "
+        "total_epochs=... epochs; they are merged batches_to_wait=1 batches later",
     ),
     "power_sgd": _Known(
         PowerSGD.from_text,

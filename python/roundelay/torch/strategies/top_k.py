@@ -20,6 +20,7 @@ from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 SELECTS = ("mstopk", "radix", "auto")
 INDEX_BITS = (32, 16)
 _SAMPLINGS = 20
+_MOST_SAMPLINGS, _MOST_SEED = 1 << 30, 1 << 62  # the core's limits
 _WHOLE = {"samplings": _SAMPLINGS, "index_bits": INDEX_BITS[0], "seed": 0}  # and their defaults
 KEYS = ("density", "select", *_WHOLE, *COMMON_KEYS)
 
@@ -72,15 +73,15 @@ class TopK(NodeShards, Lossy):
         if index_bits not in INDEX_BITS:
             raise ValueError(f"index_bits is {index_bits!r}, but must be 32 or 16")
         self.select = select
-        self.samplings = whole_number("samplings", samplings, 1)
+        self.samplings = whole_number("samplings", samplings, 1, _MOST_SAMPLINGS)
         self.index_bits = index_bits
-        self.seed = whole_number("seed", seed, 0)
+        self.seed = whole_number("seed", seed, 0, _MOST_SEED)
         self._before: dict[int, int] = {}  # by bucket: lossy elements of the buckets before it in its pool
         self._compared = False  # with the bytes of a dense allreduce
 
     @classmethod
     def from_text(cls, **given: str) -> TopK:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         own: dict[str, Any] = {key: int_from(key, given[key]) for key in _WHOLE if key in given}
         if "select" in given:
             own["select"] = given["select"]
@@ -100,7 +101,7 @@ class TopK(NodeShards, Lossy):
         return {"samplings": self.samplings, "index_bits": self.index_bits, "seed": self.seed}
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses parameters on a GPU: the selection works on the CPU."""
+        """Raises ValueError for parameters on a GPU, too: the selection works on the CPU."""
         super().accept(optimizer, op)
         for group in optimizer.param_groups:
             for parameter in group["params"]:

@@ -1,0 +1,93 @@
+"""Does training that talks less often end where dense training does? Test loss and accuracy of several seeds.
+
+The ranks are on this machine, and take themselves for nodes of 2. An epoch is a twentieth of the steps. In
+the sweep the loss that DASO gets falls in each epoch, so that it keeps its skips.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks import launch, show
+from benchmarks.averaging import document
+
+EPOCHS = 20
+TASKS = ("digits", "characters")
+_ENDS = f"warmup_epochs=2,cooldown_epochs=2,total_epochs={EPOCHS}"
+_STEPS = {"digits": 600, "characters": 1200}
+
+
+def daso(every: int, wait: int) -> str:
+    """Return the text of a strategy with a short warm-up and a short cool-down."""
+    return f"daso:global_skip={every},batches_to_wait={wait},{_ENDS}"
+
+
+STRATEGIES = ("dense", "local_sgd:period=4", "local_sgd:period=8", daso(4, 1))
+SWEEP = tuple(daso(8, wait) for wait in (1, 2, 4, 8))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.averaging.training", description=__doc__)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    parser.add_argument("--strategies", nargs="+", default=list(STRATEGIES), metavar="TEXT")
+    parser.add_argument("--sweep", nargs="*", default=list(SWEEP), metavar="TEXT")
+    parser.add_argument("--seeds", type=int, default=5, help="trainings of each (default: 5)")
+    parser.add_argument("--nodes", type=int, default=2, help="of 2 ranks (default: 2)")
+    parser.add_argument("--steps", type=int, help="instead of the tasks' own numbers of steps")
+    parser.add_argument("--timeout", type=float, default=7200.0, help="seconds of a job (default: 7200)")
+    parser.add_argument("--output", type=Path, default=Path("out"), help="folder of the JSON and the plot")
+    docs = parser.add_mutually_exclusive_group()
+    docs.add_argument("--docs", action="store_true", help="keep these tasks in docs/techniques, and render")
+    docs.add_argument("--render", action="store_true", help="measure nothing: pages and picture of that JSON")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    arguments = _parser().parse_args(argv)
+    if arguments.render:
+        document.render_training(document.read(document.TRAINING))
+        return
+    mpirun = launch.find_launcher()
+    jobs = []
+    for task in arguments.tasks:
+        steps = arguments.steps or _STEPS[task]
+        runs: list[dict[str, Any]] = []
+        for strategies, steady in ((arguments.strategies, False), (arguments.sweep, True)):
+            spec = {
+                "task": task,
+                "strategies": strategies,
+                "seeds": arguments.seeds,
+                "steps": steps,
+                "every": max(1, steps // EPOCHS),
+                "nodes": arguments.nodes,
+                "steady": steady,
+            }
+            ranks = 2 * arguments.nodes
+            if strategies:
+                found = launch.run_ranks(
+                    mpirun, "benchmarks.workers.convergence", ranks, spec, arguments.timeout
+                )
+                runs += [{**run, "steady": steady} for run in found[0]["runs"]]
+        jobs.append({"task": task, "nodes": arguments.nodes, "steps": steps, "runs": runs})
+        show.console().print(
+            show.table(document.TRAINING_COLUMNS, document.training_rows(jobs[-1:]), texts=2)
+        )
+    stored = {"machine": launch.machine(mpirun), "jobs": jobs}
+    if arguments.docs:
+        kept = document.read(document.TRAINING)["jobs"] if document.TRAINING.exists() else []
+        by_task = {job["task"]: job for job in (*kept, *jobs)}
+        stored["jobs"] = [by_task[task] for task in TASKS if task in by_task]
+        show.save(document.TRAINING, stored)
+        document.render_training(stored)
+    else:
+        show.save(arguments.output / "training.json", stored)
+        document.draw_training(stored, arguments.output / "averaging_training.png")
+
+
+if __name__ == "__main__":
+    with launch.ending_in_one_line():
+        main()

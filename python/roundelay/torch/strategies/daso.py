@@ -1,0 +1,365 @@
+"""DASO: the ranks of a node train together; now and then one of them sends its parameters to the other nodes,
+and what they have sent is merged some batches later, while training goes on.
+
+Source: Coquelin et al. (arXiv 2104.05588), and the authors' code (HeAT, optim/dp_optimizer.py).
+docs/techniques/daso.md has the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.measure import stats
+from roundelay.torch.operations import Average, allgather
+from roundelay.torch.operations.common import Call, row_of_this_rank
+from roundelay.torch.process_sets import ProcessSet, set_id
+from roundelay.torch.strategies.averages import average
+from roundelay.torch.strategies.averaging import Averaging, trainable
+from roundelay.torch.strategies.dense import checked_wire, wire_text
+from roundelay.torch.strategies.exchange import Exchange
+from roundelay.torch.strategies.flat_copy import FlatCopy
+from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies.nodes import Groups, nodes_of
+from roundelay.torch.strategies.protocol import Context, Spec, Value
+from roundelay.torch.strategies.skips import Schedule, Skips, checked_epochs, checked_skips
+
+NUMBERS = (
+    "global_skip",
+    "batches_to_wait",
+    "local_skip",
+    "warmup_epochs",
+    "cooldown_epochs",
+    "total_epochs",
+    "batches_per_epoch",
+)
+KEYS = (*NUMBERS, "blocking_wire", "merge_momentum")
+_DEFAULTS = (4, 1, 1, 4, 4)  # of the first five numbers
+
+
+class DASO(Averaging):
+    """Merges the parameters of the nodes every ``global_skip`` batches, ``batches_to_wait`` batches later.
+
+    global_skip: 0: every batch averages the parameters, and waits for it. batches_to_wait: 0: the batch of a
+    transfer does so. local_skip: the ranks of a node average their gradients every so many batches.
+    warmup_epochs, cooldown_epochs: so many of the total_epochs, the first and the last, average after every
+    batch. batches_per_epoch: lets an epoch's last batch average the parameters; None: epoch_ended() does.
+    blocking_wire: torch.bfloat16, torch.float16, or None for the parameters' own type: what travels in
+    epochs that average after every batch. buffers: returns tensors, such as those of batch normalisation
+    (``model.buffers``), to be averaged at the ends of epochs. merge_momentum: what the optimizer keeps of a
+    parameter's shape travels with it and is merged.
+
+    The program calls epoch_ended() after each epoch. ValueError: an argument is wrong.
+    """
+
+    kind: ClassVar[str] = "daso"
+    format: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        global_skip: int = 4,
+        batches_to_wait: int = 1,
+        local_skip: int = 1,
+        warmup_epochs: int = 4,
+        cooldown_epochs: int = 4,
+        *,
+        total_epochs: int,
+        batches_per_epoch: int | None = None,
+        blocking_wire: torch.dtype | str | None = torch.bfloat16,
+        buffers: Callable[[], Iterable[torch.Tensor]] | None = None,
+        merge_momentum: bool = False,
+    ) -> None:
+        self._start = checked_skips(global_skip, batches_to_wait, local_skip)
+        self._epochs = checked_epochs(warmup_epochs, cooldown_epochs, total_epochs)
+        self.batches_per_epoch = batches_per_epoch
+        if batches_per_epoch is not None:
+            whole_number("batches_per_epoch", batches_per_epoch, 1)
+        self.blocking_wire = checked_wire(blocking_wire)
+        if buffers is not None and not callable(buffers):
+            raise ValueError(f"buffers is {buffers!r:.60}, but must be a function, such as model.buffers")
+        self._buffers = buffers
+        self.merge_momentum = bool(merge_momentum)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forgets an optimizer and its job."""
+        super()._begin()
+        self._groups: Groups | None = None  # None: there is one node, or one rank
+        self._exchange: Exchange | None = None
+        self._schedule = Schedule(self._start, *self._epochs)
+        self._batch = 0  # the number of this epoch's batches that have ended
+        self._before: FlatCopy | None = None  # the parameters before a step, which all ranks had
+
+    @classmethod
+    def from_text(cls, **given: str) -> DASO:
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
+        if "total_epochs" not in given:
+            raise ValueError("strategy 'daso' needs total_epochs, the number of epochs of the whole training")
+        arguments: dict[str, Any] = {key: int_from(key, given[key]) for key in NUMBERS if key in given}
+        if "blocking_wire" in given:
+            arguments["blocking_wire"] = given["blocking_wire"]
+        if "merge_momentum" in given:
+            arguments["merge_momentum"] = bool(int_from("merge_momentum", given["merge_momentum"]))
+        return cls(**arguments)
+
+    @property
+    def text(self) -> str:
+        """Returns for example ``daso:global_skip=4,total_epochs=90``: that, and what is not the default."""
+        start = self._start
+        given = (start.global_skip, start.batches_to_wait, start.local_skip, *self._epochs[:2])
+        settings: dict[str, Value] = {"global_skip": start.global_skip}
+        settings |= {
+            key: value
+            for key, value, default in zip(NUMBERS, given, _DEFAULTS, strict=False)
+            if value != default
+        }
+        settings["total_epochs"] = self._epochs[2]
+        if self.batches_per_epoch is not None:
+            settings["batches_per_epoch"] = self.batches_per_epoch
+        if self.blocking_wire != torch.bfloat16:
+            settings["blocking_wire"] = wire_text(self.blocking_wire)
+        if self.merge_momentum:
+            settings["merge_momentum"] = True
+        return Spec(self.kind, **settings).text
+
+    @property
+    def epoch(self) -> int:
+        """The number of epochs that have ended."""
+        return self._schedule.epoch
+
+    @property
+    def skips(self) -> Skips:
+        """The skips of this epoch."""
+        return self._schedule.skips
+
+    # -- checks and answers for DistributedOptimizer
+
+    def accept_set(self, process_set: ProcessSet) -> None:
+        """Raises ValueError for a part of the job."""
+        self.accept_whole_job(process_set, "the ranks of a part strategy='dense'")
+
+    def gradient_set(self) -> ProcessSet | None:
+        """Returns the node's ranks, or all ranks if there is one node."""
+        if not self._met:
+            return None
+        return self.context.process_set if self._groups is None else self._groups.gradients
+
+    def own_sets(self) -> Iterable[ProcessSet]:
+        """Returns the sets inside the node and between the nodes."""
+        return () if self._groups is None else self._groups.sets()
+
+    def report(self) -> Iterable[str]:
+        """Says how many transfers there were, and how many a step had to wait for."""
+        if self._exchange is not None:
+            found = stats()
+            late = f"{found['late_merges']} times, {found['late_merges_ns'] / 1e9:.3f} s in all"
+            yield f"sent to other nodes {found['parameter_transfers']} times; steps waited {late}"
+
+    # -- begin and end of a job
+
+    def attach(self, optimizer: torch.optim.Optimizer, context: Context) -> None:
+        """Becomes the strategy of the optimizer. MismatchError, on all ranks: theirs differ."""
+        super().attach(optimizer, context)
+        if context.process_set.size() == 1:
+            return
+        buffers = " with buffers" if self._buffers is not None else ""
+        nodes = nodes_of(self.compare(f"{self.text}{buffers}"))
+        if len(nodes) == 1:
+            self.warn_of_one_node("where it averages gradients in every batch and does nothing else")
+            return
+        self._groups = Groups.of(nodes)
+        self._exchange = Exchange(self._groups, context.name, self._carried)
+
+    def detach(self) -> None:
+        """Stops being an optimizer's strategy."""
+        super().detach()
+        self._begin()
+
+    def restart(self) -> None:
+        """Leaves the last job, whose process sets are gone. The ranks must compare their strategies again."""
+        self._groups = self._exchange = None
+        super().restart()
+
+    def _carried(self, parameters: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Returns the parameters, and what the optimizer keeps of them if that is merged, too."""
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if not self.merge_momentum or optimizer is None:
+            return parameters
+        kept = [
+            value
+            for one in parameters
+            for _, value in sorted(optimizer.state.get(one, {}).items())
+            if isinstance(value, torch.Tensor) and value.shape == one.shape and value.is_floating_point()
+        ]
+        return [*parameters, *kept]
+
+    # -- before and after a step
+
+    def before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Keeps the parameters where the change of this step will travel."""
+        self.check_job()
+        if self._batch == self.batches_per_epoch:
+            raise RuntimeError(
+                f"strategy {self.text}: epoch {self.epoch} has ended after {self._batch} batches: call "
+                "hvd.strategies.of(optimizer).epoch_ended(loss) before the next one"
+            )
+        self._before = None
+        exchange = self._exchange
+        small = self.blocking_wire is not None and self._schedule.skips.global_skip == 0
+        if small and not self.unaveraged() and exchange is not None and exchange.sends_next:
+            self._before = exchange.copy(trainable(optimizer))
+
+    @torch.no_grad()
+    def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Sends, merges or averages, if it is time."""
+        batch = self._batch
+        self._batch, self._step = batch + 1, self._step + 1
+        if self._exchange is None:
+            self._averaged_at = self._step  # gradients were those of all ranks
+            return
+        if self._batch == self.batches_per_epoch or self.skips.blocks(batch):
+            self._average()
+        else:
+            self._cycle(self._exchange, trainable(optimizer), batch)
+        self._before = None
+        self._choose_gradients()
+
+    def _cycle(self, exchange: Exchange, parameters: list[torch.Tensor], batch: int) -> None:
+        pending = exchange.pending
+        is_due = pending is not None and batch - pending.batch >= pending.wait
+        if is_due and exchange.merges_first:
+            self._merge(batch)
+            is_due = False
+        if self.skips.sends(batch):
+            wait = self.skips.batches_to_wait
+            exchange.send(parameters, batch, wait, (self._step, self.skips.global_skip))
+        if is_due and pending is not None:
+            later = exchange.pending if exchange.pending is not pending else None
+            exchange.merge(pending, batch - pending.batch)
+            exchange.pending = later
+
+    def _merge(self, batch: int) -> None:
+        """Merges the pending transfer, if there is one, after this batch."""
+        exchange = self._exchange
+        if exchange is not None and exchange.pending is not None:
+            exchange.merge(exchange.pending, batch - exchange.pending.batch)
+            exchange.pending = None
+
+    def _choose_gradients(self) -> None:
+        """Reduces the gradients of the next batch in the node, or does not."""
+        last = self._batch + 1 == self.batches_per_epoch
+        self.context.keep_local(not (last or self.skips.reduces(self._batch)))
+
+    def average(self) -> None:
+        """Averages the nodes' parameters now, such as before an evaluation; merges what is pending first.
+
+        Call it between two steps, on all ranks. It does nothing if no step was taken since the last average.
+        """
+        if self.unaveraged() and self._exchange is not None:
+            with self.context.between_steps(), torch.no_grad():
+                self._average()
+
+    def _average(self) -> None:
+        optimizer = self._optimizer() if self._optimizer is not None else None
+        if self._exchange is None or optimizer is None:
+            return
+        self._merge(self._batch - 1)
+        cycle = self._step, self.skips.global_skip
+        self._exchange.average(trainable(optimizer), cycle, self._before, self.blocking_wire)
+        self._averaged_at = self._step
+
+    # -- epochs
+
+    def epoch_ended(self, loss: float | torch.Tensor) -> None:
+        """Ends an epoch: averages the parameters, and chooses the next epoch's skips by the mean loss.
+
+        Call it between two steps, on all ranks. loss: this rank's. ValueError, on all ranks: it is no number.
+        """
+        if self._context is None or self.context.process_set.size() == 1:
+            self._schedule.ended(_checked_loss(loss))
+            self._batch = 0
+            return
+        self.check_job()
+        name, ranks = self.context.name("epoch.loss"), self.context.process_set
+        with Call("allreduce", name, ranks) as call:
+            try:
+                mean = torch.tensor([_checked_loss(loss)], dtype=torch.float64, device="cpu")
+            except ValueError as error:
+                raise call.wrong(str(error)) from None
+        _core.allreduce(mean, mean, name, Average, 1.0, 1.0, set_id(ranks))
+        self.average()
+        self._average_buffers()
+        self._schedule.ended(float(mean))
+        self._batch = 0
+        if self._exchange is not None:
+            self._choose_gradients()
+
+    @torch.no_grad()
+    def _average_buffers(self) -> None:
+        if self._buffers is None:
+            return
+        buffers = [one for one in self._buffers() if one.is_floating_point()]
+        name = self.context.name("buffers.average")
+        means = average(buffers, (self._step, self.epoch), name, self.context.process_set)
+        torch._foreach_copy_(buffers, means) if buffers else None
+
+    @torch.no_grad()
+    def joined(self, optimizer: torch.optim.Optimizer) -> None:
+        """Gives all ranks the average of those that have taken the most steps, and drops transfers."""
+        if self._exchange is not None:
+            self._exchange.drop()
+        name, ranks = self.context.name("parameters.joined"), self.context.process_set
+        rows = allgather(row_of_this_rank(self._step, self._batch), name, ranks).tolist()
+        most = max(step for _, step, _ in rows)
+        takes_part = self._step == most
+        self._batch = next(batch for _, step, batch in rows if step == most)
+        self._step = self._averaged_at = most
+        parameters = trainable(optimizer)
+        with self.context.between_steps():
+            means = average(parameters, (most, 0), self.context.name("parameters.average"), ranks, takes_part)
+            torch._foreach_copy_(parameters, means)
+        if self._exchange is not None:
+            self._exchange.place = 0
+            self._choose_gradients()
+
+    # -- checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns this rank's place in the epoch, when its transfer is done. Save each rank's model, too."""
+        exchange = self._exchange
+        return {
+            "format": self.format,
+            **self.identity(),
+            "step": self._step,
+            "averaged_at": self._averaged_at,
+            "batch": self._batch,
+            "schedule": self._schedule.state_dict(),
+            "exchange": None if exchange is None else exchange.state_dict(self.stepped()),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned, between two steps; load the optimizer's state before.
+
+        ValueError: it belongs elsewhere.
+        """
+        self.check_state(state)
+        if (state["exchange"] is None) != (self._exchange is None):
+            raise ValueError("this state is of a job with other nodes")
+        if self._exchange is not None:
+            self._exchange.load_state_dict(self.stepped(), state["exchange"])
+        self._schedule.load_state_dict(state["schedule"])
+        self._step, self._averaged_at, self._batch = (state[key] for key in ("step", "averaged_at", "batch"))
+        if self._exchange is not None:
+            self._choose_gradients()
+
+
+def _checked_loss(loss: Any) -> float:
+    """Returns a loss as a number; NaN counts as no better. ValueError: it is no number."""
+    if isinstance(loss, torch.Tensor) and loss.numel() == 1:
+        return float(loss.detach())
+    if not isinstance(loss, int | float) or isinstance(loss, bool):
+        raise ValueError(f"epoch_ended() needs the epoch's loss as a number, not {loss!r:.60}")
+    return float(loss)

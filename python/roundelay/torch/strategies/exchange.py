@@ -1,0 +1,224 @@
+"""DASO's work between the nodes: one rank of each node sends, and the node gets what comes of it.
+
+Source of the formulas: Coquelin et al. (arXiv 2104.05588), and the authors' code (HeAT,
+optim/dp_optimizer.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from roundelay import _core
+from roundelay.errors import MismatchError
+from roundelay.torch.functions import broadcast_object
+from roundelay.torch.operations import Sum
+from roundelay.torch.process_sets import set_id
+from roundelay.torch.strategies.flat_copy import FlatCopy, fitting
+from roundelay.torch.strategies.nodes import Groups
+from roundelay.torch.strategies.transfer import Transfer
+
+_Tensors = list[torch.Tensor]
+
+
+@dataclass
+class Pending:
+    """A transfer that all ranks of the node wait for, and that one of them has sent."""
+
+    place: int  # of the one that has sent
+    batch: int
+    wait: int  # batches until the merge
+    parameters: list[torch.Tensor]  # to merge it into
+    transfer: Transfer | None = None  # on the rank that has sent, until it is done
+    sums: FlatCopy | None = None  # there, when it is done
+    ranks: int = 0  # that have taken part
+
+    def finish(self, late: str | None = None) -> None:
+        """Waits until the sums are there. Errors: Transfer.wait()."""
+        if self.transfer is not None:
+            transfer, self.transfer = self.transfer, None
+            self.ranks = transfer.wait(late)
+            self.sums = transfer.copy
+
+
+class Exchange:
+    """Transfers and averages of one optimizer's parameters, over places in turn; at most one is pending.
+
+    name: makes names of operations. carried: returns parameters, and what else travels with them. All ranks
+    of the job call the methods between the same two batches.
+    """
+
+    def __init__(
+        self, groups: Groups, name: Callable[[str], str], carried: Callable[[_Tensors], _Tensors]
+    ) -> None:
+        self._groups, self._carried = groups, carried
+        self._transfers, self._spreads = name("parameters.transfer"), name("parameters.spread")
+        self.place = 0  # the one that sends next
+        self.pending: Pending | None = None
+        self._sent: FlatCopy | None = None  # what travels between nodes; it has the sums when it has come
+        self._landing: FlatCopy | None = None  # what travels in the node
+
+    @property
+    def merges_first(self) -> bool:
+        """Whether a transfer must be merged before the next one begins: both would be this rank's."""
+        return self._groups.places == 1
+
+    @property
+    def sends_next(self) -> bool:
+        """Whether this rank sends next."""
+        return self._groups.transfers is not None and self._groups.place == self.place
+
+    def send(self, parameters: _Tensors, batch: int, wait: int, cycle: tuple[int, int]) -> None:
+        """Begins a transfer of the present values. Whoever called before has taken ``pending``."""
+        self.pending = Pending(self.place, batch, wait, parameters)
+        if self.sends_next:
+            assert self._groups.transfers is not None
+            self._sent = self.copy(self._carried(parameters))
+            self.pending.transfer = Transfer(self._sent, cycle, self._transfers, self._groups.transfers)
+        self._turn()
+
+    def merge(self, pending: Pending, waited: int) -> None:
+        """Merges it into the node's tensors: (2 S x + the sum of x_sent) / (2 S + P), after S batches.
+
+        MismatchError, on all ranks of the job: the senders' batches differ.
+        """
+        tensors = self._carried(pending.parameters)
+
+        def combine() -> None:
+            pending.finish(late="late_merges")
+            if pending.ranks > 1:
+                assert pending.sums is not None
+                own = 2 * waited or 1
+                whole = own + pending.ranks
+                torch._foreach_mul_(tensors, own / whole)
+                torch._foreach_add_(tensors, pending.sums.views, alpha=1 / whole)
+
+        self._on_the_sender(pending.place, tensors, combine)
+
+    def average(
+        self,
+        tensors: _Tensors,
+        cycle: tuple[int, int],
+        start: FlatCopy | None = None,
+        wire: torch.dtype | None = None,
+    ) -> None:
+        """Gives all ranks the mean of one rank of each node, and waits for it.
+
+        start: a copy of values that all ranks had. Then the differences to it travel, in the type ``wire``.
+        """
+
+        def combine() -> None:
+            assert self._groups.transfers is not None
+            if start is None:
+                copy = self.copy(tensors)
+            else:
+                copy = FlatCopy(tensors, wire)
+                copy.load(torch._foreach_sub(tensors, start.views))
+            ranks = Transfer(copy, cycle, self._transfers, self._groups.transfers).wait()
+            copy.store(tensors)
+            torch._foreach_div_(tensors, ranks)
+            if start is not None:
+                torch._foreach_add_(tensors, start.views)
+
+        self._on_the_sender(self.place, tensors, combine)
+        self._turn()
+
+    def copy(self, tensors: _Tensors) -> FlatCopy:
+        """Returns a copy of the tensors, in the memory of what this rank sends. It sends nothing now."""
+        self._sent = fitting(self._sent, tensors)
+        self._sent.load(tensors)
+        return self._sent
+
+    def drop(self) -> None:
+        """Forgets the pending transfer, whose result nobody needs any more."""
+        if self.pending is not None:
+            self.pending.finish()
+            self.pending = None
+
+    def _turn(self) -> None:
+        self.place = (self.place + 1) % self._groups.places
+
+    def _on_the_sender(self, place: int, tensors: _Tensors, combine: Callable[[], None]) -> None:
+        """Combines on the rank of this place, and gives the node's other ranks its tensors."""
+        failed = None
+        sends = self._groups.place == place
+        if sends:
+            try:
+                combine()
+            except MismatchError as error:
+                failed = error
+        if self._groups.spreads is not None:
+            self._spread(place, tensors, failed)
+        if failed is not None:
+            raise failed
+
+    def _spread(self, place: int, tensors: _Tensors, failed: MismatchError | None) -> None:
+        """Gives the tensors of the rank of this place to the others of the node, unless it has joined."""
+        process_set = self._groups.spreads
+        assert process_set is not None
+        sends, root, number = self._groups.place == place, self._groups.ranks[place], set_id(process_set)
+        there = torch.tensor([int(sends), int(failed is not None)], device="cpu")
+        _core.allreduce(there, there, f"{self._spreads}.there", Sum, 1.0, 1.0, number)
+        is_there, has_failed = map(bool, there.tolist())
+        if has_failed:
+            said = broadcast_object(str(failed), root, f"{self._spreads}.error", process_set)
+            if not sends:
+                raise MismatchError(said)
+        elif is_there:
+            self._landing = landing = fitting(self._landing, tensors)
+            if sends:
+                landing.load(tensors)
+            for index, piece in enumerate(landing.pieces):
+                _core.broadcast(piece, piece, root, f"{self._spreads}.{index}", number)
+            if not sends:
+                landing.store(tensors)
+
+    # -- checkpoints
+
+    def state_dict(self, stepped: _Tensors) -> dict[str, Any]:
+        """Returns the turn, and the pending transfer, when it is done. stepped: the optimizer's tensors."""
+        pending = self.pending
+        if pending is None:
+            return {"place": self.place, "pending": None}
+        pending.finish()
+        places = {one: index for index, one in enumerate(stepped)}
+        sums = None if pending.sums is None else [one.cpu().clone() for one in pending.sums.views]
+        return {
+            "place": self.place,
+            "pending": {
+                "place": pending.place,
+                "batch": pending.batch,
+                "wait": pending.wait,
+                "parameters": [places[one] for one in pending.parameters],
+                "sums": sums,
+                "ranks": pending.ranks,
+            },
+        }
+
+    def load_state_dict(self, stepped: _Tensors, state: dict[str, Any]) -> None:
+        """Takes back what state_dict() returned. ValueError: it is of another model."""
+        self.drop()
+        pending = state["pending"]
+        if pending is not None:
+            indices, sums = pending["parameters"], pending["sums"]
+            if any(index >= len(stepped) for index in indices):
+                raise ValueError(
+                    f"this state is of another model: the optimizer has {len(stepped)} parameters"
+                )
+            parameters = [stepped[index] for index in indices]
+            tensors = self._carried(parameters)
+            if sums is not None and [one.shape for one in sums] != [one.shape for one in tensors]:
+                raise ValueError(
+                    "this state is of another model, whose tensors have other shapes, or of an optimizer "
+                    "whose state was not loaded before"
+                )
+            loaded = Pending(pending["place"], pending["batch"], pending["wait"], parameters)
+            if sums is not None:
+                self._sent = loaded.sums = fitting(self._sent, tensors)
+                loaded.sums.load(sums)
+                loaded.ranks = pending["ranks"]
+            self.pending = loaded
+        self.place = state["place"]

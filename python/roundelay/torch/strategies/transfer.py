@@ -1,0 +1,71 @@
+"""Tensors on their way between the nodes, while training goes on."""
+
+from __future__ import annotations
+
+import torch
+
+from roundelay import _core
+from roundelay.torch.measure import Span, count
+from roundelay.torch.operations import Sum
+from roundelay.torch.operations.common import by_device
+from roundelay.torch.process_sets import ProcessSet, set_id
+from roundelay.torch.strategies.averages import cycle_checks, cycles_agree, raise_mismatch
+from roundelay.torch.strategies.flat_copy import FlatCopy
+
+
+class Transfer:
+    """Adds up copies of the ranks of a set in the background: the copy then has the sums.
+
+    It begins at once and waits for nothing. Nobody may use the copy before wait() has returned. cycle: the
+    step of the transfer and a number, which must be equal on all ranks that take part; ranks that have joined
+    add nothing.
+    """
+
+    def __init__(self, copy: FlatCopy, cycle: tuple[int, int], name: str, process_set: ProcessSet) -> None:
+        self.copy = copy
+        self._cycle, self._name, self._process_set = cycle, name, process_set
+        parts = by_device((piece, piece) for piece in copy.pieces) or [[]]
+        device = parts[0][0].device if parts[0] else torch.device("cpu")
+        self._checks = torch.tensor(cycle_checks(cycle), dtype=torch.int64, device=device)
+        parts[0].append(self._checks)
+        self._handles = [
+            _core.grouped_allreduce_async(
+                part, part, f"{name}.part{number}" if number else name, Sum, 1.0, 1.0, set_id(process_set)
+            )
+            for number, part in enumerate(parts)
+        ]
+        _core.flush()
+        count("parameter_transfers")
+
+    def is_done(self) -> bool:
+        """Returns whether wait() would not wait."""
+        return all(_core.poll(handle) for handle in self._handles)
+
+    def wait(self, late: str | None = None) -> int:
+        """Sleeps until the copy has the sums. Returns the number of ranks that have taken part. Call it once.
+
+        late: a counter for the case that it must sleep. HorovodInternalError: a rank has failed.
+        MismatchError, on all ranks that take part: their cycles differ.
+        """
+        if late is not None and not self.is_done():
+            count(late)
+            span = Span("late transfer", f"{late}_ns")
+            self._finish()
+            span.end()
+        else:
+            self._finish()
+        ranks, *sums = self._checks.tolist()
+        if not cycles_agree(ranks, sums):
+            raise_mismatch(self._cycle, self._name, self._process_set)
+        return int(ranks)
+
+    def _finish(self) -> None:
+        handles, self._handles = self._handles, []
+        errors = []
+        for handle in handles:
+            try:
+                _core.synchronize(handle)
+            except RuntimeError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
