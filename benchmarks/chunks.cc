@@ -68,6 +68,4 @@ class Bench {
 }  // namespace
 }  // namespace roundelay::kernels
 
-int main() {
-  roundelay::kernels::Bench().run();
-}
+int main() { roundelay::kernels::Bench().run(); }

@@ -59,7 +59,6 @@ class Page(NamedTuple):
 PAGES = (
     Page(DOCS / "techniques" / "gradientflow.md", DOCS / "images" / "convergence.png", "csc"),
     Page(DOCS / "techniques" / "topk.md", DOCS / "images" / "convergence_topk.png", "topk"),
-    Page(DOCS / "techniques" / "powersgd.md", DOCS / "images" / "convergence_powersgd.png", "power_sgd"),
 )
 
 
