@@ -41,7 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", type=Path, default=Path("out"), help="folder of JSON, Markdown and plot")
     docs = parser.add_mutually_exclusive_group()
-    pages = {"choices": list(document.PAGES), "nargs": "?", "const": next(iter(document.PAGES))}
+    pages: dict[str, Any] = {
+        "choices": list(document.PAGES),
+        "nargs": "?",
+        "const": next(iter(document.PAGES)),
+    }
     docs.add_argument("--docs", **pages, help="keep the results for this page of docs/techniques, and render")
     docs.add_argument("--render", **pages, help="measure nothing: page and picture of what was kept")
     return parser
