@@ -88,7 +88,7 @@ def test_the_table_of_trainings() -> None:
 def test_a_short_training(tmp_path: Path) -> None:
     pytest.importorskip("roundelay._core")
     pytest.importorskip("sklearn")
-    few = ["--strategies", "dense", training.daso(4, 1), "--sweep", training.daso(8, 8)]
+    few = ["--strategies", "dense", "--sweep", training.daso(4, 1), training.daso(8, 8)]
     training.main([*few, "--tasks", "digits", "--seeds", "1", "--steps", "200", "--output", str(tmp_path)])
     (job,) = json.loads((tmp_path / "training.json").read_text())["jobs"]
     sent = [run["sent"] for run in job["runs"]]
