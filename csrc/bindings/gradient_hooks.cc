@@ -11,6 +11,7 @@
 #include "bindings/errors.h"
 #include "bindings/global_state.h"
 #include "bindings/topics.h"
+#include "timeline/timeline.h"
 
 namespace roundelay::bindings {
 namespace {
