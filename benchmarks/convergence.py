@@ -27,11 +27,13 @@ TASKS = ("digits", "characters")
 # The models are small, and so are the chunks.
 _COLD = "csc:keep=0.1,dense_below=512,chunk_elements=256"
 _CSC = f"{_COLD},warmup=100"
+_POWER_SGD = "power_sgd:rank={},dense_below=512,warmup=100"
 _TOPK = "topk:density=0.01,dense_below=512,warmup=100"
 STRATEGIES = (
     "dense",
     *(_CSC, f"{_CSC},momentum=local", f"{_CSC},momentum=none", _COLD),
     *(_TOPK, f"{_TOPK},momentum=none", f"{_TOPK},momentum=none{NO_FEEDBACK}"),
+    *(_POWER_SGD.format(rank) for rank in (1, 2, 4)),
 )
 _STEPS = {"digits": 600, "characters": 1200}
 _POINTS = 20  # of a curve
@@ -57,6 +59,7 @@ class Page(NamedTuple):
 PAGES = (
     Page(DOCS / "techniques" / "gradientflow.md", DOCS / "images" / "convergence.png", "csc"),
     Page(DOCS / "techniques" / "topk.md", DOCS / "images" / "convergence_topk.png", "topk"),
+    Page(DOCS / "techniques" / "powersgd.md", DOCS / "images" / "convergence_powersgd.png", "power_sgd"),
 )
 
 

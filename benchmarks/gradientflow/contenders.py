@@ -77,6 +77,11 @@ def _csc(keep: float, name: str, more: str = "") -> Contender:
     return Contender(name, "roundelay", text, None)
 
 
+def _power_sgd(rank: int) -> Contender:
+    text = f"power_sgd:rank={rank},warmup={DENSE_STEPS},dense_below=0"
+    return Contender(f"PowerSGD rank {rank}", "roundelay", text, low_rank(rank))
+
+
 def _topk(density: float, name: str, more: str = "") -> Contender:
     text = f"topk:density={density},index_bits=16,select=auto{more},warmup={DENSE_STEPS},wire=bf16"
     return Contender(name, "roundelay", text, pairs(density))
@@ -93,9 +98,13 @@ CONTENDERS = {
     "topk-10": _topk(0.1, "top-k 10 %, bf16"),
     "topk-1": _topk(0.01, "top-k 1 %, bf16"),
     "topk-1-momentum": _topk(0.01, "top-k 1 %, bf16, SGD's momentum", ",momentum=none"),
+    "power-sgd-4": _power_sgd(4),
+    "power-sgd-2": _power_sgd(2),
+    "power-sgd-1": _power_sgd(1),
     "ddp": DDP,
     "ddp-fp16": Contender("DDP, fp16 hook", "ddp", "fp16_compress_hook", dense(HALF)),
     "powersgd-4": Contender("DDP, PowerSGD rank 4", "powersgd", "4", low_rank(4)),
+    "powersgd-2": Contender("DDP, PowerSGD rank 2", "powersgd", "2", low_rank(2)),
     "powersgd-1": Contender("DDP, PowerSGD rank 1", "powersgd", "1", low_rank(1)),
 }
 

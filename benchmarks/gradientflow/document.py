@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import show
 from benchmarks.gradientflow.result import Row, Wire, from_json, wire_seconds
@@ -14,10 +14,24 @@ from benchmarks.table.markdown import rows, with_table
 from benchmarks.table.result import Estimate
 
 _DOCS = Path(__file__).resolve().parents[2] / "docs"
-STORED = _DOCS / "techniques" / "gradientflow.json"
-PAGE = _DOCS / "techniques" / "gradientflow.md"
-TOP_K_PAGE = _DOCS / "techniques" / "topk.md"
-PICTURE = _DOCS / "images" / "gradientflow.png"
+
+
+class Page(NamedTuple):
+    """A page with results, where these are stored, and their picture."""
+
+    text: Path
+    stored: Path
+    picture: Path
+
+
+def _page(name: str, results: str) -> Page:
+    techniques = _DOCS / "techniques"
+    return Page(
+        techniques / f"{name}.md", techniques / f"{results}.json", _DOCS / "images" / f"{results}.png"
+    )
+
+
+PAGES = {"gradientflow": _page("gradientflow", "gradientflow"), "topk": _page("topk", "topk_steps")}
 BEGIN = "<!-- python -m benchmarks.gradientflow --docs writes from here -->"
 
 COLUMNS = (
@@ -32,8 +46,6 @@ COLUMNS = (
     "loss",
 )
 _PROSE_COLUMNS = 110
-_NOT_LOSSY = ("no communication", "lazy allreduce", "lazy allreduce, bf16", "DDP", "DDP, fp16 hook")
-_LOSSY = ("CSC", "top-k", "PowerSGD", "DDP, PowerSGD")  # beginnings of names
 
 
 def cells(row: Row, mbit: int) -> list[str]:
@@ -64,12 +76,7 @@ def disturbed(wire: Wire) -> str:
     return f"{said}, which do not count."
 
 
-def of_top_k(row: Row) -> bool:
-    """Return whether the page of top-k shows the row: what sends less, and what it is compared with."""
-    return row.name in _NOT_LOSSY or row.name.startswith(_LOSSY)
-
-
-def tables(stored: Mapping[str, Any], shown: Callable[[Row], bool] = lambda _: True) -> str:
+def tables(stored: Mapping[str, Any]) -> str:
     """Make a page's tables, one for each wire."""
     machine = stored["machine"]
     where = (
@@ -79,7 +86,7 @@ def tables(stored: Mapping[str, Any], shown: Callable[[Row], bool] = lambda _: T
     dense = ", ".join(f"{count} of {name}" for name, count in stored["dense_steps"].items())
     lines = [_filled(f"{where} The first steps are dense and not measured: {dense}."), ""]
     for wire in wires(stored):
-        made = rows(COLUMNS, [cells(row, wire.mbit) for row in wire.rows if shown(row)])
+        made = rows(COLUMNS, [cells(row, wire.mbit) for row in wire.rows])
         lines += [_filled(f"**{title(wire)}.** {disturbed(wire)}"), "", *made, ""]
     return "\n".join(lines)
 
@@ -93,13 +100,12 @@ def wires(stored: Mapping[str, Any]) -> Sequence[Wire]:
     return sorted(map(from_json, stored["wires"]), key=lambda wire: wire.mbit)
 
 
-def read() -> dict[str, Any]:
+def read(page: Page) -> dict[str, Any]:
     """Read the latest results."""
-    found: dict[str, Any] = json.loads(STORED.read_text())
+    found: dict[str, Any] = json.loads(page.stored.read_text())
     return found
 
 
-def write_pages(stored: Mapping[str, Any]) -> None:
-    """Put the tables into the pages."""
-    PAGE.write_text(with_table(PAGE.read_text(), tables(stored), BEGIN))
-    TOP_K_PAGE.write_text(with_table(TOP_K_PAGE.read_text(), tables(stored, of_top_k), BEGIN))
+def write_page(page: Page, stored: Mapping[str, Any]) -> None:
+    """Put the tables into the page."""
+    page.text.write_text(with_table(page.text.read_text(), tables(stored), BEGIN))

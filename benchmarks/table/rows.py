@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from benchmarks.table import (
+    algorithms,
     allreduce,
     alone,
     averaging,
     cache,
     lars,
+    levels,
     nodes,
     small,
     start,
@@ -34,4 +36,7 @@ ROWS: dict[str, Row] = {
     "topk": Row(topk.measure, topk.results),
     "daso": averaging.row(averaging.DASO),
     "local_sgd": averaging.row(averaging.LOCAL_SGD),
+    "fast_nodes": Row(nodes.measure_fast, nodes.fast_results),
+    "levels": Row(levels.measure, levels.results),
+    "algorithms": Row(algorithms.measure, algorithms.results),
 }

@@ -52,6 +52,9 @@ class Pending {
   // Returns the group's index of the member that the call waits for now, or -1. It names the culprit of a
   // missed deadline.
   [[nodiscard]] virtual int waiting_for() const { return -1; }
+  // Returns the name of the algorithm, or plan, that carries out the call, for the timeline and the log. ""
+  // if the fabric has only one way. The text lives as long as the fabric.
+  [[nodiscard]] virtual std::string_view algorithm() const { return {}; }
   // Returns whether ranks outnumber cores, so that spinning would take the core that a peer needs.
   [[nodiscard]] virtual bool crowded() const { return false; }
   // Returns the pause before the next test(). Call it after a test() that said false. It may be a long sleep

@@ -13,7 +13,8 @@
   USE(cyclic)                     \
   USE(csc)                        \
   USE(half)                       \
-  USE(top_k)
+  USE(top_k)                      \
+  USE(power_sgd)
 
 namespace roundelay::compress {
 

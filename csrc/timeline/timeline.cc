@@ -79,6 +79,7 @@ void Timeline::record_collective(const CollectiveSpan& span) {
   event.times = {nanoseconds(span.begin), nanoseconds(span.end)};
   std::array<std::string_view, kTexts> texts{};
   std::copy(span.names.begin(), span.names.end(), texts.begin());
+  texts[CollectiveSpan::kShownNames] = span.algorithm;
   texts.back() = span.technique;
   push(event, texts);
 }
@@ -177,6 +178,9 @@ void Timeline::format(const Event& event, JsonEvents& out) {
       out.argument("bytes", event.bytes);
       out.argument("dtype", name_of(event.dtype));
       out.argument("names", names);
+      if (const auto algorithm = texts[CollectiveSpan::kShownNames]; !algorithm.empty()) {
+        out.argument("algorithm", algorithm);
+      }
       if (!texts.back().empty()) {
         out.argument("technique", texts.back());
         out.argument("called_bytes", event.called_bytes);

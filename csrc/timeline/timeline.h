@@ -49,6 +49,7 @@ struct CollectiveSpan {
   std::uint32_t tensors = 0;
   std::uint64_t bytes = 0;                          // payload of this rank
   std::array<std::string_view, kShownNames> names;  // of the first tensors; the rest is empty
+  std::string_view algorithm;                       // of its last call
   std::string_view technique;                       // that reduced a bucket; empty: dense
   std::uint64_t called_bytes = 0;  // that this rank gave to the fabric; shown only with a technique
   TimePoint begin;
@@ -109,7 +110,7 @@ class Timeline {
   std::string drain(std::size_t most = kDefaultText) EXCLUDES(mutex_);
 
  private:
-  static constexpr std::size_t kTexts = CollectiveSpan::kShownNames + 1;  // of an event, at most
+  static constexpr std::size_t kTexts = CollectiveSpan::kShownNames + 2;  // of an event, at most
   enum class Kind : std::uint8_t { kSpan, kCollective, kTensor, kGradient, kReady, kOrder };
   struct Event {
     Kind kind = Kind::kSpan;

@@ -45,6 +45,15 @@ std::string stages_of(const LevelsParts& parts, bool in_node) {
   return text;
 }
 
+// Returns "levels 2x2x3": the members of each stage's groups, from the inside out.
+std::string algorithm_of(const blueconnect::MemberPlan& plan) {
+  std::string text;
+  for (const auto& stage : plan.stages) {
+    text += (text.empty() ? "levels " : "x") + std::to_string(stage.members);
+  }
+  return text;
+}
+
 // The state that the calls of one member share. One thread at a time.
 struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
   using CallRun = blueconnect::LevelsRun;
@@ -54,6 +63,7 @@ struct LevelsState final : CallQueue<LevelsState>, Waker, DeviceCalls {
         whole(parts.flat->group()),
         resources{parts, whole, cut, {stages_of(parts, false), stages_of(parts, true)}} {
     all.push_back(parts.flat.get());
+    algorithm = algorithm_of(parts.plan);
     // A device may have work that waits for peers which do not come any more.
     on_poison = [this] { give_up_parts(poison); };
   }
@@ -108,6 +118,7 @@ class FlatPending final : public Pending {
     return done;
   }
   [[nodiscard]] int waiting_for() const override { return flat_->waiting_for(); }
+  [[nodiscard]] std::string_view algorithm() const override { return flat_->algorithm(); }
   [[nodiscard]] bool crowded() const override { return flat_->crowded(); }
   Nap idle(Backoff& backoff) override { return flat_->idle(backoff); }
 

@@ -23,9 +23,9 @@
 // The state: the residual, the momentum if there is any, the norms, and the indices of the chunks that were
 // sent.
 #include <algorithm>
-#include <array>
 #include <utility>
 
+#include "compress/copies.h"
 #include "compress/csc/plan.h"
 #include "compress/quota.h"
 #include "compress/registry.h"
@@ -139,23 +139,6 @@ AllreduceCall sum_of(std::span<float> norms, const Stage& stage) {
   call.stream = stage.stream();
   return call;
 }
-
-// Copies in groups, which a GPU does at once.
-class Copies {
- public:
-  explicit Copies(Arithmetic& math) : math_(math) {}
-  Status add(const kernels::GpuCopy& item) {
-    if (count_ == items_.size()) ROUNDELAY_RETURN_IF_ERROR(end());
-    items_[count_++] = item;
-    return {};
-  }
-  Status end() { return math_.copy(std::span(items_).first(std::exchange(count_, 0))); }
-
- private:
-  Arithmetic& math_;
-  std::array<kernels::GpuCopy, 64> items_{};
-  std::size_t count_ = 0;
-};
 
 // Calls `make` with each slice that goes densely and its place in the message, in elements, and carries out
 // the copies that it returns.

@@ -32,12 +32,6 @@ Lossy lossy_of(const ChunkMap& map, const Slice& shard) {
 
 }  // namespace
 
-Slice shard_of(std::size_t count, Place place) {
-  const std::size_t each = shard_capacity(count, place.members);
-  const std::size_t first = std::min(count, static_cast<std::size_t>(place.index) * each);
-  return {first, std::min(each, count - first)};
-}
-
 Plan plan_of(const Options& options, const BucketShape& shape, Place place, std::uint64_t run) {
   const ChunkMap map(shape.count, shape.parameters, 1, options.dense);
   const DType wire = shape.dtype == DType::kFloat32 ? options.wire.value_or(shape.dtype) : shape.dtype;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compress/chunk_map.h"
+#include "compress/shards.h"
 #include "compress/technique.h"
 #include "compress/top_k/message.h"
 #include "kernels/top_k.h"
@@ -24,20 +25,6 @@ struct Options {
   kernels::TopKRule rule;
   bool short_indices = false;
 };
-
-// A rank's place among the ranks of its node.
-struct Place {
-  int index = 0, members = 1;
-};
-
-// Returns the most elements that a shard of such a bucket has.
-inline std::size_t shard_capacity(std::size_t count, int members) {
-  const auto each = static_cast<std::size_t>(members);
-  return (count + each - 1) / each;
-}
-// Returns the elements that the rank at `index` of a node adds up and sends. Some of the last shards may be
-// shorter, or empty.
-Slice shard_of(std::size_t count, Place place);
 
 struct Plan {
   DType dtype, wire;

@@ -38,19 +38,6 @@ using collective::LevelScales;
 using collective::Task;
 using kernels::residual_type;
 
-Place place_in(Stage& stage) {
-  Fabric* const node = stage.node();
-  return node == nullptr ? Place{} : Place{node->group().index, node->group().size()};
-}
-
-// Returns the bytes of each member's shard in the bucket.
-std::vector<std::size_t> shard_bytes(const Bucket& bucket, int members) {
-  std::vector<std::size_t> bytes;
-  for (int index = 0; index < members; ++index)
-    bytes.push_back(shard_of(bucket.count, {index, members}).count * size_of(bucket.reduction.dtype));
-  return bytes;
-}
-
 // The messages of all nodes, side by side, in the order of the nodes. A gather over each level in turn fills
 // them, from the inside out: each member begins with what it has, and has its whole group's part then.
 class Messages {
@@ -159,17 +146,13 @@ Task TopK::run_by_message(Stage& stage, Bucket bucket, Plan plan) const {
   Fabric* const node = stage.node();
   const Place place = place_in(stage);
   const LevelScales scales = collective::scales_of_levels(bucket.reduction, place.members);
-  const std::vector<std::size_t> shards = shard_bytes(bucket, place.members);
   std::byte* const own = bucket.buffer.data() + plan.shard.first * size_of(plan.dtype);
+  std::vector<std::size_t> shards;
   Call call;
   if (node != nullptr) {
-    auto& scatter = call.emplace<collective::ReducescatterCall>();
-    scatter.dtype = plan.dtype;
-    scatter.scale = scales.inside;
-    scatter.input = bucket.buffer.data();
-    scatter.output = {own, shards[static_cast<std::size_t>(place.index)]};
-    scatter.shard_bytes = shards;
-    scatter.region = bucket.buffer.region;
+    collective::ReducescatterCall& scatter =
+        call.emplace<collective::ReducescatterCall>(scatter_in_node(bucket, stage, place, scales.inside));
+    shards = scatter.shard_bytes;
     co_await Calling(*node, call, "reduce-scatter");
   }
   if (plan.sends()) {  // alike in all nodes

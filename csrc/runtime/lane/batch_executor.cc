@@ -79,6 +79,8 @@ Status BatchExecutor::call(Batch& batch) {
   auto pending = step.fabric->start(*step.call);
   if (!pending.ok()) return pending.status();
   batch.pending = std::move(pending).value();
+  batch.algorithm = batch.pending->algorithm();
+  if (batch.algorithm.empty()) batch.algorithm = step.fabric->name();
   batch.called_bytes += collective::given_bytes(*step.call, step.fabric->group().index);
   return {};
 }

@@ -9,7 +9,6 @@
 #include "base/leak.h"
 #include "base/log.h"
 #include "collective/blueconnect/levels_fabric.h"
-#include "collective/blueconnect/schedule.h"
 #include "collective/shm/shared_regions.h"
 #include "collective/shm/shm_fabric.h"
 #include "collective/single_fabric.h"
@@ -120,7 +119,11 @@ std::string Fabrics::why_not_shm(const Group& group) const {
 
 Result<LevelPlan> Fabrics::plan_of(const Group& group) const {
   const bool whole_job = group.ranks.size() == node_infos_.size();
-  return plan_levels(group, topology_, whole_job ? config_.factors : Factors{}, {});
+  return plan_levels(group, topology_, whole_job ? config_.factors : Factors{}, algorithms_.links());
+}
+
+Result<Fabrics::FabricPtr> Fabrics::between(const Group& group) {
+  return backend_->fabric(group, config_, algorithms_.of(group));
 }
 
 Result<TrackFabrics> Fabrics::make(const Group& group) {
@@ -152,14 +155,14 @@ Result<TrackFabrics> Fabrics::make_flat(const Group& group) {
       log(LogLevel::kInfo,
           text_of(group, std::to_string(group.size()) + " (" + backend_->fabric_name() + ")"));
   }
-  return one_track(backend_->fabric(group, config_));
+  return one_track(between(group));
 }
 
 Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const LevelPlan& plan) {
   const std::string why_not = shuns_memory() ? "" : why_not_shm(group);
   if (!why_not.empty()) {
     ROUNDELAY_RETURN_IF_ERROR(give_up_shm(group, why_not, group.index == 0));
-    return one_track(backend_->fabric(group, config_));
+    return one_track(between(group));
   }
   TrackFabrics fabrics;
   while (fabrics.size() < kTracks) {
@@ -170,7 +173,9 @@ Result<TrackFabrics> Fabrics::make_tracks(const Group& group, const LevelPlan& p
     fabrics.push_back(std::move(next->fabric));
     if (next->flat) return fabrics;
   }
-  if (group.index == 0) log(LogLevel::kInfo, text_of(group, stages_of(plan)));
+  const std::string outside = backend_->fabric_name();
+  if (group.index == 0)
+    log(LogLevel::kInfo, text_of(group, plan.stages_text(shuns_memory() ? outside : "shm", outside)));
   return fabrics;
 }
 
@@ -197,17 +202,6 @@ Result<std::shared_ptr<platform::SharedMemory>> Fabrics::share(std::uint64_t key
   return std::make_shared<platform::SharedMemory>(std::move(memory).value());
 }
 
-std::string Fabrics::stages_of(const LevelPlan& plan) const {
-  std::string stages;
-  for (std::size_t stage = 0; stage < plan.factors.size(); ++stage) {
-    const bool shared = plan.in_node(stage) && !shuns_memory();
-    stages += (stages.empty() ? "" : " x ") + std::to_string(plan.factors[stage].members) + " (" +
-              (shared ? "shm" : backend_->fabric_name()) + ")";
-  }
-  const std::size_t chunk = collective::blueconnect::chunk_bytes_of(plan.plan, plan.shard_bytes);
-  return stages + ", in chunks of " + std::to_string(chunk >> 10U) + " KiB";
-}
-
 Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group, std::uint64_t stage) {
   const std::uint64_t key = group.id + (stage << 32U);
   auto memory = share(key, group, Segment::bytes(group.size()), prepare(group));
@@ -223,7 +217,7 @@ Result<Fabrics::FabricPtr> Fabrics::make_shm(const Group& group, std::uint64_t s
 
 Result<Fabrics::FabricPtr> Fabrics::make_for_stage(const Group& group, bool in_node, std::uint64_t stage) {
   if (group.size() == 1) return FabricPtr(std::make_unique<collective::SingleFabric>(group));
-  return in_node && !shuns_memory() ? make_shm(group, stage) : backend_->fabric(group, config_);
+  return in_node && !shuns_memory() ? make_shm(group, stage) : between(group);
 }
 
 // Makes the fabrics of those stages that lie within nodes, or of the others. Goes on after an error, because
@@ -250,7 +244,7 @@ Status Fabrics::make_stages(const Group& group, const LevelPlan& plan, bool in_n
 // Either all nodes use levels or none does: the members tell each other over the flat fabric, which needs no
 // shared memory, whether their node failed.
 Result<Fabrics::LevelsAttempt> Fabrics::try_levels(const Group& group, const LevelPlan& plan) {
-  auto flat = backend_->fabric(group, config_);
+  auto flat = between(group);
   if (!flat.ok()) return flat.status();
   std::vector<collective::StageFabrics> stages(plan.plan.stages.size());
   const Status inner = make_stages(group, plan, true, stages);

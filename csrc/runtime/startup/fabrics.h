@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/config.h"
@@ -22,6 +23,7 @@
 #include "runtime/backend.h"
 #include "runtime/control/neighbours.h"
 #include "runtime/lane/tracks.h"
+#include "runtime/startup/algorithm_choice.h"
 #include "runtime/startup/level_plan.h"
 
 namespace roundelay::runtime {
@@ -57,6 +59,8 @@ class Fabrics {
   // in platform/shm/handover.h.
   Result<std::shared_ptr<platform::SharedMemory>> share(std::uint64_t key, const Group& group,
                                                         std::size_t bytes, const platform::Prepare& prepare);
+  // Sets the rule for the algorithms of fabrics between nodes. Call it before make().
+  void choose_by(AlgorithmChoice choice) { algorithms_ = std::move(choice); }
   // Makes the fabrics of a group's lane, as many and of the same kind on all members: one for each track
   // (runtime/lane/tracks.h) if the group has levels, else one. All members call it. Errors: kUnavailable with
   // cause and cure.
@@ -81,10 +85,10 @@ class Fabrics {
   // first member with one.
   [[nodiscard]] std::string why_not_shm(const Group& group) const;
   [[nodiscard]] Result<LevelPlan> plan_of(const Group& group) const;
+  // Makes the backend's fabric, which connects nodes.
+  Result<FabricPtr> between(const Group& group);
   Result<TrackFabrics> make_flat(const Group& group);
   Result<TrackFabrics> make_tracks(const Group& group, const LevelPlan& plan);
-  // Returns the stages, with their fabrics, for the log.
-  [[nodiscard]] std::string stages_of(const LevelPlan& plan) const;
   // `stage`: of a plan, or 0.
   Result<FabricPtr> make_shm(const Group& group, std::uint64_t stage);
   Result<FabricPtr> make_for_stage(const Group& group, bool in_node, std::uint64_t stage);
@@ -101,6 +105,7 @@ class Fabrics {
   std::string no_shm_socket_;  // why open_shm_socket() failed
   std::vector<NodeInfo> node_infos_;
   bootstrap::Topology topology_;
+  AlgorithmChoice algorithms_;
   std::map<std::string, std::string> closed_;  // nodes whose ranks cannot share memory, and the reasons
 };
 

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "collective/blueconnect/schedule.h"
+
 namespace roundelay::runtime {
 namespace {
 
@@ -106,6 +108,16 @@ Tree tree_of_factors(const Tree& levels, const std::vector<Factor>& factors) {
 }
 
 }  // namespace
+
+std::string LevelPlan::stages_text(const std::string& inside, const std::string& between) const {
+  std::string text;
+  for (std::size_t stage = 0; stage < factors.size(); ++stage) {
+    text += (text.empty() ? "" : " x ") + std::to_string(factors[stage].members) + " (" +
+            (in_node(stage) ? inside : between) + ")";
+  }
+  const std::size_t chunk = blueconnect::chunk_bytes_of(plan, shard_bytes);
+  return text + ", in chunks of " + std::to_string(chunk >> 10U) + " KiB";
+}
 
 Result<LevelPlan> plan_levels(const Group& group, const bootstrap::Topology& topology, const Factors& forced,
                               const std::vector<blueconnect::Link>& measured) {

@@ -22,6 +22,8 @@ struct LevelPlan {
 
   // Returns whether the groups of a stage lie within nodes.
   [[nodiscard]] bool in_node(std::size_t stage) const { return factors[stage].last_level == 0; }
+  // Returns the stages, with the names of their fabrics, for the log.
+  [[nodiscard]] std::string stages_text(const std::string& inside, const std::string& between) const;
 };
 
 // Returns the plan of a group of two or more ranks, as its member `group.index` sees it.

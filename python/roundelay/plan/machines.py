@@ -144,7 +144,8 @@ def from_cluster(path: Path) -> Machines:
 
 def _with(machines: Machines, key: str, value: Any) -> Machines:
     if key in ("inter", "intra", "uplink"):
-        return dataclasses.replace(machines, **{key: _wire(value, key, getattr(machines, key))})
+        changed: dict[str, Any] = {key: _wire(value, key, getattr(machines, key))}
+        return dataclasses.replace(machines, **changed)
     readers: dict[str, Any] = {"memory": bandwidth, "price": number}
     readers |= dict.fromkeys(("nodes", "ranks_per_node", "rack"), count)
     if key not in readers:
@@ -183,7 +184,8 @@ def from_tuning(path: Path, machines: Machines) -> Machines:
         if key is None:
             continue
         wire = Wire(link.bandwidth * sharers[key], link.alpha, 0.0, link.overhead)
-        machines = dataclasses.replace(machines, **{key: wire})
+        changed: dict[str, Any] = {key: wire}
+        machines = dataclasses.replace(machines, **changed)
         errors.append(link.error)
     return dataclasses.replace(
         machines,

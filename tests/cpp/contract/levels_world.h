@@ -107,9 +107,9 @@ class LevelsMedium final : public Medium {
 };
 
 // A fabric that counts its calls in progress.
-class Watched final : public Fabric {
+class WatchedFabric final : public Fabric {
  public:
-  Watched(std::unique_ptr<Fabric> inner, int& running) : inner_(std::move(inner)), running_(running) {}
+  WatchedFabric(std::unique_ptr<Fabric> inner, int& running) : inner_(std::move(inner)), running_(running) {}
   [[nodiscard]] std::string_view name() const override { return inner_->name(); }
   [[nodiscard]] const Group& group() const override { return inner_->group(); }
   [[nodiscard]] bool any_thread() const override { return inner_->any_thread(); }
@@ -150,7 +150,7 @@ struct WatchedWorld {
     running.assign(size, std::vector<int>(levels.stages(), 0));
     for (std::size_t i = 0; i < size; ++i) {
       const auto watched = [&](std::size_t stage, const InprocLevels::Hub& hub, const Group& group) {
-        return std::make_unique<Watched>(collective::make_inproc_fabric(hub, group), running[i][stage]);
+        return std::make_unique<WatchedFabric>(collective::make_inproc_fabric(hub, group), running[i][stage]);
       };
       fabrics.push_back(collective::make_levels_fabric(levels.of(static_cast<int>(i), watched), cut));
     }

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "compress/registry.h"
-#include "compress/top_k/plan.h"
+#include "compress/shards.h"
 #include "tests/cpp/catch.h"
 #include "tests/cpp/contract/inproc_levels.h"
 #include "tests/cpp/contract/session_trip.h"
@@ -67,7 +67,7 @@ TEST_CASE("buckets by topk lose nothing, two at once on two levels", "[session][
     }
     for (std::size_t b = 0; b < kBuckets; ++b) {
       const int place = two_levels ? rank / nodes : 0;
-      const compress::Slice shard = compress::top_k::shard_of(kCount, {place, two_levels ? members : 1});
+      const compress::Slice shard = compress::shard_of(kCount, {place, two_levels ? members : 1});
       std::vector<float>& kept = courses[static_cast<std::size_t>(rank)][b].kept;
       kept.resize(kCount);
       std::memcpy(kept.data() + shard.first, buckets[b]->state().data(), shard.count * sizeof(float));

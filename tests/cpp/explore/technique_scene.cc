@@ -129,7 +129,9 @@ ConstByteSpan bytes_of_all(const std::vector<T>& elements) {
 class TechniqueScene::Worker {
  public:
   Worker(const TechniqueScene& scene, Own& own, int member)
-      : fabric_(scene.segment(), member, scene.script_.within_node), stage_(fabric_, own.scratch), technique_(*scene.script_.technique) {
+      : fabric_(scene.segment(), member, scene.script_.within_node),
+        stage_(fabric_, own.scratch),
+        technique_(*scene.script_.technique) {
     parameters_ = {{0, own.elements.size()}};
     bucket_.reduction.dtype = DType::kFloat32;
     bucket_.count = own.elements.size();

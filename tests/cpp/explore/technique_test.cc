@@ -46,15 +46,17 @@ class Wrong final : public compress::Technique {
 };
 
 TEST_CASE("techniques in every order", "[explore]") {
-  const std::string text = GENERATE("negate", "cyclic:parts=2", "csc:chunk=4,keep=0.5", "topk:density=0.25");
+  const std::string text = GENERATE("negate", "cyclic:parts=2", "csc:chunk=4,keep=0.5", "topk:density=0.25",
+                                    "power_sgd:columns=20,rank=1");
   const bool in_region = GENERATE(false, true);
   CAPTURE(text, in_region);
   every_order({technique(text), 20, {{}, {}, kFlush}, in_region});
 }
 
-TEST_CASE("topk within a node in every order", "[explore]") {
+TEST_CASE("techniques within a node in every order", "[explore]") {
+  const std::string text = GENERATE("topk:density=0.25", "power_sgd:columns=20,rank=1");
   const bool in_region = GENERATE(false, true);
-  every_order({technique("topk:density=0.25"), 20, {{}, {}, kFlush}, in_region, true});
+  every_order({technique(text), 20, {{}, {}, kFlush}, in_region, true});
 }
 
 TEST_CASE("a technique before and after a join in every order", "[explore]") {
@@ -67,9 +69,9 @@ TEST_CASE("a technique before and after a join in every order", "[explore]") {
 TEST_CASE("a member that dies in any stage of a technique, in every order", "[explore]") {
   const int dies = GENERATE(0, 1);
   const bool in_region = GENERATE(false, true);
-  const bool by_chunks = GENERATE(true, false);
-  const std::string text = by_chunks ? "csc:chunk=4,keep=0.5" : "topk:density=0.25";
-  TechniqueScene scene({technique(text), 20, {{}, kFlush}, in_region, !by_chunks});
+  const std::string text =
+      GENERATE("csc:chunk=4,keep=0.5", "topk:density=0.25", "power_sgd:columns=20,rank=1");
+  TechniqueScene scene({technique(text), 20, {{}, kFlush}, in_region, !text.starts_with("csc")});
   REQUIRE(explore(scene).complaint == "");
   std::uint64_t writes = 0;
   for (bool waits = true; waits; ++writes) {

@@ -164,7 +164,7 @@ TEST_CASE("the timeline shows the work and the calls of a technique, one after t
       Shown{"topk:density=0.3", {"selection", "sum"}, {{"gather of pairs", 1}, {"allreduce", 1}}});
   timeline::Timeline timeline(0);
   timeline.start(false);
-  LaneRecorder recorder(timeline, {});
+  LaneRecorder recorder(timeline, {}, false);
   Member member(std::make_shared<collective::InprocHub>(1), 1, 0);
   Bucket bucket(compress::make_technique(shown.text).value());
   const auto batch = bucket.batch();

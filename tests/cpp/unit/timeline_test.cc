@@ -92,14 +92,16 @@ TEST_CASE("timeline: a bucket with a technique names it and the bytes before and
     span.bytes = 4096;
     span.called_bytes = 1024;
     span.names = {"bucket0"};
+    span.algorithm = "ring";
     span.technique = "cyclic:parts=4";
     timeline.record_collective(span);
     span.technique = {};  // dense: without both
     timeline.record_collective(span);
   });
   REQUIRE(text.size() == 2);
-  CHECK(text[0].ends_with(R"("names":["bucket0"],"technique":"cyclic:parts=4","called_bytes":1024}},)"));
-  CHECK(text[1].ends_with(R"("names":["bucket0"]}})"));
+  CHECK(text[0].ends_with(
+      R"("names":["bucket0"],"algorithm":"ring","technique":"cyclic:parts=4","called_bytes":1024}},)"));
+  CHECK(text[1].ends_with(R"("names":["bucket0"],"algorithm":"ring"}})"));
 }
 
 TEST_CASE("timeline: a tensor's life is nested pairs with an id of its rank", "[timeline]") {

@@ -17,6 +17,7 @@ COMMAND = shlex.join([*CHECKS, __file__])
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.int64, torch.int8, torch.bool)
 # Prints the error on each rank, in one write.
 WRONG = """
+import os
 import torch
 import roundelay.torch as hvd
 try:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import shapes, show
+from benchmarks import show
 from benchmarks.gradientflow.contenders import CONTENDERS
 from benchmarks.gradientflow.result import Row, Wire
 from benchmarks.table import (
@@ -30,7 +29,6 @@ from benchmarks.table import (
 from benchmarks.table.line import Goal, Line, missing
 from benchmarks.table.markdown import BEGIN, END, with_table
 from benchmarks.table.result import Estimate, Peer, Result, from_json
-from benchmarks.workers.tensors import cut
 
 MIB = 1 << 20
 MACHINE = {"cores": 2, "cpu": "x86", "torch": "2", "mpi": "Open MPI 5", "python": "3.11"}
@@ -395,19 +393,3 @@ def test_the_plot_draws_the_headlines(tmp_path: Path) -> None:
     plot([Result("x", why="y", headline="x")], tmp_path / "none.png")
     for name in ("table.png", "none.png"):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
-def test_resnet50_has_its_shapes() -> None:
-    made = shapes.resnet50()
-    assert len(made) == 161
-    assert sum(math.prod(shape) for shape in made) == 25_557_032
-    assert made[0] == (64, 3, 7, 7)
-    assert made[-2:] == [(1000, 2048), (1000,)]
-
-
-def test_buckets_are_cut_in_order() -> None:
-    import torch
-
-    made = [torch.zeros(count) for count in (100, 200, 300, 50)]
-    buckets = cut(made, 1200)
-    assert [[tensor.numel() for tensor in bucket] for bucket in buckets] == [[100, 200], [300], [50]]

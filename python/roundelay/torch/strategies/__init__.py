@@ -14,7 +14,8 @@ from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import LocalSGD
 from roundelay.torch.strategies.lossy import Lossy
-from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Spec, Strategy
+from roundelay.torch.strategies.power_sgd import PowerSGD
+from roundelay.torch.strategies.protocol import Bucket, Context, Part, Sent, Shape, Spec, Strategy
 from roundelay.torch.strategies.text import known, parse
 from roundelay.torch.strategies.top_k import TopK
 
@@ -30,7 +31,9 @@ __all__ = [
     "LocalSGD",
     "Lossy",
     "Part",
+    "PowerSGD",
     "Sent",
+    "Shape",
     "Spec",
     "Strategy",
     "TopK",

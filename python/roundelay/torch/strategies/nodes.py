@@ -49,7 +49,8 @@ def nodes_of(places: Mapping[int, Place]) -> list[list[int]]:
     return list(nodes.values())
 
 
-class Levels(NamedTuple):
+@dataclass(frozen=True)
+class Levels:
     """The nodes of a process set, as its techniques see them."""
 
     index: int  # this rank's among those of the set on its node

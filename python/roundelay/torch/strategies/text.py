@@ -16,6 +16,8 @@ from roundelay.torch.strategies.dense import Dense
 from roundelay.torch.strategies.fixed import Fixed
 from roundelay.torch.strategies.local_sgd import KEYS as LOCAL_SGD_KEYS
 from roundelay.torch.strategies.local_sgd import LocalSGD
+from roundelay.torch.strategies.power_sgd import KEYS as POWER_SGD_KEYS
+from roundelay.torch.strategies.power_sgd import PowerSGD
 from roundelay.torch.strategies.protocol import Spec, Strategy, techniques
 from roundelay.torch.strategies.top_k import KEYS as TOP_K_KEYS
 from roundelay.torch.strategies.top_k import TopK
@@ -52,6 +54,11 @@ _KNOWN = {
         DASO_KEYS,
         "one rank of a node sends its parameters to other nodes every global_skip=4 batches of "
         "total_epochs=... epochs; they are merged batches_to_wait=1 batches later",
+    ),
+    "power_sgd": _Known(
+        PowerSGD.from_text,
+        POWER_SGD_KEYS,
+        "low-rank factors of the gradients' matrices are sent, rank=2; what they lack is kept back",
     ),
     "local_sgd": _Known(
         LocalSGD.from_text,

@@ -6,18 +6,21 @@ Source: Shi et al. (arXiv 2010.10458); csrc/compress/top_k has the technique.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
 
-from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts, int_from, whole_number
+from roundelay.torch.strategies.kept_back import int_from, whole_number
+from roundelay.torch.strategies.lossy import COMMON_KEYS, Lossy, Schedule, from_texts
+from roundelay.torch.strategies.node_shards import NodeShards
 from roundelay.torch.strategies.nodes import Levels
 from roundelay.torch.strategies.protocol import Bucket, Spec, Value
 
 SELECTS = ("mstopk", "radix", "auto")
 INDEX_BITS = (32, 16)
 _SAMPLINGS = 20
+_MOST_SAMPLINGS, _MOST_SEED = 1 << 30, 1 << 62  # the core's limits
 _WHOLE = {"samplings": _SAMPLINGS, "index_bits": INDEX_BITS[0], "seed": 0}  # and their defaults
 KEYS = ("density", "select", *_WHOLE, *COMMON_KEYS)
 
@@ -31,7 +34,7 @@ def break_even(nodes: int, dense_bytes: float, pair_bytes: float) -> float:
     return 2 * dense_bytes / (nodes * pair_bytes)
 
 
-class TopK(Lossy):
+class TopK(NodeShards, Lossy):
     """Sends the part ``density`` of the gradients between nodes in each step, others from each node.
 
     select: "mstopk"; "radix", the exact ones of largest magnitude; or "auto", the faster of the two.
@@ -70,15 +73,15 @@ class TopK(Lossy):
         if index_bits not in INDEX_BITS:
             raise ValueError(f"index_bits is {index_bits!r}, but must be 32 or 16")
         self.select = select
-        self.samplings = whole_number("samplings", samplings, 1)
+        self.samplings = whole_number("samplings", samplings, 1, _MOST_SAMPLINGS)
         self.index_bits = index_bits
-        self.seed = whole_number("seed", seed, 0)
+        self.seed = whole_number("seed", seed, 0, _MOST_SEED)
         self._before: dict[int, int] = {}  # by bucket: lossy elements of the buckets before it in its pool
         self._compared = False  # with the bytes of a dense allreduce
 
     @classmethod
     def from_text(cls, **given: str) -> TopK:
-        """Makes one of the texts of its arguments. ValueError: one is wrong."""
+        """Makes a strategy from its arguments as text. ValueError: one is wrong."""
         own: dict[str, Any] = {key: int_from(key, given[key]) for key in _WHOLE if key in given}
         if "select" in given:
             own["select"] = given["select"]
@@ -98,7 +101,7 @@ class TopK(Lossy):
         return {"samplings": self.samplings, "index_bits": self.index_bits, "seed": self.seed}
 
     def accept(self, optimizer: torch.optim.Optimizer, op: int) -> None:
-        """Refuses parameters on a GPU: the selection works on the CPU."""
+        """Raises ValueError for parameters on a GPU, too: the selection works on the CPU."""
         super().accept(optimizer, op)
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -151,23 +154,3 @@ class TopK(Lossy):
             **self._numbers(),
             **settings,
         )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Returns this rank's state, and whose part of a node's gradients it belongs to."""
-        return {**super().state_dict(), "in_node": self._in_node()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what state_dict() returned. ValueError besides: the nodes have other ranks now."""
-        found = state.get("in_node") if isinstance(state, Mapping) else None
-        if found is not None and list(found) != self._in_node():
-            (theirs, of_theirs), (ours, of_ours) = found, self._in_node()
-            raise ValueError(
-                f"this state is of rank {theirs} of {of_theirs} in a node, and this is rank {ours} of "
-                f"{of_ours}: what is kept back belongs to a part of a node's gradients; start the ranks in "
-                "the order of the job that saved it"
-            )
-        super().load_state_dict(state)
-
-    def _in_node(self) -> list[int]:
-        levels = Levels.of(self.context.process_set)
-        return [levels.index, levels.members]

@@ -1,0 +1,109 @@
+"""The benchmarks of strategies that talk less often: tables of known numbers, and that they run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.averaging import document, steps, training
+from benchmarks.averaging.contenders import ALONE, CONTENDERS, DENSE, message
+from benchmarks.table import averaging
+from tests.rig import why_not
+
+MIB = 1 << 20
+
+
+def rig(nodes: int = 2, others: float = 0.0) -> dict[str, Any]:
+    """A wire that needs 1 s for the parameters; a step without communication takes 0.1 s."""
+    size = 100e6 / 8 / message(1.0, nodes)
+    return {
+        "nodes": nodes,
+        "mbit": 100,
+        "bytes": size,
+        "seconds": {ALONE: [0.1], DENSE: [1.0], "daso-8-8": [0.15], "local-4": [0.4]},
+        "others": [others],
+        "sent": {ALONE: [1000.0], DENSE: [12.5e6 + 1000], "daso-8-8": [1.6e6], "local-4": [3.2e6]},
+        "late": {ALONE: 0, DENSE: 0, "daso-8-8": 3, "local-4": 0},
+    }
+
+
+def test_the_formula() -> None:
+    """What the wire needs beyond the wait, once in a cycle."""
+    expected = {ALONE: 0.1, DENSE: 1.1, "local-4": 0.35, "daso-4-1": 0.325, "daso-8-4": 0.175}
+    assert {name: CONTENDERS[name].seconds(0.1, 1.0) for name in expected} == pytest.approx(expected)
+    assert CONTENDERS["daso-8-8"].seconds(0.1, 0.8) == pytest.approx(0.1)
+    assert document.formula(rig(4), "daso-8-8", 0.1) == pytest.approx(0.1 + (1.0 - 0.8) / 8)
+    assert [message(12.0, nodes) for nodes in (2, 3, 4)] == [12.0, 16.0, 18.0]
+
+
+def test_the_table_of_steps() -> None:
+    rows = {row[0]: row[1:] for row in document.step_rows(rig())}
+    assert rows["no communication"] == ["100 ms", "", "", "", "", ""]
+    assert rows["dense"][:3] == ["1 s", "1.1 s", "10x"]
+    assert rows["DASO, B = 8, S = 8"] == ["150 ms", "125 ms", "1.5x", "1.52 MiB", "1.49 MiB", "3"]
+    assert rows["local SGD, period 4"][-1] == ""
+    assert "upper bounds" not in document.step_title(rig())
+    assert "other processes ran in 1 of 1 repetitions, so that times are upper bounds" in document.step_title(
+        rig(others=0.9)
+    )
+    assert document.instead([rig(2), rig(4)], [rig(2, 0.5)]) == [rig(2, 0.5), rig(4)]
+
+
+def test_the_rows_of_the_speed_table() -> None:
+    found = {"rigs": [rig(4), rig(2)]}
+    (daso,) = averaging.results(found, ("daso-8-8",))
+    assert daso.own is not None
+    assert daso.over_floor is not None
+    assert (daso.own.value, round(daso.over_floor.value, 3)) == (0.15, 1.5)
+    assert [(peer.name, peer.cost.value) for peer in daso.peers] == [("gradients in every step", 1.0)]
+    (busy,) = averaging.results({"rigs": [rig(2, 0.9)]}, ("daso-8-8",))
+    assert busy.why == "other processes ran in 1 of 1 repetitions"
+    assert [one.why for one in averaging.results({"missing": "no root"}, averaging.DASO)] == ["no root"] * 2
+
+
+def test_the_table_of_trainings() -> None:
+    def run(strategy: str, loss: float) -> dict[str, Any]:
+        return {"strategy": strategy, "seed": 0, "curve": [[1, 9.0, 0.1], [2, loss, 0.5]], "sent": 0.25}
+
+    job = {
+        "task": "digits",
+        "nodes": 2,
+        "runs": [run("dense", 1.0), run("dense", 2.0), run(training.daso(4, 1), 3.0), run("local_sgd", 1.0)],
+    }
+    dense, daso, _ = document.training_rows([job])
+    assert dense[1:5] == ["dense", "2", "1.5000", "1.0000 to 2.0000"]
+    assert daso[1] == "daso:global_skip=4,batches_to_wait=1"
+    assert daso[-1] == "0.25"
+    assert [run["strategy"] for run in document.of_kind(job, "local")["runs"]] == [
+        "dense",
+        "dense",
+        "local_sgd",
+    ]
+
+
+@pytest.mark.nightly
+def test_a_short_training(tmp_path: Path) -> None:
+    pytest.importorskip("roundelay._core")
+    pytest.importorskip("sklearn")
+    few = ["--strategies", "dense", training.daso(4, 1), "--sweep", training.daso(8, 8)]
+    training.main([*few, "--tasks", "digits", "--seeds", "1", "--steps", "200", "--output", str(tmp_path)])
+    (job,) = json.loads((tmp_path / "training.json").read_text())["jobs"]
+    sent = [run["sent"] for run in job["runs"]]
+    assert sent[0] == 1.0
+    assert sent[1:] == pytest.approx([0.52, 0.44])
+    assert (tmp_path / "averaging_training.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(bool(why_not()), reason=f"no rig: {why_not()}")
+def test_short_steps(tmp_path: Path) -> None:
+    pytest.importorskip("roundelay._core")
+    few = ["--nodes", "2", "--repetitions", "1", "--contenders", "dense", "daso-4-1"]
+    steps.main([*few, "--output", str(tmp_path)])
+    (found,) = json.loads((tmp_path / "steps.json").read_text())["rigs"]
+    least = message(found["bytes"], 2)
+    for name in ("dense", "daso-4-1"):
+        assert found["sent"][name][0] / CONTENDERS[name].bytes(least) == pytest.approx(1.0, abs=0.05)
