@@ -186,7 +186,7 @@ def test_stub_differs(old: str, new: str, why: str) -> None:
 
 
 def test_stub_of_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_stub, "STUB", tmp_path / "_core.pyi")
+    monkeypatch.setattr(check_stub, "PACKAGE", tmp_path)
     (tmp_path / "_core_part.pyi").write_text(PART)
     module = _module()
     module.__dict__["Pool"] = type("Pool", (), {"size": 1})
