@@ -119,8 +119,7 @@ def test_wrong_texts() -> None:
         parse("daso:total_epochs=2,period=3")
 
 
-def test_one_rank_counts_epochs_and_does_nothing_else() -> None:
-    hvd.init()
+def test_one_rank_counts_epochs_and_does_nothing_else(job_of_one: None) -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     strategy = DASO(warmup_epochs=1, cooldown_epochs=0, total_epochs=3)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD([weight], lr=1.0), strategy=strategy)

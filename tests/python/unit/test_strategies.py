@@ -64,7 +64,7 @@ def test_texts(text: str, kind: type[Strategy], canonical: str, wire: torch.dtyp
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("auto:candidates=dense+bf16", "no strategy 'auto'; known are dense, adasum, "),
+        ("greedy:candidates=dense+bf16", "no strategy 'greedy'; known are dense, adasum, "),
         ("dense:keep=0.1", "strategy 'dense' has no 'keep', only wire"),
         ("dense:wire=fp8", "wire is 'fp8', but must be one of none, fp16, bf16"),
         ("cyclic:parts=0", "parts=0 is not a whole number from 1"),
