@@ -1,8 +1,8 @@
 """The benchmarks really run: with ranks, peers, checks, table, JSON and plot."""
 
 import json
-import re
 import math
+import re
 import sys
 import time
 from pathlib import Path
