@@ -15,6 +15,7 @@ class Kind(enum.Enum):
 
     PREDICTED = "predicted, by the model"
     MEASURED = "reproduced here"
+    PENDING = "not measured yet"
     NOT_CHECKABLE = "cannot be checked here"
 
 

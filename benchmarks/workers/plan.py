@@ -26,10 +26,10 @@ class _Layer(torch.autograd.Function):
         return inputs.clone()
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> Any:
+    def backward(context: Any, *gradients: torch.Tensor) -> Any:
         (weight,) = context.saved_tensors
         time.sleep(context.sleep)
-        return gradient, weight.detach().clone(), None
+        return gradients[0], weight.detach().clone(), None
 
 
 class _Model(nn.Module):
@@ -44,7 +44,7 @@ class _Model(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         time.sleep(self.task.forward)
-        for weight, sleep in zip(reversed(self.weights), reversed(self.task.backward), strict=True):
+        for weight, sleep in zip(list(self.weights)[::-1], self.task.backward[::-1], strict=True):
             inputs = _Layer.apply(inputs, weight, sleep)
         return inputs.sum()
 

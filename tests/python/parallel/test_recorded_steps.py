@@ -33,9 +33,9 @@ class Slow(torch.autograd.Function):
         return inputs.clone()
 
     @staticmethod
-    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+    def backward(context: Any, *gradients: torch.Tensor) -> torch.Tensor:
         time.sleep(SLEEP_S)
-        return gradient
+        return gradients[0]
 
 
 def check_gradients_are_in_the_timeline() -> None:
